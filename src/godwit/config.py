@@ -1,0 +1,91 @@
+"""The environment, read in one place: cores, memory and folders that Godwit may use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from godwit.errors import InputError
+
+
+def thread_count() -> int:
+    """Threads that this process may run at once, at least 1.
+
+    ``GODWIT_THREADS`` where set; else the smaller of the CPU affinity mask and the cgroup's quota.
+    """
+    configured = os.environ.get("GODWIT_THREADS")
+    if configured is not None:
+        if not configured.isdecimal() or int(configured) < 1:
+            raise InputError(f"GODWIT_THREADS must be a positive integer, got {configured!r}")
+        return int(configured)
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = _cgroup_cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _cgroup_cpu_quota() -> float | None:
+    """CPUs that the cgroup allows (v2, then v1), or None where it sets no limit."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        folder = Path("/sys/fs/cgroup/cpu")
+        quota_us = int((folder / "cpu.cfs_quota_us").read_text())
+        period_us = int((folder / "cpu.cfs_period_us").read_text())
+        return None if quota_us < 0 else quota_us / period_us
+    except (OSError, ValueError):
+        return None
+
+
+def available_memory_bytes() -> int:
+    """Memory that may still be allocated, in bytes.
+
+    ``GODWIT_MEMORY_BYTES`` where set; else what the system reports as available, capped by the
+    cgroup's limit. Where neither can be read (not Linux), half of the physical memory.
+    """
+    configured = os.environ.get("GODWIT_MEMORY_BYTES")
+    if configured is not None:
+        if not configured.isdecimal():
+            raise InputError(f"GODWIT_MEMORY_BYTES must be an integer, got {configured!r}")
+        return int(configured)
+    available = _system_available_bytes()
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        if limit != "max":
+            available = min(available, max(0, int(limit) - used))
+    except (OSError, ValueError):
+        pass
+    return available
+
+
+def _system_available_bytes() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return sys.maxsize
+
+
+def cache_folder() -> Path:
+    """Folder for compiled code: ``GODWIT_CACHE``, else the user's cache folder. Not created here."""
+    configured = os.environ.get("GODWIT_CACHE")
+    if configured:
+        return Path(configured)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "godwit"

@@ -1,0 +1,75 @@
+"""Godwit's exceptions: one tree, so that one ``except GodwitError`` catches all that we raise.
+
+Every message names the value (or the file and line) that is wrong and says what would work. Where
+Python has an exception of the same meaning, ours is one of those too, so that code which knows
+nothing of Godwit (``except ValueError``) still works.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class GodwitError(Exception):
+    """The root of everything that Godwit raises on purpose."""
+
+
+class InputError(GodwitError, ValueError):
+    """An argument is wrong: out of range, of the wrong type or shape, or contradicting another."""
+
+
+class FormatError(InputError):
+    """A file cannot be read as a graph.
+
+    :param path: the file
+    :param message: what is wrong, and what would work
+    :param line: 1-based number of the offending line, where the format has lines
+    :param text: the offending line itself
+    """
+
+    def __init__(
+        self, path: str | Path, message: str, *, line: int | None = None, text: str | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.line = line
+        self.text = text
+        where = str(path) if line is None else f"{path}:{line}"
+        shown = "" if text is None else f": {_shorten(text)!r}"
+        super().__init__(f"{where}: {message}{shown}")
+
+
+class FileError(GodwitError, OSError):
+    """A file is missing, unreadable or cannot be written."""
+
+
+class DeviceError(GodwitError, RuntimeError):
+    """A device is not there, or failed."""
+
+
+class GraphTooLargeError(GodwitError, MemoryError):
+    """The graph does not fit in the memory there is; raised before anything is allocated."""
+
+
+class OperatorError(GodwitError, TypeError):
+    """A user's operator cannot be compiled, or its types do not fit."""
+
+
+class ValueOverflowError(GodwitError, OverflowError):
+    """A value computed by an operator does not fit the dtype declared for it."""
+
+
+class RunTimeoutError(GodwitError, TimeoutError):
+    """A run did not finish within its ``timeout_s``; it was stopped, and the devices are free."""
+
+
+class VerificationError(GodwitError, AssertionError):
+    """A result breaks a property that it must have; names the vertex or arc."""
+
+
+class ClosedContextError(GodwitError, RuntimeError):
+    """A context, placed graph or worklist was used after it had been closed."""
+
+
+def _shorten(text: str, limit: int = 80) -> str:
+    text = text.rstrip("\r\n")
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,1 @@
+"""Threads, atomics and cached compilation: what compiled CPU code of every layer rests on."""

@@ -1,0 +1,192 @@
+"""A team of threads that run one compiled function each, together, without the GIL.
+
+The caller waits instead of taking part, so that Ctrl-C reaches it while kernels run: it then raises
+the abort word of the run's control array, joins the team and lets the exception through. Every
+kernel that can take long polls that word.
+
+Threads are kept between runs, since starting one costs more than a small BFS. A run owns its team:
+runs that are started at the same time from several Python threads get teams of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.parallel.atomics import fetch_add, load_acquire, store_release, yield_thread
+
+# Words of a control array (int64), each on a cache line of its own.
+WORDS_PER_LINE = 8
+ABORT = 0
+_BARRIER_ARRIVED = 1 * WORDS_PER_LINE
+_BARRIER_EPOCH = 2 * WORDS_PER_LINE
+CURSOR = 3 * WORDS_PER_LINE  # a counter for dynamic scheduling, free for the kernel's use
+CONTROL_WORDS = 4 * WORDS_PER_LINE
+
+_SPINS_BEFORE_YIELD = 200
+
+
+def new_control() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A control array for one run: abort word, barrier and cursor, all zero."""
+    return np.zeros(CONTROL_WORDS, np.int64)
+
+
+def barrier(control: Any, size: int) -> bool:
+    """Wait until all ``size`` threads of the team are here; False if the run is to be aborted.
+
+    For compiled code. Invariant: the last to arrive resets the count before it advances the epoch,
+    and nobody arrives anew before having seen the epoch advance. An abort lets everyone out, after
+    which the control array is not used again.
+    """
+    epoch = load_acquire(control, _BARRIER_EPOCH)
+    if fetch_add(control, _BARRIER_ARRIVED, 1) == size - 1:
+        store_release(control, _BARRIER_ARRIVED, 0)
+        store_release(control, _BARRIER_EPOCH, epoch + 1)
+        return load_acquire(control, ABORT) == 0
+    spins = 0
+    while load_acquire(control, _BARRIER_EPOCH) == epoch:
+        if load_acquire(control, ABORT) != 0:
+            return False
+        spins += 1
+        if spins > _SPINS_BEFORE_YIELD:
+            yield_thread()
+    return load_acquire(control, ABORT) == 0
+
+
+class Team:
+    """Some threads, waiting for work."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._process = os.getpid()
+        self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
+        self._results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = (
+            queue.SimpleQueue()
+        )
+        self._threads = [
+            threading.Thread(
+                target=self._serve, args=(inbox,), name=f"godwit-{rank}", daemon=True
+            )
+            for rank, inbox in enumerate(self._inboxes)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _serve(self, inbox: queue.SimpleQueue[Any]) -> None:
+        while (task := inbox.get()) is not None:
+            rank, function, arguments = task
+            try:
+                self._results.put((rank, function(*arguments), None))
+            except BaseException as error:
+                self._results.put((rank, None, error))
+            del task, function, arguments
+
+    def run(
+        self,
+        tasks: list[tuple[Callable[..., Any], tuple[Any, ...]]],
+        control: np.ndarray[Any, np.dtype[np.int64]],
+        poll: Callable[[], None] | None = None,
+        poll_interval_s: float = 0.1,
+    ) -> list[Any]:
+        """Run task i on thread i; return their results in order.
+
+        If a task raises, or the caller is interrupted, or ``poll`` (called every
+        ``poll_interval_s`` in the calling thread) raises, the abort word is set, all threads are
+        joined, and the first exception is raised.
+        """
+        for rank, (function, arguments) in enumerate(tasks):
+            self._inboxes[rank].put((rank, function, arguments))
+        results: list[Any] = [None] * len(tasks)
+        failure: BaseException | None = None
+        waiting = len(tasks)
+        while waiting:
+            try:
+                rank, results_of_rank, error = self._results.get(
+                    timeout=poll_interval_s if poll is not None and failure is None else None
+                )
+            except queue.Empty:
+                try:
+                    if poll is not None:
+                        poll()
+                except BaseException as raised:
+                    failure = raised
+                    control[ABORT] = 1
+                continue
+            except BaseException as interruption:
+                if failure is None:
+                    failure = interruption
+                control[ABORT] = 1
+                continue
+            waiting -= 1
+            results[rank] = results_of_rank
+            if error is not None:
+                failure = failure or error
+                control[ABORT] = 1
+        if failure is not None:
+            raise failure
+        return results
+
+    def close(self) -> None:
+        """End the threads."""
+        for inbox in self._inboxes:
+            inbox.put(None)
+
+    @property
+    def usable(self) -> bool:
+        """False in a process forked after the team was made: its threads stayed behind."""
+        return self._process == os.getpid()
+
+
+_idle_teams: list[Team] = []
+_idle_lock = threading.Lock()
+
+
+@contextmanager
+def borrowed_team(size: int) -> Iterator[Team]:
+    """A team of at least ``size`` threads, for the caller alone until the block ends."""
+    team = None
+    with _idle_lock:
+        for candidate in _idle_teams:
+            if candidate.size >= size and candidate.usable:
+                team = candidate
+                _idle_teams.remove(candidate)
+                break
+    if team is None:
+        team = Team(size)
+    try:
+        yield team
+    finally:
+        with _idle_lock:
+            _idle_teams.append(team)
+
+
+def run_team(
+    function: Callable[..., Any],
+    *arguments: Any,
+    threads: int | None = None,
+    control: np.ndarray[Any, np.dtype[np.int64]] | None = None,
+    poll: Callable[[], None] | None = None,
+) -> list[Any]:
+    """Call ``function(rank, size, control, *arguments)`` on ``size`` threads at once.
+
+    :param threads: size of the team; all that the process may use by default
+    :returns: the results by rank
+    """
+    size = config.thread_count() if threads is None else threads
+    if control is None:
+        control = new_control()
+    with borrowed_team(size) as team:
+        tasks = [(function, (rank, size, control, *arguments)) for rank in range(size)]
+        return team.run(tasks, control, poll)
+
+
+def block_range(rank: int, size: int, count: int) -> tuple[int, int]:
+    """The part [begin, end) of ``range(count)`` that falls to ``rank`` of ``size``."""
+    return count * rank // size, count * (rank + 1) // size

@@ -1,0 +1,19 @@
+"""What all tests share: the folder of real graphs, and a private cache for compiled code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real graphs: ``GODWIT_DATA``, else ``../shared/data`` beside the checkout."""
+    folder = Path(os.environ.get("GODWIT_DATA", _REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no graph data: {folder} is absent (set GODWIT_DATA)")
+    return folder

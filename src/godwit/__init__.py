@@ -1,0 +1,72 @@
+"""Godwit: irregular graph algorithms over all devices of one machine, without stopping at barriers.
+
+>>> import godwit as gw
+>>> graph = gw.road(100, 100, seed=1)
+>>> gw.bfs(graph, 0).distance.shape
+(10000,)
+
+Names are imported when first used, so that ``import godwit`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from godwit.api import bfs as bfs
+    from godwit.api import run as run
+    from godwit.api import sssp as sssp
+    from godwit.backends.registry import all_devices as all_devices
+    from godwit.dataflow.context import Context as Context
+    from godwit.dataflow.router import Link as Link
+    from godwit.dataflow.router import Router as Router
+    from godwit.dataflow.worklist import DistributedWorklist as DistributedWorklist
+    from godwit.graph.csr import Graph as Graph
+    from godwit.graph.generators import path as path
+    from godwit.graph.generators import rmat as rmat
+    from godwit.graph.generators import road as road
+    from godwit.graph.partition import Partition as Partition
+    from godwit.graph.partition import partition as partition
+    from godwit.graph.readers import read as read
+    from godwit.solvers.placement import PlacedGraph as PlacedGraph
+    from godwit.solvers.placement import place as place
+    from godwit.solvers.program import VertexProgram as VertexProgram
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Context": "dataflow.context",
+    "DistributedWorklist": "dataflow.worklist",
+    "Graph": "graph.csr",
+    "Link": "dataflow.router",
+    "Partition": "graph.partition",
+    "PlacedGraph": "solvers.placement",
+    "Router": "dataflow.router",
+    "VertexProgram": "solvers.program",
+    "all_devices": "backends.registry",
+    "bfs": "api",
+    "partition": "graph.partition",
+    "path": "graph.generators",
+    "place": "solvers.placement",
+    "read": "graph.readers",
+    "rmat": "graph.generators",
+    "road": "graph.generators",
+    "run": "api",
+    "sssp": "api",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'godwit' has no attribute {name!r}")
+    value = getattr(import_module(f"godwit.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

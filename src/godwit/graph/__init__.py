@@ -1,0 +1,1 @@
+"""Graphs: compressed sparse rows, what builds, changes, generates, reads and partitions them."""

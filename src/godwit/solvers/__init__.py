@@ -1,0 +1,1 @@
+"""Vertex programs, and what runs them on the devices."""

@@ -1,0 +1,1 @@
+"""The CPU backend: compiled workers, their queues and mailboxes."""

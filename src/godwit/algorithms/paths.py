@@ -1,0 +1,130 @@
+"""What breadth-first search and shortest paths have in common: sources, limits, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import Array
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.solvers.statistics import RunStatistics
+
+Sources = int | Sequence[int] | Array
+
+
+class PathResult:
+    """Distances from the nearest of the sources.
+
+    :ivar graph: the graph that was asked
+    :ivar sources: int64, the sources, ascending and without repetition
+    :ivar statistics: what the run did and how long it took
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sources: Array,
+        distance: Array,
+        statistics: RunStatistics,
+        *,
+        unit_lengths: bool,
+    ) -> None:
+        self.graph = graph
+        self.sources = sources
+        self.statistics = statistics
+        self.unit_lengths = unit_lengths
+        self._distance = distance
+
+    @property
+    def distance(self) -> Array:
+        """Distance of every vertex, shape (n).
+
+        BFS: int32, in arcs. SSSP: int64 for integer weights (exact), float64 for others. A vertex that
+        was not reached has the largest value of the dtype (:attr:`unreached`), infinity for floats.
+        """
+        return self._distance
+
+    @property
+    def unreached(self) -> int | float:
+        """The distance of vertices that were not reached."""
+        if self._distance.dtype.kind == "f":
+            return float("inf")
+        return int(np.iinfo(self._distance.dtype).max)
+
+    @property
+    def reached(self) -> Array:
+        """bool (n): whether a vertex was reached."""
+        return self._distance != self.unreached
+
+    @cached_property
+    def predecessor(self) -> Array:
+        """The vertex before each on a shortest path, shape (n), dtype of the graph's ids.
+
+        -1 for sources and vertices that were not reached. Of several candidates the one of smallest id
+        (among zero-weight ties, the one in the fewest zero-weight hops): following predecessors always
+        ends at a source, and the answer does not depend on devices, partition or schedule. Computed by
+        a pass over the arcs when first asked for.
+        """
+        from godwit.algorithms.predecessors import predecessors
+
+        with self.statistics.phase("predecessors"):
+            return predecessors(
+                self.graph, self._distance, self.sources, unit_lengths=self.unit_lengths
+            )
+
+    def path_to(self, vertex: int) -> list[int]:
+        """The vertices of a shortest path from a source to a vertex, both included.
+
+        :raises InputError: the vertex is out of range or was not reached
+        """
+        check_vertex(vertex, self.graph.vertex_count, "vertex")
+        if self._distance[vertex] == self.unreached:
+            raise InputError(f"vertex {vertex} was not reached from the source")
+        path = [int(vertex)]
+        while (before := int(self.predecessor[path[-1]])) >= 0:
+            path.append(before)
+        return path[::-1]
+
+    def __repr__(self) -> str:
+        return (
+            f"PathResult({int(np.count_nonzero(self.reached))} of {len(self._distance)} vertices "
+            f"reached from {len(self.sources)} source(s), {self._distance.dtype})"
+        )
+
+
+def check_vertex(vertex: Any, count: int, what: str) -> int:
+    """The vertex as int; InputError if it is no integer in [0, count)."""
+    if isinstance(vertex, bool) or not isinstance(vertex, int | np.integer):
+        raise InputError(f"{what} must be an integer, got {vertex!r}")
+    if not 0 <= vertex < count:
+        if count == 0:
+            raise InputError(f"{what} is {vertex}, and the graph has no vertices")
+        raise InputError(f"{what} must be in [0, {count}), got {vertex}")
+    return int(vertex)
+
+
+def check_sources(source: Sources, count: int) -> Array:
+    """The sources, ascending and unique, int64; InputError if there is none or one is no vertex."""
+    if isinstance(source, int | np.integer) and not isinstance(source, bool):
+        return np.array([check_vertex(source, count, "source")], np.int64)
+    several = np.asarray(source)
+    if several.ndim != 1 or several.size == 0 or several.dtype.kind not in "iu":
+        raise InputError(f"source must be a vertex or a non-empty list of vertices, got {source!r}")
+    wrong = (several < 0) | (several >= count)
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        raise InputError(
+            f"sources must be in [0, {count}), got {several[position]} at position {position}"
+        )
+    return np.unique(several).astype(np.int64)
+
+
+def check_cutoff(cutoff: float | None) -> float | None:
+    """The cutoff; InputError if it is negative or NaN."""
+    if cutoff is not None and not cutoff >= 0:
+        raise InputError(f"cutoff must not be negative, got {cutoff}")
+    return cutoff

@@ -1,0 +1,119 @@
+"""Single-source shortest paths.
+
+Distances only decrease, so items may arrive in any order and twice; priority makes it rarely so
+(delta-stepping on shared memory, soft priority between devices).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.paths import PathResult, Sources, check_cutoff, check_sources, check_vertex
+from godwit.backends.base import Array
+from godwit.errors import InputError, ValueOverflowError
+from godwit.graph.csr import Graph
+from godwit.solvers.asynchronous import Solution, SolverOptions, solve
+from godwit.solvers.placement import PlacedGraph
+from godwit.solvers.program import VertexProgram
+
+
+def _along(value: Any, weight: Any) -> Any:
+    return value + weight
+
+
+def _distance(value: Any) -> Any:
+    return value
+
+
+PROGRAMS = {
+    name: VertexProgram(name="sssp", message=_along, combine="min", dtype=name, priority=_distance)
+    for name in ("int32", "int64", "float64")
+}
+
+
+def sssp(
+    placed: PlacedGraph,
+    source: Sources,
+    *,
+    target: int | None = None,
+    cutoff: float | None = None,
+    options: SolverOptions,
+) -> PathResult:
+    """Distances from the nearest source; see :func:`godwit.api.sssp`."""
+    graph = placed.graph
+    sources = check_sources(source, graph.vertex_count)
+    check_cutoff(cutoff)
+    if target is not None:
+        target = check_vertex(target, graph.vertex_count, "target")
+    largest = check_weights(graph)
+    integral = graph.weights is None or graph.weights.dtype.kind in "iu"
+    if not integral:
+        solution = _solve(placed, sources, "float64", target, cutoff, options)
+        return _result(graph, sources, solution, solution.values)
+    # 32-bit distances need half the memory and half the traffic. Where the worst case does not fit
+    # them the usual case still does; an overflow is noticed, and the run repeated with 64 bits.
+    if largest * max(1, graph.vertex_count - 1) >= 2**63:
+        raise InputError(
+            f"weights up to {largest} on {graph.vertex_count} vertices could overflow 64-bit "
+            "distances; give the weights as float64"
+        )
+    try:
+        solution = _solve(placed, sources, "int32", target, cutoff, options)
+    except ValueOverflowError:
+        solution = _solve(placed, sources, "int64", target, cutoff, options)
+    return _result(graph, sources, solution, _widened(solution.values))
+
+
+def check_weights(graph: Graph) -> int:
+    """The largest weight (1 where there are none), rounded up; looked up once per graph.
+
+    :raises InputError: a weight is negative or NaN; names the arc
+    """
+    return int(graph.cached("largest_weight", _largest_weight))
+
+
+def _largest_weight(graph: Graph) -> int:
+    weights = graph.weights
+    if weights is None or len(weights) == 0:
+        return 1
+    smallest, largest = weights.min(), weights.max()
+    if smallest < 0 or math.isnan(smallest):
+        arc = int(np.argmax((weights < 0) | np.isnan(weights)))
+        tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+        base = graph.id_base
+        numbered = f" (ids as the file numbers them, from {base})" if base else ""
+        raise InputError(
+            f"shortest paths need weights that are not negative; the arc from {tail + base} to "
+            f"{int(graph.targets[arc]) + base}{numbered} has weight {weights[arc]}"
+        )
+    return 2**62 if math.isinf(largest) else math.ceil(largest)
+
+
+def _solve(
+    placed: PlacedGraph, sources: Array, dtype: str, target: int | None, cutoff: float | None,
+    options: SolverOptions,
+) -> Solution:  # fmt: skip
+    program = PROGRAMS[dtype]
+    limit: Any = cutoff
+    if cutoff is not None and dtype != "float64":
+        limit = min(math.floor(min(cutoff, 2.0**62)), int(program.identity) - 1)
+    start = {int(vertex): 0 for vertex in sources}
+    return solve(program, placed, start, options, limit=limit, target=target)
+
+
+def _widened(values: Array) -> Array:
+    """As int64, with its own sentinel."""
+    if values.dtype == np.int64:
+        return values
+    wide = values.astype(np.int64)
+    wide[values == np.iinfo(values.dtype).max] = np.iinfo(np.int64).max
+    return wide
+
+
+def _result(graph: Graph, sources: Array, solution: Solution, distance: Array) -> PathResult:
+    return PathResult(
+        graph, sources, distance, solution.statistics, unit_lengths=graph.weights is None
+    )

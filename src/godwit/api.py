@@ -1,0 +1,167 @@
+"""The public functions: validate once, choose devices, call, wrap the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from godwit.algorithms.bfs import bfs as _bfs
+from godwit.algorithms.paths import PathResult, Sources, check_vertex
+from godwit.algorithms.sssp import sssp as _sssp
+from godwit.backends.registry import DevicesArgument
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.solvers.asynchronous import DEFAULT_WINDOW, Solution, SolverOptions, Start, solve
+from godwit.solvers.placement import PartitionArgument, PlacedGraph, place
+from godwit.solvers.program import VertexProgram
+
+GraphArgument = Graph | PlacedGraph
+
+
+def bfs(
+    graph: GraphArgument,
+    source: Sources,
+    *,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,
+    target: int | None = None,
+    cutoff: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    **tuning: Any,
+) -> PathResult:
+    """Distances in arcs from a source, or from the nearest of several.
+
+    >>> import godwit as gw
+    >>> gw.bfs(gw.path(4), 0).distance.tolist()
+    [0, 1, 2, 3]
+
+    :param graph: a graph, or one placed on devices by :func:`place`
+    :param source: a vertex, counted from 0, or several
+    :param devices: None for what is best, a number, a name (``"cpu"``, ``"cpu:0"``) or names
+    :param partition: how the graph is divided over several devices; see :func:`place`
+    :param target: stop when this vertex' distance is final; vertices farther away than it come out
+        as not reached
+    :param cutoff: vertices farther away come out as not reached
+    :param timeout_s: give up after so many seconds
+    :param progress: called now and then with the number of items processed so far
+    :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items`` of
+        :class:`godwit.solvers.asynchronous.SolverOptions`
+    :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.statistics``
+    :raises InputError: a vertex out of range, or another wrong argument
+    :raises RunTimeoutError: out of time
+    """
+    options = _options(timeout_s, progress, tuning)
+    with _placed(graph, devices, partition) as placed:
+        return _with_placement(_bfs(placed, source, target=target, cutoff=cutoff, options=options), placed)
+
+
+def sssp(
+    graph: GraphArgument,
+    source: Sources,
+    *,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,
+    target: int | None = None,
+    cutoff: float | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    **tuning: Any,
+) -> PathResult:
+    """Lengths of shortest paths from a source, or from the nearest of several.
+
+    >>> import godwit as gw
+    >>> graph = gw.Graph.from_arcs([0, 0, 1], [1, 2, 2], [4, 9, 3])
+    >>> gw.sssp(graph, 0).distance.tolist()
+    [0, 4, 7]
+
+    Weights must not be negative; a graph without weights counts arcs. Parameters as for :func:`bfs`.
+
+    :returns: ``.distance`` (int64 for integer weights, exact; float64 for others; the largest int64,
+        or infinity, where not reached), ``.predecessor``, ``.statistics``
+    :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
+    :raises RunTimeoutError: out of time
+    """
+    options = _options(timeout_s, progress, tuning)
+    with _placed(graph, devices, partition) as placed:
+        return _with_placement(_sssp(placed, source, target=target, cutoff=cutoff, options=options), placed)
+
+
+def run(
+    program: VertexProgram,
+    graph: GraphArgument,
+    start: Start = "all",
+    *,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,
+    parameters: Mapping[str, float] | None = None,
+    limit: Any = None,
+    target: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    **tuning: Any,
+) -> Solution:
+    """Run a vertex program to its end.
+
+    :param start: ``"all"``, or vertices that have work at first with values combined into theirs
+    :param parameters: values for the program's parameters
+    :param limit: messages beyond it are dropped (min and max programs)
+    :param target: a vertex whose value becomes the limit
+    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.statistics``
+    :raises InputError: a wrong argument
+    :raises OperatorError: an operator does not compile
+    :raises ValueOverflowError: a value does not fit the program's 32-bit integers
+    :raises RunTimeoutError: out of time
+    """
+    if not isinstance(program, VertexProgram):
+        raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
+    options = _options(timeout_s, progress, tuning)
+    with _placed(graph, devices, partition) as placed:
+        count = placed.graph.vertex_count
+        if isinstance(start, Mapping):
+            for vertex in start:
+                check_vertex(vertex, count, "start vertex")
+        elif not (isinstance(start, str) and start == "all"):
+            raise InputError(f"start must be 'all' or a mapping of vertices to values, got {start!r}")
+        if program.combine == "add" and (limit is not None or target is not None):
+            raise InputError("limit and target are for programs that combine by min or max")
+        if target is not None:
+            check_vertex(target, count, "target")
+        solution = solve(
+            program, placed, start, options, limit=limit, target=target, parameters=parameters
+        )
+        solution.statistics.seconds = {**placed.seconds, **solution.statistics.seconds}
+        return solution
+
+
+def _options(
+    timeout_s: float | None, progress: Callable[[int], None] | None, tuning: Mapping[str, Any]
+) -> SolverOptions:
+    known = ("delta", "window", "ring_items", "capacity_items")
+    for name in tuning:
+        if name not in known:
+            raise TypeError(f"unexpected keyword argument {name!r}")
+    return SolverOptions(
+        **{"window": DEFAULT_WINDOW, **tuning}, timeout_s=timeout_s, progress=progress
+    )
+
+
+@contextmanager
+def _placed(
+    graph: GraphArgument, devices: DevicesArgument, partition: PartitionArgument
+) -> Iterator[PlacedGraph]:
+    """The placed graph, placed here for one query if it was not before."""
+    if isinstance(graph, PlacedGraph):
+        if devices is not None or partition is not None:
+            raise InputError("the graph is placed already: give devices and partition to place()")
+        graph.context.check_open()
+        yield graph
+        return
+    with place(graph, devices, partition) as placed:
+        yield placed
+
+
+def _with_placement(result: PathResult, placed: PlacedGraph) -> PathResult:
+    result.statistics.seconds = {**placed.seconds, **result.statistics.seconds}
+    return result

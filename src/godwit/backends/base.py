@@ -1,0 +1,178 @@
+"""What the layers above may ask of a backend, and what they tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from godwit.graph.layout import LocalGraph
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# What on_send and on_receive return: flags, as in Groute's figure 10.
+DROP = 0
+KEEP = 1
+PASS = 2
+DUPLICATE = 3
+
+ProgressPoll = Callable[[int], None]
+"""Called now and then in the caller's thread with the items processed so far; may raise to stop."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Something that has memory and runs kernels.
+
+    :param name: ``"cpu"`` (all cores, one shared memory) or ``"cpu:3"`` (a virtual device: one
+        thread with its own partition, worklists and mailboxes)
+    :param kind: the backend's name
+    :param description: for people
+    :param memory_bytes: memory that may still be allocated on it
+    :param threads: threads that work for it
+    """
+
+    name: str
+    kind: str
+    description: str = ""
+    memory_bytes: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class ProgramOperators:
+    """A VertexProgram as a backend compiles it: operators of fixed signatures.
+
+    ``message(value, weight, degree, vertex, field, parameters)``, ``activate(value, parameters)``,
+    ``update(field, value, parameters)`` and ``priority(value)`` are plain Python functions.
+    """
+
+    name: str
+    combine: Literal["min", "max", "add"]
+    value_dtype: np.dtype[Any]
+    message: Callable[..., Any]
+    activate: Callable[..., Any]
+    priority: Callable[..., Any] | None = None
+    field_dtype: np.dtype[Any] | None = None
+    update: Callable[..., Any] | None = None
+    compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What a backend has compiled of it, by the backend's own keys."""
+
+
+@dataclass(frozen=True)
+class WorklistOperators:
+    """A distributed worklist as a backend compiles it; the callbacks of Groute's figure 10.
+
+    ``bindings`` maps the names of the backend's operators (process, fanout, owner, on_send, pack,
+    unpack, on_receive, priority) to plain Python functions.
+    """
+
+    value_dtype: np.dtype[Any]
+    item_bytes: Literal[8, 16]
+    bindings: Mapping[str, Any]
+    compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What a backend has compiled of it, by the backend's own keys."""
+
+
+@dataclass
+class WorklistOptions:
+    """How a run is to go.
+
+    :param delta: width of a priority bucket, in units of priority
+    :param window: how many buckets a device may run ahead of the lowest one of all
+    :param ring_items: slots of each mailbox
+    :param capacity_items: room of each device's worklist at the start; it grows
+    :param next_hop: (devices, devices) where device i sends what is for device j; direct if None
+    """
+
+    delta: float = 1.0
+    window: int = 1
+    ring_items: int = 4096
+    capacity_items: int = 1 << 14
+    next_hop: Array | None = None
+
+
+@dataclass
+class WorklistCounts:
+    """What the workers of a run counted, an entry a device.
+
+    ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
+    """
+
+    processed_items: Array
+    useless_items: Array
+    arcs_relaxed: Array
+    threshold_changes: Array
+    received_items: Array
+    filtered_items: Array
+    sent_items: Array
+    rounds: Array
+    growths: int = 0
+    value_overflow: bool = False
+
+
+@dataclass
+class Seeds:
+    """The initial work of one device: items (keys int64), and a range of keys [0, initial_keys)."""
+
+    keys: Array
+    values: Array
+    initial_keys: int = 0
+
+
+@dataclass
+class PlacedPart:
+    """One device's part of a run of a VertexProgram.
+
+    :param graph: its vertices, arcs and halo
+    :param values: (owned) value per vertex, initialized; holds the result afterwards
+    :param halo_values: (halo) likewise for halo vertices
+    :param fields: (owned) the program's state per vertex, or empty
+    :param seeds: its initial work
+    :param limit: (1) shared by all parts: messages beyond it are dropped
+    :param target: local index of the vertex whose value lowers the limit, or -1
+    :param parameters: float64, the program's parameters
+    """
+
+    graph: LocalGraph
+    values: Array
+    halo_values: Array
+    fields: Array
+    seeds: Seeds
+    limit: Array
+    target: int
+    parameters: Array
+
+
+class Backend(Protocol):
+    """A kind of device, and how to run on it."""
+
+    kind: str
+
+    def devices(self) -> Sequence[Device]:
+        """The devices that are there, in order."""
+
+    def find(self, name: str) -> Device:
+        """The device of a name; DeviceError, saying what there is, if it is not there."""
+
+    def run_worklist(
+        self,
+        operators: WorklistOperators,
+        states: Sequence[Any],
+        seeds: Sequence[Seeds],
+        options: WorklistOptions,
+        poll: ProgressPoll | None,
+    ) -> WorklistCounts:
+        """Run a distributed worklist over ``len(states)`` virtual devices to its end."""
+
+    def run_program(
+        self,
+        program: ProgramOperators,
+        devices: Sequence[Device],
+        parts: Sequence[PlacedPart],
+        options: WorklistOptions,
+        poll: ProgressPoll | None,
+    ) -> WorklistCounts:
+        """Run a VertexProgram, one part a device, to its end; the parts hold the result."""

@@ -1,0 +1,229 @@
+"""Starts the compiled workers, enlarges their worklists when they ask, and collects their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import (
+    ProgressPoll,
+    Seeds,
+    WorklistCounts,
+    WorklistOperators,
+    WorklistOptions,
+)
+from godwit.backends.cpu import shared_memory, worker
+from godwit.backends.cpu.bins import BASE, NO_BUCKET, Bins, bucket_of, grown_bins, new_bins
+from godwit.backends.cpu.mailbox import new_mailboxes
+from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist
+from godwit.errors import GodwitError, GraphTooLargeError
+from godwit.parallel.bits import FROM_BITS
+from godwit.parallel.kernel import Kernel
+from godwit.parallel.team import ABORT, borrowed_team, new_control
+
+_WORKER = Kernel(worker.run_worker)
+_SHARED = Kernel(shared_memory.run_shared)
+
+
+def priority(value: Any) -> Any:
+    """Bound by the instantiation: smaller is sooner."""
+    raise NotImplementedError
+
+
+def _prioritized_bucket(buckets_per_unit: float, value: Any) -> int:
+    return bucket_of(priority(value), buckets_per_unit)
+
+
+def _one_bucket(buckets_per_unit: float, value: Any) -> int:
+    return np.int64(0)
+
+
+def run_workers(
+    operators: WorklistOperators,
+    states: Sequence[Any],
+    seeds: Sequence[Seeds],
+    options: WorklistOptions,
+    poll: ProgressPoll | None,
+) -> WorklistCounts:
+    """Run one asynchronous worker per state, each on a thread of its own, until all work is done."""
+    kernel = _instantiation(operators, _WORKER)
+    devices = len(states)
+    words = operators.item_bytes // 8
+    worklists = _new_worklists(operators, seeds, options, devices)
+    mailboxes = new_mailboxes(devices, options.ring_items, words)
+    published = np.zeros(devices * PUBLISHED_WORDS, np.int64)
+    seen = np.zeros(devices, np.int64)
+    control = new_control()
+    growths = [0] * devices
+
+    def drive(device: int) -> int:
+        while True:
+            code: int = kernel(
+                worklists[device],
+                mailboxes,
+                published,
+                seen,
+                control,
+                states[device],
+                options.window,
+            )
+            if code != worker.GROW or control[ABORT]:
+                return code
+            worklists[device] = _grown(worklists[device], words)
+            growths[device] += 1
+
+    with borrowed_team(devices) as team:
+        codes = team.run([(drive, (device,)) for device in range(devices)], control, _team_poll(worklists, poll))
+    _check_codes(codes)
+    return _collect(worklists, sum(growths))
+
+
+def run_threads(
+    operators: WorklistOperators,
+    state: Any,
+    seeds: Seeds,
+    options: WorklistOptions,
+    threads: int,
+    frontier_items: int,
+    poll: ProgressPoll | None,
+) -> WorklistCounts:
+    """Run a team of threads that share one state, meeting after every bucket."""
+    kernel = _instantiation(operators, _SHARED)
+    words = operators.item_bytes // 8
+    nothing = Seeds(seeds.keys[:0], seeds.values[:0])
+    worklists = _new_worklists(operators, [seeds] + [nothing] * (threads - 1), options, threads)
+    for worklist in worklists:
+        worklist.counts[worker.END_INITIAL] = 0
+        # All threads count buckets from the same one: what waits is never below the current one.
+        worklist.bins.header[BASE] = worklist.counts[worker.CURRENT_BUCKET]
+    published = np.zeros(threads * PUBLISHED_WORDS, np.int64)
+    shared = np.zeros(shared_memory.SHARED_WORDS, np.int64)
+    shared[shared_memory.INITIAL_CURSOR + 1] = seeds.initial_keys
+    frontier = np.empty(frontier_items * words, np.int64)
+    control = new_control()
+    growths = 0
+    with borrowed_team(threads) as team:
+        while True:
+            tasks = [
+                (
+                    kernel,
+                    (rank, threads, control, worklists[rank], published, shared, frontier)
+                    + (frontier_items, state),
+                )
+                for rank in range(threads)
+            ]
+            codes = team.run(tasks, control, _team_poll(worklists, poll))
+            if worker.GROW not in codes or control[ABORT]:
+                break
+            shared[shared_memory.WANTS_ROOM] = 0
+            for rank, worklist in enumerate(worklists):
+                if worklist.counts[worker.WANTED_ROOM]:
+                    worklist.counts[worker.WANTED_ROOM] = 0
+                    worklists[rank] = _grown(worklist, words)
+                    growths += 1
+    _check_codes(codes)
+    return _collect(worklists, growths)
+
+
+def _team_poll(
+    worklists: Sequence[Worklist], poll: ProgressPoll | None
+) -> Callable[[], None] | None:
+    """The caller's poll, fed with the counts as they stand: workers write them while we read."""
+    if poll is None:
+        return None
+    counts = [worklist.counts for worklist in worklists]
+    return lambda: poll(sum(int(own[worker.PROCESSED]) for own in counts))
+
+
+def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
+    found: Kernel | None = operators.compiled.get(template.__name__)
+    if found is None:
+        bindings = dict(operators.bindings)
+        if bindings.get("priority") is None:
+            bindings.pop("priority", None)
+            bindings["item_bucket"] = _one_bucket
+        else:
+            bindings["item_bucket"] = _prioritized_bucket
+        bindings["ITEM_WORDS"] = operators.item_bytes // 8
+        bindings["backend_push"] = worker.push
+        bindings["backend_push_local"] = worker.push_local
+        bindings["backend_push_to"] = worker.push_to
+        bindings["from_bits"] = FROM_BITS[operators.value_dtype]
+        found = operators.compiled[template.__name__] = template.bind(**bindings)
+    return found
+
+
+def _new_worklists(
+    operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions, devices: int
+) -> list[Worklist]:
+    lowest = _lowest_seed_bucket(operators, seeds, options)
+    worklists = []
+    for device, own in enumerate(seeds):
+        counts = np.zeros(worker.SENT_TO + devices, np.int64)
+        counts[worker.END_INITIAL] = own.initial_keys
+        counts[worker.CURRENT_BUCKET] = lowest
+        bins = new_bins(
+            devices, options.capacity_items, operators.item_bytes // 8, 1.0 / options.delta
+        )
+        next_hop = np.arange(devices) if options.next_hop is None else options.next_hop[device]
+        worklists.append(
+            Worklist(
+                device=device,
+                devices=devices,
+                bins=bins,
+                counts=counts,
+                next_hop=np.ascontiguousarray(next_hop, np.int64),
+                seed_keys=np.ascontiguousarray(own.keys, np.int64),
+                seed_values=np.ascontiguousarray(own.values, operators.value_dtype),
+            )
+        )
+    return worklists
+
+
+def _lowest_seed_bucket(
+    operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions
+) -> int:
+    values = np.unique(np.concatenate([own.values for own in seeds]))
+    if len(values) == 0:
+        return NO_BUCKET
+    urgency = operators.bindings.get("priority")
+    if urgency is None:
+        return 0
+    return min(int(bucket_of(urgency(value), 1.0 / options.delta)) for value in values)
+
+
+def _grown(worklist: Worklist, item_words: int) -> Worklist:
+    try:
+        bins: Bins = grown_bins(worklist.bins, item_words)
+    except MemoryError as error:
+        raise GraphTooLargeError(
+            f"the worklist of device {worklist.device} cannot grow beyond "
+            f"{len(worklist.bins.arena) * 8} bytes: memory is exhausted"
+        ) from error
+    return worklist._replace(bins=bins)
+
+
+def _check_codes(codes: Sequence[int]) -> None:
+    if worker.FAILED in codes:
+        raise GodwitError(
+            f"device {codes.index(worker.FAILED)} was pushed more items than its operator's fanout "
+            "allows; the run was ended before any was lost silently"
+        )
+
+
+def _collect(worklists: Sequence[Worklist], growths: int) -> WorklistCounts:
+    counts = np.stack([worklist.counts for worklist in worklists])
+    return WorklistCounts(
+        processed_items=counts[:, worker.PROCESSED],
+        useless_items=counts[:, worker.USELESS],
+        arcs_relaxed=counts[:, worker.ARCS],
+        threshold_changes=counts[:, worker.THRESHOLD_CHANGES],
+        received_items=counts[:, worker.RECEIVED_ITEMS],
+        filtered_items=counts[:, worker.FILTERED],
+        sent_items=counts[:, worker.SENT_TO :],
+        rounds=counts[:, worker.ROUNDS],
+        growths=growths,
+        value_overflow=bool(counts[:, worker.VALUE_OVERFLOW].any()),
+    )

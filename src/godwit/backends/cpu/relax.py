@@ -1,0 +1,273 @@
+"""A VertexProgram's work, as operators of the worklist: relax the out-arcs of an active vertex.
+
+Two kinds of program, told apart at compile time by ACCUMULATES:
+
+- *improving* (combine min or max): a vertex's value only improves, so items may arrive in any order
+  and twice. An item whose value is no longer the vertex's is useless: a better one is queued.
+- *accumulating* (combine add): messages add up in the vertex's value; processing takes the value
+  (leaving zero) and hands it to ``update`` and along the arcs. Invariant: a vertex is queued if and
+  only if its value is one that ``activate`` accepts.
+
+Halo vertices (owned elsewhere) have a value too. For improving programs it is the best value known to
+have been sent, so that what does not improve is not sent (Groute 4.5); for accumulating ones it
+gathers what is to be sent. Either way a halo vertex lies at most once in an outbox (``pending``), and
+the value is read when the item leaves: updates to one remote vertex merge while they wait.
+
+Plain functions: operators that the instantiation binds are declared here without a body.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from godwit.backends.base import DROP, KEEP
+from godwit.backends.cpu.worker import (
+    ARCS,
+    USELESS,
+    VALUE_OVERFLOW,
+    push_local,
+    push_to,
+)
+from godwit.parallel.atomics import (
+    compare_exchange,
+    exchange,
+    fetch_add,
+    load_relaxed,
+)
+
+# Bound by the instantiation.
+ACCUMULATES = False
+HAS_FIELD = False
+WEIGHTED = False
+SHARED = False  # several threads relax into the same values
+VALUE = np.int64
+FIELD = np.int64
+LOWEST_VALUE: Any = 0
+HIGHEST_VALUE: Any = 0
+CHECKS_RANGE = False  # the operators' arithmetic is wider than VALUE
+
+
+class ProgramState(NamedTuple):
+    """A device's part of a running VertexProgram."""
+
+    offsets: Any  # int64 (owned + 1)
+    targets: Any  # int32 or int64: local indices; owned <= t is halo vertex t - owned
+    weights: Any  # or a single zero
+    owned: int
+    vertices: Any  # ids of the owned vertices
+    halo_owner: Any
+    halo_remote: Any
+    values: Any  # (owned)
+    halo_values: Any
+    pending: Any  # uint8 (halo)
+    field: Any  # the program's state per vertex, or empty
+    limit: Any  # (1), shared by all devices: candidates beyond it are dropped
+    target: int  # local index of the vertex whose value lowers the limit, or -1
+    parameters: Any  # float64
+
+
+def message(value: Any, weight: Any, degree: int, vertex: int, field: Any, p: Any) -> Any:
+    """What travels along an arc."""
+    raise NotImplementedError
+
+
+def improves(candidate: Any, current: Any) -> bool:
+    """Whether the candidate is better (improving programs)."""
+    raise NotImplementedError
+
+
+def activate(value: Any, p: Any) -> bool:
+    """Whether a vertex of this value is to be processed."""
+    raise NotImplementedError
+
+
+def update(field: Any, value: Any, p: Any) -> Any:
+    """The vertex's field after its value was taken."""
+    raise NotImplementedError
+
+
+# From here on everything has a body.
+
+
+def to_value(worklist: Any, wide: Any) -> Any:
+    """An operator's result as a value; one that does not fit ends the run with an error."""
+    if CHECKS_RANGE and (wide > HIGHEST_VALUE or wide < LOWEST_VALUE):
+        worklist.counts[VALUE_OVERFLOW] = 1
+    return VALUE(wide)
+
+
+def improve(values: Any, index: int, candidate: Any) -> bool:
+    """Set the element to the candidate if that is better; whether it was."""
+    if SHARED:
+        current = load_relaxed(values, index)
+        while improves(candidate, current):
+            if compare_exchange(values, index, current, candidate):
+                return True
+            current = load_relaxed(values, index)
+        return False
+    if improves(candidate, values[index]):
+        values[index] = candidate
+        return True
+    return False
+
+
+def accumulate(state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
+    """Add to an owned vertex's value: whether that made it active, and the new value."""
+    if SHARED:
+        old = fetch_add(state.values, index, candidate)
+    else:
+        old = state.values[index]
+        state.values[index] = old + candidate
+    new = VALUE(old + candidate)
+    became_active = activate(new, state.parameters) and not activate(old, state.parameters)
+    return became_active, new
+
+
+def note_target(state: Any, index: int, value: Any) -> None:
+    """A better value of the target lowers the limit: nothing beyond it can matter any more."""
+    if index == state.target:
+        limit = load_relaxed(state.limit, 0)
+        while improves(value, limit):
+            if compare_exchange(state.limit, 0, limit, value):
+                return
+            limit = load_relaxed(state.limit, 0)
+
+
+def process_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
+    """Relax the out-arcs of a vertex, unless the item is useless by now."""
+    if ACCUMULATES:
+        if not activate(load_relaxed(state.values, key), state.parameters):
+            worklist.counts[USELESS] += 1
+            return
+    elif value != load_relaxed(state.values, key) or improves(
+        load_relaxed(state.limit, 0), value
+    ):
+        worklist.counts[USELESS] += 1
+        return
+    relax_vertex(worklist, state, key, value)
+
+
+def process_initial_vertex(worklist: Any, state: Any, key: int) -> None:
+    """Relax the out-arcs of a vertex of the initial range."""
+    value = load_relaxed(state.values, key)
+    if activate(value, state.parameters):
+        relax_vertex(worklist, state, key, value)
+
+
+def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
+    """Send the vertex's message along its arcs."""
+    begin = state.offsets[key]
+    end = state.offsets[key + 1]
+    degree = end - begin
+    vertex = state.vertices[key]
+    if ACCUMULATES:
+        if SHARED:
+            value = exchange(state.values, key, VALUE(0))
+        else:
+            value = state.values[key]
+            state.values[key] = VALUE(0)
+    field = update_field(state, key, value) if HAS_FIELD else VALUE(0)
+    limit = load_relaxed(state.limit, 0)
+    worklist.counts[ARCS] += degree
+    for arc in range(begin, end):
+        weight = state.weights[arc] if WEIGHTED else VALUE(1)
+        target = np.int64(state.targets[arc])
+        candidate = to_value(
+            worklist, message(value, weight, degree, vertex, field, state.parameters)
+        )
+        if ACCUMULATES:
+            if target < state.owned:
+                active, new = accumulate(state, target, candidate)
+                if active:
+                    push_local(worklist, target, new)
+            else:
+                halo = target - state.owned
+                state.halo_values[halo] += candidate
+                send_halo(worklist, state, halo, candidate)
+        elif not improves(limit, candidate):
+            if target < state.owned:
+                if improve(state.values, target, candidate):
+                    note_target(state, target, candidate)
+                    push_local(worklist, target, candidate)
+            elif improves(candidate, state.halo_values[target - state.owned]):
+                halo = target - state.owned
+                state.halo_values[halo] = candidate
+                send_halo(worklist, state, halo, candidate)
+
+
+def update_field(state: Any, key: int, value: Any) -> Any:
+    """Hand the taken value to ``update``; the vertex's new field."""
+    old = load_relaxed(state.field, key)
+    new = FIELD(update(old, value, state.parameters))
+    if SHARED:
+        while not compare_exchange(state.field, key, old, new):
+            old = load_relaxed(state.field, key)
+            new = FIELD(update(old, value, state.parameters))
+    else:
+        state.field[key] = new
+    return new
+
+
+def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
+    """See to it that the halo vertex lies in an outbox, once."""
+    if state.pending[halo] == 0:
+        state.pending[halo] = 1
+        push_to(worklist, np.int64(state.halo_owner[halo]), halo, value)
+
+
+def vertex_fanout(state: Any, key: int) -> int:
+    """Out-degree: every arc pushes one item at most."""
+    return state.offsets[key + 1] - state.offsets[key]
+
+
+def pack_halo(state: Any, key: int, value: Any) -> tuple[int, Any]:
+    """The owner's index of a halo vertex, with all that was merged while it waited."""
+    state.pending[key] = 0
+    merged = state.halo_values[key]
+    if ACCUMULATES:
+        state.halo_values[key] = VALUE(0)
+    return np.int64(state.halo_remote[key]), merged
+
+
+def unpack_owned(state: Any, key: int, value: Any) -> tuple[int, Any]:
+    """Items travel with the receiver's own index."""
+    return key, value
+
+
+def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
+    """Combine what arrived with the vertex's value; keep it if that makes work."""
+    if ACCUMULATES:
+        active, _ = accumulate(state, key, value)
+        return KEEP if active else DROP
+    if improves(load_relaxed(state.limit, 0), value):
+        return DROP
+    if improve(state.values, key, value):
+        note_target(state, key, value)
+        return KEEP
+    return DROP
+
+
+def owner_is_here(state: Any, key: int) -> int:
+    """Never asked: a vertex program addresses its items itself."""
+    return np.int64(0)
+
+
+def pass_on(state: Any, key: int, value: Any) -> int:
+    """Never asked, as above."""
+    return DROP
+
+
+def gather(rank: int, size: int, control: Any, vertices: Any, values: Any, limit: Any, out: Any,
+           unreached: Any, unreached_out: Any) -> None:  # fmt: skip
+    """Write the owned values to their places in the result; those beyond the limit are unreached."""
+    begin = len(vertices) * rank // size
+    end = len(vertices) * (rank + 1) // size
+    for index in range(begin, end):
+        value = values[index]
+        if value == unreached or improves(limit, value):
+            out[vertices[index]] = unreached_out
+        else:
+            out[vertices[index]] = value
+

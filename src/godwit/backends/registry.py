@@ -1,0 +1,77 @@
+"""Which devices there are, and which ones a user's ``devices=`` means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from godwit.backends.base import Backend, Device
+from godwit.errors import DeviceError, InputError
+
+DevicesArgument = int | str | Sequence[str] | None
+
+
+@lru_cache(maxsize=1)
+def backends() -> dict[str, Backend]:
+    """The backends that work on this machine, by kind, the best first."""
+    from godwit.backends.cpu.device import CpuBackend
+
+    return {"cpu": CpuBackend()}
+
+
+def all_devices() -> list[Device]:
+    """All devices of this machine."""
+    return [device for backend in backends().values() for device in backend.devices()]
+
+
+def backend_of(devices: Sequence[Device]) -> Backend:
+    """The backend of devices, which are all of one kind."""
+    return backends()[devices[0].kind]
+
+
+def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
+    """The devices that an argument names.
+
+    :param devices: None for what is best; a number for that many of the best kind (1 is all cores
+        of the CPU as one device, more are virtual devices); a name; or a sequence of names, in
+        which a name may be repeated
+    :raises InputError: not one of these, or no devices
+    :raises DeviceError: a device is not there
+    """
+    if devices is None:
+        return (_find("cpu"),)
+    if isinstance(devices, bool):
+        raise InputError(f"devices must be a number, a name or a list of names, got {devices}")
+    if isinstance(devices, int):
+        if devices < 1:
+            raise InputError(f"devices must be at least 1, got {devices}")
+        if devices == 1:
+            return (_find("cpu"),)
+        return tuple(_find(f"cpu:{index}") for index in range(devices))
+    if isinstance(devices, str):
+        return (_find(devices),)
+    names = list(devices)
+    if not names:
+        raise InputError("devices must name at least one device, got an empty list")
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"devices must be names such as 'cpu:0', got {name!r}")
+    if len(names) > 1 and "cpu" in names:
+        raise InputError(
+            "'cpu' is all cores as one device and cannot be one of several; "
+            "name virtual devices ('cpu:0', 'cpu:1', ...) instead"
+        )
+    found = tuple(_find(name) for name in names)
+    kinds = sorted({device.kind for device in found})
+    if len(kinds) > 1:
+        raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
+    return found
+
+
+def _find(name: str) -> Device:
+    kind = name.partition(":")[0]
+    backend = backends().get(kind)
+    if backend is None:
+        there = ", ".join(device.name for device in all_devices())
+        raise DeviceError(f"there is no device {name!r}; there are {there}")
+    return backend.find(name)

@@ -1,0 +1,163 @@
+"""The distributed worklist: items processed by their owners, wherever they were made (Groute, 4.3).
+
+The programmer writes what an item does (``process``, which pushes others) and up to five callbacks
+(Groute, figure 10): how an item is packed for the way and unpacked, what happens to it when it is sent
+and when it arrives (pass, keep, duplicate or drop), and its priority. All are plain Python functions
+that are compiled and inlined into the worker; each takes those of its parameters that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import (
+    PASS,
+    ProgressPoll,
+    Seeds,
+    WorklistCounts,
+    WorklistOperators,
+    WorklistOptions,
+)
+from godwit.dataflow.device_functions import keep_or_pass_on
+from godwit.dataflow.operators import adapt
+from godwit.dataflow.router import Router
+from godwit.errors import GodwitError, InputError
+
+Operator = Callable[..., Any]
+
+_ITEM = ("state", "key", "value")
+
+
+def _nothing(key: int) -> int:
+    return 0
+
+
+def _pass(key: int) -> int:
+    return PASS
+
+
+def _same(key: int, value: Any) -> tuple[int, Any]:
+    return key, value
+
+
+class DistributedWorklist:
+    """Work-items (key, value), each processed by the device that owns its key.
+
+    :param router: the endpoints, and the way between them
+    :param process: ``process(worklist, state, key, value)``; pushes further items with
+        ``push(worklist, state, key, value)`` (:mod:`godwit.dataflow.device_functions`)
+    :param owner: ``owner(key, state)``: the endpoint, by index, that processes the key
+    :param fanout: the most items that one item pushes: a number, or ``fanout(key, state)``. Pushing
+        more ends the run with an error
+    :param value_dtype: int32, uint32, int64, uint64, float32 or float64
+    :param item_bytes: 8 (4-byte values, keys below 2^32) or 16
+    :param priority: ``priority(value)``: smaller is sooner; a hint about order
+    :param pack: ``pack(key, value, state)`` gives (key, value) as they travel
+    :param unpack: the inverse, on the receiving device
+    :param on_send: flags PASS, KEEP, DROP or DUPLICATE for an item that belongs elsewhere
+    :param on_receive: flags for an item that arrived; by default it is kept by its owner and passed
+        on by any other
+    :raises InputError: item size and dtype do not go together, fanout below 0
+    :raises OperatorError: an operator is no function, or names parameters that there are not
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        process: Operator,
+        owner: Operator,
+        fanout: int | Operator,
+        value_dtype: Any = np.int64,
+        item_bytes: int = 16,
+        priority: Operator | None = None,
+        pack: Operator | None = None,
+        unpack: Operator | None = None,
+        on_send: Operator | None = None,
+        on_receive: Operator | None = None,
+    ) -> None:
+        from godwit.parallel.bits import VALUE_DTYPES
+
+        dtype = np.dtype(value_dtype)
+        if dtype not in VALUE_DTYPES:
+            names = ", ".join(known.name for known in VALUE_DTYPES)
+            raise InputError(f"value_dtype must be one of {names}, got {dtype.name}")
+        if item_bytes not in (8, 16):
+            raise InputError(f"item_bytes must be 8 or 16, got {item_bytes}")
+        if item_bytes == 8 and dtype.itemsize != 4:
+            raise InputError(f"items of 8 bytes hold 4-byte values, {dtype.name} needs 16")
+        if isinstance(fanout, int) and fanout < 0:
+            raise InputError(f"fanout must not be negative, got {fanout}")
+        self.router = router
+        self._dtype = dtype
+        count = fanout
+        bindings = {
+            "process": adapt("process", process, ("worklist", *_ITEM)),
+            "owner": adapt("owner", owner, ("state", "key")),
+            "fanout": adapt(
+                "fanout", (lambda key: count) if isinstance(fanout, int) else fanout, ("state", "key")
+            ),
+            "pack": adapt("pack", pack or _same, _ITEM),
+            "unpack": adapt("unpack", unpack or _same, _ITEM),
+            "on_send": adapt("on_send", on_send or _pass, _ITEM),
+            "on_receive": keep_or_pass_on
+            if on_receive is None
+            else adapt("on_receive", on_receive, ("worklist", *_ITEM)),
+            "process_initial": adapt("process_initial", _nothing, ("worklist", "state", "key")),
+            "priority": None if priority is None else adapt("priority", priority, ("value",)),
+        }
+        self._operators = WorklistOperators(dtype, 8 if item_bytes == 8 else 16, bindings)
+
+    def run(
+        self,
+        items: Sequence[tuple[int, Any]],
+        states: Sequence[tuple[Any, ...]],
+        *,
+        delta: float = 1.0,
+        window: int = 1,
+        capacity_items: int = 1 << 14,
+        poll: ProgressPoll | None = None,
+    ) -> WorklistCounts:
+        """Process items, and all that they push, until there are none.
+
+        :param items: initial items (key, value); each is processed by its owner
+        :param states: one per endpoint: a tuple of arrays (a NamedTuple is handy), all of the same
+            types, which the operators get as ``state``
+        :param delta: width of a priority bucket
+        :param window: how many buckets a device may run ahead of the lowest one of all
+        :param capacity_items: room for items on each device at the start; it grows
+        :param poll: called now and then with the number of items processed so far
+        :returns: what was counted
+        """
+        context = self.router.context
+        endpoints = len(context.endpoints)
+        if len(states) != endpoints:
+            raise InputError(f"there must be a state for each endpoint: {endpoints}, got {len(states)}")
+        if not delta > 0:
+            raise InputError(f"delta must be positive, got {delta}")
+        keys: list[list[int]] = [[] for _ in range(endpoints)]
+        values: list[list[Any]] = [[] for _ in range(endpoints)]
+        owner = self._operators.bindings["owner"]
+        for key, value in items:
+            place = int(owner(states[0], key))
+            if not 0 <= place < endpoints:
+                raise InputError(
+                    f"owner gives endpoint {place} for key {key}; there are {endpoints}"
+                )
+            keys[place].append(key)
+            values[place].append(value)
+        seeds = [
+            Seeds(np.array(keys[place], np.int64), np.array(values[place], self._dtype))
+            for place in range(endpoints)
+        ]
+        options = WorklistOptions(
+            delta, window, self.router.capacity_items, capacity_items, self.router.next_hop
+        )
+        counts = context.backend.run_worklist(self._operators, states, seeds, options, poll)
+        if counts.value_overflow:
+            raise GodwitError("a key of 2^32 or more was pushed in an item of 8 bytes; use 16")
+        return counts
+

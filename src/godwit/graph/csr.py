@@ -1,0 +1,547 @@
+"""Graphs as compressed sparse rows: immutable, checked once, trusted ever after.
+
+Encoding: the out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``, ``weights`` likewise.
+An undirected graph stores an edge as two arcs of equal weight, one in each direction, and a
+self-loop as one arc. Vertices count from 0.
+
+This module needs NumPy only; whatever touches every arc is compiled and lives in the modules beside
+it (``build``, ``transform``, ``components``, ``degrees``), which are imported on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from godwit import config
+from godwit.errors import GraphTooLargeError, InputError
+
+if TYPE_CHECKING:
+    from godwit.graph.degrees import DegreeStatistics
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Merge = Literal["min", "max", "sum", "first"]
+
+ID_DTYPES = (np.dtype(np.int32), np.dtype(np.int64))
+"""The dtypes that vertex ids can have."""
+
+WEIGHT_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "float32", "float64"))
+"""The dtypes that weights can have."""
+
+# Other dtypes of weights, and what holds all their values.
+_WIDENED = {
+    "bool": "int32",
+    "int8": "int32",
+    "int16": "int32",
+    "uint8": "int32",
+    "uint16": "int32",
+    "float16": "float32",
+}
+
+
+class Graph:
+    """An immutable graph in compressed sparse rows (CSR).
+
+    :param offsets: (n + 1) integers that never decrease, from 0 to m
+    :param targets: (m) vertex ids in [0, n); an int32 or int64 array is kept without a copy,
+        anything else is converted to int32, or to int64 where n needs it
+    :param weights: None, or (m) numbers; int32, uint32, int64, float32 and float64 are kept,
+        narrower ones are widened
+    :param directed: False promises that every arc u -> v has its equal v -> u; that is checked
+    :param id_base: what the source of the graph called its first vertex; Godwit's functions count
+        from 0 all the same
+    :raises InputError: naming the first entry that is wrong
+    """
+
+    __slots__ = ("_cache", "_directed", "_id_base", "_offsets", "_targets", "_weights")
+
+    _offsets: Array
+    _targets: Array
+    _weights: Array | None
+    _directed: bool
+    _id_base: int
+    _cache: dict[Any, Any]
+
+    def __init__(
+        self,
+        offsets: Any,
+        targets: Any,
+        weights: Any = None,
+        *,
+        directed: bool = True,
+        id_base: int = 0,
+    ) -> None:
+        keep = isinstance(targets, np.ndarray) and targets.dtype in ID_DTYPES
+        self._set_checked(offsets, targets, weights, directed, id_base, keep_id_dtype=keep)
+
+    def _set_checked(
+        self,
+        offsets: Any,
+        targets: Any,
+        weights: Any,
+        directed: bool,
+        id_base: int,
+        *,
+        keep_id_dtype: bool,
+    ) -> None:
+        offsets = _frozen(as_integers(offsets, "offsets"), np.int64)
+        targets = as_integers(targets, "targets")
+        weights = as_weights(weights, len(targets))
+        _check_rows(offsets, targets)  # before ids are narrowed
+        if not keep_id_dtype:
+            targets = _frozen(targets, id_dtype_for(len(offsets) - 1))
+        if not directed:
+            from godwit.graph import transform
+
+            transform.check_symmetric(offsets, targets, weights)
+        self._set(offsets, targets, weights, directed, id_base)
+
+    def _set(
+        self,
+        offsets: Array,
+        targets: Array,
+        weights: Array | None,
+        directed: bool,
+        id_base: int,
+    ) -> None:
+        self._offsets = _frozen(offsets, np.int64)
+        self._targets = _frozen(targets, targets.dtype)
+        self._weights = None if weights is None else _frozen(weights, weights.dtype)
+        self._directed = bool(directed)
+        self._id_base = int(id_base)
+        self._cache = {}
+
+    @classmethod
+    def trusted(
+        cls,
+        offsets: Array,
+        targets: Array,
+        weights: Array | None = None,
+        *,
+        directed: bool = True,
+        id_base: int = 0,
+    ) -> Graph:
+        """A graph of arrays that are known to be right: nothing is checked, nothing is copied."""
+        graph = cls.__new__(cls)
+        graph._set(offsets, targets, weights, directed, id_base)
+        return graph
+
+    @classmethod
+    def from_arcs(
+        cls,
+        sources: Any,
+        targets: Any,
+        weights: Any = None,
+        *,
+        vertex_count: int | None = None,
+        directed: bool = True,
+        id_dtype: Any = None,
+        id_base: int = 0,
+    ) -> Graph:
+        """A graph from pairs of vertices, in any order; each row is sorted by target.
+
+        Parallel arcs and self-loops are kept; parallel arcs stay in the order given.
+
+        :param sources: (k) vertex ids, counted from 0
+        :param targets: (k) vertex ids
+        :param weights: None, or (k) numbers
+        :param vertex_count: n; by default one more than the largest id
+        :param directed: if False, each pair is an edge and is stored in both directions
+        :param id_dtype: int32 or int64; by default int32 where n < 2**31
+        :raises InputError: naming the first id that is out of range, and its position
+        :raises GraphTooLargeError: before anything is allocated
+        """
+        sources = as_integers(sources, "sources")
+        targets = as_integers(targets, "targets")
+        if len(sources) != len(targets):
+            raise InputError(
+                f"sources and targets must have one length, got {len(sources)} and {len(targets)}"
+            )
+        weights = as_weights(weights, len(sources))
+        vertex_count = _count_vertices(sources, targets, vertex_count)
+        dtype = id_dtype_for(vertex_count, id_dtype)
+        from godwit.graph import build
+
+        offsets, row_targets, row_weights = build.arcs_to_rows(
+            sources, targets, weights, vertex_count, dtype, both_directions=not directed
+        )
+        return cls.trusted(offsets, row_targets, row_weights, directed=directed, id_base=id_base)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, *, directed: bool = True) -> Graph:
+        """A graph from a square ``scipy.sparse`` matrix or array (csr, csc, coo, or what converts).
+
+        Every stored entry (i, j) is one arc i -> j: explicit zeros are arcs of weight 0, entries
+        that a COO matrix holds twice are parallel arcs (``sum_duplicates()`` adds them up). A
+        boolean matrix gives a graph without weights. The data and the int32 indices of a csr matrix
+        are not copied (int64 ones are, where int32 does), and keep their order.
+
+        :param directed: False promises that the matrix is symmetric; that is checked
+        """
+        shape = getattr(matrix, "shape", None)
+        if not hasattr(matrix, "tocsr") or shape is None:
+            raise InputError(f"matrix must be a scipy.sparse matrix, got {type(matrix).__name__}")
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise InputError(f"matrix must be square, got shape {shape}")
+        n = int(shape[0])
+        if matrix.format == "coo":
+            weights = _matrix_weights(matrix.data)
+            graph = cls.from_arcs(matrix.row, matrix.col, weights, vertex_count=n)
+            if directed:
+                return graph
+            return cls(graph.offsets, graph.targets, graph.weights, directed=False)
+        transposed = matrix.format == "csc"
+        if not transposed and matrix.format != "csr":
+            matrix = matrix.tocsr()
+        graph = cls.__new__(cls)
+        weights = _matrix_weights(matrix.data)
+        graph._set_checked(matrix.indptr, matrix.indices, weights, directed, 0, keep_id_dtype=False)
+        if not transposed or not directed:
+            return graph
+        reverse = graph.reverse
+        return cls.trusted(reverse.offsets, reverse.targets, reverse.weights)
+
+    def to_scipy(self) -> Any:
+        """The adjacency as a ``scipy.sparse.csr_array``; data of ones (bool) where unweighted.
+
+        Targets and weights are shared, not copied, where SciPy's index dtype allows: with m or n of
+        2**31 or more both index arrays become int64.
+        """
+        from scipy.sparse import csr_array
+
+        n, m = self.vertex_count, self.arc_count
+        data = np.ones(m, np.bool_) if self._weights is None else self._weights
+        index_dtype = np.int32 if max(n, m) < 2**31 else np.int64
+        indices = self._targets.astype(index_dtype, copy=False)
+        indptr = self._offsets.astype(index_dtype, copy=False)
+        return csr_array((data, indices, indptr), shape=(n, n), copy=False)
+
+    @property
+    def offsets(self) -> Array:
+        """(n + 1) int64: where the arcs of each vertex begin."""
+        return self._offsets
+
+    @property
+    def targets(self) -> Array:
+        """(m) int32 or int64: the vertex that each arc goes to."""
+        return self._targets
+
+    @property
+    def weights(self) -> Array | None:
+        """(m) weights of the arcs, or None."""
+        return self._weights
+
+    @property
+    def directed(self) -> bool:
+        """False where every arc is stored in both directions."""
+        return self._directed
+
+    @property
+    def id_base(self) -> int:
+        """What the source of the graph called its first vertex."""
+        return self._id_base
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether arcs have weights."""
+        return self._weights is not None
+
+    @property
+    def vertex_count(self) -> int:
+        """The number of vertices, n."""
+        return len(self._offsets) - 1
+
+    @property
+    def arc_count(self) -> int:
+        """The number of stored arcs, m."""
+        return len(self._targets)
+
+    @property
+    def edge_count(self) -> int | None:
+        """The number of edges, self-loops included; None for a directed graph, which has none."""
+        if self._directed:
+            return None
+        return (self.arc_count + self.degree_statistics().self_loops) // 2
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of offsets, targets and weights; what is derived and kept is not counted."""
+        weight_bytes = 0 if self._weights is None else self._weights.nbytes
+        return self._offsets.nbytes + self._targets.nbytes + weight_bytes
+
+    def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """The fact under ``key``, computed on first use: graphs do not change."""
+        try:
+            return self._cache[key]
+        except KeyError:
+            return self._cache.setdefault(key, compute())
+
+    @property
+    def reverse(self) -> Graph:
+        """The graph with every arc turned round, made once; an undirected graph is its own."""
+        if not self._directed:
+            return self
+        made: Graph = self.cached("reverse", self._make_reverse)
+        return made
+
+    def _make_reverse(self) -> Graph:
+        from godwit.graph import transform
+
+        reverse = transform.reversed_graph(self)
+        reverse._cache["reverse"] = self
+        return reverse
+
+    def out_degree(self) -> Array:
+        """(n) int64: the number of arcs that leave each vertex."""
+        return np.diff(self._offsets)
+
+    def highest_degree_vertex(self) -> int:
+        """The vertex with most out-arcs; the smallest of several."""
+        if self.vertex_count == 0:
+            raise InputError("a graph without vertices has no vertex of highest degree")
+        return int(self.cached("highest degree", lambda: np.argmax(self.out_degree())))
+
+    def degree_statistics(self) -> DegreeStatistics:
+        """Smallest, largest, mean and median out-degree, isolated vertices, self-loops."""
+        from godwit.graph import degrees
+
+        statistics: DegreeStatistics = self.cached(
+            "degree statistics", lambda: degrees.degree_statistics(self)
+        )
+        return statistics
+
+    def symmetrize(self, merge: Merge | None = "min") -> Graph:
+        """The undirected graph with an edge wherever there is an arc in either direction.
+
+        :param merge: which weight an edge gets from the arcs that it replaces, as in
+            :meth:`merge_parallel_arcs`; None turns every arc into an edge of its own
+        :returns: itself, if already undirected
+        """
+        from godwit.graph import transform
+
+        return transform.symmetrized(self, merge)
+
+    def remove_self_loops(self) -> Graph:
+        """The graph without arcs from a vertex to itself; itself, if there are none."""
+        from godwit.graph import transform
+
+        return transform.without_self_loops(self)
+
+    def merge_parallel_arcs(self, how: Merge = "min") -> Graph:
+        """The graph with at most one arc from any vertex to any other, rows sorted by target.
+
+        :param how: the weight of the arc that remains: the smallest, the largest, the sum or the
+            first of those that it replaces
+        :raises ValueOverflowError: if a sum of integers does not fit their dtype
+        """
+        from godwit.graph import transform
+
+        return transform.merged(self, how)
+
+    def relabel(self, permutation: Any) -> Graph:
+        """The same graph with vertex v called ``permutation[v]``; rows are sorted by target.
+
+        :param permutation: (n) integers, each of 0 .. n - 1 once
+        """
+        from godwit.graph import transform
+
+        return transform.relabelled(self, permutation)
+
+    def largest_component(self) -> tuple[Graph, Array]:
+        """The largest weakly connected component, and which vertices it is made of.
+
+        Of several equally large the one with the smallest vertex. Vertex i of the component is
+        ``vertices[i]`` of this graph; ``vertices`` ascends, and has the dtype of the ids.
+        """
+        from godwit.graph import components
+
+        return components.largest_component(self)
+
+    def with_weights(self, weights: Any) -> Graph:
+        """The same arcs with other weights: (m) numbers, in the order of ``targets``."""
+        checked = as_weights(weights, self.arc_count)
+        if not self._directed and checked is not None:
+            from godwit.graph import transform
+
+            transform.check_symmetric(self._offsets, self._targets, checked)
+        return self._replaced(checked)
+
+    def without_weights(self) -> Graph:
+        """The same arcs without weights; itself, if it has none."""
+        return self._replaced(None) if self.is_weighted else self
+
+    def with_random_weights(self, low: int, high: int, seed: int = 0) -> Graph:
+        """The same arcs with random integer weights in [low, high], both included.
+
+        The weight of u -> v is a hash of {u, v} and the seed: equal in both directions, and the
+        same on every machine.
+        """
+        from godwit.graph import transform
+
+        return self._replaced(transform.random_weights(self, low, high, seed))
+
+    def _replaced(self, weights: Array | None) -> Graph:
+        return Graph.trusted(
+            self._offsets,
+            self._targets,
+            weights,
+            directed=self._directed,
+            id_base=self._id_base,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (
+            self._offsets,
+            self._targets,
+            self._weights,
+            self._directed,
+            self._id_base,
+        )
+
+    def __repr__(self) -> str:
+        kind = "directed" if self._directed else "undirected"
+        weights = "" if self._weights is None else f", {self._weights.dtype} weights"
+        return (
+            f"<Graph: {self.vertex_count:,} vertices, {self.arc_count:,} arcs, {kind}, "
+            f"{self._targets.dtype} ids{weights}>"
+        )
+
+
+def _restored(
+    offsets: Array, targets: Array, weights: Array | None, directed: bool, id_base: int
+) -> Graph:
+    return Graph.trusted(offsets, targets, weights, directed=directed, id_base=id_base)
+
+
+def estimate_bytes(
+    vertex_count: int, arc_count: int, id_bytes: int = 4, weight_bytes: int = 0
+) -> int:
+    """Bytes of a graph in memory: its offsets, targets and weights."""
+    return 8 * (vertex_count + 1) + arc_count * (id_bytes + weight_bytes)
+
+
+def require_memory(needed_bytes: int, what: str) -> None:
+    """Refuse what will not fit, before anything is allocated.
+
+    :raises GraphTooLargeError: if ``needed_bytes`` exceed what is available
+    """
+    available = config.available_memory_bytes()
+    if needed_bytes > available:
+        raise GraphTooLargeError(
+            f"{what} needs some {needed_bytes / 2**30:,.2f} GiB, "
+            f"and {available / 2**30:,.2f} GiB are available"
+        )
+
+
+def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
+    """The dtype of vertex ids: the requested one if it fits, else the smallest that does."""
+    needed = ID_DTYPES[0] if vertex_count < 2**31 else ID_DTYPES[1]
+    if requested is None:
+        return needed
+    try:
+        dtype: np.dtype[Any] = np.dtype(requested)
+    except TypeError:
+        raise InputError(f"id_dtype must be int32 or int64, got {requested!r}") from None
+    if dtype not in ID_DTYPES:
+        raise InputError(f"id_dtype must be int32 or int64, got {dtype}")
+    if dtype.itemsize < needed.itemsize:
+        raise InputError(f"{vertex_count} vertices need id_dtype int64, got {dtype}")
+    return dtype
+
+
+def as_integers(values: Any, name: str) -> Array:
+    """A one-dimensional array of int32 or int64; InputError if ``values`` is none."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"{name} must have one dimension, got shape {array.shape}")
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)  # what NumPy makes of an empty list
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name} must be integers, got {array.dtype}")
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise InputError(f"{name} must be below 2**63, got {int(array.max())}")
+    if array.dtype not in ID_DTYPES:
+        small = array.dtype.itemsize < 4 or array.dtype == np.int32
+        array = array.astype(np.int32 if small else np.int64)
+    return array
+
+
+def as_weights(weights: Any, count: int) -> Array | None:
+    """Weights in one of :data:`WEIGHT_DTYPES`, not copied where they have it; None stays None."""
+    if weights is None:
+        return None
+    array = np.asarray(weights)
+    if array.shape != (count,):
+        raise InputError(f"weights must have shape ({count},), got {array.shape}")
+    dtype = array.dtype.newbyteorder("=")
+    if dtype == np.uint64:
+        if array.size and int(array.max()) >= 2**63:
+            raise InputError(f"weights must be below 2**63, got {int(array.max())}")
+        dtype = np.dtype(np.int64)
+    dtype = np.dtype(_WIDENED.get(dtype.name, dtype))
+    if dtype not in WEIGHT_DTYPES:
+        raise InputError(f"weights must be integers or floating-point numbers, got {array.dtype}")
+    return _frozen(array, dtype)
+
+
+def _matrix_weights(data: Array) -> Array | None:
+    """Weights of the entries of a matrix; None for a boolean one, whose entries all say True."""
+    if data.dtype != np.bool_:
+        return data
+    if not data.all():
+        raise InputError("a boolean matrix must not store False: call eliminate_zeros() first")
+    return None
+
+
+def _frozen(array: Array, dtype: Any) -> Array:
+    """A read-only, contiguous, aligned view of the array; a copy only where that needs one."""
+    view = np.require(array, dtype, ["C", "A"]).view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+def _count_vertices(sources: Array, targets: Array, vertex_count: int | None) -> int:
+    """The number of vertices, after a check that all ids are in range."""
+    if vertex_count is not None and vertex_count < 0:
+        raise InputError(f"vertex_count must not be negative, got {vertex_count}")
+    if vertex_count is not None and vertex_count >= 2**48:
+        raise GraphTooLargeError(f"{vertex_count} vertices do not fit in memory")
+    if len(sources) == 0:
+        return vertex_count or 0
+    if vertex_count is None:
+        largest = max(int(sources.max()), int(targets.max()))
+        vertex_count = max(largest + 1, 0)
+        if vertex_count >= 2**48:
+            raise GraphTooLargeError(f"{vertex_count} vertices do not fit in memory")
+    _check_ids(sources, vertex_count, "sources")
+    _check_ids(targets, vertex_count, "targets")
+    return vertex_count
+
+
+def _check_ids(ids: Array, vertex_count: int, name: str) -> None:
+    if len(ids) == 0 or (ids.min() >= 0 and ids.max() < vertex_count):
+        return
+    position = int(np.argmax((ids < 0) | (ids >= vertex_count)))
+    raise InputError(
+        f"{name}[{position}] must be a vertex in [0, {vertex_count}), got {ids[position]}"
+    )
+
+
+def _check_rows(offsets: Array, targets: Array) -> None:
+    if len(offsets) == 0:
+        raise InputError("offsets must have vertex_count + 1 entries, got none")
+    if offsets[0] != 0:
+        raise InputError(f"offsets must begin with 0, got {offsets[0]}")
+    falls = offsets[1:] < offsets[:-1]
+    if falls.any():
+        v = int(np.argmax(falls))
+        raise InputError(
+            f"offsets must not decrease, got {offsets[v]} and {offsets[v + 1]} at {v} and {v + 1}"
+        )
+    if offsets[-1] != len(targets):
+        raise InputError(
+            f"offsets must end with the number of targets, {len(targets)}, got {offsets[-1]}"
+        )
+    _check_ids(targets, len(offsets) - 1, "targets")

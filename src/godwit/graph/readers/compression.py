@@ -1,0 +1,268 @@
+"""A file's bytes in memory, decompressed if they are compressed.
+
+The compression is recognized by the first bytes, whatever the file is called: gzip, bzip2, xz, zstd,
+each also as several streams one after another. The text gets a newline at its end if it has none,
+and padding behind it, as the scanner wants it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from godwit import config
+from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
+from godwit.graph.readers.text import PADDING_BYTES, Progress, Text
+
+_BLOCK_BYTES = 1 << 20  # of the raw file, between two reports of progress
+_OUTPUT_BYTES = 1 << 24  # at most, of one step: a small block may hold gigabytes of zeros
+_READ_BYTES = 1 << 26
+_MAGIC_BYTES = 6
+
+
+def load_text(path: str | os.PathLike[str], progress: Progress | None = None) -> Text:
+    """Read a file whole, decompressing it if need be.
+
+    :param progress: called with (position in the file, its size, "reading" or "decompressing")
+    :raises FileError: if it is missing or cannot be read
+    :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
+    :raises GraphTooLargeError: if the text does not fit in memory
+    """
+    try:
+        path = Path(path)
+        file = path.open("rb")
+    except TypeError:
+        raise InputError(f"path must be a string or a path, got {path!r}") from None
+    except ValueError as error:  # a null byte
+        raise FileError(f"cannot read {str(path)!r}: {error}") from error
+    except OSError as error:
+        raise _file_error(path, error) from error
+    with file:
+        raw = _RawFile(path, file, progress)
+        head = raw.peek(_MAGIC_BYTES)
+        if not head:
+            raise FormatError(path, "the file is empty")
+        for name, magic, blocks in _COMPRESSIONS:
+            if head.startswith(magic):
+                raw.phase = "decompressing"
+                return _gather(path, blocks(raw, name, magic))
+        if raw.is_regular:
+            return _read_whole(raw)
+        return _gather(path, iter(lambda: raw.read(_BLOCK_BYTES), b""))
+
+
+class _RawFile:
+    """The file as it lies on disk: counts what is read, and turns its failures into FileError."""
+
+    def __init__(self, path: Path, file: BinaryIO, progress: Progress | None) -> None:
+        self.path = path
+        self.phase = "reading"
+        self.closed = False
+        self._file = file
+        self._progress = progress
+        self._head = b""
+        self._position = 0
+        status = os.fstat(file.fileno())
+        self.is_regular = stat.S_ISREG(status.st_mode)
+        self.size = status.st_size if self.is_regular else 0
+
+    def peek(self, size: int) -> bytes:
+        """The first bytes, which will be read again."""
+        try:
+            self._head = self._file.read(size)
+        except OSError as error:
+            raise _file_error(self.path, error) from error
+        return self._head
+
+    def read(self, size: int = -1) -> bytes:
+        """As of a file; at least one byte unless it ends."""
+        data, self._head = self._head, b""
+        try:
+            data += self._file.read(size - len(data) if size >= 0 else -1)
+        except OSError as error:
+            raise _file_error(self.path, error) from error
+        self._advance(len(data))
+        return data
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Fill the buffer from the file's beginning; the number of bytes that there were."""
+        done = 0
+        try:
+            self._file.seek(0)
+            while count := self._file.readinto(buffer[done : done + _READ_BYTES]):  # type: ignore[attr-defined]
+                done += count
+                self._advance(count)
+        except OSError as error:
+            raise _file_error(self.path, error) from error
+        return done
+
+    def close(self) -> None:
+        """Part of the protocol of files; the one who opened the file closes it."""
+        self.closed = True
+
+    def _advance(self, count: int) -> None:
+        self._position += count
+        if self._progress is not None:
+            self._progress(self._position, max(self.size, self._position), self.phase)
+
+
+def _read_whole(raw: _RawFile) -> Text:
+    _require_memory(raw.path, raw.size)
+    buffer = np.empty(raw.size + 1 + PADDING_BYTES, np.uint8)
+    count = raw.read_into(memoryview(buffer)[: raw.size + 1])
+    if count != raw.size:
+        raise FileError(f"{raw.path} changed its size while it was read")
+    if buffer[count - 1] != ord("\n"):
+        buffer[count] = ord("\n")
+        count += 1
+    buffer[count:] = 0
+    return Text(raw.path, buffer, count)
+
+
+def _gather(path: Path, blocks: Iterator[bytes]) -> Text:
+    available = config.available_memory_bytes()
+    gathered = bytearray()
+    for block in blocks:
+        if len(gathered) + len(block) > available:
+            _require_memory(path, len(gathered) + len(block))
+        gathered += block
+    if not gathered:
+        raise FormatError(path, "the file is empty")
+    if gathered[-1] != ord("\n"):
+        gathered += b"\n"
+    count = len(gathered)
+    gathered += bytes(PADDING_BYTES)
+    return Text(path, np.frombuffer(gathered, np.uint8), count)
+
+
+def _require_memory(path: Path, needed: int) -> None:
+    available = config.available_memory_bytes()
+    if needed > available:
+        raise GraphTooLargeError(
+            f"{path}: its text alone needs at least {needed / 2**30:,.2f} GiB of memory, "
+            f"and {available / 2**30:,.2f} GiB are available"
+        )
+
+
+def _file_error(path: Path, error: OSError) -> FileError:
+    if isinstance(error, FileNotFoundError):
+        return FileError(f"no such file: {path}")
+    if isinstance(error, IsADirectoryError):
+        return FileError(f"{path} is a directory, not a file")
+    if isinstance(error, PermissionError):
+        return FileError(f"permission denied: {path}")
+    return FileError(f"cannot read {path}: {error.strerror or error}")
+
+
+class _Decompressor(Protocol):
+    """What the standard library's decompressors of bzip2 and xz have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class _GzipDecompressor:
+    """zlib's decompressor for one gzip member, with the interface of the others."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+
+
+def _xz_decompressor() -> _Decompressor:
+    return lzma.LZMADecompressor(
+        lzma.FORMAT_XZ, memlimit=max(1 << 24, min(config.available_memory_bytes(), (1 << 63) - 1))
+    )
+
+
+def _streams(make: Callable[[], _Decompressor]) -> Callable[[_RawFile, str, bytes], Iterator[bytes]]:
+    """Blocks of text from one or more streams in a row, with zero bytes allowed between them."""
+
+    def blocks(raw: _RawFile, name: str, magic: bytes) -> Iterator[bytes]:
+        decompressor = make()
+        data = raw.read(_BLOCK_BYTES)
+        ended = False
+        while True:
+            try:
+                block = decompressor.decompress(data, _OUTPUT_BYTES)
+            except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError) as error:
+                raise FormatError(raw.path, f"corrupt {name} stream: {error}") from error
+            if block:
+                yield block
+            if decompressor.eof:
+                data = _behind_zeros(raw, decompressor.unused_data)
+                if not data:
+                    return
+                if not data.startswith(magic):
+                    raise FormatError(raw.path, f"garbage behind the end of the {name} stream")
+                decompressor = make()
+            elif not decompressor.needs_input:
+                data = b""
+            elif ended and not block:
+                raise FormatError(raw.path, f"truncated {name} stream: the file ends too early")
+            else:
+                data = raw.read(_BLOCK_BYTES)
+                ended = not data
+
+    return blocks
+
+
+def _behind_zeros(raw: _RawFile, data: bytes) -> bytes:
+    """What follows a stream and its padding: nothing, or enough to see the next one's magic."""
+    data = data.lstrip(b"\0")
+    while len(data) < _MAGIC_BYTES:
+        more = raw.read(_BLOCK_BYTES)
+        if not more:
+            break
+        data = (data + more).lstrip(b"\0")
+    return data
+
+
+def _zstd_blocks(raw: _RawFile, name: str, magic: bytes) -> Iterator[bytes]:
+    import pyarrow
+
+    try:
+        with pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd") as stream:
+            while block := stream.read(_OUTPUT_BYTES):
+                yield block
+    except FileError:
+        raise
+    except (OSError, pyarrow.ArrowException) as error:
+        truncated = "runcated" in str(error)
+        problem = "truncated zstd stream" if truncated else "corrupt zstd stream"
+        raise FormatError(raw.path, f"{problem}: {error}") from error
+
+
+_COMPRESSIONS: tuple[tuple[str, bytes, Callable[[_RawFile, str, bytes], Iterator[Any]]], ...] = (
+    ("gzip", b"\x1f\x8b", _streams(_GzipDecompressor)),
+    ("bzip2", b"BZh", _streams(bz2.BZ2Decompressor)),
+    ("xz", b"\xfd7zXZ\x00", _streams(_xz_decompressor)),
+    ("zstd", b"\x28\xb5\x2f\xfd", _zstd_blocks),
+)

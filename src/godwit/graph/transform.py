@@ -1,0 +1,362 @@
+"""Graphs from graphs: reversed, symmetrized, relabelled, reweighted, without some of the arcs.
+
+Each is one parallel pass over the rows, or goes through ``build`` where arcs must be sorted anew.
+Results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from godwit.errors import InputError, ValueOverflowError
+from godwit.graph.build import arcs_to_rows
+from godwit.graph.csr import Array, Graph, Merge, as_integers, estimate_bytes, require_memory
+from godwit.graph.hashing import mix, seed_word
+from godwit.graph.rows import arc_sources, bits_of, frozen, row_range, thread_count_for
+from godwit.parallel.kernel import kernel
+from godwit.parallel.team import run_team
+
+_MERGE_CODES = {"first": 0, "min": 1, "max": 2, "sum": 3}
+_MINIMUM, _MAXIMUM, _SUM = 1, 2, 3
+
+
+def reversed_graph(graph: Graph) -> Graph:
+    """The graph with every arc turned round; parallel arcs keep their order."""
+    offsets, targets, weights = arcs_to_rows(
+        graph.targets,
+        arc_sources(graph.offsets, graph.arc_count, graph.targets.dtype),
+        graph.weights,
+        graph.vertex_count,
+        graph.targets.dtype,
+        sources_ascend=True,
+    )
+    return Graph.trusted(offsets, targets, weights, directed=True, id_base=graph.id_base)
+
+
+def symmetrized(graph: Graph, merge: Merge | None) -> Graph:
+    """See :meth:`Graph.symmetrize`."""
+    if merge is not None:
+        _merge_code(merge)
+    if not graph.directed:
+        return graph
+    offsets, targets, weights = arcs_to_rows(
+        arc_sources(graph.offsets, graph.arc_count, graph.targets.dtype),
+        graph.targets,
+        graph.weights,
+        graph.vertex_count,
+        graph.targets.dtype,
+        both_directions=True,
+        merge=merge is not None and not graph.is_weighted,
+    )
+    result = Graph.trusted(offsets, targets, weights, directed=False, id_base=graph.id_base)
+    # Both directions of an edge list its arcs in the same order, so that even sums of floats agree.
+    return result if merge is None or weights is None else merged(result, merge)
+
+
+def relabelled(graph: Graph, permutation: Any) -> Graph:
+    """See :meth:`Graph.relabel`."""
+    new_ids = as_integers(permutation, "permutation")
+    n = graph.vertex_count
+    if len(new_ids) != n:
+        raise InputError(f"permutation must have {n} entries, got {len(new_ids)}")
+    seen = np.zeros(n, np.bool_)
+    inside = (new_ids >= 0) & (new_ids < n)
+    if not inside.all():
+        v = int(np.argmin(inside))
+        raise InputError(f"permutation[{v}] must be in [0, {n}), got {new_ids[v]}")
+    seen[new_ids] = True
+    if not seen.all():
+        raise InputError(
+            f"permutation must contain each of 0 .. {n - 1}: {seen.argmin()} is absent"
+        )
+    new_ids = new_ids.astype(graph.targets.dtype, copy=False)
+    sources = arc_sources(graph.offsets, graph.arc_count, graph.targets.dtype)
+    offsets, targets, weights = arcs_to_rows(
+        new_ids[sources], new_ids[graph.targets], graph.weights, n, graph.targets.dtype
+    )
+    return Graph.trusted(offsets, targets, weights, directed=graph.directed, id_base=graph.id_base)
+
+
+@kernel
+def _is_sorted(rank: int, size: int, control: Any, offsets: Any, targets: Any) -> bool:
+    """Whether the targets of each of this thread's rows ascend."""
+    begin, end = row_range(rank, size, offsets)
+    for v in range(begin, end):
+        for i in range(offsets[v] + 1, offsets[v + 1]):
+            if targets[i - 1] > targets[i]:
+                return False
+    return True
+
+
+def has_sorted_rows(graph: Graph) -> bool:
+    """Whether the targets of every row ascend (parallel arcs allowed)."""
+
+    def compute() -> bool:
+        threads = thread_count_for(graph.arc_count)
+        return all(run_team(_is_sorted, graph.offsets, graph.targets, threads=threads))
+
+    return bool(graph.cached("sorted rows", compute))
+
+
+def with_sorted_rows(graph: Graph) -> Graph:
+    """The same graph with the targets of every row in ascending order; itself where they are."""
+    if has_sorted_rows(graph):
+        return graph
+    offsets, targets, weights = arcs_to_rows(
+        arc_sources(graph.offsets, graph.arc_count, graph.targets.dtype),
+        graph.targets,
+        graph.weights,
+        graph.vertex_count,
+        graph.targets.dtype,
+    )
+    return Graph.trusted(offsets, targets, weights, directed=graph.directed, id_base=graph.id_base)
+
+
+@kernel
+def _count_kept(
+    rank: int,
+    size: int,
+    control: Any,
+    offsets: Any,
+    targets: Any,
+    loops: bool,
+    merge: int,
+    counts: Any,
+) -> None:
+    """Arcs that will remain of each row: ``counts[v + 1]``; ``merge < 0`` keeps parallel ones."""
+    begin, end = row_range(rank, size, offsets)
+    for v in range(begin, end):
+        count = 0
+        for i in range(offsets[v], offsets[v + 1]):
+            repeated = merge >= 0 and i > offsets[v] and targets[i] == targets[i - 1]
+            if not repeated and (loops or targets[i] != v):
+                count += 1
+        counts[v + 1] = count
+
+
+@kernel
+def _copy_kept(
+    rank: int,
+    size: int,
+    control: Any,
+    offsets: Any,
+    targets: Any,
+    weights: Any,
+    loops: bool,
+    merge: int,
+    zero: Any,
+    lowest: Any,
+    highest: Any,
+    new_offsets: Any,
+    new_targets: Any,
+    new_weights: Any,
+) -> Any:
+    """Copy what remains of each row; an arc whose sum does not fit, or -1.
+
+    ``zero`` has the type that sums are computed in; ``lowest`` and ``highest`` bound them.
+    """
+    begin, end = row_range(rank, size, offsets)
+    weighted = weights.size > 0
+    failed = np.int64(-1)
+    for v in range(begin, end):
+        to = new_offsets[v] - 1
+        total = zero
+        for i in range(offsets[v], offsets[v + 1]):
+            if not loops and targets[i] == v:
+                continue
+            if merge >= 0 and i > offsets[v] and targets[i] == targets[i - 1]:
+                if weighted:
+                    weight = weights[i]
+                    if merge == _SUM:
+                        if weight > 0:
+                            if total > highest - weight:
+                                failed = np.int64(i)
+                        elif total < lowest - weight:
+                            failed = np.int64(i)
+                        total += weight
+                        new_weights[to] = total
+                    elif (merge == _MINIMUM and weight < new_weights[to]) or (
+                        merge == _MAXIMUM and weight > new_weights[to]
+                    ):
+                        new_weights[to] = weight
+                continue
+            to += 1
+            new_targets[to] = targets[i]
+            if weighted:
+                new_weights[to] = weights[i]
+                total = zero + weights[i]
+    return failed
+
+
+def without_self_loops(graph: Graph) -> Graph:
+    """See :meth:`Graph.remove_self_loops`."""
+    return _filtered(graph, False, -1)
+
+
+def merged(graph: Graph, how: Merge) -> Graph:
+    """See :meth:`Graph.merge_parallel_arcs`."""
+    code = _merge_code(how)
+    return _filtered(with_sorted_rows(graph), True, code)
+
+
+def _merge_code(how: str) -> int:
+    if how not in _MERGE_CODES:
+        raise InputError(f"how must be one of {', '.join(_MERGE_CODES)}, got {how!r}")
+    return _MERGE_CODES[how]
+
+
+def _filtered(graph: Graph, loops: bool, merge: int) -> Graph:
+    m = graph.arc_count
+    threads = thread_count_for(m)
+    offsets = np.zeros(graph.vertex_count + 1, np.int64)
+    run_team(_count_kept, graph.offsets, graph.targets, loops, merge, offsets, threads=threads)
+    np.cumsum(offsets, out=offsets)
+    kept = int(offsets[-1])
+    if kept == m:
+        return graph
+    weights = graph.weights
+    weight_bytes = 0 if weights is None else weights.itemsize
+    require_memory(
+        estimate_bytes(0, kept, graph.targets.itemsize, weight_bytes), "a copy of the graph"
+    )
+    targets = np.empty(kept, graph.targets.dtype)
+    new_weights = np.empty(
+        0 if weights is None else kept, np.int32 if weights is None else weights.dtype
+    )
+    if new_weights.dtype.kind == "f":
+        limits: tuple[Any, ...] = (np.float64(0), np.float64(-np.inf), np.float64(np.inf))
+    else:
+        bounds = np.iinfo(new_weights.dtype)
+        limits = (np.int64(0), np.int64(bounds.min), np.int64(bounds.max))
+    failed = run_team(
+        _copy_kept,
+        graph.offsets,
+        graph.targets,
+        frozen(np.empty(0, np.int32)) if weights is None else weights,
+        loops,
+        merge,
+        *limits,
+        offsets,
+        targets,
+        new_weights,
+        threads=threads,
+    )
+    if max(failed) >= 0:
+        arc = max(failed)
+        source = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+        raise ValueOverflowError(
+            f"the weights of the arcs {source} -> {graph.targets[arc]} add up to more than "
+            f"{new_weights.dtype} holds; convert them to int64 or float64 first"
+        )
+    return Graph.trusted(
+        offsets,
+        targets,
+        None if weights is None else new_weights,
+        directed=graph.directed,
+        id_base=graph.id_base,
+    )
+
+
+@kernel
+def _hash_weights(
+    rank: int,
+    size: int,
+    control: Any,
+    offsets: Any,
+    targets: Any,
+    low: int,
+    span: Any,
+    seed: Any,
+    weights: Any,
+) -> None:
+    """``low + hash % span`` for every arc, from its two ends whatever their order."""
+    begin, end = row_range(rank, size, offsets)
+    start = mix(seed)
+    for v in range(begin, end):
+        for i in range(offsets[v], offsets[v + 1]):
+            target: Any = np.int64(targets[i])
+            word = mix(mix(start ^ np.uint64(min(v, target))) ^ np.uint64(max(v, target)))
+            weights[i] = low + np.int64(word % span)
+
+
+def random_weights(graph: Graph, low: int, high: int, seed: int) -> Array:
+    """Weights for :meth:`Graph.with_random_weights`: int32 if they fit, else int64."""
+    low, high = check_weight_range(low, high)
+    small = low >= -(2**31) and high < 2**31
+    require_memory(graph.arc_count * (4 if small else 8), "an array of weights")
+    weights = np.empty(graph.arc_count, np.int32 if small else np.int64)
+    run_team(
+        _hash_weights,
+        graph.offsets,
+        graph.targets,
+        np.int64(low),
+        np.uint64(high - low + 1),
+        seed_word(seed),
+        weights,
+        threads=thread_count_for(graph.arc_count),
+    )
+    return weights
+
+
+def check_weight_range(low: Any, high: Any) -> tuple[int, int]:
+    """The bounds of random weights as integers; InputError if they are not."""
+    try:
+        first, last = int(low), int(high)
+    except (TypeError, ValueError):
+        first, last = 0, -1
+    if first != low or last != high or not -(2**62) < first <= last < 2**62:
+        raise InputError(f"weights must be integers low <= high, got {low!r} and {high!r}")
+    return first, last
+
+
+@kernel
+def _direction_hashes(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, payload: Any, sums: Any
+) -> None:
+    """The sums of hash(u, v, weight) and of hash(v, u, weight) over this thread's arcs."""
+    begin, end = row_range(rank, size, offsets)
+    weighted = payload.size > 0
+    forward = np.uint64(0)
+    backward = np.uint64(0)
+    for v in range(begin, end):
+        source = np.uint64(v)
+        for i in range(offsets[v], offsets[v + 1]):
+            target = np.uint64(targets[i])
+            weight = np.uint64(payload[i]) if weighted else np.uint64(0)
+            forward += mix(mix(mix(weight) ^ source) ^ target)
+            backward += mix(mix(mix(weight) ^ target) ^ source)
+    sums[rank, 0] = forward
+    sums[rank, 1] = backward
+
+
+def check_symmetric(offsets: Array, targets: Array, weights: Array | None) -> None:
+    """Check that the arcs turned round are the same arcs: InputError naming one that is missing.
+
+    The two sums of hashes are equal if the multisets of arcs are, and only with probability about
+    2**-64 otherwise: one pass, no memory.
+    """
+    threads = thread_count_for(len(targets))
+    sums = np.zeros((threads, 2), np.uint64)
+    run_team(
+        _direction_hashes, frozen(offsets), frozen(targets), bits_of(weights), sums, threads=threads
+    )
+    totals = sums.sum(axis=0)
+    if totals[0] == totals[1]:
+        return
+    sources = arc_sources(offsets, len(targets), targets.dtype)
+    bits = bits_of(weights) if weights is not None else np.zeros(len(targets), np.int32)
+    forward = np.lexsort((bits, targets, sources))
+    backward = np.lexsort((bits, sources, targets))
+    differs = (
+        (sources[forward] != targets[backward])
+        | (targets[forward] != sources[backward])
+        | (bits[forward] != bits[backward])
+    )
+    arc = int(forward[np.argmax(differs)])
+    weight = "" if weights is None else f" of weight {weights[arc]}"
+    raise InputError(
+        f"an undirected graph stores every edge in both directions, but the arcs between "
+        f"{sources[arc]} and {targets[arc]}{weight} differ; use directed=True, then symmetrize()"
+    )

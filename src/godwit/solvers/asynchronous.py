@@ -1,0 +1,283 @@
+"""Runs a VertexProgram on placed graphs without barriers, and brings the values home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+
+from godwit.backends.base import Array, PlacedPart, ProgressPoll, Seeds, WorklistOptions
+from godwit.dataflow.router import DEFAULT_RING_ITEMS
+from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
+from godwit.graph.csr import Graph
+from godwit.graph.layout import LocalGraph
+from godwit.solvers.placement import PlacedGraph
+from godwit.solvers.program import Initial, VertexProgram
+from godwit.solvers.statistics import RunStatistics
+
+Start = Literal["all"] | Mapping[int, Any]
+"""Initial work: all vertices with their initial values, or some vertices with values of their own."""
+
+DELTA_FACTOR = 6.0
+DEFAULT_WINDOW = 1
+
+
+@dataclass
+class SolverOptions:
+    """How to run; the defaults are good.
+
+    :param delta: width of a priority bucket; None to have it chosen from weights and degrees
+    :param window: how many buckets a device may run ahead of the lowest one of all
+    :param ring_items: slots of each mailbox
+    :param capacity_items: room of each device's worklist at the start; None for about its vertices
+    :param timeout_s: RunTimeoutError after so many seconds
+    :param progress: called now and then with the number of items processed so far
+    """
+
+    delta: float | None = None
+    window: int = DEFAULT_WINDOW
+    ring_items: int = DEFAULT_RING_ITEMS
+    capacity_items: int | None = None
+    timeout_s: float | None = None
+    progress: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.delta is not None and not self.delta > 0:
+            raise InputError(f"delta must be positive, got {self.delta}")
+        if self.window < 0:
+            raise InputError(f"window must not be negative, got {self.window}")
+        if self.ring_items < 1:
+            raise InputError(f"ring_items must be at least 1, got {self.ring_items}")
+        if self.capacity_items is not None and self.capacity_items < 1:
+            raise InputError(f"capacity_items must be at least 1, got {self.capacity_items}")
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise InputError(f"timeout_s must be positive, got {self.timeout_s}")
+
+
+@dataclass
+class Solution:
+    """Values and fields by vertex id, and how they came about."""
+
+    values: Array
+    fields: Array | None
+    statistics: RunStatistics
+
+
+def solve(
+    program: VertexProgram,
+    placed: PlacedGraph,
+    start: Start,
+    options: SolverOptions,
+    *,
+    limit: Any = None,
+    target: int | None = None,
+    parameters: Mapping[str, float] | None = None,
+) -> Solution:
+    """Run a program to its end.
+
+    :param start: vertices that have work at first; see :data:`Start`
+    :param limit: messages beyond it are dropped, and vertices beyond it come out as never reached
+        (min and max programs only)
+    :param target: a vertex whose value, as it improves, becomes the limit: for priorities that order
+        like values, the run ends when nothing can improve it any more
+    :raises ValueOverflowError: a 32-bit integer was too narrow for a value
+    :raises RunTimeoutError: out of time
+    """
+    layout = placed.layout
+    graph = placed.graph
+    devices = placed.context.devices
+    shared = len(devices) == 1 and devices[0].name == "cpu"
+    statistics = RunStatistics(
+        tuple(device.name for device in devices), "delta-stepping" if shared else "asynchronous"
+    )
+    delta = options.delta if options.delta is not None else choose_delta(program, graph)
+    statistics.delta = None if program.priority is None else delta
+    statistics.window = None if shared else options.window
+    with statistics.phase("run"):
+        limits = np.array([_worst(program) if limit is None else limit], program.dtype)
+        values = program.parameter_values(parameters)
+        parts = [
+            _placed_part(program, graph, part, limits, values, start == "all")
+            for part in layout.parts
+        ]
+        if start != "all":
+            _seed(program, placed, parts, start)
+        if target is not None:
+            _set_target(program, placed, parts, target, limits)
+        largest = max(len(part.values) for part in parts)
+        run_options = WorklistOptions(
+            delta,
+            options.window,
+            options.ring_items,
+            largest + 1024 if options.capacity_items is None else options.capacity_items,
+        )
+        counts = placed.context.backend.run_program(
+            program.operators, devices, parts, run_options, make_poll(options)
+        )
+    if counts.value_overflow:
+        raise ValueOverflowError(
+            f"a message of program {program.name!r} does not fit {program.dtype.name}; "
+            "declare a wider dtype"
+        )
+    statistics.take_counts(counts)
+    with statistics.phase("gather"):
+        reached_values = _gather(program, placed, [part.values for part in parts])
+        if program.combine != "add" and (limit is not None or target is not None):
+            _forget_beyond(program, reached_values, limits[0])
+        fields = None
+        if program.field_dtype is not None:
+            fields = _gather(program, placed, [part.fields for part in parts])
+    return Solution(reached_values, fields, statistics)
+
+
+def choose_delta(program: VertexProgram, graph: Graph) -> float:
+    """Width of a priority bucket: so that a bucket's work is wide, and little of it is useless.
+
+    Mean weight times a constant over mean degree, after Davidson et al., "Work-efficient parallel GPU
+    methods for single-source shortest paths" (IPDPS 2014); the constant is ours, measured (see
+    docs/performance.md). It assumes that priorities grow by about a weight along an arc.
+    """
+    if program.priority is None or graph.arc_count == 0:
+        return 1.0
+    weight = 1.0 if graph.weights is None else float(graph.cached("mean_weight", _mean_weight))
+    busy = graph.cached("active_sources", _vertices_with_arcs)
+    delta = DELTA_FACTOR * weight / (graph.arc_count / max(1, busy))
+    if not (np.isfinite(delta) and delta > 0):
+        return 1.0
+    if program.dtype.kind in "iu":
+        return max(1.0, delta)
+    return delta
+
+
+_SAMPLED_ARCS = 1 << 16
+
+
+def _mean_weight(graph: Graph) -> float:
+    """Of some arcs, spread over the graph."""
+    assert graph.weights is not None
+    sample = graph.weights[:: max(1, len(graph.weights) // _SAMPLED_ARCS)].astype(np.float64)
+    finite = sample[np.isfinite(sample)]
+    return float(np.abs(finite).mean()) if len(finite) else 1.0
+
+
+def _vertices_with_arcs(graph: Graph) -> int:
+    sample = graph.offsets
+    return int(np.count_nonzero(sample[1:] != sample[:-1]))
+
+
+def make_poll(options: SolverOptions) -> ProgressPoll | None:
+    """What the calling thread does while the devices work: look at the clock, report progress."""
+    if options.timeout_s is None and options.progress is None:
+        return None
+    begin = perf_counter()
+    timeout_s = options.timeout_s
+
+    def poll(processed: int) -> None:
+        if timeout_s is not None and perf_counter() - begin > timeout_s:
+            raise RunTimeoutError(
+                f"the run did not finish within {timeout_s:g} s ({processed} items processed)"
+            )
+        if options.progress is not None:
+            options.progress(processed)
+
+    return poll
+
+
+def _worst(program: VertexProgram) -> Any:
+    """The limit that nothing exceeds."""
+    return program.identity
+
+
+def _initial(
+    initial: Initial, identity: Any, part: LocalGraph, dtype: np.dtype[Any], count: int
+) -> Array:
+    vertices = part.vertices
+    if initial is None:
+        return np.full(len(vertices), identity, dtype)
+    if callable(initial):
+        made = np.asarray(initial(vertices))
+        return np.ascontiguousarray(np.broadcast_to(made, vertices.shape), dtype).copy()
+    if np.ndim(initial) == 0:
+        return np.full(len(vertices), initial, dtype)
+    whole = np.asarray(initial)
+    if whole.shape != (count,):
+        raise InputError(f"initial values must have shape ({count},), got {whole.shape}")
+    return whole[vertices].astype(dtype)
+
+
+def _placed_part(
+    program: VertexProgram, graph: Graph, part: LocalGraph, limits: Array, parameters: Array,
+    start_all: bool,
+) -> PlacedPart:  # fmt: skip
+    values = _initial(program.initial, program.identity, part, program.dtype, graph.vertex_count)
+    fields = np.empty(0, program.dtype)
+    if program.field_dtype is not None:
+        fields = _initial(
+            program.field_initial, 0, part, program.field_dtype, graph.vertex_count
+        )
+    nothing = np.empty(0, np.int64)
+    return PlacedPart(
+        graph=part,
+        values=values,
+        # What the owner starts from is not known here; the worst value only sends more than needed.
+        halo_values=np.full(len(part.halo_vertices), program.identity, program.dtype),
+        fields=fields,
+        seeds=Seeds(nothing, nothing.astype(program.dtype), len(values) if start_all else 0),
+        limit=limits,
+        target=-1,
+        parameters=parameters,
+    )
+
+
+def _seed(
+    program: VertexProgram, placed: PlacedGraph, parts: list[PlacedPart], start: Mapping[int, Any]
+) -> None:
+    owner = placed.partition.owner
+    local_index = placed.layout.local_index
+    keys: list[list[int]] = [[] for _ in parts]
+    for vertex, value in start.items():
+        place = int(owner[vertex])
+        key = int(local_index[vertex])
+        values = parts[place].values
+        if program.combine == "min":
+            values[key] = min(values[key], value)
+        elif program.combine == "max":
+            values[key] = max(values[key], value)
+        else:
+            values[key] += value
+        keys[place].append(key)
+    for place, part in enumerate(parts):
+        own = np.array(keys[place], np.int64)
+        part.seeds = Seeds(own, part.values[own])
+
+
+def _set_target(
+    program: VertexProgram, placed: PlacedGraph, parts: list[PlacedPart], target: int, limits: Array
+) -> None:
+    part = parts[int(placed.partition.owner[target])]
+    part.target = int(placed.layout.local_index[target])
+    value = part.values[part.target]
+    better = min if program.combine == "min" else max
+    limits[0] = better(limits[0], value)
+
+
+def _gather(program: VertexProgram, placed: PlacedGraph, arrays: list[Array]) -> Array:
+    if len(arrays) == 1:
+        return arrays[0]
+    whole = np.empty(placed.graph.vertex_count, arrays[0].dtype)
+    for part, values in zip(placed.layout.parts, arrays, strict=True):
+        vertices = part.vertices
+        if len(vertices) and vertices[-1] - vertices[0] == len(vertices) - 1:
+            whole[vertices[0] : vertices[-1] + 1] = values
+        else:
+            whole[vertices] = values
+    return whole
+
+
+def _forget_beyond(program: VertexProgram, values: Array, limit: Any) -> None:
+    """Values beyond the limit are not final: whether they were seen depends on the schedule."""
+    beyond = values > limit if program.combine == "min" else values < limit
+    values[beyond] = program.identity

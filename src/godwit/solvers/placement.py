@@ -1,0 +1,111 @@
+"""Graphs on devices: partitioned and laid out once, queried many times (Gunrock's Init and Reset)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from godwit import config
+from godwit.backends.registry import DevicesArgument
+from godwit.dataflow.context import Context
+from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
+from godwit.graph.csr import Graph
+from godwit.graph.layout import Layout, build_layout, layout_bytes
+from godwit.graph.partition import Partition, partition
+
+PartitionArgument = str | Partition | Any | None
+
+
+class PlacedGraph:
+    """A graph on devices. Every algorithm takes one in place of a graph, and pays no set-up then.
+
+    Made by :func:`place`; a context manager. Queries may run at the same time from several threads.
+
+    :param graph: the graph
+    :param context: the devices; closed with this
+    :param partition: who owns which vertex
+    :param seconds: time of the phases ``partition`` and ``place``
+    """
+
+    def __init__(
+        self, graph: Graph, context: Context, division: Partition, layout: Layout,
+        seconds: dict[str, float],
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self.context = context
+        self.partition = division
+        self.seconds = seconds
+        self._layout: Layout | None = layout
+
+    @property
+    def layout(self) -> Layout:
+        """Each device's part of the graph."""
+        if self._layout is None:
+            raise ClosedContextError("this placed graph is closed; place the graph again")
+        return self._layout
+
+    def close(self) -> None:
+        """Give the devices' memory back; closing twice does no harm."""
+        self._layout = None
+        self.context.close()
+
+    def __enter__(self) -> PlacedGraph:
+        self.context.check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def place(
+    graph: Graph,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,  # the keyword that users write
+    *,
+    seed: int = 0,
+) -> PlacedGraph:
+    """Divide a graph over devices and lay its parts out there.
+
+    :param graph: the graph
+    :param devices: None for what is best, a number, a name (``"cpu"``, ``"cpu:0"``) or names
+    :param partition: ``"contiguous"``, ``"random"``, ``"biased-random"``, ``"metis"``, an array of
+        shape (n) that gives each vertex its device's index, a function ``(graph, parts)`` that
+        returns one, or a Partition; None for the default
+    :param seed: of the partitioners that draw
+    :raises InputError: more devices than vertices, or a wrong partition
+    :raises DeviceError: a device is not there
+    :raises GraphTooLargeError: the parts do not fit in memory
+    """
+    if not isinstance(graph, Graph):
+        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+    context = Context(devices)
+    parts = len(context.devices)
+    _check_memory(graph, parts)
+    begin = perf_counter()
+    division = _divide(graph, parts, partition, seed)
+    middle = perf_counter()
+    layout = build_layout(graph, division)
+    seconds = {"partition": middle - begin, "place": perf_counter() - middle}
+    return PlacedGraph(graph, context, division, layout, seconds)
+
+
+def _divide(graph: Graph, parts: int, method: PartitionArgument, seed: int) -> Partition:
+    divide: Callable[..., Partition] = partition
+    return divide(graph, parts, method, seed=seed)
+
+
+def _check_memory(graph: Graph, parts: int) -> None:
+    need = layout_bytes(graph, parts) + 32 * graph.vertex_count
+    available = config.available_memory_bytes()
+    if need > available:
+        raise GraphTooLargeError(
+            f"placing {graph.vertex_count} vertices and {graph.arc_count} arcs on {parts} device(s) "
+            f"needs about {need / 1e9:.1f} GB, and {available / 1e9:.1f} GB are available"
+        )

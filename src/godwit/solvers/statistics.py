@@ -1,0 +1,85 @@
+"""What a run did and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import Array, WorklistCounts
+
+
+@dataclass
+class RunStatistics:
+    """Statistics of one run.
+
+    :param devices: names, in order; the arrays below have an entry a device
+    :param solver: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"`` (one device whose
+        threads share memory) or ``"direction-optimizing"``
+    :param seconds: time by phase: ``read``, ``partition``, ``place``, ``run``, ``gather``,
+        ``predecessors``, ``verify``, as far as they happened
+    :param processed_items: work-items taken from a queue
+    :param useless_items: of these, those whose value had been improved on meanwhile
+    :param arcs_relaxed: arcs along which a message was computed
+    :param threshold_changes: how often a device's priority threshold was raised
+    :param sent_items: (devices, devices): items put into the link from i to j
+    :param received_items: items taken from mailboxes
+    :param filtered_items: items that were not sent because the receiver had to know better already
+    :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads
+    :param delta: width of a priority bucket
+    :param window: buckets that a device may run ahead
+    :param levels: levels of a breadth-first search, where it goes by levels
+    """
+
+    devices: tuple[str, ...]
+    solver: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    processed_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    useless_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    arcs_relaxed: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    threshold_changes: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    sent_items: Array = field(default_factory=lambda: np.zeros((1, 1), np.int64))
+    received_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    filtered_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    rounds: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    delta: float | None = None
+    window: int | None = None
+    levels: int | None = None
+
+    def take_counts(self, counts: WorklistCounts) -> None:
+        """Add what the workers counted."""
+        devices = len(self.devices)
+
+        def per_device(values: Array) -> Array:
+            # The threads of one shared-memory device count for that device.
+            return values if devices > 1 else values.sum(axis=0, keepdims=True)
+
+        self.processed_items = per_device(counts.processed_items)
+        self.useless_items = per_device(counts.useless_items)
+        self.arcs_relaxed = per_device(counts.arcs_relaxed)
+        self.threshold_changes = per_device(counts.threshold_changes)
+        self.received_items = per_device(counts.received_items)
+        self.filtered_items = per_device(counts.filtered_items)
+        self.rounds = per_device(counts.rounds)
+        self.sent_items = counts.sent_items if devices > 1 else np.zeros((1, 1), np.int64)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of the block to a phase."""
+        begin = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values, for JSON."""
+        plain = asdict(self)
+        return {
+            key: value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in plain.items()
+        }

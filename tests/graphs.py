@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
+from godwit.dtypes import WEIGHT_DTYPES as _WEIGHT_DTYPES
 from godwit.graph import build, rows
 from godwit.graph.csr import Graph
 
-WEIGHT_DTYPES = ("int32", "uint32", "int64", "float32", "float64")
+# The first call of a kernel may compile it: no deadline for single examples.
+settings.register_profile("godwit", deadline=None)
+settings.load_profile("godwit")
+
+WEIGHT_DTYPES = tuple(dtype.name for dtype in _WEIGHT_DTYPES)
 
 
 def _random(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -252,6 +253,18 @@ def test_derived_facts_are_computed_once() -> None:
     directed = Graph.from_arcs([0, 1], [1, 2])
     assert directed.reverse is directed.reverse
     assert directed.cached("fact", lambda: [1]) is directed.cached("fact", lambda: [2])
+
+
+def test_reverse_and_original_do_not_keep_each_other_alive() -> None:
+    graph = Graph.from_arcs([0, 1, 1], [1, 2, 0], [5, 6, 7])
+    arcs = arcs_of(graph)
+    reverse = graph.reverse
+    assert reverse.reverse is graph
+    gone = weakref.ref(graph)
+    del graph
+    assert gone() is None  # at once, without the garbage collector
+    assert arcs_of(reverse.reverse) == arcs
+    assert reverse.reverse is reverse.reverse
 
 
 def test_weights_are_exchanged_without_copying_the_arcs() -> None:

@@ -10,7 +10,9 @@ from scipy.sparse.csgraph import connected_components
 
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.generators import path, rmat, road
+from godwit.graph.generators import _draw_rmat, path, rmat, road
+from godwit.graph.hashing import seed_word
+from godwit.parallel.team import run_team
 from graphs import arcs_of, forced_threads
 
 RMAT_10 = (21028, 488669)
@@ -69,10 +71,20 @@ def test_results_are_the_same_for_ever() -> None:
     assert (grid.arc_count, int(grid.targets[:1000].sum())) == ROAD_50_40
 
 
-def test_rmat_has_the_asked_distribution() -> None:
-    """At one level of recursion the quadrants are the pairs of vertices."""
-    graph = rmat(1, 2**15, seed=1, symmetrize=False)
-    assert sorted(arcs_of(graph)) == [(0, 1), (1, 0)]
+def test_rmat_draws_each_quadrant_as_often_as_asked() -> None:
+    """With one level of recursion the quadrants are the pairs of two vertices."""
+    edges = 200_000
+    sources, targets = np.empty((2, edges), np.int32)
+    probabilities = np.array([0.4, 0.3, 0.2, 0.1])
+    thresholds = [round(t * 2**21) for t in np.cumsum(probabilities)[:3]]
+    run_team(_draw_rmat, 1, seed_word(1), *thresholds, sources, targets, threads=1)
+    drawn = np.bincount(2 * sources + targets, minlength=4) / edges
+    if drawn[3] > drawn[0]:  # the two vertices have exchanged names
+        drawn = drawn[::-1]
+    np.testing.assert_allclose(drawn, probabilities, atol=0.005)
+
+
+def test_rmat_of_one_quadrant() -> None:
     assert rmat(6, 50, a=1, b=0, c=0).arc_count == 0  # every edge is the same self-loop
     one_way = rmat(5, 40, a=0, b=1, c=0, symmetrize=False)
     assert one_way.arc_count == 1  # from the first vertex to the last, whatever they are called

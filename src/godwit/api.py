@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from godwit.algorithms.bfs import bfs as _bfs
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
@@ -54,7 +56,9 @@ def bfs(
     """
     options = _options(timeout_s, progress, tuning)
     with _placed(graph, devices, partition) as placed:
-        return _with_placement(_bfs(placed, source, target=target, cutoff=cutoff, options=options), placed)
+        return _with_placement(
+            _bfs(placed, source, target=target, cutoff=cutoff, options=options), placed
+        )
 
 
 def sssp(
@@ -85,7 +89,9 @@ def sssp(
     """
     options = _options(timeout_s, progress, tuning)
     with _placed(graph, devices, partition) as placed:
-        return _with_placement(_sssp(placed, source, target=target, cutoff=cutoff, options=options), placed)
+        return _with_placement(
+            _sssp(placed, source, target=target, cutoff=cutoff, options=options), placed
+        )
 
 
 def run(
@@ -104,7 +110,8 @@ def run(
 ) -> Solution:
     """Run a vertex program to its end.
 
-    :param start: ``"all"``, or vertices that have work at first with values combined into theirs
+    :param start: initial work: ``"all"`` vertices with their initial values, or with those of an array
+        of shape (n); or a mapping of some vertices to values combined into their initial ones
     :param parameters: values for the program's parameters
     :param limit: messages beyond it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
@@ -122,8 +129,11 @@ def run(
         if isinstance(start, Mapping):
             for vertex in start:
                 check_vertex(vertex, count, "start vertex")
-        elif not (isinstance(start, str) and start == "all"):
-            raise InputError(f"start must be 'all' or a mapping of vertices to values, got {start!r}")
+        elif isinstance(start, str):
+            if start != "all":
+                raise InputError(f"start must be 'all', an array or a mapping, got {start!r}")
+        else:
+            start = np.asarray(start)
         if program.combine == "add" and (limit is not None or target is not None):
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:

@@ -72,7 +72,7 @@ def check_weights(graph: Graph) -> int:
 
     :raises InputError: a weight is negative or NaN; names the arc
     """
-    return int(graph.cached("largest_weight", _largest_weight))
+    return int(graph.cached("largest_weight", lambda: _largest_weight(graph)))
 
 
 def _largest_weight(graph: Graph) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from godwit.graph.layout import LocalGraph
+if TYPE_CHECKING:
+    from godwit.graph.layout import LocalGraph
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

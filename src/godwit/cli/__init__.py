@@ -1,0 +1,31 @@
+"""The command ``godwit``: parse, call the public functions, render.
+
+Exit statuses: 0 done; 1 a fault of Godwit's own; 2 bad input, a run out of time, a failed check, a
+full disk; 130 interrupted; 141 the reader of our output went away; 143 terminated. Whatever goes wrong
+is one line on stderr, and leaves no half-written file behind. Everything heavy is imported by the
+command that needs it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+_TERMINATED = 143
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; the arguments are those of the process by default."""
+    # A clean way out, by which temporary files are removed and devices stop.
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    from godwit.cli.application import command
+
+    command().main(args=arguments, prog_name="godwit")
+    raise AssertionError("the command always exits")
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(_TERMINATED)

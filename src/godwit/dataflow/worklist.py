@@ -31,8 +31,8 @@ Operator = Callable[..., Any]
 _ITEM = ("state", "key", "value")
 
 
-def _nothing(key: int) -> int:
-    return 0
+def _nothing(state: Any, far_key: int, near_key: int) -> None:
+    return
 
 
 def _pass(key: int) -> int:
@@ -94,11 +94,14 @@ class DistributedWorklist:
         self.router = router
         self._dtype = dtype
         count = fanout
+        zero = dtype.type(0)
         bindings = {
             "process": adapt("process", process, ("worklist", *_ITEM)),
             "owner": adapt("owner", owner, ("state", "key")),
             "fanout": adapt(
-                "fanout", (lambda key: count) if isinstance(fanout, int) else fanout, ("state", "key")
+                "fanout",
+                (lambda key: count) if isinstance(fanout, int) else fanout,
+                ("state", "key"),
             ),
             "pack": adapt("pack", pack or _same, _ITEM),
             "unpack": adapt("unpack", unpack or _same, _ITEM),
@@ -106,7 +109,8 @@ class DistributedWorklist:
             "on_receive": keep_or_pass_on
             if on_receive is None
             else adapt("on_receive", on_receive, ("worklist", *_ITEM)),
-            "process_initial": adapt("process_initial", _nothing, ("worklist", "state", "key")),
+            "initial_value": adapt("initial_value", lambda: zero, ("state", "key")),
+            "look_ahead": _nothing,
             "priority": None if priority is None else adapt("priority", priority, ("value",)),
         }
         self._operators = WorklistOperators(dtype, 8 if item_bytes == 8 else 16, bindings)
@@ -135,7 +139,9 @@ class DistributedWorklist:
         context = self.router.context
         endpoints = len(context.endpoints)
         if len(states) != endpoints:
-            raise InputError(f"there must be a state for each endpoint: {endpoints}, got {len(states)}")
+            raise InputError(
+                f"there must be a state for each endpoint: {endpoints}, got {len(states)}"
+            )
         if not delta > 0:
             raise InputError(f"delta must be positive, got {delta}")
         keys: list[list[int]] = [[] for _ in range(endpoints)]
@@ -160,4 +166,3 @@ class DistributedWorklist:
         if counts.value_overflow:
             raise GodwitError("a key of 2^32 or more was pushed in an item of 8 bytes; use 16")
         return counts
-

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from godwit.graph.csr import Array, estimate_bytes, require_memory
-from godwit.graph.rows import bits_of, frozen, thread_count_for
+from godwit.dtypes import Array, frozen
+from godwit.graph.csr import estimate_bytes, require_memory
+from godwit.graph.rows import bits_of, thread_count_for
 from godwit.parallel.atomics import fetch_add, load_acquire
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import ABORT, CURSOR, barrier, block_range, run_team
@@ -25,6 +26,7 @@ from godwit.parallel.team import ABORT, CURSOR, barrier, block_range, run_team
 _ARCS_PER_BUCKET = 32_768
 _MAXIMAL_BUCKETS = 2_048
 _MAXIMAL_DIGIT_BITS = 11
+_KEY_BITS = 62
 _INSERTION_LENGTH = 32
 _POLL_STEPS = 65_536  # arcs between two looks at the abort word
 
@@ -293,6 +295,14 @@ def _emit(
             offsets[first_row + row + 1] += to
 
 
+def _key_bits(vertex_count: int, arc_count: int) -> tuple[int, int]:
+    """Bits of a target, and of a source within its bucket; together they fit an int64 key."""
+    target_bits = max(1, (vertex_count - 1).bit_length())
+    buckets = min(max(arc_count // _ARCS_PER_BUCKET, 1), _MAXIMAL_BUCKETS)
+    row_bits = max(0, target_bits - (buckets.bit_length() - 1))
+    return target_bits, min(row_bits, _KEY_BITS - target_bits)
+
+
 def arcs_to_rows(
     sources: Array,
     targets: Array,
@@ -331,9 +341,7 @@ def arcs_to_rows(
         sources, targets = sources.astype(np.int64), targets.astype(np.int64)
     sources, targets, payload = frozen(sources), frozen(targets), bits_of(weights)
     threads = thread_count_for(arc_bound)
-    target_bits = max(1, (vertex_count - 1).bit_length())
-    buckets_wanted = min(max(arc_bound // _ARCS_PER_BUCKET, 1), _MAXIMAL_BUCKETS)
-    row_bits = max(0, target_bits - (buckets_wanted.bit_length() - 1))
+    target_bits, row_bits = _key_bits(vertex_count, arc_bound)
     bucket_count = ((vertex_count - 1) >> row_bits) + 1
 
     counts = np.zeros((threads, bucket_count), np.int64)

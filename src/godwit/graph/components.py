@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.graph.csr import Array, Graph, estimate_bytes, require_memory
+from godwit.dtypes import Array
+from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.rows import bits_of, row_range, thread_count_for
 from godwit.parallel.atomics import compare_exchange, load_acquire, load_relaxed, store_relaxed
 from godwit.parallel.kernel import kernel

@@ -10,35 +10,20 @@ it (``build``, ``transform``, ``components``, ``degrees``), which are imported o
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from godwit import config
+from godwit.dtypes import ID_DTYPES, Array, as_integers, as_weights, frozen, id_dtype_for
 from godwit.errors import GraphTooLargeError, InputError
 
 if TYPE_CHECKING:
     from godwit.graph.degrees import DegreeStatistics
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Merge = Literal["min", "max", "sum", "first"]
-
-ID_DTYPES = (np.dtype(np.int32), np.dtype(np.int64))
-"""The dtypes that vertex ids can have."""
-
-WEIGHT_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "float32", "float64"))
-"""The dtypes that weights can have."""
-
-# Other dtypes of weights, and what holds all their values.
-_WIDENED = {
-    "bool": "int32",
-    "int8": "int32",
-    "int16": "int32",
-    "uint8": "int32",
-    "uint16": "int32",
-    "float16": "float32",
-}
 
 
 class Graph:
@@ -55,7 +40,16 @@ class Graph:
     :raises InputError: naming the first entry that is wrong
     """
 
-    __slots__ = ("_cache", "_directed", "_id_base", "_offsets", "_targets", "_weights")
+    __slots__ = (
+        "__weakref__",
+        "_cache",
+        "_directed",
+        "_id_base",
+        "_offsets",
+        "_original",
+        "_targets",
+        "_weights",
+    )
 
     _offsets: Array
     _targets: Array
@@ -63,6 +57,7 @@ class Graph:
     _directed: bool
     _id_base: int
     _cache: dict[Any, Any]
+    _original: weakref.ref[Graph] | None  # of which this is the reverse
 
     def __init__(
         self,
@@ -86,12 +81,12 @@ class Graph:
         *,
         keep_id_dtype: bool,
     ) -> None:
-        offsets = _frozen(as_integers(offsets, "offsets"), np.int64)
+        offsets = frozen(as_integers(offsets, "offsets"), np.int64)
         targets = as_integers(targets, "targets")
         weights = as_weights(weights, len(targets))
         _check_rows(offsets, targets)  # before ids are narrowed
         if not keep_id_dtype:
-            targets = _frozen(targets, id_dtype_for(len(offsets) - 1))
+            targets = frozen(targets, id_dtype_for(len(offsets) - 1))
         if not directed:
             from godwit.graph import transform
 
@@ -106,12 +101,13 @@ class Graph:
         directed: bool,
         id_base: int,
     ) -> None:
-        self._offsets = _frozen(offsets, np.int64)
-        self._targets = _frozen(targets, targets.dtype)
-        self._weights = None if weights is None else _frozen(weights, weights.dtype)
+        self._offsets = frozen(offsets, np.int64)
+        self._targets = frozen(targets, targets.dtype)
+        self._weights = None if weights is None else frozen(weights, weights.dtype)
         self._directed = bool(directed)
         self._id_base = int(id_base)
         self._cache = {}
+        self._original = None
 
     @classmethod
     def trusted(
@@ -283,6 +279,10 @@ class Graph:
         """The graph with every arc turned round, made once; an undirected graph is its own."""
         if not self._directed:
             return self
+        # Held weakly: a cycle would keep both in memory until the garbage collector comes round.
+        original = None if self._original is None else self._original()
+        if original is not None:
+            return original
         made: Graph = self.cached("reverse", self._make_reverse)
         return made
 
@@ -290,7 +290,7 @@ class Graph:
         from godwit.graph import transform
 
         reverse = transform.reversed_graph(self)
-        reverse._cache["reverse"] = self
+        reverse._original = weakref.ref(self)
         return reverse
 
     def out_degree(self) -> Array:
@@ -334,7 +334,7 @@ class Graph:
 
         :param how: the weight of the arc that remains: the smallest, the largest, the sum or the
             first of those that it replaces
-        :raises ValueOverflowError: if a sum of integers does not fit their dtype
+        :raises ValueOverflowError: if a sum of integers, or part of it, does not fit their dtype
         """
         from godwit.graph import transform
 
@@ -435,57 +435,6 @@ def require_memory(needed_bytes: int, what: str) -> None:
         )
 
 
-def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
-    """The dtype of vertex ids: the requested one if it fits, else the smallest that does."""
-    needed = ID_DTYPES[0] if vertex_count < 2**31 else ID_DTYPES[1]
-    if requested is None:
-        return needed
-    try:
-        dtype: np.dtype[Any] = np.dtype(requested)
-    except TypeError:
-        raise InputError(f"id_dtype must be int32 or int64, got {requested!r}") from None
-    if dtype not in ID_DTYPES:
-        raise InputError(f"id_dtype must be int32 or int64, got {dtype}")
-    if dtype.itemsize < needed.itemsize:
-        raise InputError(f"{vertex_count} vertices need id_dtype int64, got {dtype}")
-    return dtype
-
-
-def as_integers(values: Any, name: str) -> Array:
-    """A one-dimensional array of int32 or int64; InputError if ``values`` is none."""
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise InputError(f"{name} must have one dimension, got shape {array.shape}")
-    if array.size == 0 and array.dtype.kind == "f":
-        array = array.astype(np.int64)  # what NumPy makes of an empty list
-    if array.dtype.kind not in "iu":
-        raise InputError(f"{name} must be integers, got {array.dtype}")
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise InputError(f"{name} must be below 2**63, got {int(array.max())}")
-    if array.dtype not in ID_DTYPES:
-        small = array.dtype.itemsize < 4 or array.dtype == np.int32
-        array = array.astype(np.int32 if small else np.int64)
-    return array
-
-
-def as_weights(weights: Any, count: int) -> Array | None:
-    """Weights in one of :data:`WEIGHT_DTYPES`, not copied where they have it; None stays None."""
-    if weights is None:
-        return None
-    array = np.asarray(weights)
-    if array.shape != (count,):
-        raise InputError(f"weights must have shape ({count},), got {array.shape}")
-    dtype = array.dtype.newbyteorder("=")
-    if dtype == np.uint64:
-        if array.size and int(array.max()) >= 2**63:
-            raise InputError(f"weights must be below 2**63, got {int(array.max())}")
-        dtype = np.dtype(np.int64)
-    dtype = np.dtype(_WIDENED.get(dtype.name, dtype))
-    if dtype not in WEIGHT_DTYPES:
-        raise InputError(f"weights must be integers or floating-point numbers, got {array.dtype}")
-    return _frozen(array, dtype)
-
-
 def _matrix_weights(data: Array) -> Array | None:
     """Weights of the entries of a matrix; None for a boolean one, whose entries all say True."""
     if data.dtype != np.bool_:
@@ -493,13 +442,6 @@ def _matrix_weights(data: Array) -> Array | None:
     if not data.all():
         raise InputError("a boolean matrix must not store False: call eliminate_zeros() first")
     return None
-
-
-def _frozen(array: Array, dtype: Any) -> Array:
-    """A read-only, contiguous, aligned view of the array; a copy only where that needs one."""
-    view = np.require(array, dtype, ["C", "A"]).view(np.ndarray)
-    view.flags.writeable = False
-    return view
 
 
 def _count_vertices(sources: Array, targets: Array, vertex_count: int | None) -> int:

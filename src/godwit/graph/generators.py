@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from godwit.dtypes import id_dtype_for
 from godwit.errors import InputError
 from godwit.graph.build import arcs_to_rows
-from godwit.graph.csr import Graph, estimate_bytes, id_dtype_for, require_memory
+from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import thread_count_for
 from godwit.graph.transform import check_weight_range

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.graph.csr import Array
+from godwit.dtypes import Array, frozen
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import block_range, run_team
 
@@ -18,13 +18,6 @@ SMALL_ARCS = 50_000
 def thread_count_for(arc_count: int) -> int:
     """Threads that are worth waking for work on so many arcs."""
     return 1 if arc_count < SMALL_ARCS else config.thread_count()
-
-
-def frozen(array: Array) -> Array:
-    """A read-only view, so that kernels see one type whether the caller may write or not."""
-    view = np.ascontiguousarray(array)[:]
-    view.flags.writeable = False
-    return view
 
 
 def bits_of(weights: Array | None) -> Array:

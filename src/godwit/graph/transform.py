@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from godwit.dtypes import Array, as_integers, frozen
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.build import arcs_to_rows
-from godwit.graph.csr import Array, Graph, Merge, as_integers, estimate_bytes, require_memory
+from godwit.graph.csr import Graph, Merge, estimate_bytes, require_memory
 from godwit.graph.hashing import mix, seed_word
-from godwit.graph.rows import arc_sources, bits_of, frozen, row_range, thread_count_for
+from godwit.graph.rows import arc_sources, bits_of, row_range, thread_count_for
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import run_team
 

@@ -75,9 +75,7 @@ def _make_read_modify_write(operation: str, ordering: str, name: str) -> Callabl
             if floating and operation == "xchg":
                 bits = _integer_type(array)
                 pointer = builder.bitcast(pointer, bits.as_pointer())
-                old = builder.atomic_rmw(
-                    "xchg", pointer, builder.bitcast(operand, bits), ordering
-                )
+                old = builder.atomic_rmw("xchg", pointer, builder.bitcast(operand, bits), ordering)
                 return builder.bitcast(old, context.get_value_type(array.dtype))
             if floating:
                 chosen = {"add": "fadd"}[operation]
@@ -145,9 +143,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         function = cgutils.get_or_insert_function(
             builder.module, function_type, "llvm.prefetch.p0i8"
         )
-        builder.call(
-            function, [builder.bitcast(pointer, byte_pointer), word(0), word(3), word(1)]
-        )
+        builder.call(function, [builder.bitcast(pointer, byte_pointer), word(0), word(3), word(1)])
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate

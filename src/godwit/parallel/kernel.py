@@ -78,9 +78,7 @@ class Kernel:
 
     def bind(self, **bindings: Any) -> Kernel:
         """A kernel of the same template with further global names bound."""
-        return Kernel(
-            self.function, {**self._bindings, **bindings}, allocates=self.allocates
-        )
+        return Kernel(self.function, {**self._bindings, **bindings}, allocates=self.allocates)
 
     def compile(self) -> Callable[..., Any]:
         """Numba's dispatcher for this kernel; nothing is compiled until it is called."""

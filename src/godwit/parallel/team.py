@@ -71,9 +71,7 @@ class Team:
             queue.SimpleQueue()
         )
         self._threads = [
-            threading.Thread(
-                target=self._serve, args=(inbox,), name=f"godwit-{rank}", daemon=True
-            )
+            threading.Thread(target=self._serve, args=(inbox,), name=f"godwit-{rank}", daemon=True)
             for rank, inbox in enumerate(self._inboxes)
         ]
         for thread in self._threads:

@@ -18,8 +18,9 @@ from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
 from godwit.solvers.statistics import RunStatistics
 
-Start = Literal["all"] | Mapping[int, Any]
-"""Initial work: all vertices with their initial values, or some vertices with values of their own."""
+Start = Literal["all"] | Array | Mapping[int, Any]
+"""Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
+vertices, each with a value that is combined into its initial one."""
 
 DELTA_FACTOR = 6.0
 DEFAULT_WINDOW = 1
@@ -99,11 +100,13 @@ def solve(
     with statistics.phase("run"):
         limits = np.array([_worst(program) if limit is None else limit], program.dtype)
         values = program.parameter_values(parameters)
+        initial = start if isinstance(start, np.ndarray) else program.initial
+        some = isinstance(start, Mapping)
         parts = [
-            _placed_part(program, graph, part, limits, values, start == "all")
+            _placed_part(program, graph, part, limits, values, initial, start_all=not some)
             for part in layout.parts
         ]
-        if start != "all":
+        if isinstance(start, Mapping):
             _seed(program, placed, parts, start)
         if target is not None:
             _set_target(program, placed, parts, target, limits)
@@ -124,12 +127,12 @@ def solve(
         )
     statistics.take_counts(counts)
     with statistics.phase("gather"):
-        reached_values = _gather(program, placed, [part.values for part in parts])
+        reached_values = layout.gather([part.values for part in parts])
         if program.combine != "add" and (limit is not None or target is not None):
             _forget_beyond(program, reached_values, limits[0])
         fields = None
         if program.field_dtype is not None:
-            fields = _gather(program, placed, [part.fields for part in parts])
+            fields = layout.gather([part.fields for part in parts])
     return Solution(reached_values, fields, statistics)
 
 
@@ -142,8 +145,8 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
     """
     if program.priority is None or graph.arc_count == 0:
         return 1.0
-    weight = 1.0 if graph.weights is None else float(graph.cached("mean_weight", _mean_weight))
-    busy = graph.cached("active_sources", _vertices_with_arcs)
+    weight = 1.0 if graph.weights is None else float(graph.cached("mean_weight", lambda: _mean_weight(graph)))
+    busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
     delta = DELTA_FACTOR * weight / (graph.arc_count / max(1, busy))
     if not (np.isfinite(delta) and delta > 0):
         return 1.0
@@ -210,14 +213,12 @@ def _initial(
 
 def _placed_part(
     program: VertexProgram, graph: Graph, part: LocalGraph, limits: Array, parameters: Array,
-    start_all: bool,
+    initial: Initial, *, start_all: bool,
 ) -> PlacedPart:  # fmt: skip
-    values = _initial(program.initial, program.identity, part, program.dtype, graph.vertex_count)
+    values = _initial(initial, program.identity, part, program.dtype, graph.vertex_count)
     fields = np.empty(0, program.dtype)
     if program.field_dtype is not None:
-        fields = _initial(
-            program.field_initial, 0, part, program.field_dtype, graph.vertex_count
-        )
+        fields = _initial(program.field_initial, 0, part, program.field_dtype, graph.vertex_count)
     nothing = np.empty(0, np.int64)
     return PlacedPart(
         graph=part,
@@ -262,19 +263,6 @@ def _set_target(
     value = part.values[part.target]
     better = min if program.combine == "min" else max
     limits[0] = better(limits[0], value)
-
-
-def _gather(program: VertexProgram, placed: PlacedGraph, arrays: list[Array]) -> Array:
-    if len(arrays) == 1:
-        return arrays[0]
-    whole = np.empty(placed.graph.vertex_count, arrays[0].dtype)
-    for part, values in zip(placed.layout.parts, arrays, strict=True):
-        vertices = part.vertices
-        if len(vertices) and vertices[-1] - vertices[0] == len(vertices) - 1:
-            whole[vertices[0] : vertices[-1] + 1] = values
-        else:
-            whole[vertices] = values
-    return whole
 
 
 def _forget_beyond(program: VertexProgram, values: Array, limit: Any) -> None:

@@ -7,12 +7,11 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-from godwit import config
 from godwit.backends.registry import DevicesArgument
 from godwit.dataflow.context import Context
-from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
+from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.layout import Layout, build_layout, layout_bytes
+from godwit.graph.layout import Layout, build_layout
 from godwit.graph.partition import Partition, partition
 
 PartitionArgument = str | Partition | Any | None
@@ -87,7 +86,6 @@ def place(
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
     context = Context(devices)
     parts = len(context.devices)
-    _check_memory(graph, parts)
     begin = perf_counter()
     division = _divide(graph, parts, partition, seed)
     middle = perf_counter()
@@ -99,13 +97,3 @@ def place(
 def _divide(graph: Graph, parts: int, method: PartitionArgument, seed: int) -> Partition:
     divide: Callable[..., Partition] = partition
     return divide(graph, parts, method, seed=seed)
-
-
-def _check_memory(graph: Graph, parts: int) -> None:
-    need = layout_bytes(graph, parts) + 32 * graph.vertex_count
-    available = config.available_memory_bytes()
-    if need > available:
-        raise GraphTooLargeError(
-            f"placing {graph.vertex_count} vertices and {graph.arc_count} arcs on {parts} device(s) "
-            f"needs about {need / 1e9:.1f} GB, and {available / 1e9:.1f} GB are available"
-        )

@@ -81,7 +81,9 @@ class VertexProgram:
         if self.combine not in ("min", "max", "add"):
             raise InputError(f"combine must be 'min', 'max' or 'add', got {self.combine!r}")
         if self.combine == "add" and self.activate is None:
-            raise InputError("a program that adds must say which values are to be processed: activate")
+            raise InputError(
+                "a program that adds must say which values are to be processed: activate"
+            )
         if (self.update is None) != (self.field_dtype is None):
             raise InputError("update and field_dtype belong together: give both or neither")
         names = tuple(self.parameters)

@@ -178,12 +178,20 @@ def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
     return key, value
 
 
-def peek_key(bins: Any, bin_number: int) -> int:
-    """The key of the first item of a bin that is not empty."""
+def peek_key(bins: Any, bin_number: int, ahead: int) -> int:
+    """The key of an item of a bin that is not empty: the first, or one some places behind it.
+
+    Where there is none so far behind in the first chunk, that of the last there is: good for
+    prefetching.
+    """
     position = bins.head[bin_number]
+    ahead = min(ahead, CHUNK_ITEMS - 1 - (position & (CHUNK_ITEMS - 1)))
+    behind_first = bins.tail[bin_number] - 1 - position
+    if 0 <= behind_first < ahead:
+        ahead = behind_first
     if ITEM_WORDS == 1:
-        return bins.arena[position] & 0xFFFFFFFF
-    return bins.arena[2 * position]
+        return bins.arena[position + ahead] & 0xFFFFFFFF
+    return bins.arena[2 * (position + ahead)]
 
 
 def bucket_of(priority: Any, buckets_per_unit: float) -> int:
@@ -203,13 +211,13 @@ def push_bucket(bins: Any, bucket: int, key: int, value: Any) -> None:
         header[BASE] = bucket
     header[WAITING] += 1
     ahead = bucket - header[BASE]
+    bin_number = 1 + (bucket & (BUCKETS - 1))
     if ahead < 0:
-        push_bin(bins, URGENT, key, value)
-    elif ahead < BUCKETS:
-        push_bin(bins, 1 + (bucket & (BUCKETS - 1)), key, value)
-    else:
+        bin_number = URGENT
+    elif ahead >= BUCKETS:
         header[FAR_LOWEST] = min(header[FAR_LOWEST], bucket)
-        push_bin(bins, FAR, key, value)
+        bin_number = FAR
+    push_bin(bins, bin_number, key, value)
 
 
 def lowest_bucket(bins: Any) -> int:

@@ -75,7 +75,9 @@ def run_workers(
             growths[device] += 1
 
     with borrowed_team(devices) as team:
-        codes = team.run([(drive, (device,)) for device in range(devices)], control, _team_poll(worklists, poll))
+        codes = team.run(
+            [(drive, (device,)) for device in range(devices)], control, _team_poll(worklists, poll)
+        )
     _check_codes(codes)
     return _collect(worklists, sum(growths))
 
@@ -100,7 +102,7 @@ def run_threads(
         worklist.bins.header[BASE] = worklist.counts[worker.CURRENT_BUCKET]
     published = np.zeros(threads * PUBLISHED_WORDS, np.int64)
     shared = np.zeros(shared_memory.SHARED_WORDS, np.int64)
-    shared[shared_memory.INITIAL_CURSOR + 1] = seeds.initial_keys
+    shared[shared_memory.INITIAL_END] = seeds.initial_keys
     frontier = np.empty(frontier_items * words, np.int64)
     control = new_control()
     growths = 0

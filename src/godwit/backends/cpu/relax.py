@@ -35,6 +35,7 @@ from godwit.parallel.atomics import (
     exchange,
     fetch_add,
     load_relaxed,
+    prefetch,
 )
 
 # Bound by the instantiation.
@@ -141,19 +142,25 @@ def process_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
         if not activate(load_relaxed(state.values, key), state.parameters):
             worklist.counts[USELESS] += 1
             return
-    elif value != load_relaxed(state.values, key) or improves(
-        load_relaxed(state.limit, 0), value
-    ):
+    elif value != load_relaxed(state.values, key) or improves(load_relaxed(state.limit, 0), value):
         worklist.counts[USELESS] += 1
         return
     relax_vertex(worklist, state, key, value)
 
 
-def process_initial_vertex(worklist: Any, state: Any, key: int) -> None:
-    """Relax the out-arcs of a vertex of the initial range."""
-    value = load_relaxed(state.values, key)
-    if activate(value, state.parameters):
-        relax_vertex(worklist, state, key, value)
+def vertex_value(state: Any, key: int) -> Any:
+    """The value of a vertex of the initial range."""
+    return load_relaxed(state.values, key)
+
+
+def prefetch_vertex(state: Any, far_key: int, near_key: int) -> None:
+    """The row of one vertex to come, the arcs of one that comes sooner."""
+    prefetch(state.offsets, far_key)
+    prefetch(state.values, far_key)
+    begin = state.offsets[near_key]
+    prefetch(state.targets, begin)
+    if WEIGHTED:
+        prefetch(state.weights, begin)
 
 
 def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
@@ -178,7 +185,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
             worklist, message(value, weight, degree, vertex, field, state.parameters)
         )
         if ACCUMULATES:
-            if target < state.owned:
+            if SHARED or target < state.owned:
                 active, new = accumulate(state, target, candidate)
                 if active:
                     push_local(worklist, target, new)
@@ -187,7 +194,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
                 state.halo_values[halo] += candidate
                 send_halo(worklist, state, halo, candidate)
         elif not improves(limit, candidate):
-            if target < state.owned:
+            if SHARED or target < state.owned:
                 if improve(state.values, target, candidate):
                     note_target(state, target, candidate)
                     push_local(worklist, target, candidate)
@@ -270,4 +277,3 @@ def gather(rank: int, size: int, control: Any, vertices: Any, values: Any, limit
             out[vertices[index]] = unreached_out
         else:
             out[vertices[index]] = value
-

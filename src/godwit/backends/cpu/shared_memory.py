@@ -43,6 +43,7 @@ from godwit.backends.cpu.worker import (
     ABORTED,
     CURRENT_BUCKET,
     FAILED,
+    FAR_AHEAD,
     FINISHED,
     GROW,
     LOWEST,
@@ -55,25 +56,40 @@ from godwit.backends.cpu.worker import (
     THRESHOLD_CHANGES,
     WANTED_ROOM,
     END_INITIAL,
+    NEAR_AHEAD,
     NEXT_INITIAL,
     fanout,
+    initial_value,
+    look_ahead,
     lowest_published,
     process,
-    process_initial,
     push_seeds,
 )
-from godwit.parallel.atomics import fetch_add, load_acquire, store_relaxed, store_release
+from godwit.parallel.atomics import (
+    fetch_add,
+    load_acquire,
+    load_relaxed,
+    store_relaxed,
+    store_release,
+)
 from godwit.parallel.bits import to_bits
 from godwit.parallel.team import ABORT, barrier
 
 FRONTIER_CHUNK = 32
+INITIAL_CHUNK = 256
 FUSION_ITEMS = 1024
+
+# Where an item of a round comes from.
+FRONTIER = 0
+INITIAL = 1
+OWN = 2
 
 # Words of `shared` (int64), a cache line each.
 CURSORS = 0  # two
 TAILS = 16  # two
 WANTS_ROOM = 32
 INITIAL_CURSOR = 40
+INITIAL_END = 41
 SHARED_WORDS = 48
 
 
@@ -94,55 +110,63 @@ def set_frontier_item(frontier: Any, index: int, key: int, value: Any) -> None:
         frontier[2 * index + 1] = to_bits(value)
 
 
-def process_range(worklist: Any, state: Any, frontier: Any) -> bool:
-    """Process the frontier range in hand; False where room ran out (the rest stays in hand)."""
+def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier: Any,
+                  tail: int, parity: int, bucket: int) -> bool:  # fmt: skip
+    """The work of a round: initial keys, the frontier, the own bin; False where room ran out."""
+    bins = worklist.bins
     counts = worklist.counts
-    while counts[RESUME_BEGIN] < counts[RESUME_END]:
-        key, value = frontier_item(frontier, counts[RESUME_BEGIN])
-        if not has_room(worklist.bins, fanout(state, key)):
+    near = 1 + (bucket & (BUCKETS - 1))
+    cursor = CURSORS + 8 * parity
+    fused = 0
+    while True:
+        source = near
+        kind = OWN
+        if counts[RESUME_BEGIN] < counts[RESUME_END]:
+            kind = FRONTIER
+            index = counts[RESUME_BEGIN]
+            key, value = frontier_item(frontier, index)
+            far_key, _ = frontier_item(frontier, min(index + FAR_AHEAD, tail - 1))
+            near_key, _ = frontier_item(frontier, min(index + NEAR_AHEAD, tail - 1))
+            look_ahead(state, far_key, near_key)
+        elif counts[NEXT_INITIAL] < counts[END_INITIAL]:
+            kind = INITIAL
+            key = counts[NEXT_INITIAL]
+            value = initial_value(state, key)
+        elif load_relaxed(shared, INITIAL_CURSOR) < load_relaxed(shared, INITIAL_END):
+            begin = fetch_add(shared, INITIAL_CURSOR, INITIAL_CHUNK)
+            counts[NEXT_INITIAL] = begin
+            counts[END_INITIAL] = min(begin + INITIAL_CHUNK, load_relaxed(shared, INITIAL_END))
+            if load_acquire(control, ABORT) != 0:
+                return True
+            continue
+        elif load_relaxed(shared, cursor) < tail:
+            begin = fetch_add(shared, cursor, FRONTIER_CHUNK)
+            counts[RESUME_BEGIN] = min(begin, tail)
+            counts[RESUME_END] = min(begin + FRONTIER_CHUNK, tail)
+            if load_acquire(control, ABORT) != 0:
+                return True
+            continue
+        elif bucket != NO_BUCKET and fused < FUSION_ITEMS:
+            if bins.tail[URGENT] != 0:
+                source = URGENT
+            elif bins.tail[near] == 0:
+                return True
+            key = peek_key(bins, source, 0)
+            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
+        else:
+            return True
+        if not has_room(bins, fanout(state, key)):
             return False
-        counts[RESUME_BEGIN] += 1
+        if kind == FRONTIER:
+            counts[RESUME_BEGIN] += 1
+        elif kind == INITIAL:
+            counts[NEXT_INITIAL] += 1
+        else:
+            key, value = pop_bin(bins, source)
+            bins.header[WAITING] -= 1
+            fused += 1
         counts[PROCESSED] += 1
         process(worklist, state, key, value)
-    return True
-
-
-def process_initial_range(worklist: Any, state: Any, shared: Any) -> bool:
-    """Take chunks of the initial keys until none is left; False where room ran out."""
-    counts = worklist.counts
-    while True:
-        while counts[NEXT_INITIAL] < counts[END_INITIAL]:
-            key = counts[NEXT_INITIAL]
-            if not has_room(worklist.bins, fanout(state, key)):
-                return False
-            counts[NEXT_INITIAL] += 1
-            counts[PROCESSED] += 1
-            process_initial(worklist, state, key)
-        begin = fetch_add(shared, INITIAL_CURSOR, 256)
-        end = min(begin + 256, load_acquire(shared, INITIAL_CURSOR + 1))
-        if begin >= end:
-            return True
-        counts[NEXT_INITIAL] = begin
-        counts[END_INITIAL] = end
-
-
-def process_own(worklist: Any, state: Any, bucket: int) -> bool:
-    """Work off the own bin of the bucket, if it is short; False where room ran out."""
-    bins = worklist.bins
-    near = 1 + (bucket & (BUCKETS - 1))
-    for _ in range(FUSION_ITEMS):
-        source = URGENT
-        if bins.tail[URGENT] == 0:
-            source = near
-            if bins.tail[near] == 0:
-                return True
-        if not has_room(bins, fanout(state, peek_key(bins, source))):
-            return False
-        key, value = pop_bin(bins, source)
-        bins.header[WAITING] -= 1
-        worklist.counts[PROCESSED] += 1
-        process(worklist, state, key, value)
-    return True
 
 
 def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
@@ -180,19 +204,9 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
     bucket = counts[CURRENT_BUCKET]
     while True:
         tail = min(load_acquire(shared, TAILS + 8 * parity), capacity)
-        has_all_room = push_seeds(worklist)
-        has_all_room = has_all_room and process_initial_range(worklist, state, shared)
-        has_all_room = has_all_room and process_range(worklist, state, frontier)
-        cursor = CURSORS + 8 * parity
-        while has_all_room and load_acquire(shared, cursor) < tail:
-            begin = fetch_add(shared, cursor, FRONTIER_CHUNK)
-            counts[RESUME_BEGIN] = min(begin, tail)
-            counts[RESUME_END] = min(begin + FRONTIER_CHUNK, tail)
-            has_all_room = process_range(worklist, state, frontier)
-            if load_acquire(control, ABORT) != 0:
-                return ABORTED
-        if has_all_room and bucket != NO_BUCKET:
-            has_all_room = process_own(worklist, state, bucket)
+        has_all_room = push_seeds(worklist) and process_round(
+            worklist, state, shared, control, frontier, tail, parity, bucket
+        )
         if has_all_room and bins.tail[FAR] != 0:
             has_all_room = has_room(bins, BUCKETS)
         if has_all_room:

@@ -54,7 +54,8 @@ def worklist_operators(
     field_dtype = program.field_dtype or dtype
     bindings = {
         "process": relax.process_vertex,
-        "process_initial": relax.process_initial_vertex,
+        "initial_value": relax.vertex_value,
+        "look_ahead": relax.prefetch_vertex,
         "fanout": relax.vertex_fanout,
         "owner": relax.owner_is_here,
         "on_send": relax.pass_on,
@@ -100,18 +101,14 @@ def run_program(
     states = [_program_state(part) for part in parts]
     threads = devices[0].threads
     shared = len(parts) == 1 and devices[0].name == "cpu"
-    operators = worklist_operators(
-        program, shared=shared, weighted=weighted, item_bytes=item_bytes
-    )
+    operators = worklist_operators(program, shared=shared, weighted=weighted, item_bytes=item_bytes)
     if not shared:
         return run_workers(operators, states, [part.seeds for part in parts], options, poll)
     graph = parts[0].graph
     if len(graph.targets) < SERIAL_ARCS:
         threads = 1
     frontier_items = max(SMALLEST_FRONTIER, len(graph.vertices))
-    return run_threads(
-        operators, states[0], parts[0].seeds, options, threads, frontier_items, poll
-    )
+    return run_threads(operators, states[0], parts[0].seeds, options, threads, frontier_items, poll)
 
 
 def _item_bytes(program: ProgramOperators, parts: Sequence[PlacedPart]) -> int:

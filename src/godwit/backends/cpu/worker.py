@@ -103,6 +103,8 @@ NEXT_SEED = 16  # seeds [NEXT_SEED, ...) are still to be queued
 SENT_TO = 17  # items sent, a word a device
 
 BATCH_ITEMS = 128
+FAR_AHEAD = 8  # items by which `look_ahead` runs ahead of the work
+NEAR_AHEAD = 4
 _SPINS_BEFORE_YIELD = 64
 
 
@@ -126,8 +128,13 @@ def process(worklist: Any, state: Any, key: int, value: Any) -> None:
     raise NotImplementedError
 
 
-def process_initial(worklist: Any, state: Any, key: int) -> None:
-    """Do the initial work of a key in [0, END_INITIAL)."""
+def initial_value(state: Any, key: int) -> Any:
+    """The value of the initial item of a key in [0, END_INITIAL)."""
+    raise NotImplementedError
+
+
+def look_ahead(state: Any, far_key: int, near_key: int) -> None:
+    """Prefetch what keys that are soon processed will need; the near one comes sooner."""
     raise NotImplementedError
 
 
@@ -166,9 +173,7 @@ def on_receive(worklist: Any, state: Any, key: int, value: Any) -> int:
 
 def push_local(worklist: Any, key: int, value: Any) -> None:
     """Queue an item on this device."""
-    push_bucket(
-        worklist.bins, item_bucket(worklist.bins.buckets_per_unit, value), key, value
-    )
+    push_bucket(worklist.bins, item_bucket(worklist.bins.buckets_per_unit, value), key, value)
 
 
 def push_to(worklist: Any, device: int, key: int, value: Any) -> None:
@@ -285,39 +290,38 @@ def all_terminated(published: Any, seen: Any, devices: int) -> bool:
 
 
 def process_batch(worklist: Any, state: Any, bucket: int) -> int:
-    """Process up to BATCH_ITEMS of a bucket and urgent ones; -1 where room ran out."""
+    """Process up to BATCH_ITEMS: initial keys first, then urgent items and those of the bucket.
+
+    Returns how many; -1 where room ran out.
+    """
     bins = worklist.bins
+    counts = worklist.counts
     near = 1 + (bucket & (BUCKETS - 1))
     items = 0
     while items < BATCH_ITEMS:
         source = URGENT
-        if bins.tail[URGENT] == 0:
-            source = near
-            if bins.tail[near] == 0:
-                break
-        if not has_room(bins, fanout(state, peek_key(bins, source))):
-            worklist.counts[PROCESSED] += items
+        initial = counts[NEXT_INITIAL] < counts[END_INITIAL]
+        if initial:
+            key = counts[NEXT_INITIAL]
+            value = initial_value(state, key)
+        else:
+            if bins.tail[URGENT] == 0:
+                source = near
+                if bins.tail[near] == 0:
+                    break
+            key = peek_key(bins, source, 0)
+            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
+        if not has_room(bins, fanout(state, key)):
+            counts[PROCESSED] += items
             return -1
-        key, value = pop_bin(bins, source)
-        bins.header[WAITING] -= 1
+        if initial:
+            counts[NEXT_INITIAL] += 1
+        else:
+            key, value = pop_bin(bins, source)
+            bins.header[WAITING] -= 1
         process(worklist, state, key, value)
         items += 1
-    worklist.counts[PROCESSED] += items
-    return items
-
-
-def process_initial_batch(worklist: Any, state: Any) -> int:
-    """Process up to BATCH_ITEMS keys of the initial range; -1 where room ran out."""
-    counts = worklist.counts
-    items = 0
-    while items < BATCH_ITEMS and counts[NEXT_INITIAL] < counts[END_INITIAL]:
-        key = counts[NEXT_INITIAL]
-        if not has_room(worklist.bins, fanout(state, key)):
-            return -1
-        counts[NEXT_INITIAL] += 1
-        process_initial(worklist, state, key)
-        items += 1
-        counts[PROCESSED] += 1
+    counts[PROCESSED] += items
     return items
 
 
@@ -366,11 +370,8 @@ def run_worker(
                 receive(worklist, mailboxes, state, sender, items)
                 worked = True
 
-        if counts[NEXT_INITIAL] < counts[END_INITIAL]:
-            if process_initial_batch(worklist, state) < 0:
-                return GROW
-            worked = True
-        elif bins.header[WAITING] != 0:
+        initial = counts[NEXT_INITIAL] < counts[END_INITIAL]
+        if initial or bins.header[WAITING] != 0:
             if bins.tail[FAR] != 0 and not has_room(bins, BUCKETS):
                 return GROW
             bucket = lowest_bucket(bins)
@@ -378,7 +379,7 @@ def run_worker(
             lowest = lowest_published(published, devices)
             if advance_base(bins, lowest):
                 counts[THRESHOLD_CHANGES] += 1
-            if bucket - lowest <= window:
+            if initial or bucket - lowest <= window:
                 if process_batch(worklist, state, bucket) < 0:
                     return GROW
                 worked = True

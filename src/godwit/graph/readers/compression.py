@@ -1,8 +1,8 @@
 """A file's bytes in memory, decompressed if they are compressed.
 
-The compression is recognized by the first bytes, whatever the file is called: gzip, bzip2, xz, zstd,
-each also as several streams one after another. The text gets a newline at its end if it has none,
-and padding behind it, as the scanner wants it.
+The compression is recognized by the first bytes, whatever the file is called: gzip, bzip2, xz,
+zstd, each also as several streams one after another. The text gets a newline at its end if it has
+none, and padding behind it, as the scanner wants it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def load_text(path: str | os.PathLike[str], progress: Progress | None = None) ->
     :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
     :raises GraphTooLargeError: if the text does not fit in memory
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, got {path!r}")
+    path = Path(path)
     try:
-        path = Path(path)
         file = path.open("rb")
-    except TypeError:
-        raise InputError(f"path must be a string or a path, got {path!r}") from None
     except ValueError as error:  # a null byte
         raise FileError(f"cannot read {str(path)!r}: {error}") from error
     except OSError as error:
@@ -117,7 +117,7 @@ class _RawFile:
 def _read_whole(raw: _RawFile) -> Text:
     _require_memory(raw.path, raw.size)
     buffer = np.empty(raw.size + 1 + PADDING_BYTES, np.uint8)
-    count = raw.read_into(memoryview(buffer)[: raw.size + 1])
+    count = raw.read_into(buffer[: raw.size + 1].data)
     if count != raw.size:
         raise FileError(f"{raw.path} changed its size while it was read")
     if buffer[count - 1] != ord("\n"):
@@ -202,7 +202,9 @@ def _xz_decompressor() -> _Decompressor:
     )
 
 
-def _streams(make: Callable[[], _Decompressor]) -> Callable[[_RawFile, str, bytes], Iterator[bytes]]:
+def _streams(
+    make: Callable[[], _Decompressor],
+) -> Callable[[_RawFile, str, bytes], Iterator[bytes]]:
     """Blocks of text from one or more streams in a row, with zero bytes allowed between them."""
 
     def blocks(raw: _RawFile, name: str, magic: bytes) -> Iterator[bytes]:

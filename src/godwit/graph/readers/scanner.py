@@ -24,7 +24,7 @@ FOUND, STATUS, POSITION, MIN_ID, MAX_ID, HARD_COUNT = range(6)
 REPORT_COLUMNS = 6
 
 # Status of a piece: why its scan ended at POSITION (the first byte of a line).
-FINE, MALFORMED, WIDE, FRACTION = range(4)
+FINE, MALFORMED, OUT_OF_RANGE, WIDE, FRACTION = range(5)
 
 # What the third column holds. INTEGER_32 that meets a wider number ends with WIDE, both INTEGERs
 # that meet a number with a point, an exponent or letters end with FRACTION.
@@ -77,7 +77,7 @@ def count_lines(
         # A line begins behind each newline: look one byte back.
         at = max(begin + k * piece - 1, begin)
         stop = min(begin + (k + 1) * piece - 1, end - 1)
-        found = 1 if k == 0 else 0
+        found: Any = 1 if k == 0 else 0
         while at + WORD_BYTES <= stop:
             word = load_word(text, at) ^ _EIGHT_NEWLINES
             others = ((word & _LOW_BITS) + _LOW_BITS) | word
@@ -146,7 +146,10 @@ def scan_arcs(
             at = _skip_blanks(text, at)
             byte = text[at]
             if (
-                byte == _NEWLINE or byte == _RETURN or byte == comment or byte == other_comment  # noqa: PLR1714
+                byte == _NEWLINE
+                or byte == comment
+                or byte == other_comment
+                or (byte == _RETURN and text[at + 1] == _NEWLINE)
             ):
                 while text[at] != _NEWLINE:
                     at += 1
@@ -201,7 +204,7 @@ def scan_arcs(
             min_id = min(min_id, low)
             max_id = max(max_id, high)
             if low < base or high >= id_end:
-                status = MALFORMED
+                status = OUT_OF_RANGE
                 break
             sources[arc] = source - base
             targets[arc] = target - base
@@ -236,7 +239,7 @@ def _skip_separator(text: Any, at: int, comma: int) -> int:
     return at
 
 
-def _scan_id(text: Any, at: int) -> Any:
+def _scan_id(text: Any, at: Any) -> Any:
     """The unsigned number at a position and the position behind it; -1 where there is none.
 
     One with too many digits comes back as _HUGE.

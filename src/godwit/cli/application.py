@@ -1,0 +1,107 @@
+"""The commands under one roof: their names, their help, and one way to fail."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from godwit.cli import inspection, paths
+from godwit.cli.failures import PipeClosedError, exit_status
+
+_HELP = """Graph algorithms over all the devices of one machine.
+
+GRAPH is a file (DIMACS .gr, Matrix Market, edge list; also compressed by gzip, bzip2, xz or zstd; all
+recognized by their content) or a generated graph: rmat:20, road:1000x1000, path:1000, with options as
+in rmat:20,edge_factor=8,seed=3,weights=1..64 or road:500x800,keep=0.7.
+"""
+
+_EPILOG = """Examples:
+
+  godwit sssp USA-road-d.NY.gr.xz --source 1 --devices 4 --output distances.npy
+
+  godwit bfs rmat:20 --source max-degree
+
+  godwit info web.mtx.gz
+
+  godwit partition roads.gr --parts 4 --method metis
+
+  godwit devices
+
+Exit status: 0 done, 2 bad input or a failed run (one line on stderr says why), 130 interrupted.
+"""
+
+
+class _Group(TyperGroup):
+    """All commands; whatever they raise ends as an exit status."""
+
+    def main(self, args: Any = None, prog_name: str | None = None, **extra: Any) -> NoReturn:
+        """Run, and exit with the status."""
+        extra["standalone_mode"] = False
+        arguments = list(sys.argv[1:] if args is None else args)
+
+        def run() -> Any:
+            return super(_Group, self).main(arguments, prog_name or "godwit", **extra)
+
+        # Read from the arguments: the error may come before they are parsed.
+        sys.exit(exit_status(run, traceback=lambda: arguments[:1] == ["--traceback"]))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command; a closed pipe is ours to handle."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosedError from error
+
+
+app = typer.Typer(
+    cls=_Group,
+    name="godwit",
+    help=_HELP,
+    epilog=_EPILOG,
+    add_completion=False,
+    rich_markup_mode="rich",
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from godwit import __version__
+
+        print(f"godwit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _godwit(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version."),
+    ] = False,
+    traceback: Annotated[
+        bool,
+        typer.Option("--traceback", help="Show where an internal error happened (to report it)."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        text = context.get_help()
+        if text:
+            print(text)
+
+
+app.command("bfs", help=paths.BFS_HELP, epilog=paths.BFS_EPILOG)(paths.paths)
+app.command("sssp", help=paths.SSSP_HELP, epilog=paths.SSSP_EPILOG)(paths.paths)
+app.command("info", epilog=inspection.INFO_EPILOG)(inspection.info)
+app.command("partition", epilog=inspection.PARTITION_EPILOG)(inspection.partition)
+app.command("devices", epilog=inspection.DEVICES_EPILOG)(inspection.devices)
+
+
+def command() -> Any:
+    """The group of all commands, ready to be called."""
+    return typer.main.get_command(app)

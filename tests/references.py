@@ -1,0 +1,60 @@
+"""Independent answers for small graphs: serial, obvious, with nothing of Godwit's solvers in them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from godwit.graph.csr import Graph
+
+
+def dijkstra(graph: Graph, sources: list[int]) -> list[Any]:
+    """Distances by Dijkstra's algorithm in Python numbers; None where not reached."""
+    distance: list[Any] = [None] * graph.vertex_count
+    heap: list[tuple[Any, int]] = [(0, source) for source in sources]
+    while heap:
+        length, vertex = heapq.heappop(heap)
+        if distance[vertex] is not None:
+            continue
+        distance[vertex] = length
+        for arc in range(graph.offsets[vertex], graph.offsets[vertex + 1]):
+            weight = 1 if graph.weights is None else graph.weights[arc].item()
+            heapq.heappush(heap, (length + weight, int(graph.targets[arc])))
+    return distance
+
+
+def breadth_first(graph: Graph, sources: list[int]) -> list[int | None]:
+    """Levels by a queue; None where not reached."""
+    level: list[int | None] = [None] * graph.vertex_count
+    for source in sources:
+        level[source] = 0
+    queue = deque(sources)
+    while queue:
+        vertex = queue.popleft()
+        for target in graph.targets[graph.offsets[vertex] : graph.offsets[vertex + 1]]:
+            if level[target] is None:
+                level[target] = level[vertex] + 1  # type: ignore[operator]
+                queue.append(int(target))
+    return level
+
+
+def as_list(distance: np.ndarray[Any, Any], unreached: Any) -> list[Any]:
+    """Distances as Python numbers; None where not reached."""
+    return [None if value == unreached else value for value in distance.tolist()]
+
+
+def smallest_label(graph: Graph) -> list[int]:
+    """The smallest vertex from which each is reached, itself included."""
+    label = list(range(graph.vertex_count))
+    changed = True
+    while changed:
+        changed = False
+        for vertex in range(graph.vertex_count):
+            for target in graph.targets[graph.offsets[vertex] : graph.offsets[vertex + 1]]:
+                if label[vertex] < label[target]:
+                    label[target] = label[vertex]
+                    changed = True
+    return label

@@ -1,0 +1,214 @@
+"""VertexProgram: improving and accumulating programs, on every engine, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import graphs, named_graph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from references import smallest_label
+
+import godwit as gw
+from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
+
+DEVICES: list[Any] = [None, ["cpu:0"], 2, 3]
+each_devices = pytest.mark.parametrize("devices", DEVICES, ids=str)
+
+LABELS = gw.VertexProgram(
+    name="labels",
+    dtype="int32",
+    initial=lambda vertices: vertices,
+    message=lambda value: value,
+    combine="min",
+)
+
+
+def example(name: str) -> Any:
+    path = Path(__file__).resolve().parent.parent / "examples" / f"{name}.py"
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@given(data=st.data(), graph=graphs(min_vertices=1))
+@settings(max_examples=80)
+def test_smallest_labels_from_all_vertices(data: st.DataObject, graph: gw.Graph) -> None:
+    devices = data.draw(st.sampled_from(DEVICES))
+    if isinstance(devices, int):
+        devices = max(1, min(devices, graph.vertex_count))
+    capacity = data.draw(st.sampled_from([None, 1]))
+    result = gw.run(LABELS, graph, devices=devices, capacity_items=capacity, ring_items=2)
+    assert result.values.tolist() == smallest_label(graph)
+
+
+@each_devices
+def test_widest_path(devices: Any) -> None:
+    graph = named_graph("random undirected")
+    width = example("widest_path").widest_path(graph, 0, devices=devices)
+    expected = np.zeros(graph.vertex_count)
+    expected[0] = np.inf
+    for _ in range(graph.vertex_count):
+        sources = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+        through = np.minimum(expected[sources], graph.weights)
+        before = expected.copy()
+        np.maximum.at(expected, graph.targets, through)
+        if np.array_equal(before, expected):
+            break
+    np.testing.assert_array_equal(width, expected)
+
+
+@each_devices
+@pytest.mark.parametrize("name", ["grid", "complete", "random undirected"])
+def test_residual_pagerank_equals_networkx(devices: Any, name: str) -> None:
+    import networkx
+
+    graph = named_graph(name).without_weights().remove_self_loops().largest_component()[0]
+    rank = example("residual_pagerank").residual_pagerank(graph, epsilon=1e-12, devices=devices)
+    other = networkx.from_scipy_sparse_array(graph.to_scipy(), create_using=networkx.DiGraph)
+    expected = networkx.pagerank(other, alpha=0.85, tol=1e-12, max_iter=1000)
+    np.testing.assert_allclose(rank, [expected[v] for v in range(graph.vertex_count)], atol=1e-8)
+
+
+@each_devices
+def test_nothing_that_is_added_gets_lost(devices: Any) -> None:
+    """Tokens walk down a binary tree, halving; the leaves keep them: the sum is what was put in."""
+    depth = 10
+    count = 2 ** (depth + 1) - 1
+    inner = np.arange(2**depth - 1)
+    graph = gw.Graph.from_arcs(
+        np.repeat(inner, 2), np.stack([2 * inner + 1, 2 * inner + 2], 1).ravel(), vertex_count=count
+    )
+    tokens = gw.VertexProgram(
+        name="tokens",
+        dtype="int64",
+        message=lambda value: value // 2,
+        combine="add",
+        activate=lambda value: value > 0,
+        update=lambda field, value: field + value,
+        field_dtype="int64",
+    )
+    result = gw.run(tokens, graph, {0: 2**depth * 3}, devices=devices, ring_items=1)
+    leaves = result.fields[2**depth - 1 :]
+    assert leaves.tolist() == [3] * 2**depth
+
+
+@each_devices
+def test_parameters_change_without_compiling_anew(devices: Any) -> None:
+    scaled = gw.VertexProgram(
+        name="scaled",
+        dtype="float64",
+        message=lambda value, factor: value * factor,
+        combine="max",
+        initial=0.0,
+        activate=lambda value, floor: value > floor,
+        parameters={"factor": 0.5, "floor": 0.1},
+    )
+    graph = gw.path(6)
+    halves = gw.run(scaled, graph, {0: 1.0}, devices=devices).values
+    assert halves.tolist() == [1, 0.5, 0.25, 0.125, 0.0625, 0]
+    tenths = gw.run(scaled, graph, {0: 1.0}, devices=devices, parameters={"factor": 0.1}).values
+    np.testing.assert_allclose(tenths, [1, 0.1, 0, 0, 0, 0])
+
+
+def test_closures_and_helpers_are_compiled_with_an_operator() -> None:
+    step = 5
+
+    def helper(value: int) -> int:
+        return value + step
+
+    program = gw.VertexProgram(
+        name="steps", dtype="int32", message=lambda value: helper(value), combine="min"
+    )
+    assert gw.run(program, gw.path(4), {0: 0}).values.tolist() == [0, 5, 10, 15]
+
+
+@each_devices
+def test_a_value_that_does_not_fit_ends_the_run(devices: Any) -> None:
+    program = gw.VertexProgram(
+        name="doubling", dtype="int32", message=lambda value: value * 2, combine="max", initial=0
+    )
+    with pytest.raises(ValueOverflowError, match="'doubling' does not fit int32"):
+        gw.run(program, gw.path(40), {0: 1}, devices=devices, limit=2**31 - 1)
+
+
+@each_devices
+def test_an_endless_program_times_out_and_the_next_one_runs(devices: Any) -> None:
+    endless = gw.VertexProgram(
+        name="endless",
+        dtype="float64",
+        message=lambda value: value,
+        combine="add",
+        activate=lambda value: value > 0,
+    )
+    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
+    with pytest.raises(RunTimeoutError, match="did not finish within 0.3 s"):
+        gw.run(endless, graph, {0: 1.0}, devices=devices, timeout_s=0.3)
+    assert gw.bfs(graph, 0, devices=devices).distance.tolist() == [0, 1, 2]
+
+
+def test_progress_is_reported_while_it_runs() -> None:
+    endless = gw.VertexProgram(
+        name="endless",
+        dtype="float64",
+        message=lambda value: value,
+        combine="add",
+        activate=lambda value: value > 0,
+    )
+    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
+    seen: list[int] = []
+    with pytest.raises(RunTimeoutError):
+        gw.run(endless, graph, {0: 1.0}, timeout_s=0.6, progress=seen.append)
+    assert len(seen) > 1
+    assert seen == sorted(seen)
+    assert seen[-1] > 0
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"combine": "mul"}, InputError, "'mul'"),
+    ({"combine": "add"}, InputError, "activate"),
+    ({"dtype": "int16"}, InputError, "int16"),
+    ({"dtype": "nonsense"}, InputError, "nonsense"),
+    ({"update": lambda field: field}, InputError, "field_dtype"),
+    ({"message": "value"}, OperatorError, "message must be a Python function"),
+    ({"message": lambda speed: speed}, OperatorError, "'speed', which is not offered"),
+    ({"message": lambda *values: values}, OperatorError, "plain positional"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=lambda value: str(value)[:30])
+def test_wrong_declarations(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    arguments = {"name": "wrong", "message": lambda value: value, "combine": "min", **changes}
+    with pytest.raises(error, match=message):
+        gw.VertexProgram(**arguments)
+
+
+def test_an_operator_that_does_not_compile_is_named() -> None:
+    program = gw.VertexProgram(
+        name="broken", dtype="int32", message=lambda value: value.no_such_thing, combine="min"
+    )
+    with pytest.raises(OperatorError, match="no_such_thing"):
+        gw.run(program, gw.path(3), {0: 0})
+
+
+def test_wrong_runs() -> None:
+    graph = gw.path(3)
+    with pytest.raises(InputError, match="start vertex must be in"):
+        gw.run(LABELS, graph, {7: 0})
+    with pytest.raises(InputError, match="start must be 'all'"):
+        gw.run(LABELS, graph, "some")
+    with pytest.raises(InputError, match=r"shape \(3,\), got \(2,\)"):
+        gw.run(LABELS, graph, np.zeros(2))
+    with pytest.raises(InputError, match="no parameter 'damping'"):
+        gw.run(LABELS, graph, parameters={"damping": 1.0})
+    with pytest.raises(InputError, match="expected a VertexProgram"):
+        gw.run("sssp", graph)  # type: ignore[arg-type]

@@ -70,7 +70,8 @@ def test_widest_path(devices: Any) -> None:
 def test_residual_pagerank_equals_networkx(devices: Any, name: str) -> None:
     import networkx
 
-    graph = named_graph(name).without_weights().remove_self_loops().largest_component()[0]
+    graph = named_graph(name).without_weights().merge_parallel_arcs().remove_self_loops()
+    graph, _ = graph.largest_component()
     rank = example("residual_pagerank").residual_pagerank(graph, epsilon=1e-12, devices=devices)
     other = networkx.from_scipy_sparse_array(graph.to_scipy(), create_using=networkx.DiGraph)
     expected = networkx.pagerank(other, alpha=0.85, tol=1e-12, max_iter=1000)
@@ -115,7 +116,7 @@ def test_parameters_change_without_compiling_anew(devices: Any) -> None:
     halves = gw.run(scaled, graph, {0: 1.0}, devices=devices).values
     assert halves.tolist() == [1, 0.5, 0.25, 0.125, 0.0625, 0]
     tenths = gw.run(scaled, graph, {0: 1.0}, devices=devices, parameters={"factor": 0.1}).values
-    np.testing.assert_allclose(tenths, [1, 0.1, 0, 0, 0, 0])
+    np.testing.assert_allclose(tenths, [1, 0.1, 0, 0, 0, 0], atol=1e-15)
 
 
 def test_closures_and_helpers_are_compiled_with_an_operator() -> None:
@@ -136,7 +137,7 @@ def test_a_value_that_does_not_fit_ends_the_run(devices: Any) -> None:
         name="doubling", dtype="int32", message=lambda value: value * 2, combine="max", initial=0
     )
     with pytest.raises(ValueOverflowError, match="'doubling' does not fit int32"):
-        gw.run(program, gw.path(40), {0: 1}, devices=devices, limit=2**31 - 1)
+        gw.run(program, gw.path(40), {0: 1}, devices=devices)
 
 
 @each_devices

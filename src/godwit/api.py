@@ -113,7 +113,7 @@ def run(
     :param start: initial work: ``"all"`` vertices with their initial values, or with those of an array
         of shape (n); or a mapping of some vertices to values combined into their initial ones
     :param parameters: values for the program's parameters
-    :param limit: messages beyond it are dropped (min and max programs)
+    :param limit: messages worse than it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
     :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.statistics``
     :raises InputError: a wrong argument

@@ -58,6 +58,7 @@ class ProgramOperators:
     priority: Callable[..., Any] | None = None
     field_dtype: np.dtype[Any] | None = None
     update: Callable[..., Any] | None = None
+    uses_weight: bool = True
     compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a backend has compiled of it, by the backend's own keys."""
 
@@ -132,7 +133,7 @@ class PlacedPart:
     :param halo_values: (halo) likewise for halo vertices
     :param fields: (owned) the program's state per vertex, or empty
     :param seeds: its initial work
-    :param limit: (1) shared by all parts: messages beyond it are dropped
+    :param limit: (1) shared by all parts: messages worse than it are dropped
     :param target: local index of the vertex whose value lowers the limit, or -1
     :param parameters: float64, the program's parameters
     """

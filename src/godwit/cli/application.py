@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -11,12 +12,13 @@ from typer.core import TyperGroup
 from godwit.cli import inspection, paths
 from godwit.cli.failures import PipeClosedError, exit_status
 
-_HELP = """Graph algorithms over all the devices of one machine.
-
-GRAPH is a file (DIMACS .gr, Matrix Market, edge list; also compressed by gzip, bzip2, xz or zstd; all
-recognized by their content) or a generated graph: rmat:20, road:1000x1000, path:1000, with options as
-in rmat:20,edge_factor=8,seed=3,weights=1..64 or road:500x800,keep=0.7.
-"""
+_HELP = (
+    "Graph algorithms over all the devices of one machine.\n\n"
+    "GRAPH is a file (DIMACS .gr, Matrix Market, edge list; also compressed by gzip, bzip2, xz or "
+    "zstd; all recognized by their content) or a generated graph: rmat:20, road:1000x1000, "
+    "path:1000, with options as in rmat:20,edge_factor=8,seed=3,weights=1..64 or "
+    "road:500x800,keep=0.7."
+)
 
 _EPILOG = """Examples:
 
@@ -30,20 +32,29 @@ _EPILOG = """Examples:
 
   godwit devices
 
-Exit status: 0 done, 2 bad input or a failed run (one line on stderr says why), 130 interrupted.
+Exit status: 0 done, 2 bad input or a failed run (stderr says why), 130 interrupted.
 """
 
 
 class _Group(TyperGroup):
     """All commands; whatever they raise ends as an exit status."""
 
-    def main(self, args: Any = None, prog_name: str | None = None, **extra: Any) -> NoReturn:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
         """Run, and exit with the status."""
-        extra["standalone_mode"] = False
         arguments = list(sys.argv[1:] if args is None else args)
 
         def run() -> Any:
-            return super(_Group, self).main(arguments, prog_name or "godwit", **extra)
+            return super(_Group, self).main(
+                arguments, prog_name or "godwit", complete_var, standalone_mode=False, **extra
+            )
 
         # Read from the arguments: the error may come before they are parsed.
         sys.exit(exit_status(run, traceback=lambda: arguments[:1] == ["--traceback"]))
@@ -82,7 +93,9 @@ def _godwit(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Say which version."
+        ),
     ] = False,
     traceback: Annotated[
         bool,

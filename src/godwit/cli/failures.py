@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -67,10 +68,8 @@ def _failed(message: str, status: int = BAD_INPUT) -> int:
 
 
 def _say(message: str) -> None:
-    try:
+    with suppress(OSError):  # if nobody listens, the status says it
         print(f"godwit: {_one_line(message)}", file=sys.stderr, flush=True)
-    except OSError:
-        pass  # nobody listens; the status says it
 
 
 def _one_line(message: str) -> str:
@@ -88,7 +87,5 @@ def _describe_os_error(error: OSError) -> str:
 
 def _discard_stdout() -> None:
     """So that the interpreter does not complain when it flushes at its end."""
-    try:
+    with suppress(OSError, ValueError):  # there may be no real file behind it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass  # no real file behind it

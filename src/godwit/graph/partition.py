@@ -166,12 +166,12 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
                             biased-random  0.5515    325,868  1.00     22 + 15
                             metis          0.0003        200  1.02     113 + 10
     grid 1000x1000, 60 %    contiguous     0.0015      3,656  1.00     0.2 + 5
-                            random         0.7501  1,432,353  1.00     15 + 58
-                            biased-random  0.5375  1,081,754  1.00     182 + 66
+                            random         0.7501  1,432,353  1.00     15 + 49
+                            biased-random  0.5375  1,081,754  1.00     182 + 48
                             metis          0.0003        672  1.00     498 + 45
-    R-MAT, scale 16         contiguous     0.7497    100,677  1.01     0.1 + 19
-                            random         0.7497    100,722  1.08     1 + 25
-                            biased-random  0.7349     96,223  1.01     13 + 26
+    R-MAT, scale 16         contiguous     0.7497    100,677  1.01     0.1 + 7
+                            random         0.7497    100,722  1.08     1 + 15
+                            biased-random  0.7349     96,223  1.01     13 + 15
                             metis          0.6796     78,510  1.04     797 + 18
     soc-Slashdot0902, sym.  contiguous     0.6586    134,645  1.06     0.1 + 8
                             random         0.6967    141,220  1.01     1 + 12

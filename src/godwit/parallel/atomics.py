@@ -20,6 +20,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
+def _intrinsic(define: Callable[..., Any]) -> Any:
+    """Numba's decorator, typed: what it makes is called with other arguments than ``define`` has."""
+    return intrinsic(define)
+
+
 def _element_pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
     view = context.make_array(array_type)(context, builder, array)
     return cgutils.get_item_pointer(
@@ -31,7 +36,7 @@ def _integer_type(array_type: Any) -> Any:
     return ir.IntType(array_type.dtype.bitwidth)
 
 
-def _make_load(ordering: str, name: str) -> Callable[..., Any]:
+def _make_load(ordering: str, name: str) -> Any:
     def load(typing_context: Any, array: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = _element_pointer(context, builder, array, arguments[0], arguments[1])
@@ -44,10 +49,10 @@ def _make_load(ordering: str, name: str) -> Callable[..., Any]:
 
     load.__name__ = load.__qualname__ = name
     load.__doc__ = f"The element, by an atomic load of {ordering} order."
-    return intrinsic(load)  # type: ignore[no-any-return]
+    return _intrinsic(load)
 
 
-def _make_store(ordering: str, name: str) -> Callable[..., Any]:
+def _make_store(ordering: str, name: str) -> Any:
     def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = _element_pointer(context, builder, array, arguments[0], arguments[1])
@@ -62,10 +67,10 @@ def _make_store(ordering: str, name: str) -> Callable[..., Any]:
 
     store.__name__ = store.__qualname__ = name
     store.__doc__ = f"Set the element, by an atomic store of {ordering} order."
-    return intrinsic(store)  # type: ignore[no-any-return]
+    return _intrinsic(store)
 
 
-def _make_read_modify_write(operation: str, ordering: str, name: str) -> Callable[..., Any]:
+def _make_read_modify_write(operation: str, ordering: str, name: str) -> Any:
     def modify(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = _element_pointer(context, builder, array, arguments[0], arguments[1])
@@ -87,7 +92,7 @@ def _make_read_modify_write(operation: str, ordering: str, name: str) -> Callabl
 
     modify.__name__ = modify.__qualname__ = name
     modify.__doc__ = f"Atomic {operation} of {ordering} order; returns the old element."
-    return intrinsic(modify)  # type: ignore[no-any-return]
+    return _intrinsic(modify)
 
 
 load_relaxed = _make_load("monotonic", "load_relaxed")
@@ -99,7 +104,7 @@ fetch_add = _make_read_modify_write("add", "acq_rel", "fetch_add")
 fetch_or = _make_read_modify_write("or", "monotonic", "fetch_or")
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic
 def compare_exchange(
     typing_context: Any, array: Any, index: Any, expected: Any, desired: Any
 ) -> Any:
@@ -120,7 +125,7 @@ def compare_exchange(
     return types.boolean(array, types.intp, array.dtype, array.dtype), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic
 def full_fence(typing_context: Any) -> Any:
     """A sequentially consistent fence."""
 
@@ -131,7 +136,7 @@ def full_fence(typing_context: Any) -> Any:
     return types.void(), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic
 def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of the element; never faults."""
 
@@ -152,7 +157,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 _YIELD_SYMBOL = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic
 def yield_thread(typing_context: Any) -> Any:
     """Let another thread run on this core: what a waiting loop does between two looks."""
 

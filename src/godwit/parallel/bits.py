@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ from numba import from_dtype, types
 from numba.extending import intrinsic
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def to_bits(typing_context: Any, value: Any) -> Any:
+def _to_bits(typing_context: Any, value: Any) -> Any:
     """The bits of a 4- or 8-byte number as int64; 4-byte ones are zero-extended."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -23,7 +21,10 @@ def to_bits(typing_context: Any, value: Any) -> Any:
     return types.int64(value), generate
 
 
-def _make_from_bits(dtype: np.dtype[Any]) -> Callable[..., Any]:
+to_bits: Any = intrinsic(_to_bits)
+
+
+def _make_from_bits(dtype: np.dtype[Any]) -> Any:
     numba_type = from_dtype(dtype)
 
     def from_bits(typing_context: Any, bits: Any) -> Any:
@@ -37,7 +38,7 @@ def _make_from_bits(dtype: np.dtype[Any]) -> Callable[..., Any]:
 
     from_bits.__name__ = from_bits.__qualname__ = f"from_bits_{dtype.name}"
     from_bits.__doc__ = f"The {dtype.name} whose bits are the low ones of an int64."
-    return intrinsic(from_bits)  # type: ignore[no-any-return]
+    return intrinsic(from_bits)
 
 
 VALUE_DTYPES = tuple(

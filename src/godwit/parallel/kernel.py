@@ -29,6 +29,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.errors import NumbaError
 from numba.extending import _Intrinsic
 
 from godwit import config
@@ -36,8 +37,14 @@ from godwit.errors import OperatorError
 
 # Every function below an entry is inlined into it: a call costs nothing, and arrays that are handed
 # down are not reference-counted on the way.
-_HELPER_OPTIONS = {"nogil": True, "forceinline": True, "error_model": "numpy"}
-_ENTRY_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
+_HELPER_OPTIONS = {
+    "nogil": True,
+    "forceinline": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+_ENTRY_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 class Kernel:
@@ -74,7 +81,10 @@ class Kernel:
         dispatcher = self._dispatcher
         if dispatcher is None:
             dispatcher = self.compile()
-        return dispatcher(*arguments)
+        try:
+            return dispatcher(*arguments)
+        except NumbaError as error:
+            raise OperatorError(_compile_message(self.__name__, error)) from error
 
     def bind(self, **bindings: Any) -> Kernel:
         """A kernel of the same template with further global names bound."""
@@ -101,6 +111,16 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 def allocating_kernel(function: Callable[..., Any]) -> Kernel:
     """Decorator: compile a plain Python function as a :class:`Kernel` that may create arrays."""
     return Kernel(function, allocates=True)
+
+
+def _compile_message(name: str, error: NumbaError) -> str:
+    """The part of Numba's message that says what is wrong, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [
+        line for line in lines if line.startswith(("Unknown attribute", "No implementation", "Invalid use"))
+        or "cannot" in line.lower() or "Unknown" in line or "NameError" in line
+    ]  # fmt: skip
+    return f"cannot compile {name}: {(telling or lines or ['no reason given'])[0]}"
 
 
 def plain_function(value: Any) -> types.FunctionType | None:

@@ -80,7 +80,7 @@ def solve(
     """Run a program to its end.
 
     :param start: vertices that have work at first; see :data:`Start`
-    :param limit: messages beyond it are dropped, and vertices beyond it come out as never reached
+    :param limit: messages worse than it are dropped, and vertices beyond it come out as never reached
         (min and max programs only)
     :param target: a vertex whose value, as it improves, becomes the limit: for priorities that order
         like values, the run ends when nothing can improve it any more

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -103,6 +104,7 @@ class VertexProgram:
             update=None
             if self.update is None
             else _with_parameters("update", self.update, ("field", "value"), names),
+            uses_weight="weight" in signature(self.message).parameters,
         )
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "field_dtype", field_dtype)

@@ -138,14 +138,14 @@ def note_target(state: Any, index: int, value: Any) -> None:
 
 def process_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
     """Relax the out-arcs of a vertex, unless the item is useless by now."""
-    if ACCUMULATES:
-        if not activate(load_relaxed(state.values, key), state.parameters):
-            worklist.counts[USELESS] += 1
-            return
-    elif value != load_relaxed(state.values, key) or improves(load_relaxed(state.limit, 0), value):
+    current = load_relaxed(state.values, key)
+    if not ACCUMULATES and (value != current or improves(load_relaxed(state.limit, 0), value)):
         worklist.counts[USELESS] += 1
         return
-    relax_vertex(worklist, state, key, value)
+    if activate(current, state.parameters):
+        relax_vertex(worklist, state, key, value)
+    elif ACCUMULATES:
+        worklist.counts[USELESS] += 1
 
 
 def vertex_value(state: Any, key: int) -> Any:

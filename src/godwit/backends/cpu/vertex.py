@@ -82,12 +82,6 @@ def worklist_operators(
     return found
 
 
-def item_bytes(program: ProgramOperators, locals_: Sequence[LocalGraph]) -> int:
-    """8 where a key and a value have 4 bytes each, else 16."""
-    keys = max((max(len(part.vertices), len(part.halo_vertices)) for part in locals_), default=0)
-    return 8 if program.value_dtype.itemsize == 4 and keys < 1 << 32 else 16
-
-
 def run_program(
     program: ProgramOperators,
     devices: Sequence[Device],
@@ -97,8 +91,8 @@ def run_program(
 ) -> WorklistCounts:
     """Run a program to its end; the parts hold the result."""
     item_bytes = _item_bytes(program, parts)
-    weighted = parts[0].graph.weights is not None
-    states = [_program_state(part) for part in parts]
+    weighted = program.uses_weight and parts[0].graph.weights is not None
+    states = [_program_state(part, weighted=weighted) for part in parts]
     threads = devices[0].threads
     shared = len(parts) == 1 and devices[0].name == "cpu"
     operators = worklist_operators(program, shared=shared, weighted=weighted, item_bytes=item_bytes)
@@ -117,9 +111,9 @@ def _item_bytes(program: ProgramOperators, parts: Sequence[PlacedPart]) -> int:
     return 8 if program.value_dtype.itemsize == 4 and keys < 1 << 32 else 16
 
 
-def _program_state(part: PlacedPart) -> ProgramState:
+def _program_state(part: PlacedPart, *, weighted: bool) -> ProgramState:
     graph = part.graph
-    weights = np.zeros(1, np.int32) if graph.weights is None else graph.weights
+    weights = graph.weights if weighted and graph.weights is not None else np.zeros(1, np.int32)
     return ProgramState(
         offsets=_read_only(graph.offsets),
         targets=_read_only(graph.targets),

@@ -144,19 +144,13 @@ def scan_arcs(
         while at < stop:
             line = at
             at = _skip_blanks(text, at)
-            byte = text[at]
-            if (
-                byte == _NEWLINE
-                or byte == comment
-                or byte == other_comment
-                or (byte == _RETURN and text[at + 1] == _NEWLINE)
-            ):
+            if _holds_no_arc(text, at, comment, other_comment):
                 while text[at] != _NEWLINE:
                     at += 1
                 at += 1
                 continue
             if prefix != 0:
-                if byte != prefix or not _is_blank(text[at + 1]):
+                if text[at] != prefix or not _is_blank(text[at + 1]):
                     status = MALFORMED
                     break
                 at = _skip_blanks(text, at + 2)
@@ -215,6 +209,14 @@ def scan_arcs(
         report[k, MIN_ID] = min_id
         report[k, MAX_ID] = max_id
         report[k, HARD_COUNT] = hard
+
+
+def _holds_no_arc(text: Any, at: int, comment: int, other_comment: int) -> Any:
+    """Whether a line, from its first byte that is no blank, is empty or a comment."""
+    byte = text[at]
+    if byte == _RETURN:
+        return text[at + 1] == _NEWLINE
+    return byte == _NEWLINE or byte == comment or byte == other_comment  # noqa: PLR1714
 
 
 def _is_blank(byte: int) -> bool:

@@ -11,14 +11,15 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic
+
+cgutils: Any = _cgutils  # partly typed
 
 WORD_BYTES = 8
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def load_word(typing_context: Any, array: Any, index: Any) -> Any:
+def _load_word(typing_context: Any, array: Any, index: Any) -> Any:
     """The eight bytes of a uint8 array that begin at an index, aligned or not."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -33,8 +34,10 @@ def load_word(typing_context: Any, array: Any, index: Any) -> Any:
     return types.uint64(array, types.intp), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def trailing_zeros(typing_context: Any, word: Any) -> Any:
+load_word: Any = intrinsic(_load_word)
+
+
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     """The number of zero bits below the lowest one bit; 64 for zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -43,8 +46,10 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def leading_zeros(typing_context: Any, word: Any) -> Any:
+trailing_zeros: Any = intrinsic(_trailing_zeros)
+
+
+def _leading_zeros(typing_context: Any, word: Any) -> Any:
     """The number of zero bits above the highest one bit; 64 for zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -53,8 +58,10 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def multiply_high(typing_context: Any, left: Any, right: Any) -> Any:
+leading_zeros: Any = intrinsic(_leading_zeros)
+
+
+def _multiply_high(typing_context: Any, left: Any, right: Any) -> Any:
     """The upper 64 bits of the 128-bit product."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -63,3 +70,6 @@ def multiply_high(typing_context: Any, left: Any, right: Any) -> Any:
         return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), generate
+
+
+multiply_high: Any = intrinsic(_multiply_high)

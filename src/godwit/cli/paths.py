@@ -1,0 +1,224 @@
+"""The commands ``bfs`` and ``sssp``: one body, since they ask and answer the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from godwit.cli import inputs, options
+from godwit.cli.progress import Display
+from godwit.errors import InputError
+
+if TYPE_CHECKING:
+    from godwit.algorithms.paths import PathResult
+    from godwit.cli.outputs import Column
+    from godwit.graph.csr import Graph
+    from godwit.solvers.placement import PlacedGraph
+
+_COUNTED = (
+    "MTEPS are millions of arcs that leave reached vertices, per second of the phase run: each arc "
+    "counts once, however often it was relaxed; reading, partitioning and placing do not count.\n\n"
+    "Files: .npy holds the distances in the order of the vertices; one that was not reached has "
+    "the largest value of the dtype, or infinity. With --predecessors its records have two fields, "
+    "distance and predecessor; there, vertices count from 0, and -1 is none. In .csv and .parquet "
+    "vertices are numbered as in the file of the graph, and what was not reached is empty or null."
+)
+
+BFS_HELP = f"Breadth-first search: distances in arcs from a vertex.\n\n{_COUNTED}"
+SSSP_HELP = (
+    "Shortest paths: least sums of weights from a vertex.\n\n"
+    "Weights must not be negative; without weights each arc counts 1.\n\n"
+    f"{_COUNTED}"
+)
+BFS_EPILOG = """Examples:
+
+  godwit bfs web.mtx.gz --source 1 --output distances.parquet
+
+  godwit bfs rmat:20,edge_factor=8 --source max-degree --verify
+
+  godwit bfs soc.mtx --undirected -s 1 -s 17 --cutoff 3 --output - | sort -t, -k2n | head
+"""
+SSSP_EPILOG = """Examples:
+
+  godwit sssp USA-road-d.NY.gr.xz --source 1 --devices 4 --output distances.npy
+
+  godwit sssp roads.gr --source 1 --target 9000
+
+  godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices 2 --partition metis --verify
+
+  godwit sssp roads.gr --source 1 --json | jq .mteps
+"""
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What was asked, taken apart and checked as far as it can be without the graph."""
+
+    algorithm: str
+    sources: list[str]
+    target: str | None
+    cutoff: int | float | None
+    verify: bool
+    predecessors: bool
+    seed: int
+    devices: Any
+    partition: Any
+    tuning: dict[str, Any]
+
+
+def paths(
+    context: typer.Context,
+    graph: options.GraphOption,
+    source: options.SourceOption,
+    target: options.TargetOption = None,
+    cutoff: options.CutoffOption = None,
+    verify: options.VerifyOption = False,
+    output: options.PathsOutputOption = None,
+    predecessors: options.PredecessorsOption = False,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+    devices: options.DevicesOption = None,
+    partition: options.PartitionOption = None,
+    seed: options.SeedOption = 0,
+    timeout: options.TimeoutOption = None,
+    format: options.FormatOption = None,
+    id_base: options.IdBaseOption = None,
+    directed: options.DirectedOption = None,
+    delta: options.DeltaOption = None,
+    window: options.WindowOption = None,
+    ring_items: options.RingItemsOption = None,
+) -> None:
+    """Distances from a vertex."""
+    from godwit.cli.outputs import Output
+    from godwit.cli.report import Report, print_json, print_paths
+
+    tuning = {"delta": delta, "window": window, "ring_items": ring_items, "timeout_s": timeout}
+    query = _Query(
+        algorithm=str(context.command.name),
+        sources=source,
+        target=target,
+        cutoff=inputs.parse_distance(cutoff, "cutoff"),
+        verify=verify,
+        predecessors=predecessors,
+        seed=seed,
+        devices=inputs.parse_devices(devices),
+        partition=inputs.parse_partition(partition),
+        tuning={name: value for name, value in tuning.items() if value is not None},
+    )
+    destination = Output(output, graph)
+    if json and destination.on_stdout:
+        raise InputError("--json and --output - both want stdout; give --output a file")
+    _check_early(query)
+    display = Display(quiet=quiet)
+    begin = perf_counter()
+    loaded = inputs.load_graph(graph, display, format=format, id_base=id_base, directed=directed)
+    read_s = perf_counter() - begin
+    facts = _run(query, loaded, graph, read_s, destination, display)
+    if json:
+        print_json(facts)
+    elif not quiet:
+        print_paths(Report(on_stderr=destination.on_stdout), facts)
+
+
+def _check_early(query: _Query) -> None:
+    """Fail before a large file is read, where that is possible."""
+    from godwit.algorithms.paths import check_cutoff
+    from godwit.backends.registry import resolve_devices
+    from godwit.solvers.asynchronous import SolverOptions
+
+    timeout_s = query.tuning.get("timeout_s")
+    if timeout_s is not None and not timeout_s > 0:
+        raise InputError(f"timeout must be a positive number of seconds, got {timeout_s:g}")
+    check_cutoff(query.cutoff)
+    resolve_devices(query.devices)
+    SolverOptions(**query.tuning)
+    inputs.check_method(query.partition)
+
+
+def _run(
+    query: _Query, graph: Graph, name: str, read_s: float, destination: Any, display: Display
+) -> dict[str, Any]:
+    from godwit.cli import facts
+    from godwit.solvers.placement import place
+
+    sources = [inputs.parse_vertex(text, graph, "source") for text in query.sources]
+    target = None if query.target is None else inputs.parse_vertex(query.target, graph, "target")
+    with display.waiting("partitioning"):
+        placed = place(graph, query.devices, query.partition, seed=query.seed)
+    with placed:
+        result = _search(query, placed, sources, target, display)
+        if query.verify:
+            with display.waiting("verifying"), _phase(result, "verify"):
+                _verify(query, result, target)
+        if destination.target is not None:
+            with display.waiting("writing"):
+                columns = _columns(result, query.predecessors)
+                with _phase(result, "write"):
+                    destination.write(columns, graph.id_base)
+        found = facts.result_facts(result)
+        if target is not None:
+            found["target"] = facts.target_facts(result, target)
+        statistics = result.statistics.to_dict()
+        statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
+        return {
+            "command": query.algorithm,
+            "graph": facts.graph_facts(graph, name),
+            **found,
+            "verified": query.verify,
+            "output": destination.target,
+            "partition": facts.partition_facts(placed.partition),
+            "statistics": statistics,
+        }
+
+
+def _search(
+    query: _Query, placed: PlacedGraph, sources: list[int], target: int | None, display: Display
+) -> PathResult:
+    from godwit import api
+
+    algorithm = {"bfs": api.bfs, "sssp": api.sssp}[query.algorithm]
+    with display.items(f"running {query.algorithm}") as progress:
+        result: PathResult = algorithm(
+            placed,
+            sources,
+            target=target,
+            cutoff=query.cutoff,  # type: ignore[arg-type]  # bfs rounds it down
+            progress=progress,
+            **query.tuning,
+        )
+        if query.predecessors or query.verify:
+            _ = result.predecessor
+    return result
+
+
+def _verify(query: _Query, result: PathResult, target: int | None) -> None:
+    """What lies beyond the target is beyond a cutoff, too."""
+    from godwit.algorithms import verification
+
+    cutoff = query.cutoff
+    if target is not None and result.distance[target] != result.unreached:
+        to_target = result.distance[target].item()
+        cutoff = to_target if cutoff is None else min(cutoff, to_target)
+    check = {"bfs": verification.verify_bfs, "sssp": verification.verify_sssp}[query.algorithm]
+    check(result.graph, result.sources, result.distance, result.predecessor, cutoff=cutoff)
+
+
+def _columns(result: PathResult, predecessors: bool) -> list[Column]:
+    from godwit.cli.outputs import Column
+
+    columns = [Column("distance", result.distance, result.reached)]
+    if predecessors:
+        before = result.predecessor
+        columns.append(Column("predecessor", before, before >= 0, ids=True))
+    return columns
+
+
+@contextmanager
+def _phase(result: PathResult, name: str) -> Iterator[None]:
+    with result.statistics.phase(name):
+        yield

@@ -1,0 +1,239 @@
+"""Explores the schedules of the asynchronous worker's own code: mailboxes, termination, growth.
+
+What is explored is the source of `bins`, `mailbox` and `worker` (see interleaving.py), with chunks of
+two items, batches of one or two and rings of one or two slots, working off a small tree of items. In
+every state: no ring holds more than its slots, nothing is processed twice or by the wrong device, and
+when the run is declared ended everything has been processed and no mailbox holds an item. From every
+state the end can be reached.
+
+Smaller models are explored under C11's release and acquire as well, where a word may be read stale
+and a plain access to a slot must be ordered: weaker than any hardware at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from interleaving import (
+    Automaton,
+    Location,
+    Memory,
+    Model,
+    ReleaseAcquire,
+    Replacement,
+    Sequential,
+    Violation,
+    Words,
+    explore,
+    load_protocol,
+    wander,
+)
+
+from godwit.backends.base import PASS
+from godwit.backends.cpu import bins, mailbox, worker
+from godwit.dataflow.device_functions import keep_or_pass_on
+from godwit.parallel.team import ABORT, CONTROL_WORDS, CURSOR
+
+_CONSTANTS = {
+    "CHUNK_SHIFT": 1,
+    "BUCKETS": 4,
+    "_SPINS_BEFORE_YIELD": 0,
+}
+_LINE = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run small enough to be explored.
+
+    :param parents: items by number: the item that pushes each; item 0 is the seed
+    :param owners: the device of each item
+    :param priorities: bucket of each item; all 0 by default
+    :param ring: whether items travel by the next device, not directly
+    """
+
+    parents: tuple[int, ...]
+    owners: tuple[int, ...]
+    devices: int = 2
+    ring_items: int = 1
+    batch_items: int = 2
+    capacity_items: int = 64
+    priorities: tuple[int, ...] = ()
+    window: int = 1 << 40
+    ring: bool = False
+
+    def children(self, item: int) -> list[int]:
+        return [child for child, parent in enumerate(self.parents) if parent == item]
+
+
+def model_of(
+    case: Case, replacements: Sequence[Replacement] = (), memory: Memory | None = None
+) -> Model:
+    """The model of a case, with bugs planted if asked for."""
+    constants = {**_CONSTANTS, "BATCH_ITEMS": case.batch_items}
+    protocol = load_protocol([bins, mailbox, worker], constants, replacements)
+    priorities = case.priorities or (0,) * len(case.parents)
+    protocol.update(
+        to_bits=lambda value: value,
+        from_bits=lambda bits: bits,
+        item_bucket=lambda _, value: value,
+        owner=lambda state, key: case.owners[key],
+        fanout=lambda state, key: len(case.children(key)),
+        initial_value=lambda state, key: 0,
+        look_ahead=lambda state, far_key, near_key: None,
+        on_send=lambda state, key, value: PASS,
+        pack=lambda state, key, value: (key, value),
+        unpack=lambda state, key, value: (key, value),
+        on_receive=lambda worklist, state, key, value: (
+            keep_or_pass_on_here(worklist, case.owners[key])
+        ),
+    )
+
+    def process(worklist: Any, state: Any, key: int, value: int) -> None:
+        state.append(int(key))
+        for child in case.children(key):
+            protocol["push"](worklist, state, child, priorities[child])
+
+    protocol["process"] = process
+    automata = [
+        Automaton(
+            lambda device=device: _start(case, protocol, device, priorities),  # type: ignore[misc]
+            ignored=frozenset({"spins"}),
+            constant=lambda location: 0 if location == ("control", ABORT) else None,
+        )
+        for device in range(case.devices)
+    ]
+    return Model(automata, memory or Sequential(), _invariant(case))
+
+
+def keep_or_pass_on_here(worklist: Any, owner: int) -> int:
+    """`keep_or_pass_on` with the case's owner."""
+    protocol = dict(keep_or_pass_on.__globals__, owner=lambda state, key: owner)
+    return int(type(keep_or_pass_on)(keep_or_pass_on.__code__, protocol)(worklist, None, 0, 0))
+
+
+def _start(case: Case, protocol: dict[str, Any], device: int, priorities: Sequence[int]) -> Any:
+    devices = case.devices
+    pairs = devices * devices
+    mailboxes = mailbox.Mailboxes(
+        slots=Words("slots", pairs * case.ring_items),
+        tails=Words("tails", pairs * _LINE),
+        heads=Words("heads", pairs * _LINE),
+        devices=devices,
+        capacity=case.ring_items,
+    )
+    published = Words("published", devices * worker.PUBLISHED_WORDS)
+    control = Words("control", CONTROL_WORDS)
+    own_bins = protocol["new_bins"](devices, case.capacity_items, 1)
+    own_bins.arena[:] = 0
+    seeds = [0] if case.owners[0] == device else []
+    hops = [(device + 1) % devices] * devices if case.ring else list(range(devices))
+    worklists = [
+        worker.Worklist(
+            device=device,
+            devices=devices,
+            bins=own_bins,
+            counts=np.zeros(worker.SENT_TO + devices, np.int64),
+            next_hop=hops,
+            seed_keys=seeds,
+            seed_values=[priorities[0]] * len(seeds),
+        )
+    ]
+    seen = np.zeros(devices, np.int64)
+    state: list[int] = []
+
+    def drive() -> Any:
+        while True:
+            code = yield from protocol["run_worker"](
+                worklists[0], mailboxes, published, seen, control, state, case.window
+            )
+            if code != worker.GROW:
+                return code
+            grown = protocol["grown_bins"](worklists[0].bins, 1)
+            worklists[0] = worklists[0]._replace(bins=grown)
+
+    def private() -> Hashable:
+        counts = worklists[0].counts
+        steering = (counts[worker.NEXT_SEED], *counts[worker.SENT_TO :], tuple(seen))
+        return (
+            tuple(state),
+            tuple(map(int, steering[:-1])),
+            tuple(map(int, seen)),
+            int(counts[worker.RECEIVED_ITEMS]),
+            _contents(protocol, worklists[0].bins),
+            tuple(published.own),
+        )
+
+    def facts() -> tuple[tuple[int, ...], int]:
+        return tuple(state), int(worklists[0].bins.header[bins.WAITING])
+
+    return drive(), private, facts
+
+
+def _contents(protocol: dict[str, Any], own: Any) -> Hashable:
+    """The queues, whichever chunks they lie in."""
+    shift, items = protocol["CHUNK_SHIFT"], protocol["CHUNK_ITEMS"]
+    found = []
+    for number in range(len(own.head)):
+        position, end = int(own.head[number]), int(own.tail[number])
+        queued = [position & (items - 1)]
+        while end != 0 and position != end:
+            queued.append(int(own.arena[position]))
+            position += 1
+            if position & (items - 1) == 0 and position != end:
+                position = int(own.next_chunk[(position - 1) >> shift]) << shift
+        found.append(tuple(queued))
+    header = [int(word) for word in own.header]
+    header[bins.FREE_HEAD] = 0
+    return tuple(found), tuple(header), len(own.next_chunk)
+
+
+def _invariant(case: Case) -> Any:
+    pairs = [(s, r) for s in range(case.devices) for r in range(case.devices) if s != r]
+    everything = sorted(range(len(case.parents)))
+
+    def invariant(value: Any, facts: list[Any], ended: list[bool]) -> str | None:
+        in_flight = 0
+        for sender, receiver in pairs:
+            pair = (sender * case.devices + receiver) * _LINE
+            items = value(("tails", pair)) - value(("heads", pair))
+            if not 0 <= items <= case.ring_items:
+                return f"the ring from {sender} to {receiver} holds {items} items"
+            in_flight += items
+        processed = sorted(item for items, _ in facts for item in items)
+        if len(set(processed)) < len(processed):
+            return f"an item was processed twice: {processed}"
+        for device, (items, _) in enumerate(facts):
+            if any(case.owners[item] != device for item in items):
+                return f"device {device} processed another's item: {items}"
+        if any(ended) or value(("control", CURSOR)) != 0:
+            waiting = sum(waiting for _, waiting in facts)
+            if in_flight or waiting or processed != everything:
+                return (
+                    f"ended with {in_flight} items in mailboxes and {waiting} queued, "
+                    f"processed {processed}"
+                )
+        return None
+
+    return invariant
+
+
+# A seed whose items cross over and back; the last column of names says what each is there for.
+_PING_PONG = Case(parents=(-1, 0, 1, 2), owners=(0, 1, 0, 1))
+_FAN = Case(parents=(-1, 0, 0, 0, 1, 2), owners=(0, 1, 1, 0, 0, 0))
+_FROM_THE_OTHER = Case(parents=(-1, 0, 0, 1, 1, 3), owners=(1, 0, 0, 1, 0, 0), batch_items=1)
+
+CASES = {
+    "ping-pong": _PING_PONG,
+    "fan": _FAN,
+    "from the other": _FROM_THE_OTHER,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_schedule_ends_with_everything_processed_once(name: str) -> None:
+    explore(model_of(CASES[name]))

@@ -100,7 +100,9 @@ def bench(name: str, graph: gw.Graph, runs: int) -> list[dict[str, Any]]:
             if name in ROADS
         }
         for partition, two in placed.items():
-            contenders[f"Godwit, 2 devices, {partition}"] = lambda run=run, two=two: run(two, source)
+            contenders[f"Godwit, 2 devices, {partition}"] = lambda run=run, two=two: run(
+                two, source
+            )
         contenders |= others[algorithm]
         times = measure(contenders, runs)
         reference = statistics.median(times["Godwit"])

@@ -14,7 +14,7 @@ WIDEST_PATH = gw.VertexProgram(
     name="widest path",
     dtype="float64",
     initial=0.0,
-    message=lambda value, weight: min(value, weight),
+    message=lambda value, weight: min(value, weight),  # noqa: PLW0108 (operators go by names)
     combine="max",
     priority=lambda value: -value,
 )

@@ -45,6 +45,7 @@ _STORES = {"store_release": 3, "store_relaxed": 3}
 _MODIFIES = {"fetch_add": 3}
 _ATOMICS = {**_LOADS, **_STORES, **_MODIFIES}
 _NO_OPERATION = {"yield_thread", "prefetch"}
+_PLAIN = {"load": "read", "store": "write"}
 _SHARED_ATTRIBUTES = {"slots"}
 _SHARED_NAMES = {"frontier"}
 
@@ -80,9 +81,13 @@ def _called(node: ast.AST) -> str | None:
 
 
 def _is_shared(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Subscript):
+    """Whether this is a plain access to an element of a shared array."""
+    if isinstance(node, ast.Subscript):
+        whole: ast.AST = node.value
+    elif isinstance(node, ast.Call) and _called(node) in _PLAIN:
+        whole = node.args[0]
+    else:
         return False
-    whole = node.value
     if isinstance(whole, ast.Attribute):
         return whole.attr in _SHARED_ATTRIBUTES
     return isinstance(whole, ast.Name) and whole.id in _SHARED_NAMES
@@ -111,8 +116,14 @@ class _Yields(ast.NodeTransformer):
         self.yielding = yielding
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+        shared = _is_shared(node)
         self.generic_visit(node)
         name = _called(node)
+        if name in _PLAIN and shared:
+            return ast.Yield(ast.Tuple([ast.Constant(_PLAIN[name]), *node.args], ast.Load()))
+        if name in _PLAIN:
+            method = "__getitem__" if name == "load" else "__setitem__"
+            return ast.Call(ast.Attribute(node.args[0], method, ast.Load()), node.args[1:], [])
         if name in _ATOMICS:
             return ast.Yield(ast.Tuple([ast.Constant(name), *node.args], ast.Load()))
         if name in _NO_OPERATION:

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import each_graph, graphs, named_graph
+from godwit.algorithms.verification import verify_bfs, verify_sssp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from references import as_list, breadth_first, dijkstra
 
 import godwit as gw
 from godwit.algorithms import sssp as sssp_module
-from godwit.algorithms.verification import verify_bfs, verify_sssp
 from godwit.errors import ClosedContextError, DeviceError, InputError
+from graphs import each_graph, graphs, named_graph
+from references import as_list, breadth_first, dijkstra
 
 ALGORITHMS = {"bfs": gw.bfs, "sssp": gw.sssp}
 REFERENCES = {"bfs": breadth_first, "sssp": dijkstra}
@@ -128,7 +128,9 @@ def test_real_graphs(data_folder: Any, name: str, devices: int) -> None:
     source = graph.highest_degree_vertex()
     result = gw.sssp(graph, source, devices=devices)
     expected = scipy_dijkstra(
-        graph.merge_parallel_arcs("min").to_scipy(), indices=source, unweighted=not graph.is_weighted
+        graph.merge_parallel_arcs("min").to_scipy(),
+        indices=source,
+        unweighted=not graph.is_weighted,
     )
     found = np.where(result.reached, result.distance.astype(np.float64), np.inf)
     np.testing.assert_array_equal(found, expected)
@@ -137,7 +139,9 @@ def test_real_graphs(data_folder: Any, name: str, devices: int) -> None:
 GRAPHALYTICS_UNREACHED = {"9223372036854775807", "Infinity"}
 
 
-def graphalytics(folder: Any, case: str, algorithm: str) -> tuple[gw.Graph, int, list[float | None]]:
+def graphalytics(
+    folder: Any, case: str, algorithm: str
+) -> tuple[gw.Graph, int, list[float | None]]:
     """A graph, a source and the expected distances of Graphalytics' validation set."""
     base = folder / "expected" / "graphalytics-validation"
     directed = not case.startswith("undir") and "undirected" not in case
@@ -283,7 +287,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @each_algorithm
-@pytest.mark.parametrize(("arguments", "error", "message"), WRONG, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"), WRONG, ids=lambda value: str(value)[:40]
+)
 def test_wrong_arguments(
     algorithm: str, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:

@@ -158,14 +158,14 @@ def _start(case: Case, protocol: dict[str, Any], device: int, priorities: Sequen
 
     def private() -> Hashable:
         counts = worklists[0].counts
-        steering = (counts[worker.NEXT_SEED], *counts[worker.SENT_TO :], tuple(seen))
         return (
             tuple(state),
-            tuple(map(int, steering[:-1])),
-            tuple(map(int, seen)),
+            int(counts[worker.NEXT_SEED]),
             int(counts[worker.RECEIVED_ITEMS]),
+            tuple(map(int, counts[worker.SENT_TO :])),
+            tuple(map(int, seen)),
             _contents(protocol, worklists[0].bins),
-            tuple(published.own),
+            *(tuple(words.own) for words in (mailboxes.tails, mailboxes.heads, published)),
         )
 
     def facts() -> tuple[tuple[int, ...], int]:

@@ -56,7 +56,7 @@ _HOMES = {
     "sssp": "api",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

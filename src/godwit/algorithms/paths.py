@@ -58,7 +58,8 @@ class PathResult:
     @property
     def reached(self) -> Array:
         """bool (n): whether a vertex was reached."""
-        return self._distance != self.unreached
+        reached: Array = self._distance != self.unreached
+        return reached
 
     @cached_property
     def predecessor(self) -> Array:
@@ -72,9 +73,10 @@ class PathResult:
         from godwit.algorithms.predecessors import predecessors
 
         with self.statistics.phase("predecessors"):
-            return predecessors(
+            before: Array = predecessors(
                 self.graph, self._distance, self.sources, unit_lengths=self.unit_lengths
             )
+        return before
 
     def path_to(self, vertex: int) -> list[int]:
         """The vertices of a shortest path from a source to a vertex, both included.

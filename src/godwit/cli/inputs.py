@@ -55,7 +55,7 @@ def load_graph(
             return make()
     from godwit.graph.readers import read
 
-    with display.bytes(f"reading {text}") as progress:
+    with display.bytes(f"reading {Path(text).name}") as progress:
         # The reader would make an edge of each arc, and two edges where both directions are listed.
         graph = read(
             text, format=format, id_base=id_base, directed=directed or None, progress=progress

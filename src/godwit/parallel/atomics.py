@@ -36,6 +36,29 @@ def _integer_type(array_type: Any) -> Any:
     return ir.IntType(array_type.dtype.bitwidth)
 
 
+@_intrinsic
+def load(typing_context: Any, array: Any, index: Any) -> Any:
+    """The element, by a plain load; unlike ``array[index]`` without Python's negative indices."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_element_pointer(context, builder, array, arguments[0], arguments[1]))
+
+    return array.dtype(array, types.intp), generate
+
+
+@_intrinsic
+def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    """Set the element, by a plain store; likewise."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(
+            arguments[2], _element_pointer(context, builder, array, arguments[0], arguments[1])
+        )
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), generate
+
+
 def _make_load(ordering: str, name: str) -> Any:
     def load(typing_context: Any, array: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -30,7 +30,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.errors import NumbaError
-from numba.extending import _Intrinsic
+from numba.core.extending import _Intrinsic  # Numba has no public test for one
 
 from godwit import config
 from godwit.errors import OperatorError
@@ -78,6 +78,7 @@ class Kernel:
         self.__name__ = function.__name__
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run; compile or load first if need be."""
         dispatcher = self._dispatcher
         if dispatcher is None:
             dispatcher = self.compile()
@@ -219,7 +220,8 @@ def _constant_bytes(value: Any, where: str) -> bytes:
 
 def _intrinsic_bytes(value: Any) -> bytes:
     source = Path(inspect.getfile(value._defn))
-    return value._defn.__qualname__.encode() + _file_digest(str(source))
+    name: str = value._defn.__qualname__
+    return name.encode() + _file_digest(str(source))
 
 
 _FILE_DIGESTS: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,7 +49,7 @@ def barrier(control: Any, size: int) -> bool:
     if fetch_add(control, _BARRIER_ARRIVED, 1) == size - 1:
         store_release(control, _BARRIER_ARRIVED, 0)
         store_release(control, _BARRIER_EPOCH, epoch + 1)
-        return load_acquire(control, ABORT) == 0
+        return bool(load_acquire(control, ABORT) == 0)
     spins = 0
     while load_acquire(control, _BARRIER_EPOCH) == epoch:
         if load_acquire(control, ABORT) != 0:
@@ -57,7 +57,7 @@ def barrier(control: Any, size: int) -> bool:
         spins += 1
         if spins > _SPINS_BEFORE_YIELD:
             yield_thread()
-    return load_acquire(control, ABORT) == 0
+    return bool(load_acquire(control, ABORT) == 0)
 
 
 class Team:
@@ -88,7 +88,7 @@ class Team:
 
     def run(
         self,
-        tasks: list[tuple[Callable[..., Any], tuple[Any, ...]]],
+        tasks: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
         control: np.ndarray[Any, np.dtype[np.int64]],
         poll: Callable[[], None] | None = None,
         poll_interval_s: float = 0.1,

@@ -145,9 +145,11 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
     """
     if program.priority is None or graph.arc_count == 0:
         return 1.0
-    weight = 1.0 if graph.weights is None else float(graph.cached("mean_weight", lambda: _mean_weight(graph)))
+    weight = 1.0
+    if graph.weights is not None and program.operators.uses_weight:
+        weight = float(graph.cached("mean_weight", lambda: _mean_weight(graph)))
     busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
-    delta = DELTA_FACTOR * weight / (graph.arc_count / max(1, busy))
+    delta: float = DELTA_FACTOR * weight / (graph.arc_count / max(1, busy))
     if not (np.isfinite(delta) and delta > 0):
         return 1.0
     if program.dtype.kind in "iu":

@@ -136,7 +136,7 @@ def _always() -> bool:
 
 def _value_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     try:
-        found = np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise InputError(f"{what} must be a NumPy dtype, got {dtype!r}") from error
     known = ("int32", "uint32", "int64", "uint64", "float32", "float64")

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from godwit.parallel.atomics import load, store
 from godwit.parallel.bits import FROM_BITS, to_bits
 
 CHUNK_SHIFT = 6
@@ -124,57 +125,57 @@ def _add_chunks(bins: Bins, first: int) -> None:
 def has_room(bins: Any, pushes: int) -> bool:
     """Whether that many items can be pushed, whichever bins they go to."""
     chunks = (pushes >> CHUNK_SHIFT) + min(pushes, len(bins.head)) + 1
-    return bins.header[FREE_COUNT] >= chunks
+    return bool(bins.header[FREE_COUNT] >= chunks)
 
 
 def push_bin(bins: Any, bin_number: int, key: int, value: Any) -> None:
     """Append an item to a bin."""
-    position = bins.tail[bin_number]
+    position = load(bins.tail, bin_number)
     if position & (CHUNK_ITEMS - 1) == 0:
         chunk = bins.header[FREE_HEAD]
         if bins.header[FREE_COUNT] == 0:
             bins.header[OVERFLOWED] = 1
             return
-        bins.header[FREE_HEAD] = bins.next_chunk[chunk]
+        bins.header[FREE_HEAD] = load(bins.next_chunk, chunk)
         bins.header[FREE_COUNT] -= 1
         if position == 0:
-            bins.head[bin_number] = chunk << CHUNK_SHIFT
+            store(bins.head, bin_number, chunk << CHUNK_SHIFT)
         else:
-            bins.next_chunk[(position - 1) >> CHUNK_SHIFT] = chunk
+            store(bins.next_chunk, (position - 1) >> CHUNK_SHIFT, chunk)
         position = chunk << CHUNK_SHIFT
     if ITEM_WORDS == 1:
-        bins.arena[position] = (to_bits(value) << 32) | key
+        store(bins.arena, position, (to_bits(value) << 32) | key)
     else:
-        bins.arena[2 * position] = key
-        bins.arena[2 * position + 1] = to_bits(value)
-    bins.tail[bin_number] = position + 1
+        store(bins.arena, 2 * position, key)
+        store(bins.arena, 2 * position + 1, to_bits(value))
+    store(bins.tail, bin_number, position + 1)
 
 
 def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
     """Take the first item of a bin that is not empty."""
-    position = bins.head[bin_number]
+    position = load(bins.head, bin_number)
     if ITEM_WORDS == 1:
-        word = bins.arena[position]
+        word = load(bins.arena, position)
         key = word & 0xFFFFFFFF
         value = from_bits((word >> 32) & 0xFFFFFFFF)
     else:
-        key = bins.arena[2 * position]
-        value = from_bits(bins.arena[2 * position + 1])
+        key = load(bins.arena, 2 * position)
+        value = from_bits(load(bins.arena, 2 * position + 1))
     position += 1
     chunk = (position - 1) >> CHUNK_SHIFT
-    if position == bins.tail[bin_number]:
-        bins.head[bin_number] = 0
-        bins.tail[bin_number] = 0
-        bins.next_chunk[chunk] = bins.header[FREE_HEAD]
+    if position == load(bins.tail, bin_number):
+        store(bins.head, bin_number, 0)
+        store(bins.tail, bin_number, 0)
+        store(bins.next_chunk, chunk, bins.header[FREE_HEAD])
         bins.header[FREE_HEAD] = chunk
         bins.header[FREE_COUNT] += 1
     elif position & (CHUNK_ITEMS - 1) == 0:
-        bins.head[bin_number] = bins.next_chunk[chunk] << CHUNK_SHIFT
-        bins.next_chunk[chunk] = bins.header[FREE_HEAD]
+        store(bins.head, bin_number, load(bins.next_chunk, chunk) << CHUNK_SHIFT)
+        store(bins.next_chunk, chunk, bins.header[FREE_HEAD])
         bins.header[FREE_HEAD] = chunk
         bins.header[FREE_COUNT] += 1
     else:
-        bins.head[bin_number] = position
+        store(bins.head, bin_number, position)
     return key, value
 
 
@@ -184,24 +185,24 @@ def peek_key(bins: Any, bin_number: int, ahead: int) -> int:
     Where there is none so far behind in the first chunk, that of the last there is: good for
     prefetching.
     """
-    position = bins.head[bin_number]
+    position = load(bins.head, bin_number)
     ahead = min(ahead, CHUNK_ITEMS - 1 - (position & (CHUNK_ITEMS - 1)))
-    behind_first = bins.tail[bin_number] - 1 - position
+    behind_first = load(bins.tail, bin_number) - 1 - position
     if 0 <= behind_first < ahead:
         ahead = behind_first
     if ITEM_WORDS == 1:
-        return bins.arena[position + ahead] & 0xFFFFFFFF
-    return bins.arena[2 * (position + ahead)]
+        return int(load(bins.arena, position + ahead) & 0xFFFFFFFF)
+    return int(load(bins.arena, 2 * (position + ahead)))
 
 
 def bucket_of(priority: Any, buckets_per_unit: float) -> int:
     """The bucket of a priority; any number will do, infinities and NaN included."""
     scaled = np.floor(np.float64(priority) * buckets_per_unit)
     if not scaled < _BUCKET_LIMIT:
-        return np.int64(1 << 60)
+        return 1 << 60
     if scaled < -_BUCKET_LIMIT:
-        return np.int64(-(1 << 60))
-    return np.int64(scaled)
+        return -(1 << 60)
+    return int(scaled)
 
 
 def push_bucket(bins: Any, bucket: int, key: int, value: Any) -> None:
@@ -230,14 +231,14 @@ def lowest_bucket(bins: Any) -> int:
     if header[WAITING] == 0:
         return NO_BUCKET
     base = header[BASE]
-    if bins.tail[URGENT] != 0:
-        return base
+    if load(bins.tail, URGENT) != 0:
+        return int(base)
     found = NO_BUCKET
     for ahead in range(BUCKETS):
-        if bins.tail[1 + ((base + ahead) & (BUCKETS - 1))] != 0:
+        if load(bins.tail, 1 + ((base + ahead) & (BUCKETS - 1))) != 0:
             found = base + ahead
             break
-    if bins.tail[FAR] != 0 and header[FAR_LOWEST] <= found:
+    if load(bins.tail, FAR) != 0 and header[FAR_LOWEST] <= found:
         found = header[FAR_LOWEST]
         _deal_far(bins)
     return found
@@ -249,9 +250,9 @@ def _deal_far(bins: Any) -> None:
     header[BASE] = header[FAR_LOWEST]
     header[FAR_LOWEST] = NO_BUCKET
     # Items that stay far are appended behind this one, so it ends the round.
-    last = bins.tail[FAR]
+    last = load(bins.tail, FAR)
     while True:
-        ended = bins.head[FAR] + 1 == last
+        ended = load(bins.head, FAR) + 1 == last
         key, value = pop_bin(bins, FAR)
         header[WAITING] -= 1
         push_bucket(bins, item_bucket(bins.buckets_per_unit, value), key, value)
@@ -261,7 +262,7 @@ def _deal_far(bins: Any) -> None:
 
 def advance_base(bins: Any, bucket: int) -> bool:
     """Raise the base to a bucket at or below which nothing waits here; True if it moved."""
-    if bucket == NO_BUCKET or bucket <= bins.header[BASE] or bins.tail[URGENT] != 0:
+    if bucket == NO_BUCKET or bucket <= bins.header[BASE] or load(bins.tail, URGENT) != 0:
         return False
     bins.header[BASE] = bucket
     return True

@@ -37,7 +37,7 @@ def _prioritized_bucket(buckets_per_unit: float, value: Any) -> int:
 
 
 def _one_bucket(buckets_per_unit: float, value: Any) -> int:
-    return np.int64(0)
+    return 0
 
 
 def run_workers(
@@ -108,12 +108,9 @@ def run_threads(
     growths = 0
     with borrowed_team(threads) as team:
         while True:
+            common = (published, shared, frontier, frontier_items, state)
             tasks = [
-                (
-                    kernel,
-                    (rank, threads, control, worklists[rank], published, shared, frontier)
-                    + (frontier_items, state),
-                )
+                (kernel, (rank, threads, control, worklists[rank], *common))
                 for rank in range(threads)
             ]
             codes = team.run(tasks, control, _team_poll(worklists, poll))

@@ -55,7 +55,8 @@ def new_mailboxes(devices: int, capacity: int, item_words: int) -> Mailboxes:
 def credit(mailboxes: Any, sender: int, receiver: int) -> int:
     """How many items the sender may put now."""
     pair = (sender * mailboxes.devices + receiver) * _LINE
-    return mailboxes.capacity - (mailboxes.tails[pair] - load_acquire(mailboxes.heads, pair))
+    waiting = mailboxes.tails[pair] - load_acquire(mailboxes.heads, pair)
+    return int(mailboxes.capacity - waiting)
 
 
 def put(mailboxes: Any, sender: int, receiver: int, ahead: int, key: int, value: Any) -> None:
@@ -79,7 +80,7 @@ def publish(mailboxes: Any, sender: int, receiver: int, items: int) -> None:
 def arrived(mailboxes: Any, sender: int, receiver: int) -> int:
     """How many items the receiver may take now."""
     pair = (sender * mailboxes.devices + receiver) * _LINE
-    return load_acquire(mailboxes.tails, pair) - mailboxes.heads[pair]
+    return int(load_acquire(mailboxes.tails, pair) - mailboxes.heads[pair])
 
 
 def take(mailboxes: Any, sender: int, receiver: int, ahead: int) -> tuple[int, Any]:

@@ -34,8 +34,10 @@ from godwit.parallel.atomics import (
     compare_exchange,
     exchange,
     fetch_add,
+    load,
     load_relaxed,
     prefetch,
+    store,
 )
 
 # Bound by the instantiation.
@@ -108,8 +110,8 @@ def improve(values: Any, index: int, candidate: Any) -> bool:
                 return True
             current = load_relaxed(values, index)
         return False
-    if improves(candidate, values[index]):
-        values[index] = candidate
+    if improves(candidate, load(values, index)):
+        store(values, index, candidate)
         return True
     return False
 
@@ -119,8 +121,8 @@ def accumulate(state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
     if SHARED:
         old = fetch_add(state.values, index, candidate)
     else:
-        old = state.values[index]
-        state.values[index] = old + candidate
+        old = load(state.values, index)
+        store(state.values, index, old + candidate)
     new = VALUE(old + candidate)
     became_active = activate(new, state.parameters) and not activate(old, state.parameters)
     return became_active, new
@@ -157,7 +159,7 @@ def prefetch_vertex(state: Any, far_key: int, near_key: int) -> None:
     """The row of one vertex to come, the arcs of one that comes sooner."""
     prefetch(state.offsets, far_key)
     prefetch(state.values, far_key)
-    begin = state.offsets[near_key]
+    begin = load(state.offsets, near_key)
     prefetch(state.targets, begin)
     if WEIGHTED:
         prefetch(state.weights, begin)
@@ -165,22 +167,22 @@ def prefetch_vertex(state: Any, far_key: int, near_key: int) -> None:
 
 def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
     """Send the vertex's message along its arcs."""
-    begin = state.offsets[key]
-    end = state.offsets[key + 1]
+    begin = load(state.offsets, key)
+    end = load(state.offsets, key + 1)
     degree = end - begin
-    vertex = state.vertices[key]
+    vertex = load(state.vertices, key)
     if ACCUMULATES:
         if SHARED:
             value = exchange(state.values, key, VALUE(0))
         else:
-            value = state.values[key]
-            state.values[key] = VALUE(0)
+            value = load(state.values, key)
+            store(state.values, key, VALUE(0))
     field = update_field(state, key, value) if HAS_FIELD else VALUE(0)
     limit = load_relaxed(state.limit, 0)
     worklist.counts[ARCS] += degree
     for arc in range(begin, end):
-        weight = state.weights[arc] if WEIGHTED else VALUE(1)
-        target = np.int64(state.targets[arc])
+        weight = load(state.weights, arc) if WEIGHTED else VALUE(1)
+        target = int(load(state.targets, arc))
         candidate = to_value(
             worklist, message(value, weight, degree, vertex, field, state.parameters)
         )
@@ -198,9 +200,9 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
                 if improve(state.values, target, candidate):
                     note_target(state, target, candidate)
                     push_local(worklist, target, candidate)
-            elif improves(candidate, state.halo_values[target - state.owned]):
+            elif improves(candidate, load(state.halo_values, target - state.owned)):
                 halo = target - state.owned
-                state.halo_values[halo] = candidate
+                store(state.halo_values, halo, candidate)
                 send_halo(worklist, state, halo, candidate)
 
 
@@ -213,29 +215,29 @@ def update_field(state: Any, key: int, value: Any) -> Any:
             old = load_relaxed(state.field, key)
             new = FIELD(update(old, value, state.parameters))
     else:
-        state.field[key] = new
+        store(state.field, key, new)
     return new
 
 
 def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
     """See to it that the halo vertex lies in an outbox, once."""
-    if state.pending[halo] == 0:
-        state.pending[halo] = 1
-        push_to(worklist, np.int64(state.halo_owner[halo]), halo, value)
+    if load(state.pending, halo) == 0:
+        store(state.pending, halo, 1)
+        push_to(worklist, int(load(state.halo_owner, halo)), halo, value)
 
 
 def vertex_fanout(state: Any, key: int) -> int:
     """Out-degree: every arc pushes one item at most."""
-    return state.offsets[key + 1] - state.offsets[key]
+    return int(load(state.offsets, key + 1) - load(state.offsets, key))
 
 
 def pack_halo(state: Any, key: int, value: Any) -> tuple[int, Any]:
     """The owner's index of a halo vertex, with all that was merged while it waited."""
-    state.pending[key] = 0
-    merged = state.halo_values[key]
+    store(state.pending, key, 0)
+    merged = load(state.halo_values, key)
     if ACCUMULATES:
-        state.halo_values[key] = VALUE(0)
-    return np.int64(state.halo_remote[key]), merged
+        store(state.halo_values, key, VALUE(0))
+    return int(load(state.halo_remote, key)), merged
 
 
 def unpack_owned(state: Any, key: int, value: Any) -> tuple[int, Any]:
@@ -258,22 +260,9 @@ def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
 
 def owner_is_here(state: Any, key: int) -> int:
     """Never asked: a vertex program addresses its items itself."""
-    return np.int64(0)
+    return 0
 
 
 def pass_on(state: Any, key: int, value: Any) -> int:
     """Never asked, as above."""
     return DROP
-
-
-def gather(rank: int, size: int, control: Any, vertices: Any, values: Any, limit: Any, out: Any,
-           unreached: Any, unreached_out: Any) -> None:  # fmt: skip
-    """Write the owned values to their places in the result; those beyond the limit are unreached."""
-    begin = len(vertices) * rank // size
-    end = len(vertices) * (rank + 1) // size
-    for index in range(begin, end):
-        value = values[index]
-        if value == unreached or improves(limit, value):
-            out[vertices[index]] = unreached_out
-        else:
-            out[vertices[index]] = value

@@ -35,8 +35,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from godwit.backends.base import DROP, KEEP, PASS
 from godwit.backends.cpu.bins import (
     BUCKETS,

@@ -1,0 +1,611 @@
+"""The command line answers what the Python functions answer; whatever goes wrong is one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import lzma
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.csgraph import dijkstra
+from typer.testing import CliRunner
+
+import godwit as gw
+from godwit.cli import inputs, outputs
+from godwit.cli.application import app
+from godwit.cli.facts import _smallest
+from godwit.errors import InputError
+
+UNREACHED = np.iinfo(np.int64).max
+GODWIT = [sys.executable, "-m", "godwit"]
+
+
+def run(*arguments: object, status: int = 0, env: dict[str, str] | None = None) -> Any:
+    """Run a command in this process; its status must be as expected."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=env)
+    assert result.exit_code == status, result.output
+    if status == 0:
+        assert result.stderr == ""
+    return result
+
+
+def run_json(*arguments: object) -> Any:
+    """Run a command with --json: stdout is one object, and nothing else."""
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def roads(tmp_path: Path) -> Path:
+    """A road network of 30 x 20 crossings and some islands, in DIMACS' format: ids from 1."""
+    graph = gw.road(30, 20, keep=0.62, seed=12, weights=(1, 64))
+    tails = np.repeat(np.arange(600), np.diff(graph.offsets))
+    lines = [f"p sp 600 {graph.arc_count}"]
+    for tail, head, weight in zip(tails, graph.targets, graph.weights, strict=True):
+        lines.append(f"a {tail + 1} {head + 1} {weight}")
+    path = tmp_path / "roads.gr.xz"
+    path.write_bytes(lzma.compress("\n".join(lines).encode()))
+    return path
+
+
+def expected_distances(path: Path, source: int) -> np.ndarray[Any, Any]:
+    """By SciPy, which adds parallel arcs up; the source is counted from 1."""
+    graph = gw.read(path).merge_parallel_arcs("min")
+    distance = dijkstra(graph.to_scipy().astype(float), indices=source - 1)
+    exact = np.full(len(distance), UNREACHED)
+    exact[np.isfinite(distance)] = distance[np.isfinite(distance)]
+    return exact
+
+
+class TestMainJob:
+    def test_writes_the_distances_and_prints_the_table(self, roads: Path, tmp_path: Path) -> None:
+        output = tmp_path / "distances.npy"
+        result = run("sssp", roads, "--source", 1, "--devices", 4, "--verify", "--output", output)
+        np.testing.assert_array_equal(np.load(output), expected_distances(roads, 1))
+        for words in [
+            "600 vertices", "int32 weights", "cpu:0, cpu:1, cpu:2, cpu:3", "cut arcs",
+            "border vertices", "balance", "MTEPS", "verified", "read", "partition", "place", "run",
+            "verify", "write", "processed", "useless", "arcs relaxed", "threshold changes",
+            "Items sent per link", "from \\ to",
+        ]:  # fmt: skip
+            assert words in result.stdout
+        assert set(tmp_path.iterdir()) == {roads, output}
+
+    @pytest.mark.parametrize("devices", ["1", "2", "4", "cpu", "cpu:0", "cpu:0,cpu:1"])
+    @pytest.mark.parametrize("method", ["contiguous", "random", "biased-random", "metis"])
+    @pytest.mark.parametrize("command", ["bfs", "sssp"])
+    def test_every_division_gives_the_same(
+        self, roads: Path, tmp_path: Path, command: str, devices: str, method: str
+    ) -> None:
+        output = tmp_path / "out.npy"
+        run(
+            command, roads, "-s", 17, "--devices", devices, "--partition", method, "-o", output,
+            "--predecessors", "--verify", "-q", "--seed", 3,
+        )  # fmt: skip
+        expected = getattr(gw, command)(gw.read(roads), 16)
+        rows = np.load(output)
+        np.testing.assert_array_equal(rows["distance"], expected.distance)
+        np.testing.assert_array_equal(rows["predecessor"], expected.predecessor)
+
+    def test_json_has_the_same_and_nothing_else(self, roads: Path) -> None:
+        facts = run_json("sssp", roads, "-s", 1, "--devices", 2, "--verify")
+        expected = expected_distances(roads, 1)
+        reached = expected < UNREACHED
+        graph = gw.read(roads)
+        assert facts["command"] == "sssp"
+        assert facts["graph"]["vertices"] == 600
+        assert facts["graph"]["id_base"] == 1
+        assert facts["graph"]["max_weight"] == graph.weights.max()
+        assert facts["sources"] == [1]
+        assert facts["reached_vertices"] == reached.sum() == 550
+        assert facts["largest_distance"] == expected[reached].max()
+        assert facts["traversed_arcs"] == graph.out_degree()[reached].sum()
+        assert facts["mteps"] > 0
+        assert facts["verified"] is True
+        assert facts["output"] is None
+        assert facts["partition"]["parts"] == 2
+        assert sum(facts["partition"]["arcs_per_part"]) == graph.arc_count
+        statistics = facts["statistics"]
+        assert statistics["devices"] == ["cpu:0", "cpu:1"]
+        assert {"read", "partition", "place", "run", "verify"} <= set(statistics["seconds"])
+        assert sum(statistics["arcs_relaxed"]) >= facts["traversed_arcs"]
+        for row in facts["nearest"] + facts["farthest"]:
+            assert expected[row["vertex"] - 1] == row["distance"]
+        assert facts["farthest"][0]["distance"] == facts["largest_distance"]
+
+    def test_real_road_network(self, data_folder: Path, tmp_path: Path) -> None:
+        output = tmp_path / "distances.npy"
+        path = data_folder / "USA-road-d.NY.gr.xz"
+        run("sssp", path, "--source", 1, "--devices", 4, "--output", output)
+        np.testing.assert_array_equal(np.load(output), expected_distances(path, 1))
+
+
+class TestQuestions:
+    def test_target_shows_the_path_and_stops_there(self, roads: Path) -> None:
+        whole = gw.sssp(gw.read(roads), 16)
+        target = int(np.flatnonzero(whole.reached)[-1])
+        for devices in (1, 3):
+            facts = run_json(
+                "sssp", roads, "-s", 17, "-t", target + 1, "--devices", devices, "--verify"
+            )
+            assert facts["target"]["distance"] == whole.distance[target]
+            assert facts["target"]["path"] == [v + 1 for v in whole.path_to(target)]
+            assert facts["largest_distance"] == whole.distance[target]
+
+    def test_target_that_is_not_reached(self, roads: Path) -> None:
+        whole = gw.sssp(gw.read(roads), 16)
+        target = int(np.flatnonzero(~whole.reached)[0])
+        result = run("bfs", roads, "-s", 17, "-t", target + 1, "--verify")
+        assert f"{target + 1} was not reached" in result.stdout
+
+    @pytest.mark.parametrize("cutoff", ["0", "100", "100.5", "inf"])
+    def test_cutoff(self, roads: Path, tmp_path: Path, cutoff: str) -> None:
+        output = tmp_path / "near.npy"
+        run("sssp", roads, "-s", 17, "--cutoff", cutoff, "-o", output, "--verify")
+        whole = gw.sssp(gw.read(roads), 16).distance
+        np.testing.assert_array_equal(
+            np.load(output), np.where(whole <= float(cutoff), whole, UNREACHED)
+        )
+
+    def test_several_sources(self, roads: Path, tmp_path: Path) -> None:
+        output = tmp_path / "both.npy"
+        run("bfs", roads, "-s", 17, "-s", 400, "-o", output)
+        expected = gw.bfs(gw.read(roads), [16, 399]).distance
+        np.testing.assert_array_equal(np.load(output), expected)
+
+    def test_source_of_highest_degree(self) -> None:
+        facts = run_json("bfs", "rmat:8,seed=5", "-s", "max-degree")
+        assert facts["sources"] == [gw.rmat(8, 16, seed=5).highest_degree_vertex()]
+
+    def test_undirected_merges_both_directions(self, tmp_path: Path) -> None:
+        path = tmp_path / "arcs.el"
+        path.write_text("0 1 5\n1 0 3\n1 2 4\n")
+        assert run_json("info", path)["arcs"] == 3
+        facts = run_json("info", path, "--undirected")
+        assert (facts["arcs"], facts["edges"], facts["directed"]) == (4, 2, False)
+        facts = run_json("sssp", path, "--undirected", "-s", 2)
+        assert facts["farthest"][0] == {"vertex": 0, "distance": 7}
+
+    def test_id_base_and_format(self, tmp_path: Path) -> None:
+        path = tmp_path / "arcs"
+        path.write_text("5 6 2\n6 7 3\n")
+        facts = run_json("sssp", path, "--id-base", 5, "--format", "edge-list", "-s", 5)
+        assert facts["graph"]["vertices"] == 3
+        assert facts["farthest"][0] == {"vertex": 7, "distance": 5}
+
+    def test_tuning_changes_nothing_but_the_way(self, roads: Path, tmp_path: Path) -> None:
+        output = tmp_path / "out.npy"
+        run(
+            "sssp", roads, "-s", 1, "--devices", 3, "--delta", 7, "--window", 2,
+            "--ring-items", 4, "--timeout", 300, "-o", output, "--quiet",
+        )  # fmt: skip
+        np.testing.assert_array_equal(np.load(output), expected_distances(roads, 1))
+
+    @pytest.mark.parametrize("size", [0, 1])
+    def test_graphs_with_hardly_anything_in_them(self, size: int) -> None:
+        assert run_json("info", f"path:{size}")["arcs"] == 0
+        assert run_json("partition", f"path:{size}", "-k", 1)["partition"]["parts"] == 1
+        if size:
+            assert run_json("sssp", "path:1", "-s", 0)["reached_vertices"] == 1
+        else:
+            result = run("sssp", "path:0", "-s", 0, status=2)
+            assert "the graph has no vertices" in result.stderr
+
+
+class TestOutput:
+    def test_every_form_says_the_same(self, roads: Path, tmp_path: Path) -> None:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        files = [tmp_path / f"out{form}" for form in outputs.FORMS]
+        for file in files:
+            run("sssp", roads, "-s", 17, "-o", file, "--predecessors", "-q")
+        rows = np.load(files[0])
+        table = pyarrow.parquet.read_table(files[2])
+        assert table.equals(pyarrow.csv.read_csv(files[1]))
+        assert table.column_names == ["vertex", "distance", "predecessor"]
+        columns = table.to_pydict()
+        assert columns["vertex"] == list(range(1, 601))
+        assert columns["distance"] == [
+            None if value == UNREACHED else value for value in rows["distance"].tolist()
+        ]
+        assert columns["predecessor"] == [
+            None if value < 0 else value + 1 for value in rows["predecessor"].tolist()
+        ]
+
+    def test_floats_survive_as_text(self, tmp_path: Path) -> None:
+        path = tmp_path / "arcs.el"
+        path.write_text("0 1 0.1\n1 2 0.2\n3 3 1\n")
+        run("sssp", path, "-s", 0, "-o", tmp_path / "out.csv", "-q")
+        run("sssp", path, "-s", 0, "-o", tmp_path / "out.npy", "-q")
+        assert (tmp_path / "out.csv").read_text().splitlines() == [
+            "vertex,distance", "0,0", "1,0.1", f"2,{0.1 + 0.2}", "3,",
+        ]  # fmt: skip
+        assert np.load(tmp_path / "out.npy").tolist() == [0, 0.1, 0.1 + 0.2, np.inf]
+
+    def test_csv_on_stdout(self) -> None:
+        result = CliRunner().invoke(app, ["bfs", "path:3", "-s", "0", "--output", "-"])
+        assert result.stdout == "vertex,distance\n0,0\n1,1\n2,2\n"
+        assert "MTEPS" in result.stderr
+
+    def test_quiet_prints_nothing(self) -> None:
+        assert run("bfs", "path:3", "-s", 0, "--quiet").stdout == ""
+
+    def test_without_output_the_nearest_and_farthest_are_shown(self) -> None:
+        lines = run("bfs", "path:9", "-s", 8).stdout.splitlines()
+        begin = lines.index("The farthest vertices")
+        assert [line.split() for line in lines[begin + 3 : begin + 5]] == [["0", "8"], ["1", "7"]]
+
+    def test_overwrites_keep_permissions_and_links(self, tmp_path: Path) -> None:
+        file, link = tmp_path / "real.npy", tmp_path / "link.npy"
+        file.write_bytes(b"old")
+        file.chmod(0o640)
+        link.symlink_to(file)
+        run("bfs", "path:3", "-s", 0, "-o", link, "-q")
+        assert link.is_symlink()
+        assert np.load(file).tolist() == [0, 1, 2]
+        assert file.stat().st_mode & 0o777 == 0o640
+
+    def test_new_files_are_as_public_as_others(self, tmp_path: Path) -> None:
+        (tmp_path / "other").touch()
+        run("bfs", "path:3", "-s", 0, "-o", tmp_path / "new.npy", "-q")
+        assert (tmp_path / "new.npy").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+    @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+    def test_a_failed_write_loses_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    ) -> None:
+        output = tmp_path / "out.npy"
+        output.write_bytes(b"old")
+
+        def fail(file: Any, *rest: Any) -> None:
+            file.write(b"half of it")
+            raise error
+
+        monkeypatch.setattr(outputs, "_write_npy", fail)
+        status = 2 if isinstance(error, OSError) else 130
+        result = run("bfs", "path:3", "-s", 0, "-o", output, status=status)
+        assert output.read_bytes() == b"old"
+        assert list(tmp_path.iterdir()) == [output]
+        if status == 2:
+            assert result.stderr == f"godwit: error: cannot write {output}: No space left\n"
+
+    def test_unwritable_output_is_found_out_before_the_graph_is_read(self, tmp_path: Path) -> None:
+        result = run("sssp", "absent.gr", "-s", 1, "-o", tmp_path / "no" / "out.npy", status=2)
+        assert "cannot write" in result.stderr
+        assert "No such file or directory" in result.stderr
+
+    def test_the_graph_itself_is_not_overwritten(self, tmp_path: Path) -> None:
+        path = tmp_path / "arcs.csv"
+        path.write_text("0,1\n")
+        result = run("bfs", path, "-s", 0, "-o", path, status=2)
+        assert "would overwrite the graph itself" in result.stderr
+        assert path.read_text() == "0,1\n"
+
+
+class TestTables:
+    @pytest.mark.parametrize("columns", ["20", "80"])
+    def test_numbers_are_never_cut_short(self, columns: str) -> None:
+        result = run(
+            "sssp", "road:1000x40,weights=1..64,keep=1", "-s", 0, "--devices", 4,
+            env={"COLUMNS": columns},
+        )  # fmt: skip
+        assert "…" not in result.stdout
+        assert "40,000 vertices, 157,920 arcs" in result.stdout
+        assert "\x1b" not in result.stdout
+
+    def test_columns_align(self) -> None:
+        lines = run("partition", "path:100", "-k", 3).stdout.splitlines()
+        begin = lines.index("Parts")
+        assert len({len(line) for line in lines[begin + 1 : begin + 6]}) == 1
+
+    def test_many_devices_have_sums_instead_of_a_matrix(self) -> None:
+        result = run("partition", "path:100", "-k", 20)
+        assert "--json has every pair" in result.stdout
+        assert len(run_json("partition", "path:100", "-k", 20)["partition"]["border"]) == 20
+
+    def test_smallest_few(self) -> None:
+        values = np.array([5, 1, 3, 1, 9, 1, 1, 0])
+        assert _smallest(values, 4) == [7, 1, 3, 5]
+        assert _smallest(values[:2], 4) == [1, 0]
+
+
+class TestOtherCommands:
+    def test_info(self, roads: Path) -> None:
+        graph = gw.read(roads)
+        facts = run_json("info", roads)
+        assert facts["vertices"] == 600
+        assert facts["arcs"] == graph.arc_count
+        assert facts["edges"] is None
+        assert facts["directed"] is True
+        assert facts["weights"] == "int32"
+        assert facts["min_weight"] == graph.weights.min()
+        assert facts["degree"]["max"] == graph.out_degree().max()
+        assert facts["self_loops"] == 0
+        assert facts["memory_bytes"] == graph.nbytes
+        text = run("info", roads).stdout
+        assert "out-degree" in text
+        assert "self-loops" in text
+
+    def test_weights_that_are_not_numbers_fit_into_json(self, tmp_path: Path) -> None:
+        path = tmp_path / "arcs.el"
+        path.write_text("0 1 nan\n1 0 2\n")
+        assert run_json("info", path)["min_weight"] is None
+
+    @pytest.mark.parametrize("form", [".npy", ".csv", ".parquet"])
+    def test_partition_writes_owners(self, roads: Path, tmp_path: Path, form: str) -> None:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        output = tmp_path / f"owners{form}"
+        facts = run_json("partition", roads, "--parts", 4, "--method", "random", "-o", output)
+        expected = gw.partition(gw.read(roads), 4, "random")
+        if form == ".npy":
+            owners = np.load(output)
+        elif form == ".csv":
+            owners = pyarrow.csv.read_csv(output)["part"].to_numpy()
+        else:
+            owners = pyarrow.parquet.read_table(output)["part"].to_numpy()
+        np.testing.assert_array_equal(owners, expected.owner)
+        assert facts["partition"]["cut_arcs"] == expected.cut_arcs
+        assert facts["partition"]["border"] == expected.border.tolist()
+
+    def test_owners_can_be_used_again(self, roads: Path, tmp_path: Path) -> None:
+        owners = tmp_path / "owners.npy"
+        run("partition", roads, "-k", 2, "--method", "random", "-o", owners, "-q")
+        facts = run_json("sssp", roads, "-s", 1, "--devices", 2, "--partition", owners)
+        assert facts["partition"]["method"] == "array"
+        again = run_json("partition", roads, "-k", 2, "--method", owners)
+        assert again["partition"]["cut_arcs"] == facts["partition"]["cut_arcs"]
+
+    def test_devices(self) -> None:
+        facts = run_json("devices")["devices"]
+        assert [device["name"] for device in facts] == [d.name for d in gw.all_devices()]
+        assert "cpu:0" in run("devices").stdout
+
+    def test_version(self) -> None:
+        assert run("--version").stdout == f"godwit {gw.__version__}\n"
+
+    @pytest.mark.parametrize("command", ["", "bfs", "sssp", "info", "partition", "devices"])
+    def test_help_teaches_by_example(self, command: str) -> None:
+        text = run(*command.split(), "--help").stdout
+        assert f"godwit {command}".rstrip() in text.partition("Examples:")[2]
+
+    def test_help_says_what_is_counted(self) -> None:
+        assert "MTEPS are millions of arcs" in run("sssp", "--help").stdout
+
+    def test_without_a_command_there_is_help(self) -> None:
+        assert "Usage: godwit" in run().stdout
+
+
+class TestGenerators:
+    @pytest.mark.parametrize(
+        ("text", "make"),
+        [
+            ("rmat:6", lambda: gw.rmat(6)),
+            ("rmat:6,edge_factor=3,seed=9", lambda: gw.rmat(6, 3, seed=9)),
+            ("road:7", lambda: gw.road(7, 7)),
+            ("road:4x9,keep=0.7,seed=1", lambda: gw.road(4, 9, keep=0.7, seed=1)),
+            ("path:6,weights=1..64", lambda: gw.path(6, weights=(1, 64))),
+        ],
+    )
+    def test_make_what_the_functions_make(self, text: str, make: Callable[[], gw.Graph]) -> None:
+        made, expected = inputs.parse_generator(text)(), make()
+        np.testing.assert_array_equal(made.offsets, expected.offsets)
+        np.testing.assert_array_equal(made.targets, expected.targets)
+        assert (made.weights is None) == (expected.weights is None)
+        if made.weights is not None:
+            np.testing.assert_array_equal(made.weights, expected.weights)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "rmat:", "rmat:x", "rmat:5,", "rmat:5,keep=0.5", "rmat:5,seed=1,seed=1", "road:4y5",
+            "road:4x", "road:4x5,keep=many", "path:5,weights=3", "path:5,weights=1..x", "path:1e3",
+        ],
+    )  # fmt: skip
+    def test_refuse_what_they_do_not_understand(self, text: str) -> None:
+        with pytest.raises(InputError, match=r"cannot understand .* expected"):
+            inputs.parse_generator(text)
+
+
+ROADS = "p sp 3 2\na 1 2 5\na 2 3 4\n"
+
+BAD_INPUT: dict[str, tuple[str, str, str]] = {
+    # name: (content of the file, arguments with FILE in its place, what the message says)
+    "missing file": (ROADS, "sssp absent.gr -s 1", "no such file: absent.gr"),
+    "folder": (ROADS, "sssp . -s 1", "is a directory"),
+    "empty file": ("", "sssp FILE -s 1", "the file is empty"),
+    "malformed line": ("p sp 3 2\na 1 2 5\na 2 x 4\n", "sssp FILE -s 1", ":3: .*'a 2 x 4'"),
+    "unknown format": ("hello\n", "info FILE", ":1: unknown format.*'hello'"),
+    "id out of range": ("p sp 3 2\na 1 2 5\na 2 4 4\n", "sssp FILE -s 1", ":3: .*4.*'a 2 4 4'"),
+    "id 0": ("p sp 3 2\na 1 2 5\na 0 2 4\n", "info FILE", ":3: .*--id-base 0"),
+    "negative weight": ("p sp 3 2\na 1 2 5\na 2 3 -4\n", "sssp FILE -s 1", "from 2 to 3.* -4"),
+    "NaN weight": ("0 1 1.5\n1 2 nan\n", "sssp FILE -s 0", "from 1 to 2 .*nan"),
+    "source too small": (ROADS, "sssp FILE -s 0", r"source must be in \[1, 4\), got 0"),
+    "source too large": (ROADS, "bfs FILE -s 4", r"source must be in \[1, 4\), got 4"),
+    "source is a word": (ROADS, "bfs FILE -s here", "source must be .*, got 'here'"),
+    "target out of range": (ROADS, "bfs FILE -s 1 -t 9", r"target must be in \[1, 4\), got 9"),
+    "no source": (ROADS, "bfs FILE", "Missing option '--source'"),
+    "zero devices": (ROADS, "sssp FILE -s 1 --devices 0", "devices must be at least 1, got 0"),
+    "negative devices": (ROADS, "sssp FILE -s 1 --devices -1", "at least 1, got -1"),
+    "unknown device": (ROADS, "sssp FILE -s 1 --devices gpu", "there is no device 'gpu'"),
+    "no device name": (ROADS, "sssp FILE -s 1 --devices cpu:0,", "must be a number or names"),
+    "more parts than vertices": (ROADS, "sssp FILE -s 1 --devices 4", "3 vertices into 4 parts"),
+    "more parts to show": (ROADS, "partition FILE -k 4", "3 vertices into 4 parts"),
+    "zero parts": (ROADS, "partition FILE -k 0", "parts must be at least 1, got 0"),
+    "unknown method": (ROADS, "sssp FILE -s 1 --partition best", "contiguous, random.*'best'"),
+    "owners are no array": (ROADS, "sssp FILE -s 1 --partition no.npy", "cannot read no.npy"),
+    "negative cutoff": (ROADS, "sssp FILE -s 1 --cutoff -2", "cutoff must not be negative"),
+    "cutoff is a word": (ROADS, "bfs FILE -s 1 --cutoff far", "cutoff must be a number, got 'far'"),
+    "zero timeout": (ROADS, "bfs FILE -s 1 --timeout 0", "timeout must be a positive number"),
+    "zero delta": (ROADS, "sssp FILE -s 1 --delta 0", "delta must be positive"),
+    "zero ring": (ROADS, "sssp FILE -s 1 --ring-items 0", "ring_items must be at least 1"),
+    "output in no folder": (ROADS, "sssp FILE -s 1 -o no/out.npy", "cannot write no/out.npy"),
+    "output is a folder": (ROADS, "sssp FILE -s 1 -o folder.npy", "not a regular file"),
+    "output of no form": (ROADS, "sssp FILE -s 1 -o out.txt", "must end in .npy, .csv or .parq"),
+    "two on stdout": (ROADS, "sssp FILE -s 1 --json -o -", "both want stdout"),
+    "graph too large": (ROADS, "info rmat:38", "needs some .* GiB"),
+    "file too large": ("p sp 900000000000 0\n", "info FILE", "do not fit in memory"),
+    "generator": (ROADS, "info rmat:20,edges=3", "cannot understand 'edges=3'"),
+    "format of a generator": (ROADS, "info path:3 --id-base 1", "path:3 is a generated graph"),
+    "unknown option": (ROADS, "info FILE --colour", "No such option.*--colour"),
+    "unknown command": (ROADS, "walk FILE", "No such command 'walk'"),
+}
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("name", BAD_INPUT)
+    def test_is_one_line_and_status_2_and_writes_nothing(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content, arguments, message = BAD_INPUT[name]
+        monkeypatch.chdir(tmp_path)
+        Path("graph.txt").write_text(content)
+        Path("folder.npy").mkdir()
+        words = arguments.replace("FILE", "graph.txt").split()
+        if words[0] in ("bfs", "sssp") and "-o" not in words:
+            words += ["-o", "out.npy"]
+        result = run(*words, status=2)
+        assert result.stdout == ""
+        assert result.stderr.count("\n") == 1
+        assert result.stderr.startswith("godwit: error: ")
+        assert re.search(message, result.stderr), result.stderr
+        assert {path.name for path in tmp_path.iterdir()} == {"graph.txt", "folder.npy"}
+
+    def test_too_little_memory_to_place(self, roads: Path) -> None:
+        arguments = ["sssp", roads, "-s", 1, "--devices", 2]
+        result = run(*arguments, status=2, env={"GODWIT_MEMORY_BYTES": "10000"})
+        assert result.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("error", "status", "line"),
+        [
+            (MemoryError(), 2, "error: out of memory"),
+            (MemoryError("cannot allocate 7 GiB"), 2, "error: cannot allocate 7 GiB"),
+            (OSError(errno.EIO, "I/O error", "disk"), 2, "error: disk: I/O error"),
+            (gw.errors.RunTimeoutError("too slow"), 2, "error: too slow"),
+            (gw.errors.VerificationError("two\nlines"), 2, "error: two lines"),
+            (InputError("\x1b[31mred"), 2, "error: \\x1b[31mred"),
+            (KeyboardInterrupt(), 130, "interrupted"),
+            (RuntimeError("a bug"), 1, "error: internal error, please report it: RuntimeError: a "),
+        ],
+    )
+    def test_any_failure_is_one_line(
+        self, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
+    ) -> None:
+        def fail(*arguments: Any, **options: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(inputs, "load_graph", fail)
+        result = run("info", "path:3", status=status)
+        assert result.stderr.startswith(f"godwit: {line}")
+        assert result.stderr.count("\n") == 1
+        assert result.stdout == ""
+
+    def test_traceback_on_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: Any, **options: Any) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(inputs, "load_graph", fail)
+        with pytest.raises(RuntimeError, match="a bug"):
+            CliRunner().invoke(app, ["--traceback", "info", "path:3"], catch_exceptions=False)
+
+
+class TestProcess:
+    """What only a process of its own shows."""
+
+    def test_help_is_quick_because_it_imports_little(self) -> None:
+        for arguments in (["--help"], ["--version"], ["sssp", "--help"]):
+            done = subprocess.run(
+                [sys.executable, "-X", "importtime", "-m", "godwit", *arguments],
+                capture_output=True, text=True, check=True, timeout=60,
+            )  # fmt: skip
+            imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+            assert "typer" in imported
+            assert not imported & {"numba", "scipy", "pyarrow", "numpy", "pymetis"}
+
+    def test_console_script_and_module_agree(self) -> None:
+        from importlib.metadata import entry_points
+
+        (script,) = entry_points(group="console_scripts", name="godwit")
+        assert script.value == "godwit.cli:main"
+        done = subprocess.run(
+            [*GODWIT, "bfs", "path:4", "-s", "0", "-o", "-", "-q"],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "vertex,distance\n0,0\n1,1\n2,2\n3,3\n"
+
+    def test_bad_input(self, tmp_path: Path) -> None:
+        done = subprocess.run(
+            [*GODWIT, "sssp", "absent.gr", "--source", "1", "--output", "out.npy"],
+            capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "godwit: error: no such file: absent.gr\n"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_closed_pipe_is_quiet(self) -> None:
+        process = subprocess.Popen(
+            [*GODWIT, "bfs", "path:100000", "-s", "0", "-o", "-", "-q"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        with process.stderr as stderr:
+            assert stderr.read() == b""
+        assert process.wait(120) == 141
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+    @pytest.mark.parametrize(
+        ("number", "status", "line"),
+        [(signal.SIGINT, 130, b"godwit: interrupted\n"), (signal.SIGTERM, 143, b"")],
+    )
+    def test_signals(self, tmp_path: Path, number: int, status: int, line: bytes) -> None:
+        fifo = tmp_path / "graph.el"
+        os.mkfifo(fifo)
+        process = subprocess.Popen(
+            [*GODWIT, "bfs", str(fifo), "-s", "0", "-o", "out.npy"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        )  # fmt: skip
+        with fifo.open("w") as writer:  # returns when the other side has opened it, too
+            writer.write("0 1\n")
+            writer.flush()
+            process.send_signal(number)
+            out, err = process.communicate(timeout=120)
+        assert (process.returncode, out, err) == (status, b"", line)
+        assert list(tmp_path.iterdir()) == [fifo]
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
+    @pytest.mark.parametrize("quiet", [False, True])
+    def test_progress_is_for_terminals(self, roads: Path, quiet: bool) -> None:
+        import pty
+
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [*GODWIT, "sssp", str(roads), "-s", "1", "--json", *(["--quiet"] * quiet)],
+            stdout=subprocess.PIPE, stderr=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        )  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        with os.fdopen(ours, "rb", buffering=0) as terminal, suppress(OSError):
+            while chunk := terminal.read(1 << 12):  # ends with EIO when the other side is closed
+                shown += chunk
+        json.loads(process.communicate(timeout=120)[0])
+        assert process.returncode == 0
+        assert (b"reading roads.gr.xz" in shown) == (not quiet)
+        assert (b"running sssp" in shown) == (not quiet)
+        if quiet:
+            assert shown == b""

@@ -285,7 +285,7 @@ class Automaton:
 
 
 class Locations:
-    """Places of locations in a memory's tuples; all words are zero at first."""
+    """Places of locations in a memory's tuples."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -298,11 +298,12 @@ class Locations:
 
 
 class Sequential:
-    """One memory, seen by all alike."""
+    """One memory, seen by all alike; words are zero at first, except those given."""
 
-    def __init__(self, words: int = 64) -> None:
+    def __init__(self, words: int = 64, values: Mapping[Location, int] | None = None) -> None:
         self.locations = Locations(words)
-        self.first: Any = (0,) * words
+        given = {self.locations[location]: value for location, value in (values or {}).items()}
+        self.first: Any = tuple(given.get(place, 0) for place in range(words))
 
     def value(self, memory: Any, location: Location) -> int:
         """The newest value of a word."""

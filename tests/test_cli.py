@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def roads(tmp_path: Path) -> Path:
     return path
 
 
+@cache
 def expected_distances(path: Path, source: int) -> np.ndarray[Any, Any]:
     """By SciPy, which adds parallel arcs up; the source is counted from 1."""
     graph = gw.read(path).merge_parallel_arcs("min")
@@ -122,10 +124,17 @@ class TestMainJob:
             assert expected[row["vertex"] - 1] == row["distance"]
         assert facts["farthest"][0]["distance"] == facts["largest_distance"]
 
-    def test_real_road_network(self, data_folder: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("devices", [1, 2, 4])
+    @pytest.mark.parametrize("method", ["contiguous", "random", "biased-random", "metis"])
+    def test_real_road_network(
+        self, data_folder: Path, tmp_path: Path, devices: int, method: str
+    ) -> None:
         output = tmp_path / "distances.npy"
         path = data_folder / "USA-road-d.NY.gr.xz"
-        run("sssp", path, "--source", 1, "--devices", 4, "--output", output)
+        run(
+            "sssp", path, "--source", 1, "--devices", devices, "--partition", method, "--verify",
+            "--output", output,
+        )  # fmt: skip
         np.testing.assert_array_equal(np.load(output), expected_distances(path, 1))
 
 
@@ -302,6 +311,16 @@ class TestTables:
         assert "…" not in result.stdout
         assert "40,000 vertices, 157,920 arcs" in result.stdout
         assert "\x1b" not in result.stdout
+
+    def test_terminals_that_know_little(self, tmp_path: Path) -> None:
+        path = tmp_path / "stra\u00dfe.el"
+        path.write_text("0 1\n")
+        done = subprocess.run(
+            [*GODWIT, "bfs", str(path), "-s", "0", "--devices", "2"],
+            capture_output=True, check=True, timeout=120,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )  # fmt: skip
+        assert b"stra\\xdfe.el: 2 vertices" in done.stdout
 
     def test_columns_align(self) -> None:
         lines = run("partition", "path:100", "-k", 3).stdout.splitlines()
@@ -555,9 +574,10 @@ class TestProcess:
         assert done.stderr == "godwit: error: no such file: absent.gr\n"
         assert list(tmp_path.iterdir()) == []
 
-    def test_closed_pipe_is_quiet(self) -> None:
+    @pytest.mark.parametrize("options", [[], ["--json"], ["-o", "-", "-q"]])
+    def test_closed_pipe_is_quiet(self, options: list[str]) -> None:
         process = subprocess.Popen(
-            [*GODWIT, "bfs", "path:100000", "-s", "0", "-o", "-", "-q"],
+            [*GODWIT, "bfs", "path:100000", "-s", "0", *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdout is not None

@@ -13,7 +13,7 @@ and a plain access to a slot must be ordered: weaker than any hardware at hand.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -164,7 +164,7 @@ def _start(case: Case, protocol: dict[str, Any], device: int, priorities: Sequen
             int(counts[worker.RECEIVED_ITEMS]),
             tuple(map(int, counts[worker.SENT_TO :])),
             tuple(map(int, seen)),
-            _contents(protocol, worklists[0].bins),
+            contents(protocol, worklists[0].bins),
             *(tuple(words.own) for words in (mailboxes.tails, mailboxes.heads, published)),
         )
 
@@ -174,7 +174,7 @@ def _start(case: Case, protocol: dict[str, Any], device: int, priorities: Sequen
     return drive(), private, facts
 
 
-def _contents(protocol: dict[str, Any], own: Any) -> Hashable:
+def contents(protocol: dict[str, Any], own: Any) -> Hashable:
     """The queues, whichever chunks they lie in."""
     shift, items = protocol["CHUNK_SHIFT"], protocol["CHUNK_ITEMS"]
     found = []
@@ -222,18 +222,182 @@ def _invariant(case: Case) -> Any:
     return invariant
 
 
-# A seed whose items cross over and back; the last column of names says what each is there for.
-_PING_PONG = Case(parents=(-1, 0, 1, 2), owners=(0, 1, 0, 1))
-_FAN = Case(parents=(-1, 0, 0, 0, 1, 2), owners=(0, 1, 1, 0, 0, 0))
-_FROM_THE_OTHER = Case(parents=(-1, 0, 0, 1, 1, 3), owners=(1, 0, 0, 1, 0, 0), batch_items=1)
-
 CASES = {
-    "ping-pong": _PING_PONG,
-    "fan": _FAN,
-    "from the other": _FROM_THE_OTHER,
+    "items go back and forth": Case(parents=(-1, 0, 1, 2), owners=(0, 1, 0, 1)),
+    "one slot for two items": Case(parents=(-1, 0, 0, 0, 1, 2), owners=(0, 1, 1, 0, 0, 0)),
+    "seed with the other": Case(
+        parents=(-1, 0, 0, 1, 1, 3), owners=(1, 0, 0, 1, 0, 0), batch_items=1
+    ),
+    "two answers to one item": Case(parents=(-1, 0, 1, 1), owners=(0, 1, 0, 0)),
+    "two slots": Case(parents=(-1, 0, 0, 0, 1), owners=(0, 1, 1, 1, 0), ring_items=2),
+    "no window": Case(
+        parents=(-1, 0, 0, 1, 2, 2),
+        owners=(0, 1, 0, 0, 1, 0),
+        priorities=(0, 9, 1, 2, 3, 4),
+        window=0,
+    ),
+    "far and urgent": Case(
+        parents=(-1, 0, 0, 1, 2, 2, 5),
+        owners=(0, 1, 0, 0, 1, 0, 1),
+        priorities=(5, 9, 1, 0, 30, 4, 40),
+        window=1,
+        ring_items=2,
+    ),
 }
+GROWING = Case(
+    parents=(-1, 0, 0, 0, 1, 2, 3, 3), owners=(0, 0, 1, 0, 1, 0, 1, 0), capacity_items=0
+)
+THREE = Case(parents=(-1, 0, 0), owners=(0, 1, 2), devices=3, ring=True)
+
+
+def _is_hint(location: Location) -> bool:
+    name, index = location
+    return name == "published" and index % worker.PUBLISHED_WORDS == worker.LOWEST
+
+
+@pytest.mark.parametrize("case", [*CASES.values(), GROWING, THREE], ids=[*CASES, "growing", "three"])
+def test_every_schedule_ends_with_everything_processed_once(case: Case) -> None:
+    explore(model_of(case))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_schedule_ends_with_everything_processed_once(name: str) -> None:
-    explore(model_of(CASES[name]))
+def test_every_schedule_does_so_under_release_and_acquire(name: str) -> None:
+    explore(model_of(CASES[name], memory=ReleaseAcquire(2, 24, _is_hint)))
+
+
+@pytest.mark.slow
+def test_every_schedule_of_three_workers_that_talk_directly() -> None:
+    case = Case(parents=(-1, 0, 0, 1), owners=(0, 1, 2, 2), devices=3)
+    explore(model_of(case))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ring", [False, True])
+def test_random_schedules_of_more_items_and_workers(seed: int, ring: bool) -> None:
+    generator = np.random.default_rng(seed)
+    devices = 3 + seed % 2
+    items = 24
+    case = Case(
+        parents=(-1, *(int(generator.integers(0, item)) for item in range(1, items))),
+        owners=tuple(generator.integers(0, devices, items).tolist()),
+        priorities=tuple(generator.integers(0, 12, items).tolist()),
+        devices=devices,
+        ring_items=1 + seed % 3,
+        capacity_items=4,
+        window=seed,
+        ring=ring,
+    )
+    wander(model_of(case), schedules=8, steps=20_000, seed=seed)
+
+
+# Bugs that the exploration must find. Each is a list of replacements in the source.
+
+_STORE_SENT = "    store_release(published, mine + SENT, sent)\n"
+_STORE_RECEIVED = (
+    "    store_release(published, mine + RECEIVED, worklist.counts[RECEIVED_ITEMS])\n"
+)
+_STORE_IDLE = "    store_release(published, mine + STATE, published[mine + STATE] + 1)\n"
+_GO_IDLE = _STORE_SENT + _STORE_RECEIVED + _STORE_IDLE
+_WAKE = """                if idle:
+                    idle = False
+                    go_busy(worklist, published)
+"""
+_FLUSH = "        any_moved, all_moved = flush(worklist, mailboxes, state)\n"
+_SECOND_LOOK = "        if load_acquire(published, device * PUBLISHED_WORDS + STATE) != seen[device]:\n"
+_RELEASE = "    release(mailboxes, sender, worklist.device, items)\n"
+_TAKE = """    for ahead in range(items):
+        key, value = take(mailboxes, sender, worklist.device, ahead)
+"""
+_PUT = "            put(mailboxes, worklist.device, receiver, items, key, value)\n"
+_PUBLISH = "            publish(mailboxes, worklist.device, receiver, items)\n"
+
+BUGS: dict[str, list[Replacement]] = {
+    "the leader takes one snapshot": [(_SECOND_LOOK, "        if False:\n")],
+    "the second snapshot asks only whether all are idle": [
+        (_SECOND_LOOK, _SECOND_LOOK.replace("!= seen[device]", "& 1 == 0"))
+    ],
+    "the leader compares no sums": [("    if sent != received:\n", "    if False:\n")],
+    "SENT is published after idleness": [(_GO_IDLE, _STORE_RECEIVED + _STORE_IDLE + _STORE_SENT)],
+    "an idle worker wakes up unseen": [(_WAKE, "                idle = False\n")],
+    "a worker is seen to wake up only after it has sent": [
+        ("    idle = False\n    spins = 0\n", "    idle = woken = False\n    spins = 0\n"),
+        (_WAKE, "                woken = woken or idle\n                idle = False\n"),
+        (_FLUSH, _FLUSH + "        if woken:\n            go_busy(worklist, published)\n"
+                          "            woken = False\n"),
+    ],
+    "items in an outbox do not count as work": [("not idle and all_moved and", "not idle and")],
+    "items that wait for their turn do not count as work": [
+        ("all_moved and bins.header[WAITING] == 0", "all_moved")
+    ],
+    "the ring has a slot too few for its credit": [
+        ("(mailboxes.capacity - waiting)", "(mailboxes.capacity + 1 - waiting)")
+    ],
+    "slots are given back before they are read": [
+        (_RELEASE, ""),
+        (_TAKE, _RELEASE + _TAKE.replace("range(items)", "range(-items, 0)")),
+    ],
+    "items are published before they are written": [
+        (_PUT, _PUBLISH.replace("items)", "1)") + _PUT.replace("items,", "-1,")),
+        ("            worklist.counts[SENT_TO + receiver] += items\n" + _PUBLISH,
+         "            worklist.counts[SENT_TO + receiver] += items\n"),
+    ],
+    "a sender waits in place for credit": [
+        ("        while items < room and bins.tail[outbox] != 0:\n",
+         "        while bins.tail[outbox] != 0:\n"
+         "            while items >= credit(mailboxes, worklist.device, receiver):\n"
+         "                pass\n"),
+    ],
+    "the holder of the lowest bucket is held back": [
+        ("bucket - lowest <= window", "bucket - lowest < window")
+    ],
+}  # fmt: skip
+
+WEAK_MEMORY_BUGS: dict[str, list[Replacement]] = {
+    "tail is not released": [("store_release(mailboxes.tails", "store_relaxed(mailboxes.tails")],
+    "tail is not acquired": [("load_acquire(mailboxes.tails", "load_relaxed(mailboxes.tails")],
+    "head is not released": [("store_release(mailboxes.heads", "store_relaxed(mailboxes.heads")],
+    "head is not acquired": [("load_acquire(mailboxes.heads", "load_relaxed(mailboxes.heads")],
+    "idleness is not released": [
+        (_GO_IDLE, _GO_IDLE.replace(_STORE_IDLE, _STORE_IDLE.replace("release", "relaxed")))
+    ],
+    "the counts are not released": [
+        (_GO_IDLE, (_STORE_SENT + _STORE_RECEIVED).replace("release", "relaxed") + _STORE_IDLE)
+    ],
+    "STATE is not acquired": [("seen[device] = load_acquire", "seen[device] = load_relaxed")],
+    "RECEIVED is not acquired": [("received += load_acquire", "received += load_relaxed")],
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_exploration_finds_this_bug(bug: str) -> None:
+    models = (model_of(case, BUGS[bug]) for case in CASES.values())
+    assert any(_is_found(model) for model in models)
+
+
+@pytest.mark.parametrize("bug", WEAK_MEMORY_BUGS)
+def test_only_weak_memory_shows_this_bug(bug: str) -> None:
+    replacements = WEAK_MEMORY_BUGS[bug]
+    assert not any(_is_found(model_of(case, replacements)) for case in CASES.values())
+    assert any(
+        _is_found(model_of(case, replacements, ReleaseAcquire(2, 24, _is_hint)))
+        for case in CASES.values()
+    )
+
+
+def test_random_schedules_find_bugs_too() -> None:
+    case = CASES["one slot for two items"]
+    with pytest.raises(Violation):
+        wander(
+            model_of(case, BUGS["slots are given back before they are read"]),
+            schedules=2000,
+            steps=2000,
+            seed=1,
+        )
+
+
+def _is_found(model: Model) -> bool:
+    try:
+        explore(model)
+    except Violation:
+        return True
+    return False

@@ -112,7 +112,7 @@ class Output:
             os.unlink(name)
 
     def _make_temporary(self) -> tuple[int, str]:
-        return tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.", suffix=".tmp")
+        return tempfile.mkstemp(dir=self._path.parent, prefix=".godwit-", suffix=".tmp")
 
     @contextmanager
     def _temporary(self) -> Iterator[IO[bytes]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -153,12 +151,12 @@ def _run(
     with placed:
         result = _search(query, placed, sources, target, display)
         if query.verify:
-            with display.waiting("verifying"), _phase(result, "verify"):
+            with display.waiting("verifying"), result.statistics.phase("verify"):
                 _verify(query, result, target)
         if destination.target is not None:
             with display.waiting("writing"):
                 columns = _columns(result, query.predecessors)
-                with _phase(result, "write"):
+                with result.statistics.phase("write"):
                     destination.write(columns, graph.id_base)
         found = facts.result_facts(result)
         if target is not None:
@@ -216,9 +214,3 @@ def _columns(result: PathResult, predecessors: bool) -> list[Column]:
         before = result.predecessor
         columns.append(Column("predecessor", before, before >= 0, ids=True))
     return columns
-
-
-@contextmanager
-def _phase(result: PathResult, name: str) -> Iterator[None]:
-    with result.statistics.phase(name):
-        yield

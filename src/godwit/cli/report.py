@@ -75,19 +75,21 @@ class Report:
             )
         for row in rows:
             table.add_row(*map(_visible, row))
-        if self._printed:
-            self._console.print()
-        if title:
-            self._console.print(title, style="bold")
-        self._print(table)
+        self._print(table, title)
 
-    def _print(self, table: Table) -> None:
-        with self._console.capture() as capture:
-            self._console.print(table)
-        for line in capture.get().splitlines():
-            # Without the padding of the last column, and without an empty first line.
-            if stripped := line.rstrip():
-                self._console.out(stripped, highlight=False)
+    def _print(self, table: Table, title: str = "") -> None:
+        """Print, below an empty line unless this is the first."""
+        console = self._console
+        with console.capture() as capture:
+            if title:
+                console.print(title, style="bold")
+            console.print(table)
+        # Without the padding of the last column, and without the empty line above the header.
+        lines = [stripped for line in capture.get().splitlines() if (stripped := line.rstrip())]
+        text = "\n" * self._printed + "\n".join(lines) + "\n"
+        encoding = console.encoding
+        # Not printed by rich: it would exit in its own way where a pipe is closed.
+        console.file.write(text.encode(encoding, "backslashreplace").decode(encoding))
         self._printed = True
 
 

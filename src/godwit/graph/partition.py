@@ -141,9 +141,9 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
         - ``"random"``: a shuffle; numbers of vertices differ by at most one
         - ``"biased-random"``: random, biased towards the part that owns more of a vertex'
           neighbours (Gunrock, section V-C), balanced by arcs
-        - ``"metis"``: METIS (multilevel k-way, least communication volume, balanced by arcs). Runs
-          in the calling process, a second per million arcs or more, and holds the GIL: other Python
-          threads, and Ctrl-C, wait for its end. Where pymetis is absent or fails, or leaves a part
+        - ``"metis"``: METIS (multilevel k-way, least communication volume, balanced by arcs). About a
+          second per two million arcs; in a child process beyond that many, so that Ctrl-C works.
+          Where pymetis is absent or fails, or leaves a part
           empty, the result is ``contiguous`` and its ``note`` says why
         - (n) integers in [0, parts): the owners themselves
         - a function ``(graph, parts) -> owners``

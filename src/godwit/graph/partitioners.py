@@ -15,6 +15,7 @@ import numpy as np
 from godwit.dtypes import Array, as_integers, frozen
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.metis import least_volume
 from godwit.graph.hashing import mix, seed_word
 from godwit.parallel.atomics import load_acquire
 from godwit.parallel.kernel import kernel
@@ -26,7 +27,6 @@ _VERTEX_COST_ARCS = 1
 _NEIGHBOUR_SHARE = 0.5
 _BIASED_SLACK = 1.02  # how far above the mean a part may grow before biased-random closes it
 _POLL_STEPS = 65_536  # vertices between two looks at the abort word
-_METIS_OBJTYPE_VOL = 1  # metis.h: METIS_OBJTYPE_VOL, total communication volume
 
 
 class Division(NamedTuple):
@@ -172,33 +172,12 @@ def metis(graph: Graph, parts: int, seed: int) -> Division:
 
 def _run_metis(graph: Graph, parts: int, seed: int) -> Array:
     """METIS wants an undirected graph without self-loops and parallel arcs."""
-    import pymetis
-
     skeleton = graph.without_weights().symmetrize().merge_parallel_arcs().remove_self_loops()
     if skeleton.arc_count == 0:
         raise InputError("no two vertices are joined")
     work = graph.out_degree() + _VERTEX_COST_ARCS  # of the graph itself: what a solver goes through
-    zero_copy_dtype = getattr(pymetis, "zero_copy_dtype", None)  # since pymetis 2025.2
-    index_dtype = np.dtype(zero_copy_dtype() if zero_copy_dtype else np.int32)
-    largest = max(skeleton.arc_count, int(work.sum()))
-    if largest > np.iinfo(index_dtype).max:
-        raise InputError(f"its {index_dtype} cannot count {largest:,} arcs and vertices")
-    offsets = skeleton.offsets.astype(index_dtype, copy=False)
-    targets = skeleton.targets.astype(index_dtype, copy=False)
-    compressed_rows = getattr(pymetis, "CSRAdjacency", None)  # since 2025.2; the rest is deprecated
-    adjacency = (
-        {"xadj": offsets, "adjncy": targets}
-        if compressed_rows is None
-        else {"adjacency": compressed_rows(offsets, targets)}
-    )
-    result = pymetis.part_graph(
-        parts,
-        **adjacency,
-        vweights=work.astype(index_dtype, copy=False),
-        recursive=False,  # recursive bisection knows the cut only
-        options=pymetis.Options(objtype=_METIS_OBJTYPE_VOL, seed=seed % 2**31),
-    )
-    return checked_owner(graph, parts, result[1], "its result")
+    owner = least_volume(skeleton.offsets, skeleton.targets, work, parts, seed)
+    return checked_owner(graph, parts, owner, "its result")
 
 
 PARTITIONERS: dict[str, Callable[[Graph, int, int], Division]] = {

@@ -69,6 +69,8 @@ class Kernel:
         *,
         allocates: bool = False,
     ) -> None:
+        if plain_function(function) is None:
+            raise OperatorError(f"a kernel must be a Python function, got {function!r}")
         self.function = function
         self.allocates = allocates
         self._bindings = dict(bindings or {})
@@ -163,7 +165,12 @@ def _anonymous(code: types.CodeType) -> types.CodeType:
     """The code without its whereabouts, so that moving a function does not change its key."""
     constants = tuple(_anonymous(c) if isinstance(c, types.CodeType) else c for c in code.co_consts)
     return code.replace(
-        co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=_without_doc(constants)
+        co_filename="",
+        co_firstlineno=1,
+        co_linetable=b"",
+        co_name="",
+        co_qualname="",
+        co_consts=_without_doc(constants),
     )
 
 
@@ -271,8 +278,7 @@ def _instantiate(
         return value if plain is None else build(plain, _HELPER_OPTIONS)
 
     entry = plain_function(function)
-    if entry is None:
-        raise OperatorError(f"a kernel must be a Python function, got {function!r}")
+    assert entry is not None
     options = dict(_ENTRY_OPTIONS)
     if not persistent:
         options["cache"] = False

@@ -47,7 +47,7 @@ class VertexProgram:
     :param message: ``message(value, weight, degree, vertex, field, ...)``: what travels along an arc
         of ``weight`` (1 where the graph has none) from a vertex of this value, out-degree, id and field
     :param combine: how messages join: ``"min"``, ``"max"`` or ``"add"``
-    :param dtype: of the values: int32, uint32, int64, uint64, float32 or float64. What ``message``
+    :param dtype: of the values: int32, uint32, int64, float32 or float64. What ``message``
         returns is converted to it; an integer that does not fit 32 bits ends the run with an error
     :param initial: value of every vertex at the start: a number, an array of shape (n), or a function
         of the array of vertex ids. Default: what every message improves on (0 for ``"add"``)
@@ -139,7 +139,7 @@ def _value_dtype(dtype: Any, what: str) -> np.dtype[Any]:
         found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise InputError(f"{what} must be a NumPy dtype, got {dtype!r}") from error
-    known = ("int32", "uint32", "int64", "uint64", "float32", "float64")
+    known = ("int32", "uint32", "int64", "float32", "float64")
     if found.name not in known:
         raise InputError(f"{what} must be one of {', '.join(known)}, got {found.name}")
     return found

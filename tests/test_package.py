@@ -1,0 +1,80 @@
+"""The package as a whole: what it exports, that importing it is light, and that docs keep up."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import godwit as gw
+from godwit import api, config, errors
+from godwit.dataflow import context
+from godwit.errors import InputError
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    reference = (_REPOSITORY / "docs" / "reference.md").read_text()
+    for name in gw.__all__:
+        assert getattr(gw, name) is not None
+        assert f"`gw.{name}`" in reference
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = gw.nonsense
+
+
+def test_importing_is_light() -> None:
+    program = (
+        "import sys, godwit; heavy = {'numba', 'numpy', 'scipy', 'pyarrow', 'pymetis', 'rich'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", [gw, api, context], ids=lambda module: module.__name__)
+def test_examples_in_docstrings(module: object) -> None:
+    failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
+    assert tried > 0
+    assert failed == 0
+
+
+@pytest.mark.parametrize("page", ["docs/programs.md"])
+def test_examples_in_documentation(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in re.findall(r"```python\n(.*?)```", (_REPOSITORY / page).read_text(), re.S):
+        exec(block, {"graph": gw.rmat(6, 8)})
+    assert "1048575 nodes" in capsys.readouterr().out
+
+
+def test_all_errors_are_ours() -> None:
+    kinds = [value for value in vars(errors).values() if isinstance(value, type)]
+    ours = [kind for kind in kinds if issubclass(kind, Exception)]
+    assert len(ours) > 8
+    assert all(issubclass(kind, errors.GodwitError) for kind in ours)
+    assert issubclass(errors.InputError, ValueError)
+
+
+def test_threads_honour_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GODWIT_THREADS", "3")
+    assert config.thread_count() == 3
+    assert gw.all_devices()[0].threads == 3
+    monkeypatch.setenv("GODWIT_THREADS", "none")
+    with pytest.raises(InputError, match="GODWIT_THREADS must be a positive integer, got 'none'"):
+        config.thread_count()
+
+
+def test_a_graph_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gw.road(60)
+    monkeypatch.setenv("GODWIT_MEMORY_BYTES", "1000")
+    for devices in (1, 2):
+        with pytest.raises(errors.GraphTooLargeError, match="available"):
+            gw.sssp(graph, 0, devices=devices)

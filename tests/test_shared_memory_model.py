@@ -1,0 +1,233 @@
+"""Explores the schedules of the shared-memory engine's own code: rounds, the frontier, leaving.
+
+Two threads work off a small tree of items with chunks of one or two, a frontier that overflows, and
+arenas that must grow: whatever the schedule, every item is processed once, by either thread, and the
+team ends together. See interleaving.py for how, test_worker_model.py for the asynchronous worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from interleaving import (
+    Automaton,
+    Model,
+    Replacement,
+    Sequential,
+    Violation,
+    Words,
+    explore,
+    load_protocol,
+    wander,
+)
+from test_worker_model import contents
+
+from godwit.backends.cpu import bins, shared_memory, worker
+from godwit.parallel import team
+from godwit.parallel.team import ABORT, CONTROL_WORDS, CURSOR
+
+_PRIVATE_COUNTS = (
+    worker.NEXT_INITIAL,
+    worker.END_INITIAL,
+    worker.RESUME_BEGIN,
+    worker.RESUME_END,
+    worker.CURRENT_BUCKET,
+    worker.ROUND_PARITY,
+    worker.WANTED_ROOM,
+    worker.NEXT_SEED,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run small enough to be explored; items below ``initial`` are the initial range."""
+
+    parents: tuple[int, ...]
+    priorities: tuple[int, ...]
+    threads: int = 2
+    initial: int = 0
+    frontier_items: int = 8
+    capacity_items: int = 64
+
+    def children(self, item: int) -> list[int]:
+        return [child for child, parent in enumerate(self.parents) if parent == item]
+
+
+def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
+    constants = {
+        "CHUNK_SHIFT": 1,
+        "BUCKETS": 4,
+        "_SPINS_BEFORE_YIELD": 0,
+        "FRONTIER_CHUNK": 2,
+        "INITIAL_CHUNK": 1,
+        "FUSION_ITEMS": 1,
+    }
+    protocol = load_protocol([bins, team, worker, shared_memory], constants, replacements)
+    protocol.update(
+        to_bits=lambda value: value,
+        from_bits=lambda bits: bits,
+        item_bucket=lambda _, value: value,
+        fanout=lambda state, key: len(case.children(key)),
+        initial_value=lambda state, key: case.priorities[key],
+        look_ahead=lambda state, far_key, near_key: None,
+    )
+
+    def process(worklist: Any, state: Any, key: int, value: int) -> None:
+        state.append(int(key))
+        for child in case.children(key):
+            protocol["push_local"](worklist, child, case.priorities[child])
+
+    protocol["process"] = process
+    automata = [
+        Automaton(
+            lambda rank=rank: _start(case, protocol, rank),  # type: ignore[misc]
+            ignored=frozenset({"spins", "far_key", "near_key"}),
+            constant=lambda location: 0 if location == ("control", ABORT) else None,
+        )
+        for rank in range(case.threads)
+    ]
+    memory = Sequential(32, {("shared", shared_memory.INITIAL_END): case.initial})
+    return Model(automata, memory, _invariant(case))
+
+
+def _start(case: Case, protocol: dict[str, Any], rank: int) -> Any:
+    published = Words("published", case.threads * worker.PUBLISHED_WORDS)
+    control = Words("control", CONTROL_WORDS)
+    shared = Words("shared", shared_memory.SHARED_WORDS)
+    host = Words("host", 2)
+    frontier = Words("frontier", case.frontier_items)
+    seeds = [0] if rank == 0 and case.initial == 0 else []
+    counts = np.zeros(worker.SENT_TO + case.threads, np.int64)
+    lowest = bins.NO_BUCKET if case.initial else case.priorities[0]
+    counts[worker.CURRENT_BUCKET] = lowest
+    own_bins = protocol["new_bins"](case.threads, case.capacity_items, 1)
+    own_bins.arena[:] = 0
+    own_bins.header[bins.BASE] = lowest
+    worklists = [
+        worker.Worklist(
+            device=rank,
+            devices=case.threads,
+            bins=own_bins,
+            counts=counts,
+            next_hop=list(range(case.threads)),
+            seed_keys=seeds,
+            seed_values=[case.priorities[0]] * len(seeds),
+        )
+    ]
+    state: list[int] = []
+
+    def drive() -> Any:
+        while True:
+            code = yield from protocol["run_shared"](
+                rank, case.threads, control, worklists[0], published, shared, frontier,
+                case.frontier_items, state,
+            )  # fmt: skip
+            if code != worker.GROW:
+                return code
+            # What the host does between two runs of the team, when all have left.
+            left = yield ("fetch_add", host, 0, 1)
+            if left % case.threads == case.threads - 1:
+                yield ("store_release", shared, shared_memory.WANTS_ROOM, 0)
+                yield ("fetch_add", host, 1, 1)
+            while (yield ("load_acquire", host, 1)) <= left // case.threads:
+                pass
+            if counts[worker.WANTED_ROOM]:
+                counts[worker.WANTED_ROOM] = 0
+                grown = protocol["grown_bins"](worklists[0].bins, 1)
+                worklists[0] = worklists[0]._replace(bins=grown)
+
+    def private() -> Hashable:
+        own = tuple(int(counts[word]) for word in _PRIVATE_COUNTS)
+        return tuple(state), own, contents(protocol, worklists[0].bins)
+
+    def facts() -> tuple[int, ...]:
+        return tuple(state)
+
+    return drive(), private, facts
+
+
+def _invariant(case: Case) -> Any:
+    everything = list(range(len(case.parents)))
+
+    def invariant(value: Any, facts: list[Any], ended: list[bool]) -> str | None:
+        processed = sorted(item for items in facts for item in items)
+        if len(set(processed)) < len(processed):
+            return f"an item was processed twice: {processed}"
+        if any(ended) and processed != everything:
+            return f"ended before all was processed: {processed}"
+        return None
+
+    return invariant
+
+
+_WIDE = (-1, 0, 0, 0, 0, 1, 2)
+CASES = {
+    "one bucket": Case(parents=_WIDE, priorities=(0,) * 7),
+    "buckets": Case(parents=_WIDE, priorities=(0, 1, 1, 2, 0, 2, 3)),
+    "far and urgent": Case(parents=_WIDE, priorities=(3, 30, 30, 4, 12, 0, 50)),
+    "initial range": Case(parents=(-1, -1, -1, 0, 1, 1), priorities=(0,) * 6, initial=3),
+    "frontier overflows": Case(parents=(-1, 0, 0, 0, 0), priorities=(0, 1, 1, 1, 1), frontier_items=2),
+    "growth": Case(parents=(-1, 0, 0, 0, 1), priorities=(0, 1, 1, 1, 2), capacity_items=0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_schedule_ends_with_everything_processed_once(name: str) -> None:
+    explore(model_of(CASES[name]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_schedules_of_more_items_and_threads(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    items = 24
+    case = Case(
+        parents=(-1, *(int(generator.integers(0, item)) for item in range(1, items))),
+        priorities=tuple(generator.integers(0, 12, items).tolist()),
+        threads=3,
+        frontier_items=2 + seed,
+        capacity_items=4 * seed,
+    )
+    wander(model_of(case), schedules=10, steps=20_000, seed=seed)
+
+
+_SHARE = "        share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket)\n"
+_MEET = "        if not barrier(control, size):\n            return ABORTED\n"
+
+BUGS: dict[str, list[Replacement]] = {
+    "a leaving thread forgets the frontier range in its hand": [
+        (
+            "            counts[ROUND_PARITY] = parity\n",
+            "            counts[ROUND_PARITY] = parity\n"
+            "            counts[RESUME_BEGIN] = counts[RESUME_END]\n",
+        )
+    ],
+    "the team comes back with the wrong parity": [
+        ("            counts[ROUND_PARITY] = parity\n", "            counts[ROUND_PARITY] = 0\n")
+    ],
+    "one cursor for all rounds": [("        parity = 1 - parity\n", "        parity = 0\n")],
+    "the cursor of the round itself is reset": [
+        ("store_relaxed(shared, CURSORS + 8 * (1 - parity), 0)",
+         "store_relaxed(shared, CURSORS + 8 * parity, 0)")
+    ],
+    "no meeting after sharing": [(_SHARE + _MEET, _SHARE)],
+    "places of a full frontier stay empty": [
+        ("items = max(0, capacity - begin)", "items = 0")
+    ],
+    "a thread without room goes on": [
+        ("            store_release(shared, WANTS_ROOM, 1)\n", "            pass\n")
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_exploration_finds_this_bug(bug: str) -> None:
+    for case in CASES.values():
+        try:
+            explore(model_of(case, BUGS[bug]))
+        except Violation:
+            return
+    pytest.fail("not found")

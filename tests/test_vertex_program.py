@@ -211,3 +211,13 @@ def test_wrong_runs() -> None:
         gw.run(LABELS, graph, parameters={"damping": 1.0})
     with pytest.raises(InputError, match="expected a VertexProgram"):
         gw.run("sssp", graph)  # type: ignore[arg-type]
+
+
+def test_values_that_the_dtype_cannot_hold_are_refused() -> None:
+    graph = gw.path(3)
+    for value in (2**31, 0.5, "far", None):
+        with pytest.raises(InputError, match="number that int32 holds"):
+            gw.run(LABELS, graph, {0: value})
+        if value is not None:
+            with pytest.raises(InputError, match="limit must be a number that int32 holds"):
+                gw.run(LABELS, graph, {0: 1}, limit=value)

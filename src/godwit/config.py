@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from godwit.errors import InputError
@@ -27,6 +28,7 @@ def thread_count() -> int:
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
+@lru_cache(maxsize=1)
 def _cgroup_cpu_quota() -> float | None:
     """CPUs that the cgroup allows (v2, then v1), or None where it sets no limit."""
     try:
@@ -41,6 +43,20 @@ def _cgroup_cpu_quota() -> float | None:
         return None if quota_us < 0 else quota_us / period_us
     except (OSError, ValueError):
         return None
+
+
+def missing_memory_bytes(needed_bytes: int) -> int | None:
+    """The memory that is available, if that is less than what is needed; None if there is enough.
+
+    A megabyte is taken to be there: asking the system takes longer than a small graph's answer.
+    """
+    if needed_bytes < _ALWAYS_THERE_BYTES and "GODWIT_MEMORY_BYTES" not in os.environ:
+        return None
+    available = available_memory_bytes()
+    return available if needed_bytes > available else None
+
+
+_ALWAYS_THERE_BYTES = 1 << 20
 
 
 def available_memory_bytes() -> int:

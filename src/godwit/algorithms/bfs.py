@@ -46,7 +46,7 @@ def bfs(
     check_cutoff(cutoff)
     if target is not None:
         target = check_vertex(target, graph.vertex_count, "target")
-    limit = None if cutoff is None else min(math.floor(cutoff), np.iinfo(np.int32).max - 1)
+    limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
     devices = placed.context.devices
     if len(devices) == 1 and devices[0].name == "cpu":
         return _on_shared_memory(placed, sources, target, limit, options)

@@ -4,9 +4,9 @@ Beamer, Asanović and Patterson, "Direction-optimizing breadth-first search" (SC
 Top-down: the frontier is a stretch of one queue, and its out-arcs are followed. Bottom-up: the
 frontier is a bitmap, and every vertex not reached yet looks through its in-arcs for one member of it.
 ``alpha`` and ``beta`` are the paper's: bottom-up begins when the arcs of the frontier exceed the arcs
-not followed yet over alpha, and ends when the frontier shrinks below n over beta. (Ours: it begins
-only if the frontier has n over beta arcs besides, for a sweep costs n. Long thin graphs would turn
-back and forth at their ends.)
+not followed yet over alpha, and ends when the frontier shrinks below n over beta. Ours is a second
+condition to begin: the frontier has several times n arcs, for a sweep visits n vertices. Without it
+small graphs turn too early, and long thin ones turn back and forth at their ends.
 
 Rank 0 plans, all perform: between two barriers rank 0 alone reads what the step gave and writes down
 the next one. While the frontier has few arcs it follows them there and then, level after level; the
@@ -17,7 +17,8 @@ most once. A level is completed before the search stops, so that a target or a c
 the vertices up to that distance, whatever the threads did.
 
 Bottom-up needs the in-arcs. An undirected graph has them. The reverse of a directed graph costs many
-searches to build, so it is used if it has been built (``graph.reverse``), and never built here.
+searches to build, so it is used if it has been built (``graph.reverse``), and never built here;
+without it the search is top-down throughout.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from godwit import config
-from godwit.dtypes import Array
+from godwit.algorithms.predecessors import in_arcs_at_hand
+from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
 from godwit.parallel.atomics import (
     compare_exchange,
@@ -48,9 +50,13 @@ UNREACHED = 2147483647
 """The distance of vertices that were not reached."""
 
 # Frontiers of fewer arcs are followed by one thread: the rest would take longer to meet than to help.
-_ALONE_ARCS = 4096
+_TEAM_ARCS = 100_000
+# A vertex in a bottom-up sweep costs about as much as so many arcs top-down.
+_SWEEP_ARCS_PER_VERTEX = 4
 # Graphs of fewer arcs are searched by one thread: waking others takes longer.
 _ALONE_GRAPH_ARCS = 60_000
+# Rows of at most so many arcs are gone through without branches.
+_SHORT_ROW = 8
 # Work is handed out in so many vertices at a time.
 _EXPAND_CHUNK = 32
 _SWEEP_CHUNK_WORDS = 16
@@ -59,7 +65,6 @@ _LOCAL_ITEMS = 1024
 # How far ahead in the queue the rows and, later, the distances of neighbours are asked for.
 _ROW_AHEAD = 16
 _DISTANCE_AHEAD = 8
-_SWEEP_AHEAD = 16
 
 # Steps.
 _STOP = 0
@@ -87,11 +92,15 @@ _EXAMINED = 22
 # From line 3 on, a line a thread: what its part of the step gave.
 _RESULTS = 24
 _FOUND = 0
-_FOUND_ARCS = 1  # out-arcs of those
+_FOUND_ARCS = (
+    1  # arcs of those: in-arcs after a sweep, which has just read them; it is a guide only
+)
 _FOLLOWED = 2  # arcs looked at
 
 # An index known not to be negative: spares the test that Numba makes for Python's a[-1].
-_at = np.uint64
+_at: Any = np.uint64
+# Of a word that is not zero.
+_lowest_bit: Any = trailing_zeros
 
 
 @dataclass(frozen=True)
@@ -144,7 +153,7 @@ def direction_optimizing_bfs(
         threads = 1
     elif threads is None:
         threads = config.thread_count()
-    reverse = _reverse_at_hand(graph)
+    reverse = in_arcs_at_hand(graph)
     in_arcs = graph if reverse is None else reverse
     shared = np.zeros(_RESULTS + 8 * threads, np.int64)
     with _workspace(graph) as (queue, bitmaps):
@@ -159,7 +168,10 @@ def direction_optimizing_bfs(
             bitmaps,
             np.empty(threads * _LOCAL_ITEMS, graph.targets.dtype),
             shared,
-            np.ascontiguousarray(sources, np.int64),
+            frozen(sources, np.int64),
+            _largest_degree(graph),
+            _TEAM_ARCS,
+            _SWEEP_ARCS_PER_VERTEX * n,
             -1 if target is None else int(target),
             UNREACHED - 1 if cutoff is None else int(min(cutoff, UNREACHED - 1)),
             int(alpha) if reverse is not None else 0,
@@ -177,12 +189,9 @@ def direction_optimizing_bfs(
     )
 
 
-def _reverse_at_hand(graph: Graph) -> Graph | None:
-    """The reverse if that costs nothing, else None."""
-    if not graph.directed or "reverse" in graph._cache or graph._original is not None:
-        # A reverse holds its original weakly: asking may still build one, if that is gone.
-        return graph.reverse
-    return None
+def _largest_degree(graph: Graph) -> int:
+    v = graph.highest_degree_vertex()
+    return int(graph.offsets[v + 1] - graph.offsets[v])
 
 
 @contextmanager
@@ -231,13 +240,12 @@ def _seed(distance: Any, queue: Any, shared: Any, sources: Any) -> None:
     shared[_VISITED] = tail
 
 
-def _count_arcs(offsets: Any, targets: Any, queue: Any, head: int, tail: int) -> int:
-    """The out-arcs of a stretch of the queue; asks for where they begin on the way."""
+def _count_arcs(offsets: Any, queue: Any, head: int, tail: int) -> int:
+    """The out-arcs of a stretch of the queue."""
     arcs = 0
     for i in range(head, tail):
         v = queue[_at(i)]
-        begin = offsets[_at(v)]
-        arcs += offsets[_at(v) + _at(1)] - begin
+        arcs += offsets[_at(v) + _at(1)] - offsets[_at(v)]
     return arcs
 
 
@@ -246,37 +254,37 @@ def _expand_alone(
 ) -> None:
     """Follow the out-arcs of the frontier, with no other thread at work.
 
-    Rows of at most four arcs, a road's, are gone through without a branch: whether a vertex is new
-    is a coin toss there, and a wrong guess costs more than three arcs. The queue goes on behind the
-    frontier with the next one, so looking ahead in it works across levels.
+    Short rows, a road's, are gone through without a branch: whether a vertex is new is a coin toss
+    there, and a wrong guess costs more than a needless store. The queue goes on behind the frontier
+    with the next one, so that looking ahead in it works across levels.
     """
     head = shared[_HEAD]
     end = shared[_TAIL]
     tail = end
+    arcs = 0
     level = np.int32(shared[_LEVEL] + 1)
+    last_arc = targets.size - 1  # where the row of an isolated source at the end would begin
     for i in range(head, end):
         if i & 1023 == 0 and load_acquire(control, ABORT) != 0:
             break
         ahead = queue[_at(min(i + _ROW_AHEAD, tail - 1))]
         prefetch(targets, offsets[_at(ahead)])
         ahead = queue[_at(min(i + _DISTANCE_AHEAD, tail - 1))]
-        first = offsets[_at(ahead)]
-        last = offsets[_at(ahead) + _at(1)] - 1
-        if first <= last:
-            prefetch(distance, targets[_at(first)])
-            prefetch(distance, targets[_at(last)])
+        prefetch(distance, targets[_at(min(offsets[_at(ahead)], last_arc))])
+        prefetch(distance, targets[_at(max(offsets[_at(ahead) + _at(1)] - 1, 0))])
         v = queue[_at(i)]
         begin = offsets[_at(v)]
-        last = offsets[_at(v) + _at(1)] - 1
-        if last - begin < 4 and begin <= last:
-            for k in range(4):
-                u = targets[_at(min(begin + k, last))]
+        stop = offsets[_at(v) + _at(1)]
+        arcs += stop - begin
+        if stop - begin <= _SHORT_ROW:
+            for arc in range(begin, stop):
+                u = targets[_at(arc)]
                 before = distance[_at(u)]
                 queue[_at(tail)] = u
                 tail += before == UNREACHED
                 distance[_at(u)] = min(before, level)
         else:
-            for arc in range(begin, last + 1):
+            for arc in range(begin, stop):
                 u = targets[_at(arc)]
                 if distance[_at(u)] == UNREACHED:
                     distance[_at(u)] = level
@@ -288,16 +296,12 @@ def _expand_alone(
     shared[_LEVEL] += 1
     shared[_LEVELS] += 1
     shared[_VISITED] += tail - end
-    shared[_EXAMINED] += shared[_FRONTIER_ARCS]
+    shared[_EXAMINED] += arcs
+    shared[_LEFT_ARCS] -= arcs
 
 
-def _plan(
-    size: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, shared: Any,
-    target: int, cutoff: int, alpha: int, beta: int,
-) -> int:  # fmt: skip
-    """What all do next; rank 0 alone, after a step and before the next."""
-    n = offsets.size - 1
-    step = shared[_STEP]
+def _take_results(size: int, control: Any, shared: Any) -> tuple[int, int]:
+    """Vertices found in the step just done, and their arcs, of all threads together."""
     found = 0
     arcs = 0
     for rank in range(size):
@@ -305,19 +309,28 @@ def _plan(
         found += shared[result + _FOUND]
         arcs += shared[result + _FOUND_ARCS]
         shared[_EXAMINED] += shared[result + _FOLLOWED]
-        shared[result + _FOUND] = 0
-        shared[result + _FOUND_ARCS] = 0
-        shared[result + _FOLLOWED] = 0
+    shared[_LEVEL] += 1
+    shared[_LEVELS] += 1
+    shared[_VISITED] += found
+    return found, arcs
+
+
+def _plan(
+    size: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, shared: Any,
+    largest_degree: int, team_arcs: int, sweep_arcs: int, target: int, cutoff: int, alpha: int, beta: int,
+) -> int:  # fmt: skip
+    """What all do next; rank 0 alone, after a step and before the next."""
+    n = offsets.size - 1
+    if targets.size == 0:
+        return _STOP
+    step = shared[_STEP]
     store_relaxed(control, CURSOR, 0)
-    counted = True
+    arcs = -1  # of the frontier; not known yet
     if step == _TO_BITMAP:
         return _SWEEP
     if step == _SWEEP:
-        shared[_LEVEL] += 1
-        shared[_LEVELS] += 1
+        found, arcs = _take_results(size, control, shared)
         shared[_BOTTOM_UP_LEVELS] += 1
-        shared[_VISITED] += found
-        shared[_LEFT_ARCS] -= arcs
         shared[_PARITY] = 1 - shared[_PARITY]
         before = shared[_FRONTIER]
         shared[_FRONTIER] = found
@@ -325,38 +338,38 @@ def _plan(
         if found == 0 or _is_over(distance, shared, target, cutoff):
             return _STOP
         if found >= before or found * beta > n:
+            shared[_LEFT_ARCS] -= arcs
             return _SWEEP
         shared[_QUEUE_END] = 0
         return _TO_QUEUE
     if step == _TO_QUEUE:
         shared[_HEAD] = 0
         shared[_TAIL] = shared[_QUEUE_END]
+        arcs = shared[_FRONTIER_ARCS]
     elif step == _EXPAND:
+        shared[_LEFT_ARCS] -= shared[_FRONTIER_ARCS]
+        _, arcs = _take_results(size, control, shared)
         shared[_HEAD] = shared[_TAIL]
         shared[_TAIL] = shared[_QUEUE_END]
-        shared[_LEVEL] += 1
-        shared[_LEVELS] += 1
-        shared[_VISITED] += found
-        shared[_LEFT_ARCS] -= arcs
-        shared[_FRONTIER_ARCS] = arcs
-    else:
-        counted = False
     while shared[_HEAD] < shared[_TAIL] and not _is_over(distance, shared, target, cutoff):
-        if not counted:
-            arcs = _count_arcs(offsets, targets, queue, shared[_HEAD], shared[_TAIL])
-            shared[_LEFT_ARCS] -= arcs
+        if arcs < 0:
+            arcs = (shared[_TAIL] - shared[_HEAD]) * largest_degree
+            if arcs >= team_arcs:
+                arcs = _count_arcs(offsets, queue, shared[_HEAD], shared[_TAIL])
+        if arcs >= team_arcs:
             shared[_FRONTIER_ARCS] = arcs
-        arcs = shared[_FRONTIER_ARCS]
-        if arcs * alpha > shared[_LEFT_ARCS] and arcs * beta > n and step != _TO_QUEUE:
-            shared[_FRONTIER] = shared[_TAIL] - shared[_HEAD]
-            return _TO_BITMAP
-        if size > 1 and arcs >= _ALONE_ARCS:
-            return _EXPAND
+            left = shared[_LEFT_ARCS] - arcs
+            if arcs * alpha > left and arcs >= sweep_arcs and step != _TO_QUEUE:
+                shared[_LEFT_ARCS] = left
+                shared[_FRONTIER] = shared[_TAIL] - shared[_HEAD]
+                return _TO_BITMAP
+            if size > 1:
+                return _EXPAND
         _expand_alone(control, offsets, targets, distance, queue, shared)
         if load_acquire(control, ABORT) != 0:
             return _STOP
         step = _STOP
-        counted = False
+        arcs = -1
     return _STOP
 
 
@@ -429,12 +442,12 @@ def _to_bitmap(rank: int, size: int, queue: Any, bitmaps: Any, n: int, shared: A
     head = shared[_HEAD]
     for i in range(shared[_TAIL]):
         v = np.int64(queue[_at(i)])
-        word = v >> 6
-        if first <= word < end:
+        home = v >> 6
+        if first <= home < end:
             bit = np.int64(1) << (v & 63)
-            bitmaps[_at(left + word)] &= ~bit
+            bitmaps[_at(left + home)] &= ~bit
             if i >= head:
-                bitmaps[_at(frontier + word)] |= bit
+                bitmaps[_at(frontier + home)] |= bit
 
 
 def _sweep(
@@ -443,7 +456,7 @@ def _sweep(
 ) -> None:  # fmt: skip
     """Let the vertices left look for a predecessor; a word of the bitmaps has one writer.
 
-    Where a row says yes is unpredictable, so arcs are tested four at a time, with one branch.
+    Where a row says yes is unpredictable, so arcs are tested two at a time, with one branch.
     """
     level = np.int32(shared[_LEVEL] + 1)
     frontier = shared[_PARITY] * words
@@ -461,7 +474,7 @@ def _sweep(
             waiting = bitmaps[_at(left_bitmap + word)]
             left = np.int64(0)  # those that have in-arcs
             while waiting != 0:
-                bit = np.int64(trailing_zeros(waiting))
+                bit = np.int64(_lowest_bit(waiting))
                 waiting &= waiting - 1
                 first = in_offsets[_at(first_of_word + bit)]
                 end = in_offsets[_at(first_of_word + bit + 1)]
@@ -470,18 +483,18 @@ def _sweep(
             waiting = left
             found_here = np.int64(0)
             while waiting != 0:
-                bit = np.int64(trailing_zeros(waiting))
+                bit = np.int64(_lowest_bit(waiting))
                 waiting &= waiting - 1
                 first = in_offsets[_at(first_of_word + bit)]
                 end = in_offsets[_at(first_of_word + bit + 1)]
                 arc = first
                 hit = np.int64(0)
                 while arc < end and hit == 0:
-                    for k in range(4):
+                    for k in range(2):
                         u = np.int64(in_targets[_at(min(arc + k, end - 1))])
                         hit |= bitmaps[_at(frontier + (u >> 6))] >> (u & 63)
                     hit &= 1
-                    arc += 4
+                    arc += 2
                 followed += min(arc, end) - first
                 if hit != 0:
                     distance[_at(first_of_word + bit)] = level
@@ -507,7 +520,7 @@ def _to_queue(
     for word in range(first, end):
         waiting = bitmaps[_at(frontier + word)]
         while waiting != 0:
-            bit = trailing_zeros(waiting)
+            bit = _lowest_bit(waiting)
             waiting &= waiting - 1
             local[_at(mine + held)] = (word << 6) + np.int64(bit)
             held += 1
@@ -521,7 +534,8 @@ def _to_queue(
 def _search(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, in_offsets: Any,
     in_targets: Any, distance: Any, queue: Any, bitmaps: Any, local: Any, shared: Any,
-    sources: Any, target: int, cutoff: int, alpha: int, beta: int,
+    sources: Any, largest_degree: int, team_arcs: int, sweep_arcs: int, target: int, cutoff: int,
+    alpha: int, beta: int,
 ) -> bool:  # fmt: skip
     """The whole search, on every thread of the team; False if aborted."""
     n = offsets.size - 1
@@ -538,7 +552,7 @@ def _search(
         if rank == 0:
             shared[_STEP] = _plan(
                 size, control, offsets, targets, distance, queue, shared,
-                target, cutoff, alpha, beta,
+                largest_degree, team_arcs, sweep_arcs, target, cutoff, alpha, beta,
             )  # fmt: skip
         if not barrier(control, size):
             return False

@@ -42,7 +42,7 @@ _OPEN = 1
 _NEW = 2  # got a predecessor in this round, perhaps not the smallest yet
 
 # An index known not to be negative: spares the test that Numba makes for Python's a[-1].
-_at = np.uint64
+_at: Any = np.uint64
 
 
 def predecessors(
@@ -77,7 +77,7 @@ def predecessors(
         threads = 1
     elif threads is None:
         threads = config.thread_count()
-    in_arcs = _in_arcs_at_hand(graph)
+    in_arcs = in_arcs_at_hand(graph)
     if in_arcs is None:
         without = run_team(
             _push, graph.offsets, graph.targets, _lengths(graph, unit), distance, unreached,
@@ -99,8 +99,11 @@ def _lengths(graph: Graph, unit: bool) -> Array:
     return graph.targets[:0] if unit or graph.weights is None else graph.weights
 
 
-def _in_arcs_at_hand(graph: Graph) -> Graph | None:
-    """The graph of in-arcs, if there without being built for this pass alone."""
+def in_arcs_at_hand(graph: Graph) -> Graph | None:
+    """The reverse of a graph if it is there; None if it would have to be built.
+
+    Building it costs far more than one pass over the arcs or one search without it.
+    """
     if not graph.directed or "reverse" in graph._cache:
         return graph.reverse
     return None if graph._original is None else graph._original()
@@ -117,10 +120,6 @@ def _length(lengths: Any, arc: Any, unit: bool) -> Any:
     if unit:
         return lengths.dtype.type(1)
     return lengths[_at(arc)]
-
-
-def _is_reached(distance: Any, unreached: Any) -> bool:
-    return distance != unreached
 
 
 def _fill(rank: int, size: int, candidates: Any) -> None:
@@ -163,9 +162,8 @@ def _push(
             for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
                 v = targets[_at(arc)]
                 far = distance[_at(v)]
-                if near < far and far != unreached:
-                    if number(near + _length(lengths, arc, unit)) == far:
-                        fetch_min(candidates, _at(v), candidates.dtype.type(u))
+                if near < far != unreached and number(near + _length(lengths, arc, unit)) == far:
+                    fetch_min(candidates, _at(v), candidates.dtype.type(u))
     if not barrier(control, size):
         return 0
     return _count_without(rank, size, distance, unreached, candidates)

@@ -31,15 +31,20 @@ class Device:
         thread with its own partition, worklists and mailboxes)
     :param kind: the backend's name
     :param description: for people
-    :param memory_bytes: memory that may still be allocated on it
+    :param memory: tells how much memory may still be allocated on it, in bytes
     :param threads: threads that work for it
     """
 
     name: str
     kind: str
     description: str = ""
-    memory_bytes: int = 0
+    memory: Callable[[], int] = field(default=int, repr=False, compare=False)
     threads: int = 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that may still be allocated on it."""
+        return self.memory()
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,7 @@ class WorklistCounts:
     sent_items: Array
     rounds: Array
     growths: int = 0
+    compile_s: float = 0.0
     value_overflow: bool = False
 
 

@@ -43,6 +43,13 @@ def _same(key: int, value: Any) -> tuple[int, Any]:
     return key, value
 
 
+def _doubled(fanout: Operator) -> Operator:
+    def doubled(state: Any, key: int) -> int:
+        return 2 * int(fanout(state, key))
+
+    return doubled
+
+
 class DistributedWorklist:
     """Work-items (key, value), each processed by the device that owns its key.
 
@@ -94,15 +101,15 @@ class DistributedWorklist:
         self.router = router
         self._dtype = dtype
         count = fanout
+        promised = adapt(
+            "fanout", (lambda key: count) if isinstance(fanout, int) else fanout, ("state", "key")
+        )
         zero = dtype.type(0)
         bindings = {
             "process": adapt("process", process, ("worklist", *_ITEM)),
             "owner": adapt("owner", owner, ("state", "key")),
-            "fanout": adapt(
-                "fanout",
-                (lambda key: count) if isinstance(fanout, int) else fanout,
-                ("state", "key"),
-            ),
+            # An item that on_send duplicates needs room in two queues.
+            "fanout": promised if on_send is None else _doubled(promised),
             "pack": adapt("pack", pack or _same, _ITEM),
             "unpack": adapt("unpack", unpack or _same, _ITEM),
             "on_send": adapt("on_send", on_send or _pass, _ITEM),
@@ -144,6 +151,10 @@ class DistributedWorklist:
             )
         if not delta > 0:
             raise InputError(f"delta must be positive, got {delta}")
+        if window < 0:
+            raise InputError(f"window must not be negative, got {window}")
+        if capacity_items < 1:
+            raise InputError(f"capacity_items must be at least 1, got {capacity_items}")
         keys: list[list[int]] = [[] for _ in range(endpoints)]
         values: list[list[Any]] = [[] for _ in range(endpoints)]
         owner = self._operators.bindings["owner"]

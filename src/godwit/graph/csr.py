@@ -427,8 +427,8 @@ def require_memory(needed_bytes: int, what: str) -> None:
 
     :raises GraphTooLargeError: if ``needed_bytes`` exceed what is available
     """
-    available = config.available_memory_bytes()
-    if needed_bytes > available:
+    available = config.missing_memory_bytes(needed_bytes)
+    if available is not None:
         raise GraphTooLargeError(
             f"{what} needs some {needed_bytes / 2**30:,.2f} GiB, "
             f"and {available / 2**30:,.2f} GiB are available"

@@ -15,8 +15,8 @@ import numpy as np
 from godwit.dtypes import Array, as_integers, frozen
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.metis import least_volume
 from godwit.graph.hashing import mix, seed_word
+from godwit.graph.metis import least_volume
 from godwit.parallel.atomics import load_acquire
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import ABORT, run_team

@@ -89,6 +89,14 @@ class Kernel:
         except NumbaError as error:
             raise OperatorError(_compile_message(self.__name__, error)) from error
 
+    def prepare(self, *arguments: Any) -> None:
+        """Compile, or load, for arguments of these types, without running."""
+        dispatcher: Any = self.compile()
+        try:
+            dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
+        except NumbaError as error:
+            raise OperatorError(_compile_message(self.__name__, error)) from error
+
     def bind(self, **bindings: Any) -> Kernel:
         """A kernel of the same template with further global names bound."""
         return Kernel(self.function, {**self._bindings, **bindings}, allocates=self.allocates)

@@ -67,9 +67,8 @@ class Team:
         self.size = size
         self._process = os.getpid()
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
-        self._results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = (
-            queue.SimpleQueue()
-        )
+        self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._abandoned = False
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name=f"godwit-{rank}", daemon=True)
             for rank, inbox in enumerate(self._inboxes)
@@ -79,12 +78,13 @@ class Team:
 
     def _serve(self, inbox: queue.SimpleQueue[Any]) -> None:
         while (task := inbox.get()) is not None:
-            rank, function, arguments = task
+            rank, function, arguments, outcomes = task
             try:
-                self._results.put((rank, function(*arguments), None))
+                outcomes[rank] = (function(*arguments), None)
             except BaseException as error:
-                self._results.put((rank, None, error))
-            del task, function, arguments
+                outcomes[rank] = (None, error)
+            self._woken.put(None)
+            del task, function, arguments, outcomes
 
     def run(
         self,
@@ -98,38 +98,55 @@ class Team:
         If a task raises, or the caller is interrupted, or ``poll`` (called every
         ``poll_interval_s`` in the calling thread) raises, the abort word is set, all threads are
         joined, and the first exception is raised.
+
+        An interruption may strike between any two steps of this function, so no step may matter
+        alone: an outcome is noted where its thread leaves it, a lost wake-up is made good by the
+        next look, and a team that was left in the middle is not used again.
         """
-        for rank, (function, arguments) in enumerate(tasks):
-            self._inboxes[rank].put((rank, function, arguments))
-        results: list[Any] = [None] * len(tasks)
+        outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
+        self._abandoned = True
+        try:
+            for rank, (function, arguments) in enumerate(tasks):
+                self._inboxes[rank].put((rank, function, arguments, outcomes))
+            failure = self._join(outcomes, control, poll, poll_interval_s)
+        except BaseException:
+            control[ABORT] = 1
+            raise
+        self._abandoned = False
+        if failure is not None:
+            raise failure
+        return [outcome[0] for outcome in outcomes if outcome is not None]
+
+    def _join(
+        self,
+        outcomes: list[tuple[Any, BaseException | None] | None],
+        control: np.ndarray[Any, np.dtype[np.int64]],
+        poll: Callable[[], None] | None,
+        poll_interval_s: float,
+    ) -> BaseException | None:
+        """Wait until all outcomes are there; the first failure, if there was one."""
         failure: BaseException | None = None
-        waiting = len(tasks)
-        while waiting:
+        while True:
+            running = outcomes.count(None)
+            if failure is None:
+                errors = [outcome[1] for outcome in outcomes if outcome is not None]
+                failure = next((error for error in errors if error is not None), None)
+                if failure is not None:
+                    control[ABORT] = 1
+            if running == 0:
+                return failure
             try:
-                rank, results_of_rank, error = self._results.get(
-                    timeout=poll_interval_s if poll is not None and failure is None else None
-                )
+                self._woken.get(timeout=poll_interval_s)
             except queue.Empty:
                 try:
-                    if poll is not None:
+                    if poll is not None and failure is None:
                         poll()
                 except BaseException as raised:
                     failure = raised
                     control[ABORT] = 1
-                continue
             except BaseException as interruption:
-                if failure is None:
-                    failure = interruption
+                failure = failure or interruption
                 control[ABORT] = 1
-                continue
-            waiting -= 1
-            results[rank] = results_of_rank
-            if error is not None:
-                failure = failure or error
-                control[ABORT] = 1
-        if failure is not None:
-            raise failure
-        return results
 
     def close(self) -> None:
         """End the threads."""
@@ -138,8 +155,10 @@ class Team:
 
     @property
     def usable(self) -> bool:
-        """False in a process forked after the team was made: its threads stayed behind."""
-        return self._process == os.getpid()
+        """False in a process forked after the team was made, as its threads stayed behind, and for a
+        team whose last run was left before its threads had ended.
+        """
+        return self._process == os.getpid() and not self._abandoned
 
 
 _idle_teams: list[Team] = []
@@ -161,8 +180,11 @@ def borrowed_team(size: int) -> Iterator[Team]:
     try:
         yield team
     finally:
-        with _idle_lock:
-            _idle_teams.append(team)
+        if team.usable:
+            with _idle_lock:
+                _idle_teams.append(team)
+        else:
+            team.close()
 
 
 def run_team(

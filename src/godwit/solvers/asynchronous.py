@@ -98,7 +98,9 @@ def solve(
     statistics.delta = None if program.priority is None else delta
     statistics.window = None if shared else options.window
     with statistics.phase("run"):
-        limits = np.array([_worst(program) if limit is None else limit], program.dtype)
+        limits = np.full(
+            1, program.identity if limit is None else _as_value(program, limit, "limit")
+        )
         values = program.parameter_values(parameters)
         initial = start if isinstance(start, np.ndarray) else program.initial
         some = isinstance(start, Mapping)
@@ -191,9 +193,16 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
     return poll
 
 
-def _worst(program: VertexProgram) -> Any:
-    """The limit that nothing exceeds."""
-    return program.identity
+def _as_value(program: VertexProgram, value: Any, what: str) -> Any:
+    """A number in the program's dtype; InputError if it does not fit."""
+    try:
+        converted = np.array(value).astype(program.dtype).item()
+    except (TypeError, ValueError, OverflowError):
+        converted = None
+    exact = program.dtype.kind == "f" or converted == value
+    if converted is None or not exact:
+        raise InputError(f"{what} must be a number that {program.dtype.name} holds, got {value!r}")
+    return program.dtype.type(converted)
 
 
 def _initial(
@@ -241,7 +250,8 @@ def _seed(
     owner = placed.partition.owner
     local_index = placed.layout.local_index
     keys: list[list[int]] = [[] for _ in parts]
-    for vertex, value in start.items():
+    for vertex, given in start.items():
+        value = _as_value(program, given, f"the value of vertex {vertex}")
         place = int(owner[vertex])
         key = int(local_index[vertex])
         values = parts[place].values

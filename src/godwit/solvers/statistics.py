@@ -20,7 +20,7 @@ class RunStatistics:
     :param devices: names, in order; the arrays below have an entry a device
     :param solver: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"`` (one device whose
         threads share memory) or ``"direction-optimizing"``
-    :param seconds: time by phase: ``read``, ``partition``, ``place``, ``run``, ``gather``,
+    :param seconds: time by phase: ``read``, ``partition``, ``place``, ``compile``, ``run``, ``gather``,
         ``predecessors``, ``verify``, as far as they happened
     :param processed_items: work-items taken from a queue
     :param useless_items: of these, those whose value had been improved on meanwhile
@@ -53,6 +53,9 @@ class RunStatistics:
     def take_counts(self, counts: WorklistCounts) -> None:
         """Add what the workers counted."""
         devices = len(self.devices)
+        if counts.compile_s:
+            self.seconds["compile"] = counts.compile_s
+            self.seconds["run"] -= counts.compile_s
 
         def per_device(values: Array) -> Array:
             # The threads of one shared-memory device count for that device.

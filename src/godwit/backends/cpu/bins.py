@@ -45,13 +45,19 @@ _BUCKET_LIMIT = float(1 << 60)
 FREE_HEAD = 0  # first chunk of the free list
 FREE_COUNT = 1
 BASE = 2  # the lowest bucket that may hold items
-OVERFLOWED = 3
+OVERFLOWED = 3  # an item was not queued: NO_ROOM or NO_DEVICE
 WAITING = 4  # items in urgent, buckets and far
 FAR_LOWEST = 5  # lowest bucket in the far bin
 HEADER_WORDS = 8
 
-# Bound by the instantiation: words of an item (1 or 2), and int64 bits to a value.
+# Values of OVERFLOWED.
+NO_ROOM = 1
+NO_DEVICE = 2  # it was to go to a device that there is not
+
+# Bound by the instantiation: words of an item (1 or 2), the type of its value (what operators push is
+# converted to it: a double's bits are no float's), and int64 bits to a value.
 ITEM_WORDS = 1
+VALUE: Any = np.int32
 from_bits = FROM_BITS[np.dtype(np.int32)]
 
 
@@ -134,7 +140,7 @@ def push_bin(bins: Any, bin_number: int, key: int, value: Any) -> None:
     if position & (CHUNK_ITEMS - 1) == 0:
         chunk = bins.header[FREE_HEAD]
         if bins.header[FREE_COUNT] == 0:
-            bins.header[OVERFLOWED] = 1
+            bins.header[OVERFLOWED] = NO_ROOM
             return
         bins.header[FREE_HEAD] = load(bins.next_chunk, chunk)
         bins.header[FREE_COUNT] -= 1
@@ -144,10 +150,10 @@ def push_bin(bins: Any, bin_number: int, key: int, value: Any) -> None:
             store(bins.next_chunk, (position - 1) >> CHUNK_SHIFT, chunk)
         position = chunk << CHUNK_SHIFT
     if ITEM_WORDS == 1:
-        store(bins.arena, position, (to_bits(value) << 32) | key)
+        store(bins.arena, position, (to_bits(VALUE(value)) << 32) | key)
     else:
         store(bins.arena, 2 * position, key)
-        store(bins.arena, 2 * position + 1, to_bits(value))
+        store(bins.arena, 2 * position + 1, to_bits(VALUE(value)))
     store(bins.tail, bin_number, position + 1)
 
 

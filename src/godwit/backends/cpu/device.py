@@ -35,7 +35,7 @@ class CpuBackend(Backend):
 
     def find(self, name: str) -> Device:
         """The device of a name."""
-        memory = config.available_memory_bytes()
+        memory = config.available_memory_bytes
         if name == "cpu":
             threads = config.thread_count()
             cores = "core" if threads == 1 else "cores"

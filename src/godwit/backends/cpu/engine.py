@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,16 @@ from godwit.backends.base import (
     WorklistOptions,
 )
 from godwit.backends.cpu import shared_memory, worker
-from godwit.backends.cpu.bins import BASE, NO_BUCKET, Bins, bucket_of, grown_bins, new_bins
+from godwit.backends.cpu.bins import (
+    BASE,
+    NO_BUCKET,
+    NO_DEVICE,
+    OVERFLOWED,
+    Bins,
+    bucket_of,
+    grown_bins,
+    new_bins,
+)
 from godwit.backends.cpu.mailbox import new_mailboxes
 from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist
 from godwit.errors import GodwitError, GraphTooLargeError
@@ -57,6 +67,8 @@ def run_workers(
     seen = np.zeros(devices, np.int64)
     control = new_control()
     growths = [0] * devices
+    first = (worklists[0], mailboxes, published, seen, control, states[0], options.window)
+    compile_s = _prepare(operators, kernel, states[0], first)
 
     def drive(device: int) -> int:
         while True:
@@ -78,8 +90,8 @@ def run_workers(
         codes = team.run(
             [(drive, (device,)) for device in range(devices)], control, _team_poll(worklists, poll)
         )
-    _check_codes(codes)
-    return _collect(worklists, sum(growths))
+    _check_codes(codes, worklists)
+    return _collect(worklists, sum(growths), compile_s)
 
 
 def run_threads(
@@ -106,9 +118,10 @@ def run_threads(
     frontier = np.empty(frontier_items * words, np.int64)
     control = new_control()
     growths = 0
+    common = (published, shared, frontier, frontier_items, state)
+    compile_s = _prepare(operators, kernel, state, (0, threads, control, worklists[0], *common))
     with borrowed_team(threads) as team:
         while True:
-            common = (published, shared, frontier, frontier_items, state)
             tasks = [
                 (kernel, (rank, threads, control, worklists[rank], *common))
                 for rank in range(threads)
@@ -122,8 +135,8 @@ def run_threads(
                     worklist.counts[worker.WANTED_ROOM] = 0
                     worklists[rank] = _grown(worklist, words)
                     growths += 1
-    _check_codes(codes)
-    return _collect(worklists, growths)
+    _check_codes(codes, worklists)
+    return _collect(worklists, growths, compile_s)
 
 
 def _team_poll(
@@ -149,9 +162,26 @@ def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
         bindings["backend_push"] = worker.push
         bindings["backend_push_local"] = worker.push_local
         bindings["backend_push_to"] = worker.push_to
+        bindings["VALUE"] = operators.value_dtype.type
         bindings["from_bits"] = FROM_BITS[operators.value_dtype]
         found = operators.compiled[template.__name__] = template.bind(**bindings)
     return found
+
+
+def _prepare(
+    operators: WorklistOperators, kernel: Kernel, state: Any, arguments: tuple[Any, ...]
+) -> float:
+    """Compile or load the kernel before the threads start; the seconds that took.
+
+    Apart from the state's arrays all arguments have the same types in every run of the operators.
+    """
+    dtypes = tuple(array.dtype.str for array in state if isinstance(array, np.ndarray))
+    if (kernel.__name__, dtypes) in operators.compiled:
+        return 0.0
+    begin = perf_counter()
+    kernel.prepare(*arguments)
+    operators.compiled[kernel.__name__, dtypes] = True
+    return perf_counter() - begin
 
 
 def _new_worklists(
@@ -204,15 +234,21 @@ def _grown(worklist: Worklist, item_words: int) -> Worklist:
     return worklist._replace(bins=bins)
 
 
-def _check_codes(codes: Sequence[int]) -> None:
+def _check_codes(codes: Sequence[int], worklists: Sequence[Worklist]) -> None:
     if worker.FAILED in codes:
+        failed = codes.index(worker.FAILED)
+        if worklists[failed].bins.header[OVERFLOWED] == NO_DEVICE:
+            raise GodwitError(
+                f"device {failed} was to send an item to a device that there is not: owner and push_to "
+                f"must name one in [0, {len(worklists)})"
+            )
         raise GodwitError(
-            f"device {codes.index(worker.FAILED)} was pushed more items than its operator's fanout "
+            f"device {failed} was pushed more items than its operator's fanout "
             "allows; the run was ended before any was lost silently"
         )
 
 
-def _collect(worklists: Sequence[Worklist], growths: int) -> WorklistCounts:
+def _collect(worklists: Sequence[Worklist], growths: int, compile_s: float) -> WorklistCounts:
     counts = np.stack([worklist.counts for worklist in worklists])
     return WorklistCounts(
         processed_items=counts[:, worker.PROCESSED],
@@ -224,5 +260,6 @@ def _collect(worklists: Sequence[Worklist], growths: int) -> WorklistCounts:
         sent_items=counts[:, worker.SENT_TO :],
         rounds=counts[:, worker.ROUNDS],
         growths=growths,
+        compile_s=compile_s,
         value_overflow=bool(counts[:, worker.VALUE_OVERFLOW].any()),
     )

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.backends.cpu.bins import ITEM_WORDS, from_bits
+from godwit.backends.cpu.bins import ITEM_WORDS, VALUE, from_bits
 from godwit.parallel.atomics import load_acquire, store_release
 from godwit.parallel.bits import to_bits
 
@@ -65,10 +65,10 @@ def put(mailboxes: Any, sender: int, receiver: int, ahead: int, key: int, value:
     item = mailboxes.tails[pair * _LINE] + ahead
     slot = pair * mailboxes.capacity + item % mailboxes.capacity
     if ITEM_WORDS == 1:
-        mailboxes.slots[slot] = (to_bits(value) << 32) | key
+        mailboxes.slots[slot] = (to_bits(VALUE(value)) << 32) | key
     else:
         mailboxes.slots[2 * slot] = key
-        mailboxes.slots[2 * slot + 1] = to_bits(value)
+        mailboxes.slots[2 * slot + 1] = to_bits(VALUE(value))
 
 
 def publish(mailboxes: Any, sender: int, receiver: int, items: int) -> None:

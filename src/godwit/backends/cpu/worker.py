@@ -41,6 +41,7 @@ from godwit.backends.cpu.bins import (
     FAR,
     ITEM_WORDS,
     NO_BUCKET,
+    NO_DEVICE,
     OUTBOX,
     OVERFLOWED,
     URGENT,
@@ -169,20 +170,38 @@ def on_receive(worklist: Any, state: Any, key: int, value: Any) -> int:
 # What operators call.
 
 
+def fits_item(worklist: Any, key: int) -> bool:
+    """Whether an item can hold the key; one that does not fit ends the run with an error."""
+    if ITEM_WORDS == 1 and (key >> 32) != 0:
+        worklist.counts[VALUE_OVERFLOW] = 1
+        return False
+    return True
+
+
 def push_local(worklist: Any, key: int, value: Any) -> None:
     """Queue an item on this device."""
+    if not fits_item(worklist, key):
+        return
     push_bucket(worklist.bins, item_bucket(worklist.bins.buckets_per_unit, value), key, value)
 
 
 def push_to(worklist: Any, device: int, key: int, value: Any) -> None:
-    """Put an item into the outbox of the link on the way to another device."""
+    """Put an item into the outbox of the link on the way to another device; to this one: queue it."""
+    if device == worklist.device:
+        # There is no link from a device to itself: nobody would ever receive.
+        push_local(worklist, key, value)
+        return
+    if not (0 <= device < worklist.devices):
+        worklist.bins.header[OVERFLOWED] = NO_DEVICE
+        return
+    if not fits_item(worklist, key):
+        return
     push_bin(worklist.bins, OUTBOX + worklist.next_hop[device], key, value)
 
 
 def push(worklist: Any, state: Any, key: int, value: Any) -> None:
     """Queue an item at its owner, if `on_send` lets it pass."""
-    if ITEM_WORDS == 1 and (key >> 32) != 0:
-        worklist.counts[VALUE_OVERFLOW] = 1
+    if not fits_item(worklist, key):
         return
     destination = owner(state, key)
     if destination == worklist.device:
@@ -230,8 +249,9 @@ def flush(worklist: Any, mailboxes: Any, state: Any) -> tuple[bool, bool]:
         while items < room and bins.tail[outbox] != 0:
             key, value = pop_bin(bins, outbox)
             key, value = pack(state, key, value)
-            put(mailboxes, worklist.device, receiver, items, key, value)
-            items += 1
+            if fits_item(worklist, key):
+                put(mailboxes, worklist.device, receiver, items, key, value)
+                items += 1
         if items > 0:
             worklist.counts[SENT_TO + receiver] += items
             publish(mailboxes, worklist.device, receiver, items)

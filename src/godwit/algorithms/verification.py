@@ -1,0 +1,275 @@
+"""Verifiers: whether distances and predecessors have the properties that make them right.
+
+Graph500's rules for BFS and SSSP, which say nothing about how a result was found: serial NumPy,
+independent of the solvers. Together they are sufficient:
+
+- every source is at distance 0, and nothing is at a negative distance or at NaN;
+- no arc leads from a reached vertex to one that is farther away than that vertex plus the arc (so no
+  distance is too large, and whatever can be reached is);
+- every reached vertex but the sources is at the end of a *tight* arc, one whose sum is its distance,
+  and following tight arcs back leads to a source (so no distance is too small; that the way back ends
+  is a matter of its own where arcs have length zero);
+- the arc from the predecessor of a vertex, if predecessors are given, exists and is tight; following
+  predecessors leads to a source; nobody else has one.
+
+With a cutoff, distances beyond it are absent: sums beyond it are exempt from the second rule, and no
+distance may be beyond it. A search that stopped at a target is verified with the target's distance
+as cutoff.
+
+Integers are compared exactly. Floating-point sums, which a solver computes in the dtype of the
+distances as this does, may differ by :data:`RELATIVE_SLACK`, for distances that others have computed
+in another order.
+
+Arcs are looked at in blocks, so that memory stays near that of a few arrays of n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.errors import InputError, VerificationError
+from godwit.graph.csr import Graph
+
+RELATIVE_SLACK = 1e-12
+"""By how much, relative to the larger, two floating-point distances may differ and count as equal."""
+
+_BLOCK_ARCS = 1 << 20
+
+
+def verify_bfs(
+    graph: Graph,
+    sources: Any,
+    distance: Array,
+    predecessor: Array | None = None,
+    *,
+    cutoff: float | None = None,
+) -> None:
+    """Check distances in arcs from the nearest source, whatever weights the graph has.
+
+    :param sources: a vertex, or several
+    :param distance: (n); the largest value of an integer dtype, or infinity, marks the unreached
+    :param predecessor: (n), -1 for sources and the unreached; None if there are none to check
+    :param cutoff: vertices farther away were to be left unreached
+    :raises VerificationError: naming a vertex or an arc that breaks a rule
+    :raises InputError: the arrays have a wrong shape or dtype
+    """
+    _Verifier(graph, sources, distance, predecessor, cutoff, unit_lengths=True).verify()
+
+
+def verify_sssp(
+    graph: Graph,
+    sources: Any,
+    distance: Array,
+    predecessor: Array | None = None,
+    *,
+    cutoff: float | None = None,
+) -> None:
+    """Check lengths of shortest paths from the nearest source; arcs without weights have length 1.
+
+    Parameters and errors as those of :func:`verify_bfs`.
+    """
+    _Verifier(
+        graph, sources, distance, predecessor, cutoff, unit_lengths=graph.weights is None
+    ).verify()
+
+
+class _Verifier:
+    def __init__(
+        self,
+        graph: Graph,
+        sources: Any,
+        distance: Array,
+        predecessor: Array | None,
+        cutoff: float | None,
+        *,
+        unit_lengths: bool,
+    ) -> None:
+        n = graph.vertex_count
+        self.graph = graph
+        self.sources = np.unique(np.atleast_1d(np.asarray(sources, np.int64)))
+        self.distance = _checked(distance, n, "distance", "if")
+        self.predecessor = (
+            None if predecessor is None else _checked(predecessor, n, "predecessor", "i")
+        )
+        self.cutoff = cutoff
+        self.unit_lengths = unit_lengths
+        if len(self.sources) and (self.sources[0] < 0 or self.sources[-1] >= n):
+            raise InputError(f"sources must be in [0, {n}), got {self.sources}")
+        self.floating = self.distance.dtype.kind == "f"
+        limit = np.inf if self.floating else np.iinfo(self.distance.dtype).max
+        self.unreached = self.distance.dtype.type(limit)
+        self.reached = self.distance != self.unreached
+        self.is_source = np.zeros(n, np.bool_)
+        self.is_source[self.sources] = True
+
+    def verify(self) -> None:
+        """Check one rule after the other."""
+        self.check_values()
+        # Vertices from which the way back to a source is known to end: by tight arcs from a vertex
+        # that is nearer, as distances cannot fall for ever. The others are looked at one by one.
+        supported = self.is_source.copy()
+        predecessor_found = np.zeros_like(supported)
+        level_arcs = []
+        for tails, heads, lengths in self.blocks():
+            sums = self.add(self.distance[tails], lengths)
+            self.check_not_too_far(tails, heads, sums)
+            tight = self.is_tight(sums, self.distance[heads])
+            near, far = tails[tight], heads[tight]
+            falls = self.distance[near] < self.distance[far]
+            supported[far[falls]] = True
+            ids = self.graph.targets.dtype
+            level_arcs.append((near[~falls].astype(ids), far[~falls].astype(ids)))
+            if self.predecessor is not None:
+                predecessor_found[far[self.predecessor[far] == near]] = True
+        self.check_support(supported, level_arcs)
+        if self.predecessor is not None:
+            self.check_predecessors(predecessor_found)
+
+    def blocks(self) -> Iterator[tuple[Array, Array, Any]]:
+        """The arcs that leave reached vertices: tails, heads, lengths; some rows at a time."""
+        offsets = self.graph.offsets
+        n = self.graph.vertex_count
+        begin = 0
+        while begin < n:
+            end = int(np.searchsorted(offsets, offsets[begin] + _BLOCK_ARCS, side="right")) - 1
+            end = min(max(end, begin + 1), n)
+            degrees = np.diff(offsets[begin : end + 1])
+            tails = np.repeat(np.arange(begin, end), degrees)
+            kept = self.reached[tails]
+            arcs = slice(int(offsets[begin]), int(offsets[end]))
+            heads = self.graph.targets[arcs][kept].astype(np.int64)
+            lengths: Any = 1
+            if not self.unit_lengths and self.graph.weights is not None:
+                lengths = self.graph.weights[arcs][kept]
+            yield tails[kept], heads, lengths
+            begin = end
+
+    def add(self, distances: Array, lengths: Any) -> Array:
+        """Distances at the far ends of arcs: exact for integers, in the distances' dtype for floats."""
+        if self.floating:
+            with np.errstate(over="ignore"):  # infinitely far: what comes out is right
+                sums: Array = (distances + lengths).astype(self.distance.dtype, copy=False)
+            return sums
+        if np.asarray(lengths).dtype.kind == "f":
+            raise InputError(
+                "distances of a graph with floating-point weights must be floating-point"
+            )
+        exact: Array = distances.astype(np.int64) + lengths
+        return exact
+
+    def is_tight(self, sums: Array, distances: Array) -> Array:
+        """Whether sums are equal to distances."""
+        tight: Array = sums == distances
+        if self.floating:
+            with np.errstate(invalid="ignore"):  # infinity less infinity
+                tight |= np.abs(sums - distances) <= RELATIVE_SLACK * np.abs(sums)
+            tight &= distances != self.unreached
+        return tight
+
+    def check_values(self) -> None:
+        """Sources are at 0; distances are numbers from 0 up to the cutoff."""
+        wrong = self.is_source & (self.distance != 0)
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            _fail(f"source {v} must be at distance 0, is at {self.distance[v]}")
+        wrong = ~(self.distance >= 0)
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            _fail(f"vertex {v} is at distance {self.distance[v]}")
+        if self.cutoff is not None:
+            wrong = self.reached & (self.distance > self.cutoff)
+            if wrong.any():
+                v = int(np.argmax(wrong))
+                _fail(f"vertex {v} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}")
+
+    def check_not_too_far(self, tails: Array, heads: Array, sums: Array) -> None:
+        """No head of an arc is farther away than its tail plus the arc."""
+        wrong = sums < self.distance[heads]
+        if self.floating:
+            wrong &= ~self.is_tight(sums, self.distance[heads])
+        if self.cutoff is not None:
+            wrong &= sums <= self.cutoff
+        if not wrong.any():
+            return
+        arc = int(np.argmax(wrong))
+        u, v = int(tails[arc]), int(heads[arc])
+        has = f"is at {self.distance[v]}" if self.reached[v] else "was not reached"
+        _fail(f"vertex {v} {has}, but the arc {u} -> {v} reaches it at {sums[arc]}")
+
+    def check_support(self, supported: Array, level_arcs: list[tuple[Array, Array]]) -> None:
+        """Every reached vertex is at the end of a tight arc, and so on back to a source."""
+        if (self.reached & ~supported).any():
+            tails = np.concatenate([tails for tails, _ in level_arcs])
+            heads = np.concatenate([heads for _, heads in level_arcs])
+            supported = _reachable(supported, tails, heads)
+        wrong = self.reached & ~supported
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            _fail(
+                f"vertex {v} is at {self.distance[v]}, but no shortest path from a source ends there"
+            )
+
+    def check_predecessors(self, found: Array) -> None:
+        """Predecessors are where they must be, by tight arcs, and lead to sources."""
+        before = self.predecessor
+        assert before is not None
+        n = self.graph.vertex_count
+        has_one = self.reached & ~self.is_source
+        wrong = ~has_one & (before != -1)
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            kind = "source" if self.is_source[v] else "unreached vertex"
+            _fail(f"{kind} {v} must have predecessor -1, has {before[v]}")
+        wrong = has_one & ((before < 0) | (before >= n))
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            _fail(f"vertex {v} must have a predecessor in [0, {n}), has {before[v]}")
+        wrong = has_one & ~found
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            u = int(before[v])
+            row = self.graph.targets[self.graph.offsets[u] : self.graph.offsets[u + 1]]
+            fault = "is not tight" if (row == v).any() else "is not in the graph"
+            _fail(f"the arc {u} -> {v} from the predecessor of {v} {fault}")
+        # Pointer doubling: after k steps everyone has gone back 2**k times, or stands at a source.
+        at = np.where(has_one, before, np.arange(n)).astype(np.int64)
+        for _ in range(n.bit_length()):
+            at = at[at]
+        wrong = has_one & ~self.is_source[at]
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            _fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
+
+
+def _checked(values: Any, n: int, name: str, kinds: str) -> Array:
+    array: Array = np.asarray(values)
+    if array.shape != (n,):
+        raise InputError(f"{name} must have shape ({n},), got {array.shape}")
+    if array.dtype.kind not in kinds:
+        raise InputError(f"{name} must not be of dtype {array.dtype}")
+    return array
+
+
+def _reachable(start: Array, tails: Array, heads: Array) -> Array:
+    """bool (n): what the arcs reach from the vertices marked in ``start``, those included."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    n = len(start)
+    useful = ~start[heads]
+    first = np.unique(tails[useful & start[tails]])
+    all_tails = np.concatenate([tails[useful], np.full(len(first), n)])  # n: a root before them all
+    all_heads = np.concatenate([heads[useful], first])
+    arcs = csr_array((np.ones(len(all_tails)), (all_tails, all_heads)), shape=(n + 1, n + 1))
+    order = breadth_first_order(arcs, n, return_predecessors=False)
+    reached = np.append(start, False)
+    reached[order] = True
+    return reached[:n]
+
+
+def _fail(message: str) -> NoReturn:
+    raise VerificationError(message)

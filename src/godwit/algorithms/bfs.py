@@ -47,8 +47,7 @@ def bfs(
     if target is not None:
         target = check_vertex(target, graph.vertex_count, "target")
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
-    devices = placed.context.devices
-    if len(devices) == 1 and devices[0].name == "cpu":
+    if placed.context.devices[0].shares_memory:
         return _on_shared_memory(placed, sources, target, limit, options)
     # A bucket is a level unless the caller says otherwise: degree and weights do not matter.
     start = {int(vertex): 0 for vertex in sources}

@@ -33,6 +33,7 @@ class Device:
     :param description: for people
     :param memory: tells how much memory may still be allocated on it, in bytes
     :param threads: threads that work for it
+    :param shares_memory: whether these threads work on one memory, without mailboxes between them
     """
 
     name: str
@@ -40,6 +41,7 @@ class Device:
     description: str = ""
     memory: Callable[[], int] = field(default=int, repr=False, compare=False)
     threads: int = 1
+    shares_memory: bool = False
 
     @property
     def memory_bytes(self) -> int:

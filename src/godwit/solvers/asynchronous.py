@@ -90,7 +90,7 @@ def solve(
     layout = placed.layout
     graph = placed.graph
     devices = placed.context.devices
-    shared = len(devices) == 1 and devices[0].name == "cpu"
+    shared = devices[0].shares_memory
     statistics = RunStatistics(
         tuple(device.name for device in devices), "delta-stepping" if shared else "asynchronous"
     )
@@ -101,11 +101,11 @@ def solve(
         limits = np.full(
             1, program.identity if limit is None else _as_value(program, limit, "limit")
         )
-        values = program.parameter_values(parameters)
+        parameter_array = program.parameter_values(parameters)
         initial = start if isinstance(start, np.ndarray) else program.initial
         some = isinstance(start, Mapping)
         parts = [
-            _placed_part(program, graph, part, limits, values, initial, start_all=not some)
+            _placed_part(program, graph, part, limits, parameter_array, initial, start_all=not some)
             for part in layout.parts
         ]
         if isinstance(start, Mapping):

@@ -39,7 +39,9 @@ class CpuBackend(Backend):
         if name == "cpu":
             threads = config.thread_count()
             cores = "core" if threads == 1 else "cores"
-            return Device("cpu", self.kind, f"{threads} {cores}, shared memory", memory, threads)
+            return Device(
+                "cpu", self.kind, f"{threads} {cores}, shared memory", memory, threads, True
+            )
         match = re.fullmatch(r"cpu:(\d+)", name)
         if match and int(match[1]) < MAXIMAL_VIRTUAL_DEVICES:
             return Device(name, self.kind, "virtual device: one thread", memory, 1)

@@ -94,7 +94,7 @@ def run_program(
     weighted = program.uses_weight and parts[0].graph.weights is not None
     states = [_program_state(part, weighted=weighted) for part in parts]
     threads = devices[0].threads
-    shared = len(parts) == 1 and devices[0].name == "cpu"
+    shared = devices[0].shares_memory
     operators = worklist_operators(program, shared=shared, weighted=weighted, item_bytes=item_bytes)
     if not shared:
         return run_workers(operators, states, [part.seeds for part in parts], options, poll)

@@ -50,7 +50,7 @@ _SHARED_ATTRIBUTES = {"slots"}
 _SHARED_NAMES = {"frontier"}
 
 
-class Violation(AssertionError):
+class ProtocolError(AssertionError):
     """The protocol broke an invariant; the message ends with the schedule that leads there."""
 
 
@@ -115,7 +115,7 @@ class _Yields(ast.NodeTransformer):
     def __init__(self, yielding: set[str]) -> None:
         self.yielding = yielding
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         shared = _is_shared(node)
         self.generic_visit(node)
         name = _called(node)
@@ -132,13 +132,13 @@ class _Yields(ast.NodeTransformer):
             return ast.YieldFrom(node)
         return node
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         if not (_is_shared(node) and isinstance(node.ctx, ast.Load)):
             return node
         return ast.Yield(ast.Tuple([ast.Constant("read"), node.value, node.slice], ast.Load()))
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
         target = node.targets[0]
         if not _is_shared(target):
@@ -356,7 +356,7 @@ class ReleaseAcquire:
             return [(None, (_with(messages, place, ((operand, None),)), views))]
         if kind == "read":
             if own[place] != 0:
-                raise Violation(f"data race: {location} is read before its write is ordered")
+                raise ProtocolError(f"data race: {location} is read before its write is ordered")
             # A ghost word counts the reads, so that an overwriting must be ordered after them.
             ghost = self.locations["read", place]
             after = self._stored(messages, views, thread, ghost, 0, released=False)
@@ -364,12 +364,16 @@ class ReleaseAcquire:
         if kind == "write":
             ghost = self.locations["read", place]
             if own[place] != 0 or own[ghost] != 0:
-                raise Violation(f"data race: {location} is overwritten before its read is ordered")
+                raise ProtocolError(
+                    f"data race: {location} is overwritten before its read is ordered"
+                )
             return [(None, self._stored(messages, views, thread, place, operand, released=False))]
         if kind in _STORES:
             assert own[place] == 0, f"{location} has several writers"
             released = kind == "store_release"
-            return [(None, self._stored(messages, views, thread, place, operand, released=released))]
+            return [
+                (None, self._stored(messages, views, thread, place, operand, released=released))
+            ]
         found = []
         for back in range(own[place] + 1):
             value, published = messages[place][-1 - back]
@@ -384,32 +388,35 @@ class ReleaseAcquire:
     ) -> Any:
         """The memory with one more message; every older one is one further back."""
         messages = tuple(
-            tuple(
-                (old, None if view is None else _with(view, place, view[place] + 1))
-                for old, view in row
-            )
+            row
+            if row[-1][1] is None
+            else tuple((old, _with(view, place, view[place] + 1)) for old, view in row)
             for row in messages
         )
         views = tuple(
             _with(view, place, 0 if other == thread else view[place] + 1)
             for other, view in enumerate(views)
         )
-        row = (*messages[place], (value, views[thread] if released else None))
+        row = messages[place]
+        nothing = None
+        if released or row[-1][1] is not None:
+            # A row has views in all its messages or in none: one that tells nothing is the oldest.
+            nothing = tuple(map(max, *views))
+            row = tuple((old, nothing if view is None else view) for old, view in row)
+        row = (*row, (value, views[thread] if released else nothing))
         return self._tidied(_with(messages, place, row), views)
 
     def _tidied(self, messages: Any, views: Any) -> Any:
         """Without what no thread can read any more, and views no older than everybody's."""
         oldest = tuple(map(max, *views)) if len(views) > 1 else views[0]
         kept = []
-        for place, row in enumerate(messages):
-            # An unread ghost needs one message only: it is the count back that matters.
-            row = row[-1 - oldest[place] :]
-            kept.append(
-                tuple(
-                    (value, None if view is None else tuple(map(min, view, oldest)))
-                    for value, view in row
-                )
-            )
+        for back, messages_of_place in zip(oldest, messages, strict=True):
+            row = messages_of_place
+            if len(row) > 1 + back:
+                row = row[-1 - back :]
+            if row[-1][1] is not None:
+                row = tuple((value, tuple(map(min, view, oldest))) for value, view in row)
+            kept.append(row)
         return tuple(kept), views
 
 
@@ -477,7 +484,7 @@ class Model:
 def explore(model: Model, limit: int = 2_000_000) -> int:
     """Visit every reachable state; the number of them.
 
-    :raises Violation: an invariant is broken, or there is a state from which the end is out of reach
+    :raises ProtocolError: an invariant is broken, or there is a state from which the end is out of reach
     """
     numbers = {model.first: 0}
     states = [model.first]
@@ -489,8 +496,8 @@ def explore(model: Model, limit: int = 2_000_000) -> int:
         state = states[number]
         try:
             following = model.successors(state)
-        except Violation as violation:
-            raise Violation(f"{violation}\n{_schedule(model, states, parents, number)}") from None
+        except ProtocolError as error:
+            raise ProtocolError(f"{error}\n{_schedule(model, states, parents, number)}") from None
         for thread, after in following:
             other = numbers.get(after)
             if other is None:
@@ -501,7 +508,7 @@ def explore(model: Model, limit: int = 2_000_000) -> int:
                 predecessors.append([])
                 wrong = model.check(after)
                 if wrong is not None:
-                    raise Violation(f"{wrong}\n{_schedule(model, states, parents, other)}")
+                    raise ProtocolError(f"{wrong}\n{_schedule(model, states, parents, other)}")
             predecessors[other].append(number)
         if not following:
             assert model.has_ended(state)
@@ -516,7 +523,7 @@ def explore(model: Model, limit: int = 2_000_000) -> int:
     if len(can_end) < len(states):
         stuck = next(number for number in range(len(states)) if number not in can_end)
         schedule = _schedule(model, states, parents, stuck)
-        raise Violation(f"from here the run can never end\n{schedule}")
+        raise ProtocolError(f"from here the run can never end\n{schedule}")
     return len(states)
 
 
@@ -525,7 +532,7 @@ def wander(model: Model, schedules: int, steps: int, seed: int) -> None:
 
     Threads run for random stretches, so that long delays are common.
 
-    :raises Violation: an invariant is broken, or a schedule has not ended after ``steps``
+    :raises ProtocolError: an invariant is broken, or a schedule has not ended after ``steps``
     """
     generator = random.Random(seed)
     for _ in range(schedules):
@@ -543,9 +550,9 @@ def wander(model: Model, schedules: int, steps: int, seed: int) -> None:
             state = generator.choice([after for thread, after in following if thread == runner])
             wrong = model.check(state)
             if wrong is not None:
-                raise Violation(wrong)
+                raise ProtocolError(wrong)
         else:
-            raise Violation(f"a schedule has not ended after {steps} steps")
+            raise ProtocolError(f"a schedule has not ended after {steps} steps")
 
 
 def _schedule(model: Model, states: list[Any], parents: list[tuple[int, int]], number: int) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import settings  # registers the profile without deadlines
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from godwit.backends.cpu import bins as bins_module
@@ -201,7 +200,9 @@ def _drain(queues: Queues, model: Model) -> None:
 
 
 # Buckets mostly near each other, some far apart, some below.
-_buckets = st.one_of(st.integers(0, 40), st.integers(-5000, 5000), st.sampled_from([0, 255, 256, 257]))
+_buckets = st.one_of(
+    st.integers(0, 40), st.integers(-5000, 5000), st.sampled_from([0, 255, 256, 257])
+)
 _steps = st.one_of(
     st.tuples(st.just("push"), st.lists(_buckets, min_size=1, max_size=90)),
     st.tuples(st.just("crowd"), st.tuples(_buckets, st.integers(1, 3 * CHUNK_ITEMS))),
@@ -214,7 +215,7 @@ _steps = st.one_of(
 
 
 @each_size
-@settings(max_examples=120)
+@settings(max_examples=120, deadline=None)
 @given(script=st.lists(_steps, max_size=25), capacity=st.sampled_from([1, 64, 1000]))
 @example(script=[("push", [0, 300, 900, 300]), ("work", 9)], capacity=1)
 @example(script=[("crowd", (0, 64)), ("crowd", (0, 64)), ("work", 128)], capacity=1)
@@ -226,7 +227,7 @@ def test_queues_hold_what_deques_hold(
     for name, argument in script:
         if name == "grow":
             queues.grow()
-        elif name == "push" or name == "crowd":
+        elif name in ("push", "crowd"):
             pushed = [argument[0]] * argument[1] if name == "crowd" else argument
             queues.room_for(len(pushed))
             steps = []
@@ -277,13 +278,13 @@ def _work(queues: Queues, model: Model, items: int) -> None:
 
 @each_size
 @given(
-    pushes=st.lists(st.tuples(st.integers(0, OUTBOX + DEVICES - 1), st.integers(1, 200)), max_size=60),
+    pushes=st.lists(
+        st.tuples(st.integers(0, OUTBOX + DEVICES - 1), st.integers(1, 200)), max_size=60
+    ),
     before=st.integers(0, 200),
 )
-@settings(max_examples=60)
-def test_what_has_room_fits(
-    item_bytes: int, pushes: list[tuple[int, int]], before: int
-) -> None:
+@settings(max_examples=60, deadline=None)
+def test_what_has_room_fits(item_bytes: int, pushes: list[tuple[int, int]], before: int) -> None:
     """However few chunks are left, and however the pushes are spread: has_room keeps its word."""
     queues = Queues(item_bytes, 1)
     queues.room_for(before)

@@ -154,6 +154,21 @@ def test_long_thin_graphs_never_go_bottom_up() -> None:
     assert counts.arcs_examined == graph.arc_count
 
 
+@each_way
+@each_team
+@pytest.mark.parametrize("cutoff", [0, 1, 2, 7, 1 << 40])
+def test_a_cutoff_leaves_what_is_farther_unreached(cutoff: int, threads: int, way: str) -> None:
+    # On the star bottom-up pays at once, on the others the levels are many.
+    for name in ("path", "grid", "star", "random undirected"):
+        graph = named_graph(name)
+        with forced(way) as arguments:
+            distance, counts = direction_optimizing_bfs(
+                graph, np.array([3]), cutoff=cutoff, threads=threads, **arguments
+            )
+        assert distance.tolist() == reference(graph, [3], cutoff)
+        assert counts.levels <= cutoff
+
+
 def test_a_target_stops_the_search() -> None:
     graph = Graph.from_arcs(np.arange(999), np.arange(1, 1000), directed=False)
     distance, counts = direction_optimizing_bfs(graph, np.array([500]), target=503)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import settings  # registers the profile without deadlines
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.backends.cpu.mailbox import (
@@ -61,7 +60,7 @@ def _exchange(rank: int, size: int, control: Any, mailboxes: Any, values: Any, k
         for other in range(size):
             if other == rank:
                 continue
-            items = min(min(credit(mailboxes, rank, other), burst), count - sent[other])
+            items = min(credit(mailboxes, rank, other), burst, count - sent[other])
             for item in range(items):
                 index = sent[other] + item
                 put(mailboxes, rank, other, item, keys[index] + rank, values[index])
@@ -94,9 +93,7 @@ def _bound(function: Any, item_bytes: int, dtype: Any) -> Kernel:
 FORMS = [(16, dtype.name) for dtype in VALUE_DTYPES] + [
     (8, dtype.name) for dtype in VALUE_DTYPES if dtype.itemsize == 4
 ]
-KERNELS = {
-    form: (_bound(_send, *form), _bound(_receive, *form)) for form in FORMS
-}
+KERNELS = {form: (_bound(_send, *form), _bound(_receive, *form)) for form in FORMS}
 each_form = pytest.mark.parametrize(
     "form", FORMS, ids=[f"{dtype}-{item_bytes}" for item_bytes, dtype in FORMS]
 )
@@ -144,7 +141,7 @@ def test_every_value_travels_bit_for_bit(form: tuple[int, str]) -> None:
 
 
 @pytest.mark.parametrize("form", [(8, "int32"), (16, "float64")], ids=["8", "16"])
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(
     capacity=st.integers(1, 9),
     steps=st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=60),

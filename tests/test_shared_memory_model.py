@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from godwit.backends.cpu import bins, shared_memory, worker
+from godwit.parallel import team
+from godwit.parallel.team import ABORT, CONTROL_WORDS
 from interleaving import (
     Automaton,
     Model,
+    ProtocolError,
     Replacement,
     Sequential,
-    Violation,
     Words,
     explore,
     load_protocol,
     wander,
 )
 from test_worker_model import contents
-
-from godwit.backends.cpu import bins, shared_memory, worker
-from godwit.parallel import team
-from godwit.parallel.team import ABORT, CONTROL_WORDS, CURSOR
 
 _PRIVATE_COUNTS = (
     worker.NEXT_INITIAL,
@@ -73,6 +73,7 @@ def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
     }
     protocol = load_protocol([bins, team, worker, shared_memory], constants, replacements)
     protocol.update(
+        VALUE=int,
         to_bits=lambda value: value,
         from_bits=lambda bits: bits,
         item_bucket=lambda _, value: value,
@@ -235,6 +236,6 @@ def test_the_exploration_finds_this_bug(bug: str) -> None:
     for case in CASES.values():
         try:
             explore(model_of(case, BUGS[bug]))
-        except Violation:
+        except ProtocolError:
             return
     pytest.fail("not found")

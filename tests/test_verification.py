@@ -170,6 +170,28 @@ def test_floats_are_given_a_little_slack_and_no_more() -> None:
         verify_sssp(graph, 0, np.array([0, 0.1, np.inf, np.inf]))
 
 
+def test_an_arc_of_infinite_weight_reaches_nothing() -> None:
+    graph = Graph.from_arcs([0], [1], [np.inf])
+    verify_sssp(graph, 0, np.array([0, np.inf]), np.array([-1, -1]))
+    with pytest.raises(VerificationError, match=r"vertex 1 is at 5\.0, but no shortest path"):
+        verify_sssp(graph, 0, np.array([0, 5.0]))
+
+
+def test_vertices_a_rounding_apart_do_not_hold_up_each_other() -> None:
+    graph = Graph.from_arcs([1, 2], [2, 1], [0.0, 0.0], vertex_count=3)
+    for second in (5.0, 5.0 * (1 + 1e-13), 5.0 * (1 - 1e-13)):
+        with pytest.raises(VerificationError, match="but no shortest path from a source"):
+            verify_sssp(graph, 0, np.array([0, 5.0, second]))
+
+
+def test_zeros_behind_a_rounding_are_followed_from_the_source() -> None:
+    # 1 is a rounding off, so that nothing behind it is explained by exact sums alone.
+    graph = Graph.from_arcs([0, 1, 2], [1, 2, 3], [5.0, 0.0, 1.0])
+    near = 5.0 * (1 + 1e-13)
+    verify_sssp(graph, 0, np.array([0, near, near, near + 1]))
+    verify_sssp(graph, 0, np.array([0, near, 5.0, 6.0]), np.array([-1, 0, 1, 2]))
+
+
 def test_blocks_of_arcs_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_BLOCK_ARCS", 3)
     graph = named_graph("zero weights")

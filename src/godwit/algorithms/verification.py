@@ -18,7 +18,9 @@ as cutoff.
 
 Integers are compared exactly. Floating-point sums, which a solver computes in the dtype of the
 distances as this does, may differ by :data:`RELATIVE_SLACK`, for distances that others have computed
-in another order.
+in another order. Slack spoils the argument that a way back along falling distances must end: two
+vertices a rounding apart could hold up each other. Where exact sums do not explain every distance,
+the ways back are therefore followed from the sources, arc by arc.
 
 Arcs are looked at in blocks, so that memory stays near that of a few arrays of n.
 """
@@ -109,7 +111,7 @@ class _Verifier:
     def verify(self) -> None:
         """Check one rule after the other."""
         self.check_values()
-        # Vertices from which the way back to a source is known to end: by tight arcs from a vertex
+        # Vertices from which the way back to a source is known to end: by exact sums from a vertex
         # that is nearer, as distances cannot fall for ever. The others are looked at one by one.
         supported = self.is_source.copy()
         predecessor_found = np.zeros_like(supported)
@@ -117,17 +119,23 @@ class _Verifier:
         for tails, heads, lengths in self.blocks():
             sums = self.add(self.distance[tails], lengths)
             self.check_not_too_far(tails, heads, sums)
-            tight = self.is_tight(sums, self.distance[heads])
-            near, far = tails[tight], heads[tight]
+            exact = sums == self.distance[heads]
+            near, far = tails[exact], heads[exact]
             falls = self.distance[near] < self.distance[far]
             supported[far[falls]] = True
-            ids = self.graph.targets.dtype
-            level_arcs.append((near[~falls].astype(ids), far[~falls].astype(ids)))
+            level_arcs.append(self.as_ids(near[~falls], far[~falls]))
             if self.predecessor is not None:
-                predecessor_found[far[self.predecessor[far] == near]] = True
+                chosen = self.predecessor[heads] == tails
+                tight = self.is_tight(sums[chosen], self.distance[heads[chosen]])
+                predecessor_found[heads[chosen][tight]] = True
         self.check_support(supported, level_arcs)
         if self.predecessor is not None:
             self.check_predecessors(predecessor_found)
+
+    def as_ids(self, tails: Array, heads: Array) -> tuple[Array, Array]:
+        """Arcs to be kept, in the dtype of the graph's ids."""
+        ids = self.graph.targets.dtype
+        return tails.astype(ids), heads.astype(ids)
 
     def blocks(self) -> Iterator[tuple[Array, Array, Any]]:
         """The arcs that leave reached vertices: tails, heads, lengths; some rows at a time."""
@@ -162,13 +170,20 @@ class _Verifier:
         return exact
 
     def is_tight(self, sums: Array, distances: Array) -> Array:
-        """Whether sums are equal to distances."""
+        """Whether sums are equal to distances, up to the slack; an infinite sum reaches nothing."""
         tight: Array = sums == distances
         if self.floating:
             with np.errstate(invalid="ignore"):  # infinity less infinity
                 tight |= np.abs(sums - distances) <= RELATIVE_SLACK * np.abs(sums)
-            tight &= distances != self.unreached
+            tight &= np.isfinite(sums)
         return tight
+
+    def tight_arcs(self) -> Iterator[tuple[Array, Array]]:
+        """Tails and heads of all arcs that are tight up to the slack."""
+        for tails, heads, lengths in self.blocks():
+            sums = self.add(self.distance[tails], lengths)
+            tight = self.is_tight(sums, self.distance[heads])
+            yield self.as_ids(tails[tight], heads[tight])
 
     def check_values(self) -> None:
         """Sources are at 0; distances are numbers from 0 up to the cutoff."""
@@ -203,9 +218,9 @@ class _Verifier:
     def check_support(self, supported: Array, level_arcs: list[tuple[Array, Array]]) -> None:
         """Every reached vertex is at the end of a tight arc, and so on back to a source."""
         if (self.reached & ~supported).any():
-            tails = np.concatenate([tails for tails, _ in level_arcs])
-            heads = np.concatenate([heads for _, heads in level_arcs])
-            supported = _reachable(supported, tails, heads)
+            supported = _reachable(supported, level_arcs)
+        if self.floating and (self.reached & ~supported).any():
+            supported = _reachable(self.is_source, list(self.tight_arcs()))
         wrong = self.reached & ~supported
         if wrong.any():
             v = int(np.argmax(wrong))
@@ -254,12 +269,14 @@ def _checked(values: Any, n: int, name: str, kinds: str) -> Array:
     return array
 
 
-def _reachable(start: Array, tails: Array, heads: Array) -> Array:
+def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:
     """bool (n): what the arcs reach from the vertices marked in ``start``, those included."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
     n = len(start)
+    tails = np.concatenate([tails for tails, _ in blocks])
+    heads = np.concatenate([heads for _, heads in blocks])
     useful = ~start[heads]
     first = np.unique(tails[useful & start[tails]])
     all_tails = np.concatenate([tails[useful], np.full(len(first), n)])  # n: a root before them all

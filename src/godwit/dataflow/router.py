@@ -52,8 +52,12 @@ class Link:
     def __post_init__(self) -> None:
         if self.source == self.target:
             raise InputError(f"a link must connect two endpoints, got {self.source} twice")
-        if self.capacity_items < 1:
-            raise InputError(f"capacity_items must be at least 1, got {self.capacity_items}")
+        _check_capacity(self.capacity_items)
+
+
+def _check_capacity(capacity_items: int) -> None:
+    if capacity_items < 1:
+        raise InputError(f"capacity_items must be at least 1, got {capacity_items}")
 
 
 class Router:
@@ -78,6 +82,7 @@ class Router:
                 known = ", ".join(repr(name) for name in POLICIES)
                 raise InputError(f"unknown routing policy {policy!r}; there are {known}")
             policy = POLICIES[policy]
+        _check_capacity(capacity_items)  # also where there is one endpoint, and no link
         self.context = context
         self.capacity_items = capacity_items
         self._next_hop = _next_hops(policy, len(context.endpoints))

@@ -166,10 +166,15 @@ class DistributedWorklist:
                 )
             keys[place].append(key)
             values[place].append(value)
-        seeds = [
-            Seeds(np.array(keys[place], np.int64), np.array(values[place], self._dtype))
-            for place in range(endpoints)
-        ]
+        try:
+            seeds = [
+                Seeds(np.array(keys[place], np.int64), np.array(values[place], self._dtype))
+                for place in range(endpoints)
+            ]
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InputError(
+                f"items must be pairs of a 64-bit key and a value of {self._dtype.name}: {error}"
+            ) from error
         options = WorklistOptions(
             delta, window, self.router.capacity_items, capacity_items, self.router.next_hop
         )

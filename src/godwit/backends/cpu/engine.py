@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit import config
 from godwit.backends.base import (
     ProgressPoll,
     Seeds,
@@ -224,13 +225,15 @@ def _lowest_seed_bucket(
 
 
 def _grown(worklist: Worklist, item_words: int) -> Worklist:
-    try:
-        bins: Bins = grown_bins(worklist.bins, item_words)
-    except MemoryError as error:
+    """The worklist with twice the room; an error before the system runs out of memory and kills."""
+    held = worklist.bins.arena.nbytes + worklist.bins.next_chunk.nbytes
+    available = config.available_memory_bytes()
+    if 2 * held > available:
         raise GraphTooLargeError(
-            f"the worklist of device {worklist.device} cannot grow beyond "
-            f"{len(worklist.bins.arena) * 8} bytes: memory is exhausted"
-        ) from error
+            f"the worklist of device {worklist.device} is to grow from {held} to {2 * held} bytes, but "
+            f"{available} bytes of memory are available"
+        )
+    bins: Bins = grown_bins(worklist.bins, item_words)
     return worklist._replace(bins=bins)
 
 

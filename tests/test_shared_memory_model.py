@@ -202,7 +202,7 @@ def test_random_schedules_of_more_items_and_threads(seed: int) -> None:
         frontier_items=2 + seed,
         capacity_items=4 * seed,
     )
-    wander(model_of(case), schedules=10, steps=20_000, seed=seed)
+    wander(model_of(case), schedules=5, steps=20_000, seed=seed)
 
 
 _SHARE = "        share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket)\n"

@@ -288,7 +288,7 @@ def test_random_schedules_of_more_items_and_workers(seed: int, ring: bool) -> No
         window=seed,
         ring=ring,
     )
-    wander(model_of(case), schedules=8, steps=20_000, seed=seed)
+    wander(model_of(case), schedules=5, steps=20_000, seed=seed)
 
 
 # Bugs that the exploration must find. Each is a list of replacements in the source.

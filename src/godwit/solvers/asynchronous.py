@@ -141,7 +141,7 @@ def solve(
 def choose_delta(program: VertexProgram, graph: Graph) -> float:
     """Width of a priority bucket: so that a bucket's work is wide, and little of it is useless.
 
-    Mean weight times a constant over mean degree, after Davidson et al., "Work-efficient parallel GPU
+    Typical weight times a constant over mean degree, after Davidson et al., "Work-efficient parallel GPU
     methods for single-source shortest paths" (IPDPS 2014); the constant is ours, measured (see
     docs/performance.md). It assumes that priorities grow by about a weight along an arc.
     """
@@ -149,7 +149,7 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
         return 1.0
     weight = 1.0
     if graph.weights is not None and program.operators.uses_weight:
-        weight = float(graph.cached("mean_weight", lambda: _mean_weight(graph)))
+        weight = float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
     busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
     delta: float = DELTA_FACTOR * weight / (graph.arc_count / max(1, busy))
     if not (np.isfinite(delta) and delta > 0):
@@ -162,12 +162,14 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 _SAMPLED_ARCS = 1 << 16
 
 
-def _mean_weight(graph: Graph) -> float:
-    """Of some arcs, spread over the graph."""
+def _typical_weight(graph: Graph) -> float:
+    """The median of some arcs' weights, spread over the graph; their mean where most are zero."""
     assert graph.weights is not None
     sample = graph.weights[:: max(1, len(graph.weights) // _SAMPLED_ARCS)].astype(np.float64)
-    finite = sample[np.isfinite(sample)]
-    return float(np.abs(finite).mean()) if len(finite) else 1.0
+    finite = np.abs(sample[np.isfinite(sample)])
+    if len(finite) == 0:
+        return 1.0
+    return float(np.median(finite) or finite.mean())
 
 
 def _vertices_with_arcs(graph: Graph) -> int:

@@ -19,16 +19,15 @@ STATE word odd; before it takes an item from a mailbox it makes STATE even. Only
 ends idleness. Worker 0, when idle, reads STATE, SENT and RECEIVED of all (first snapshot), and ends
 the run if all were idle, the sums are equal, and a second reading finds every STATE unchanged.
 
-Proof. STATE only grows, so an equal odd value in both readings means that the worker was idle all
-the time between them, and its counts were those read. Hence at the moment between the snapshots all
-workers were idle at once, with sent = received, so no mailbox held an item, and nothing can happen
-any more. With weak memory the readings need not be of one moment; suppose worker i woke up between
-its two readings, and the sums still agreed. It woke by an item, which its published RECEIVED lacks,
-so some worker m's RECEIVED counts an item whose sender's published SENT lacks it: sent by a worker
-that was awake after its first reading, by induction by i or by one awakened by it. Each step of that
-chain is a release (STATE made even, then the tail) seen by an acquire (the tail, then m's STATE), so
-that i's STATE store happens before the leader's second reading of it, which therefore sees the
-change. (tests/test_worker_model.py explores this protocol's schedules.)
+Proof. STATE only grows, so an equal odd value in both readings means that the worker was idle, with an
+empty worklist, all the time between them, and that its counts are those of that time. Suppose all second
+readings agree, and some RECEIVED that was read counts an item that its sender k's SENT, as read, lacks.
+Then k was awake after its first reading: its STATE store came before that item's tail (a release), which
+the receiver acquired before it published RECEIVED (a release), which worker 0 acquired before its second
+reading of k's STATE, which therefore sees the change: a contradiction. So every item counted as received
+is counted as sent; with equal sums the two are the same items, and none is on the way. All workers were
+idle and empty at the moment between the snapshots; nothing can wake a first one.
+(tests/test_worker_model.py explores this protocol's schedules.)
 """
 
 from __future__ import annotations

@@ -53,8 +53,9 @@ UNREACHED = 2147483647
 _TEAM_ARCS = 100_000
 # A vertex in a bottom-up sweep costs about as much as so many arcs top-down.
 _SWEEP_ARCS_PER_VERTEX = 4
-# Graphs of fewer arcs are searched by one thread: waking others takes longer.
-_ALONE_GRAPH_ARCS = 60_000
+# Graphs of fewer arcs are searched by one thread, which takes a millisecond or two. Waking a second
+# one gains a third of that where it gets a core of its own, and loses as much where it does not.
+_ALONE_GRAPH_ARCS = 2_000_000
 # Rows of at most so many arcs are gone through without branches.
 _SHORT_ROW = 8
 # Work is handed out in so many vertices at a time.
@@ -92,9 +93,8 @@ _EXAMINED = 22
 # From line 3 on, a line a thread: what its part of the step gave.
 _RESULTS = 24
 _FOUND = 0
-_FOUND_ARCS = (
-    1  # arcs of those: in-arcs after a sweep, which has just read them; it is a guide only
-)
+# Arcs of those: in-arcs after a sweep, which has just read them. It is a guide only.
+_FOUND_ARCS = 1
 _FOLLOWED = 2  # arcs looked at
 
 # An index known not to be negative: spares the test that Numba makes for Python's a[-1].

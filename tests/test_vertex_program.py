@@ -221,3 +221,74 @@ def test_values_that_the_dtype_cannot_hold_are_refused() -> None:
         if value is not None:
             with pytest.raises(InputError, match="limit must be a number that int32 holds"):
                 gw.run(LABELS, graph, {0: 1}, limit=value)
+
+
+@each_devices
+def test_the_identity_is_no_distance(devices: Any) -> None:
+    limit = 2**31 - 1
+    for weights in ([limit], [limit - 1, 1], [limit - 1]):
+        count = len(weights)
+        graph = gw.Graph.from_arcs(
+            np.arange(count), np.arange(count) + 1, np.array(weights), vertex_count=4
+        )
+        distance = gw.sssp(graph, 0, devices=devices).distance
+        assert distance[: count + 1].tolist() == [0, *np.cumsum(weights).tolist()]
+
+
+@each_devices
+def test_sums_that_do_not_fit_end_the_run(devices: Any) -> None:
+    program = gw.VertexProgram(
+        name="sums",
+        dtype="int32",
+        message=lambda value: 2**30,
+        combine="add",
+        activate=lambda value: value == 1,
+    )
+    graph = gw.Graph.from_arcs([1, 2, 3], [0, 0, 0], vertex_count=4)
+    with pytest.raises(ValueOverflowError):
+        gw.run(program, graph, np.array([0, 1, 1, 1]), devices=devices)
+
+
+@each_devices
+def test_active_vertices_that_were_not_started_are_processed(devices: Any) -> None:
+    program = gw.VertexProgram(
+        name="halves",
+        dtype="float64",
+        message=lambda value: value * 0.5,
+        combine="add",
+        initial=1.0,
+        activate=lambda value: value > 0.1,
+        update=lambda field, value: field + value,
+        field_dtype="float64",
+    )
+    result = gw.run(program, gw.path(4), {0: 4.0}, devices=devices)
+    assert (result.values <= 0.1).all()
+
+
+@each_devices
+def test_operators_keep_defaults_between_offered_parameters(devices: Any) -> None:
+    program = gw.VertexProgram(
+        name="scaled weights",
+        dtype="int32",
+        message=lambda value, scale=2, weight=1: value + scale * weight,
+        combine="min",
+    )
+    graph = gw.Graph.from_arcs([0, 1], [1, 2], [5, 7])
+    assert gw.run(program, graph, {0: 0}, devices=devices).values.tolist() == [0, 10, 24]
+
+
+@pytest.mark.parametrize(
+    "initial", [2**40, np.array([0.5, 1, 2]), lambda vertices: vertices[:0], "text", np.nan]
+)
+def test_initial_values_that_do_not_fit_are_refused(initial: Any) -> None:
+    program = gw.VertexProgram(
+        name="labels", dtype="int32", message=lambda value: value, combine="min", initial=initial
+    )
+    with pytest.raises(InputError, match="initial"):
+        gw.run(program, gw.path(3))
+
+
+def test_filtered_items_are_counted() -> None:
+    graph = gw.rmat(8, 8, seed=1)
+    statistics = gw.sssp(graph, 0, devices=2, partition="random").statistics
+    assert statistics.filtered_items.sum() > 0

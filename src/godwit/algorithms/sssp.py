@@ -55,7 +55,7 @@ def sssp(
         return _result(graph, sources, solution, solution.values)
     # 32-bit distances need half the memory and half the traffic. Where the worst case does not fit
     # them the usual case still does; an overflow is noticed, and the run repeated with 64 bits.
-    if largest * max(1, graph.vertex_count - 1) >= 2**63:
+    if largest * max(1, graph.vertex_count - 1) >= 2**63 - 1:
         raise InputError(
             f"weights up to {largest} on {graph.vertex_count} vertices could overflow 64-bit "
             "distances; give the weights as float64"
@@ -89,6 +89,8 @@ def _largest_weight(graph: Graph) -> int:
             f"shortest paths need weights that are not negative; the arc from {tail + base} to "
             f"{int(graph.targets[arc]) + base}{numbered} has weight {weights[arc]}"
         )
+    if weights.dtype.kind in "iu":
+        return int(largest)
     return 2**62 if math.isinf(largest) else math.ceil(largest)
 
 

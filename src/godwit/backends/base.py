@@ -54,7 +54,8 @@ class ProgramOperators:
     """A VertexProgram as a backend compiles it: operators of fixed signatures.
 
     ``message(value, weight, degree, vertex, field, parameters)``, ``activate(value, parameters)``,
-    ``update(field, value, parameters)`` and ``priority(value)`` are plain Python functions.
+    ``update(field, value, parameters)`` and ``priority(value)`` are plain Python functions;
+    ``identity`` is the value that every message improves on, or that adds nothing.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ProgramOperators:
     field_dtype: np.dtype[Any] | None = None
     update: Callable[..., Any] | None = None
     uses_weight: bool = True
+    identity: Any = 0
     compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a backend has compiled of it, by the backend's own keys."""
 

@@ -32,18 +32,21 @@ def adapt(
     if not inspect.isfunction(plain):
         raise OperatorError(f"{role} must be a Python function, got {operator!r}")
     arguments = []
+    skipped = False
     for name, parameter in inspect.signature(plain).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             raise OperatorError(f"{role} must take plain positional parameters, got '{parameter}'")
+        # Behind a parameter that keeps its default, the others go by keyword.
+        keyword = f"{name}=" if skipped else ""
         if name in parameters:
-            arguments.append(f"parameters[{list(parameters).index(name)}]")
+            arguments.append(f"{keyword}parameters[{list(parameters).index(name)}]")
         elif name in offered:
-            arguments.append(name)
+            arguments.append(keyword + name)
         elif parameter.default is parameter.empty:
             names = ", ".join([*offered, *parameters])
             raise OperatorError(f"{role} takes {name!r}, which is not offered; it may take {names}")
         else:
-            break  # this and what follows keep their defaults
+            skipped = True
     taken = [*offered, "parameters"] if takes_parameters else list(offered)
     text = f"def {role}({', '.join(taken)}):\n    return operator({', '.join(arguments)})\n"
     namespace: dict[str, Any] = {"operator": plain, "__name__": "operator_adapter"}

@@ -181,10 +181,13 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
     """What the calling thread does while the devices work: look at the clock, report progress."""
     if options.timeout_s is None and options.progress is None:
         return None
-    begin = perf_counter()
     timeout_s = options.timeout_s
+    begin: float | None = None  # the first look: what was compiled before does not count
 
     def poll(processed: int) -> None:
+        nonlocal begin
+        if begin is None:
+            begin = perf_counter()
         if timeout_s is not None and perf_counter() - begin > timeout_s:
             raise RunTimeoutError(
                 f"the run did not finish within {timeout_s:g} s ({processed} items processed)"
@@ -210,18 +213,39 @@ def _as_value(program: VertexProgram, value: Any, what: str) -> Any:
 def _initial(
     initial: Initial, identity: Any, part: LocalGraph, dtype: np.dtype[Any], count: int
 ) -> Array:
+    """The values (or fields) that a device's vertices start with: an array of its own."""
     vertices = part.vertices
     if initial is None:
         return np.full(len(vertices), identity, dtype)
     if callable(initial):
         made = np.asarray(initial(vertices))
-        return np.ascontiguousarray(np.broadcast_to(made, vertices.shape), dtype).copy()
-    if np.ndim(initial) == 0:
-        return np.full(len(vertices), initial, dtype)
+        if made.shape not in ((), vertices.shape):
+            raise InputError(
+                f"initial must return a number, or one for each of {len(vertices)} vertices, "
+                f"got an array of shape {made.shape}"
+            )
+        return np.array(np.broadcast_to(_as_values(made, dtype), vertices.shape))
     whole = np.asarray(initial)
+    if whole.ndim == 0:
+        return np.full(len(vertices), _as_values(whole, dtype))
     if whole.shape != (count,):
         raise InputError(f"initial values must have shape ({count},), got {whole.shape}")
-    return whole[vertices].astype(dtype)
+    return _as_values(whole[vertices], dtype)
+
+
+def _as_values(given: Array, dtype: np.dtype[Any]) -> Array:
+    """Numbers in a dtype; InputError, naming the first, if it cannot hold one of them exactly."""
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"initial values must be numbers, got {given.dtype}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        converted = given.astype(dtype)
+        if dtype.kind in "iu" and given.dtype != dtype:
+            # An exact conversion comes back to what it was; wrapping shows in the sign or the value.
+            wrong = (converted.astype(given.dtype) != given) | ((converted < 0) != (given < 0))
+            if wrong.any():
+                first = np.atleast_1d(given)[np.argmax(np.atleast_1d(wrong))]
+                raise InputError(f"initial values must fit {dtype.name}, got {first}")
+    return converted
 
 
 def _placed_part(
@@ -251,6 +275,8 @@ def _seed(
 ) -> None:
     owner = placed.partition.owner
     local_index = placed.layout.local_index
+    # Where values accumulate, one that is active from the beginning never becomes so: all are looked at.
+    some_are_active = program.combine == "add" and program.initial is not None
     keys: list[list[int]] = [[] for _ in parts]
     for vertex, given in start.items():
         value = _as_value(program, given, f"the value of vertex {vertex}")
@@ -265,8 +291,8 @@ def _seed(
             values[key] += value
         keys[place].append(key)
     for place, part in enumerate(parts):
-        own = np.array(keys[place], np.int64)
-        part.seeds = Seeds(own, part.values[own])
+        own = np.array([] if some_are_active else keys[place], np.int64)
+        part.seeds = Seeds(own, part.values[own], len(part.values) if some_are_active else 0)
 
 
 def _set_target(

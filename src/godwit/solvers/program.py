@@ -104,6 +104,7 @@ class VertexProgram:
             update=None
             if self.update is None
             else _with_parameters("update", self.update, ("field", "value"), names),
+            identity=_identity(self.combine, dtype),
             uses_weight="weight" in signature(self.message).parameters,
         )
         object.__setattr__(self, "dtype", dtype)
@@ -114,12 +115,7 @@ class VertexProgram:
     @property
     def identity(self) -> Any:
         """The value that every message improves on, or that adds nothing."""
-        if self.combine == "add":
-            return self.dtype.type(0)
-        if self.dtype.kind == "f":
-            return self.dtype.type(np.inf if self.combine == "min" else -np.inf)
-        limits = np.iinfo(self.dtype)
-        return self.dtype.type(limits.max if self.combine == "min" else limits.min)
+        return self.operators.identity
 
     def parameter_values(self, given: Mapping[str, float] | None) -> Array:
         """The parameters in the order in which compiled code takes them, float64."""
@@ -128,6 +124,15 @@ class VertexProgram:
                 known = ", ".join(self.parameters) or "none"
                 raise InputError(f"program {self.name!r} has no parameter {name!r}; it has {known}")
         return np.array([*({**self.parameters, **(given or {})}.values()), 0.0], np.float64)
+
+
+def _identity(combine: str, dtype: np.dtype[Any]) -> Any:
+    if combine == "add":
+        return dtype.type(0)
+    if dtype.kind == "f":
+        return dtype.type(np.inf if combine == "min" else -np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if combine == "min" else limits.min)
 
 
 def _always() -> bool:

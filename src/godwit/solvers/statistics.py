@@ -28,7 +28,8 @@ class RunStatistics:
     :param threshold_changes: how often a device's priority threshold was raised
     :param sent_items: (devices, devices): items put into the link from i to j
     :param received_items: items taken from mailboxes
-    :param filtered_items: items that were not sent because the receiver had to know better already
+    :param filtered_items: items that were not sent: the receiver has to know better already, or they were
+        merged into one that still waited
     :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads
     :param delta: width of a priority bucket
     :param window: buckets that a device may run ahead

@@ -29,7 +29,7 @@ from godwit.backends.cpu.bins import (
 )
 from godwit.backends.cpu.mailbox import new_mailboxes
 from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist
-from godwit.errors import GodwitError, GraphTooLargeError
+from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
 from godwit.parallel.bits import FROM_BITS
 from godwit.parallel.kernel import Kernel
 from godwit.parallel.team import ABORT, borrowed_team, new_control
@@ -221,7 +221,11 @@ def _lowest_seed_bucket(
     urgency = operators.bindings.get("priority")
     if urgency is None:
         return 0
-    return min(int(bucket_of(urgency(value), 1.0 / options.delta)) for value in values)
+    try:
+        with np.errstate(all="ignore"):
+            return min(int(bucket_of(urgency(value), 1.0 / options.delta)) for value in values)
+    except Exception as error:
+        raise OperatorError(f"priority fails for the initial value {values[0]}: {error}") from error
 
 
 def _grown(worklist: Worklist, item_words: int) -> Worklist:

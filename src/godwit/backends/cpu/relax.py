@@ -25,6 +25,7 @@ import numpy as np
 from godwit.backends.base import DROP, KEEP
 from godwit.backends.cpu.worker import (
     ARCS,
+    FILTERED,
     USELESS,
     VALUE_OVERFLOW,
     push_local,
@@ -47,9 +48,10 @@ WEIGHTED = False
 SHARED = False  # several threads relax into the same values
 VALUE = np.int64
 FIELD = np.int64
+IDENTITY: Any = 0  # improving programs: what every message improves on
 LOWEST_VALUE: Any = 0
 HIGHEST_VALUE: Any = 0
-CHECKS_RANGE = False  # the operators' arithmetic is wider than VALUE
+CHECKS_RANGE = False  # VALUE is an integer type: operators may return what it cannot hold
 
 
 class ProgramState(NamedTuple):
@@ -95,10 +97,21 @@ def update(field: Any, value: Any, p: Any) -> Any:
 
 
 def to_value(worklist: Any, wide: Any) -> Any:
-    """An operator's result as a value; one that does not fit ends the run with an error."""
-    if CHECKS_RANGE and (wide > HIGHEST_VALUE or wide < LOWEST_VALUE):
+    """A number as a value; one that does not fit (NaN included) ends the run with an error."""
+    if CHECKS_RANGE and not (LOWEST_VALUE <= wide <= HIGHEST_VALUE):
         worklist.counts[VALUE_OVERFLOW] = 1
     return VALUE(wide)
+
+
+def to_message(worklist: Any, wide: Any, value: Any) -> Any:
+    """What ``message`` returned for a vertex's value, as a value.
+
+    In an improving program of integers the identity does not fit either: it would read as "nothing
+    has come". (A vertex that itself has the identity may pass it on.)
+    """
+    if CHECKS_RANGE and not ACCUMULATES and wide == IDENTITY and value != IDENTITY:
+        worklist.counts[VALUE_OVERFLOW] = 1
+    return to_value(worklist, wide)
 
 
 def improve(values: Any, index: int, candidate: Any) -> bool:
@@ -116,14 +129,14 @@ def improve(values: Any, index: int, candidate: Any) -> bool:
     return False
 
 
-def accumulate(state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
+def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
     """Add to an owned vertex's value: whether that made it active, and the new value."""
     if SHARED:
         old = fetch_add(state.values, index, candidate)
     else:
         old = load(state.values, index)
-        store(state.values, index, old + candidate)
-    new = VALUE(old + candidate)
+        store(state.values, index, VALUE(old + candidate))
+    new = to_value(worklist, old + candidate)
     became_active = activate(new, state.parameters) and not activate(old, state.parameters)
     return became_active, new
 
@@ -183,17 +196,18 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
     for arc in range(begin, end):
         weight = load(state.weights, arc) if WEIGHTED else VALUE(1)
         target = int(load(state.targets, arc))
-        candidate = to_value(
-            worklist, message(value, weight, degree, vertex, field, state.parameters)
+        candidate = to_message(
+            worklist, message(value, weight, degree, vertex, field, state.parameters), value
         )
         if ACCUMULATES:
             if SHARED or target < state.owned:
-                active, new = accumulate(state, target, candidate)
+                active, new = accumulate(worklist, state, target, candidate)
                 if active:
                     push_local(worklist, target, new)
             else:
                 halo = target - state.owned
-                state.halo_values[halo] += candidate
+                gathered = to_value(worklist, load(state.halo_values, halo) + candidate)
+                store(state.halo_values, halo, gathered)
                 send_halo(worklist, state, halo, candidate)
         elif not improves(limit, candidate):
             if SHARED or target < state.owned:
@@ -204,6 +218,8 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
                 halo = target - state.owned
                 store(state.halo_values, halo, candidate)
                 send_halo(worklist, state, halo, candidate)
+            else:
+                worklist.counts[FILTERED] += 1
 
 
 def update_field(state: Any, key: int, value: Any) -> Any:
@@ -224,6 +240,8 @@ def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
     if load(state.pending, halo) == 0:
         store(state.pending, halo, 1)
         push_to(worklist, int(load(state.halo_owner, halo)), halo, value)
+    else:
+        worklist.counts[FILTERED] += 1
 
 
 def vertex_fanout(state: Any, key: int) -> int:
@@ -248,7 +266,7 @@ def unpack_owned(state: Any, key: int, value: Any) -> tuple[int, Any]:
 def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
     """Combine what arrived with the vertex's value; keep it if that makes work."""
     if ACCUMULATES:
-        active, _ = accumulate(state, key, value)
+        active, _ = accumulate(worklist, state, key, value)
         return KEEP if active else DROP
     if improves(load_relaxed(state.limit, 0), value):
         return DROP

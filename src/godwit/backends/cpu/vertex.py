@@ -50,7 +50,7 @@ def worklist_operators(
     if found is not None:
         return found
     dtype = program.value_dtype
-    narrow_integer = dtype.kind in "iu" and dtype.itemsize == 4
+    integer = dtype.kind in "iu"
     field_dtype = program.field_dtype or dtype
     bindings = {
         "process": relax.process_vertex,
@@ -73,9 +73,10 @@ def worklist_operators(
         "SHARED": shared,
         "VALUE": dtype.type,
         "FIELD": field_dtype.type,
-        "CHECKS_RANGE": narrow_integer,
-        "LOWEST_VALUE": int(np.iinfo(dtype).min) if narrow_integer else 0,
-        "HIGHEST_VALUE": int(np.iinfo(dtype).max) if narrow_integer else 0,
+        "CHECKS_RANGE": integer,
+        "LOWEST_VALUE": int(np.iinfo(dtype).min) if integer else 0,
+        "HIGHEST_VALUE": int(np.iinfo(dtype).max) if integer else 0,
+        "IDENTITY": program.identity.item(),
     }
     found = WorklistOperators(dtype, 16 if item_bytes == 16 else 8, bindings)
     program.compiled[key] = found

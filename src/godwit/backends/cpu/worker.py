@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from godwit.backends.base import DROP, KEEP, PASS
+from godwit.backends.base import KEEP, PASS
 from godwit.backends.cpu.bins import (
     BUCKETS,
     FAR,
@@ -86,8 +86,9 @@ USELESS = 1
 ARCS = 2
 THRESHOLD_CHANGES = 3
 RECEIVED_ITEMS = 4
-FILTERED = 5  # items that on_send or the halo filter kept from being sent
-DROPPED = 6  # items that on_receive dropped
+FILTERED = (
+    5  # items not sent: on_send or the halo filter dropped them, or one like it waits already
+)
 NEXT_INITIAL = 7  # keys [NEXT_INITIAL, END_INITIAL) are initial work still to do
 END_INITIAL = 8
 VALUE_OVERFLOW = 9  # a value did not fit its dtype
@@ -228,8 +229,6 @@ def receive(worklist: Any, mailboxes: Any, state: Any, sender: int, items: int) 
             push_local(worklist, key, value)
         if flags & PASS:
             push_to(worklist, owner(state, key), key, value)
-        if flags == DROP:
-            worklist.counts[DROPPED] += 1
     release(mailboxes, sender, worklist.device, items)
     worklist.counts[RECEIVED_ITEMS] += items
 

@@ -14,6 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from godwit import errors as errors
+    from godwit.algorithms.verification import verify_bfs as verify_bfs
+    from godwit.algorithms.verification import verify_sssp as verify_sssp
     from godwit.api import bfs as bfs
     from godwit.api import run as run
     from godwit.api import sssp as sssp
@@ -54,12 +57,17 @@ _HOMES = {
     "road": "graph.generators",
     "run": "api",
     "sssp": "api",
+    "verify_bfs": "algorithms.verification",
+    "verify_sssp": "algorithms.verification",
 }
+_MODULES = ("errors",)
 
-__all__ = list(_HOMES)
+__all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"godwit.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'godwit' has no attribute {name!r}")

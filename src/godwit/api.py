@@ -12,11 +12,13 @@ from godwit.algorithms.bfs import bfs as _bfs
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
 from godwit.backends.registry import DevicesArgument
+from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import DEFAULT_WINDOW, Solution, SolverOptions, Start, solve
 from godwit.solvers.placement import PartitionArgument, PlacedGraph, place
 from godwit.solvers.program import VertexProgram
+from godwit.solvers.statistics import RunStatistics
 
 GraphArgument = Graph | PlacedGraph
 
@@ -28,7 +30,7 @@ def bfs(
     devices: DevicesArgument = None,
     partition: PartitionArgument = None,
     target: int | None = None,
-    cutoff: int | None = None,
+    cutoff: float | None = None,
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     **tuning: Any,
@@ -56,9 +58,9 @@ def bfs(
     """
     options = _options(timeout_s, progress, tuning)
     with _placed(graph, devices, partition) as placed:
-        return _with_placement(
-            _bfs(placed, source, target=target, cutoff=cutoff, options=options), placed
-        )
+        result = _bfs(placed, source, target=target, cutoff=cutoff, options=options)
+        _add_placement(result.statistics, placed, graph)
+        return result
 
 
 def sssp(
@@ -89,9 +91,9 @@ def sssp(
     """
     options = _options(timeout_s, progress, tuning)
     with _placed(graph, devices, partition) as placed:
-        return _with_placement(
-            _sssp(placed, source, target=target, cutoff=cutoff, options=options), placed
-        )
+        result = _sssp(placed, source, target=target, cutoff=cutoff, options=options)
+        _add_placement(result.statistics, placed, graph)
+        return result
 
 
 def run(
@@ -111,7 +113,8 @@ def run(
     """Run a vertex program to its end.
 
     :param start: initial work: ``"all"`` vertices with their initial values, or with those of an array
-        of shape (n); or a mapping of some vertices to values combined into their initial ones
+        of shape (n); or a mapping ``{vertex: value}`` of some vertices to values combined into their
+        initial ones
     :param parameters: values for the program's parameters
     :param limit: messages worse than it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
@@ -129,11 +132,8 @@ def run(
         if isinstance(start, Mapping):
             for vertex in start:
                 check_vertex(vertex, count, "start vertex")
-        elif isinstance(start, str):
-            if start != "all":
-                raise InputError(f"start must be 'all', an array or a mapping, got {start!r}")
-        else:
-            start = np.asarray(start)
+        elif not (isinstance(start, str) and start == "all"):
+            start = _start_values(start, count)
         if program.combine == "add" and (limit is not None or target is not None):
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:
@@ -141,8 +141,27 @@ def run(
         solution = solve(
             program, placed, start, options, limit=limit, target=target, parameters=parameters
         )
-        solution.statistics.seconds = {**placed.seconds, **solution.statistics.seconds}
+        _add_placement(solution.statistics, placed, graph)
         return solution
+
+
+def _start_values(start: Any, count: int) -> Array:
+    """An array of initial values; InputError if it is none of shape (n)."""
+    try:
+        values = np.asarray(start)
+    except ValueError:  # lists of several lengths
+        values = np.empty((), object)
+    if values.ndim == 0 or values.dtype.kind not in "iufb":
+        raise InputError(
+            "start must be 'all', a mapping {vertex: value}, or an array with a value for each of "
+            f"the {count} vertices, got {shown(start)}"
+        )
+    if values.shape != (count,):
+        raise InputError(
+            f"an array of initial values must have shape ({count},), got {values.shape}; "
+            "write {vertex: value} to start from some vertices"
+        )
+    return values
 
 
 def _options(
@@ -172,6 +191,7 @@ def _placed(
         yield placed
 
 
-def _with_placement(result: PathResult, placed: PlacedGraph) -> PathResult:
-    result.statistics.seconds = {**placed.seconds, **result.statistics.seconds}
-    return result
+def _add_placement(statistics: RunStatistics, placed: PlacedGraph, graph: GraphArgument) -> None:
+    """Count the time of the placement to the query that made it, and to no other."""
+    if placed is not graph:
+        statistics.seconds = {**placed.seconds, **statistics.seconds}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -71,14 +72,29 @@ def available_memory_bytes() -> int:
             raise InputError(f"GODWIT_MEMORY_BYTES must be an integer, got {configured!r}")
         return int(configured)
     available = _system_available_bytes()
+    allowed = _cgroup_available_bytes(Path("/sys/fs/cgroup"))
+    return available if allowed is None else min(available, allowed)
+
+
+def _cgroup_available_bytes(folder: Path) -> int | None:
+    """What a cgroup (v2) leaves of its limit; None where it sets none.
+
+    Its use includes the page cache; pages of files that were not in use lately are given back on
+    demand, so they count as available.
+    """
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        if limit != "max":
-            available = min(available, max(0, int(limit) - used))
+        limit = (folder / "memory.max").read_text().strip()
+        used = int((folder / "memory.current").read_text())
+        if limit == "max":
+            return None
+        left = int(limit) - used
     except (OSError, ValueError):
-        pass
-    return available
+        return None
+    with suppress(OSError, ValueError):
+        for line in (folder / "memory.stat").read_text().splitlines():
+            if line.startswith("inactive_file "):
+                left += int(line.split()[1])
+    return max(0, min(left, int(limit)))
 
 
 def _system_available_bytes() -> int:
@@ -93,15 +109,20 @@ def _system_available_bytes() -> int:
     return sys.maxsize
 
 
-def cache_folder() -> Path:
-    """Folder for compiled code: ``GODWIT_CACHE``, else the user's cache folder. Not created here."""
+def cache_folder() -> Path | None:
+    """Folder for compiled code: ``GODWIT_CACHE``, else the user's cache folder. Not created here.
+
+    None where the user has no home folder: then nothing is kept.
+    """
     configured = os.environ.get("GODWIT_CACHE")
     if configured:
         return Path(configured)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "godwit"
+    variable = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
+    base = os.environ.get(variable) if variable else None
+    if base:
+        return Path(base) / "godwit"
+    below = {"win32": "AppData/Local", "darwin": "Library/Caches"}.get(sys.platform, ".cache")
+    try:
+        return Path.home() / below / "godwit"
+    except RuntimeError:
+        return None

@@ -1,10 +1,13 @@
-"""What ids and weights are made of, and arrays of them out of whatever a user holds.
+"""What ids, weights and settings are made of: numbers and arrays out of whatever a user holds.
 
 A conversion never changes a value: what does not fit is refused, and what fits already is shared.
 """
 
 from __future__ import annotations
 
+import math
+import operator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -37,7 +40,7 @@ def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
         return needed
     try:
         dtype: np.dtype[Any] = np.dtype(requested)
-    except TypeError:
+    except (TypeError, ValueError):
         raise InputError(f"id_dtype must be int32 or int64, got {requested!r}") from None
     if dtype not in ID_DTYPES:
         raise InputError(f"id_dtype must be int32 or int64, got {dtype}")
@@ -46,9 +49,87 @@ def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
     return dtype
 
 
+def as_integer(value: Any, name: str) -> int:
+    """The value as an int; InputError if it is no integer, Python's or NumPy's. Bools are none."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise InputError(f"{name} must be an integer, got {shown(value)}")
+
+
+def as_count(value: Any, name: str, low: int = 0, high: int | None = None) -> int:
+    """The value as an int in [low, high]; InputError if it is no integer or out of range."""
+    count = as_integer(value, name)
+    if count < low:
+        bound = "not be negative" if low == 0 else f"be at least {low}"
+        raise InputError(f"{name} must {bound}, got {shown(count)}")
+    if high is not None and count > high:
+        raise InputError(f"{name} must be at most {high}, got {shown(count)}")
+    return count
+
+
+def as_number(value: Any, name: str) -> int | float:
+    """The value as an int, exact, or as a float; InputError if it is no real number, or a bool."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+        if isinstance(value, Real):
+            return float(value)
+    raise InputError(f"{name} must be a number, got {shown(value)}")
+
+
+def as_float(value: Any, name: str) -> float:
+    """The value as a float, infinities and NaN included; InputError if it is no real number."""
+    try:
+        return float(as_number(value, name))
+    except OverflowError:
+        raise InputError(f"{name} must be below 1e308, got {shown(value)}") from None
+
+
+def as_positive_number(value: Any, name: str) -> float:
+    """The value as a float above 0, infinity included; InputError if it is none."""
+    number = as_float(value, name)
+    if not number > 0:
+        raise InputError(f"{name} must be positive, got {shown(value)}")
+    return number
+
+
+def as_bucket_width(value: Any, name: str = "delta") -> float:
+    """The value as a positive float whose reciprocal is one, too; InputError if it is none."""
+    width = as_positive_number(value, name)
+    if math.isinf(width) or math.isinf(1 / width):
+        raise InputError(f"{name} must be a number from 1e-307 to 1e308, got {shown(value)}")
+    return width
+
+
+def shown(value: Any) -> str:
+    """The value as a message shows it: some values are very long."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, np.generic):
+        value = value.item()
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
+
+_SHOWN_BITS = 256
+_SHOWN_LENGTH = 80
+
+
+def _as_array(values: Any, name: str) -> Array:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:  # a list of lists of several lengths
+        raise InputError(f"{name} must be an array: {error}") from None
+
+
 def as_integers(values: Any, name: str) -> Array:
     """A one-dimensional array of int32 or int64; InputError if ``values`` is none."""
-    array = np.asarray(values)
+    array = _as_array(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} must have one dimension, got shape {array.shape}")
     if array.size == 0 and array.dtype.kind == "f":
@@ -67,7 +148,7 @@ def as_weights(weights: Any, count: int) -> Array | None:
     """Weights in one of :data:`WEIGHT_DTYPES`, not copied where they have it; None stays None."""
     if weights is None:
         return None
-    array = np.asarray(weights)
+    array = _as_array(weights, "weights")
     if array.shape != (count,):
         raise InputError(f"weights must have shape ({count},), got {array.shape}")
     dtype = array.dtype.newbyteorder("=")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths import PathResult, Sources, check_cutoff, check_sources, check_vertex
+from godwit.algorithms.paths import PathResult, Sources, check_query
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
@@ -37,15 +37,12 @@ def bfs(
     source: Sources,
     *,
     target: int | None = None,
-    cutoff: int | None = None,
+    cutoff: float | None = None,
     options: SolverOptions,
 ) -> PathResult:
     """Distances in arcs from the nearest source; see :func:`godwit.api.bfs`."""
     graph = placed.graph
-    sources = check_sources(source, graph.vertex_count)
-    check_cutoff(cutoff)
-    if target is not None:
-        target = check_vertex(target, graph.vertex_count, "target")
+    sources, target, cutoff = check_query(graph, source, target, cutoff)
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
     if placed.context.devices[0].shares_memory:
         return _on_shared_memory(placed, sources, target, limit, options)

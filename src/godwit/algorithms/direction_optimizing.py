@@ -53,9 +53,9 @@ UNREACHED = 2147483647
 _TEAM_ARCS = 100_000
 # A vertex in a bottom-up sweep costs about as much as so many arcs top-down.
 _SWEEP_ARCS_PER_VERTEX = 4
-# Graphs of fewer arcs are searched by one thread, which takes a millisecond or two. Waking a second
+# Graphs of fewer arcs are searched by one thread, which takes a millisecond at most. Waking a second
 # one gains a third of that where it gets a core of its own, and loses as much where it does not.
-_ALONE_GRAPH_ARCS = 2_000_000
+_ALONE_GRAPH_ARCS = 500_000
 # Rows of at most so many arcs are gone through without branches.
 _SHORT_ROW = 8
 # Work is handed out in so many vertices at a time.
@@ -209,10 +209,9 @@ def _workspace(graph: Graph) -> Iterator[tuple[Array, Array]]:
         # One more: `_expand_alone` writes before it knows whether the vertex is new. Two bitmaps of
         # frontiers, one of vertices left, each of n bits.
         pair = np.empty(n + 1, graph.targets.dtype), np.empty(3 * _words(n), np.int64)
-    try:
-        yield pair
-    finally:
-        idle.append(pair)
+    yield pair
+    # Only after a search that ended: the threads of one that was left may still write to its own.
+    idle.append(pair)
 
 
 def _words(bits: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from godwit.backends.base import Array
+from godwit.dtypes import as_integer, as_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.statistics import RunStatistics
@@ -83,10 +84,10 @@ class PathResult:
 
         :raises InputError: the vertex is out of range or was not reached
         """
-        check_vertex(vertex, self.graph.vertex_count, "vertex")
+        vertex = check_vertex(vertex, self.graph.vertex_count, "vertex")
         if self._distance[vertex] == self.unreached:
             raise InputError(f"vertex {vertex} was not reached from the source")
-        path = [int(vertex)]
+        path = [vertex]
         while (before := int(self.predecessor[path[-1]])) >= 0:
             path.append(before)
         return path[::-1]
@@ -100,22 +101,26 @@ class PathResult:
 
 def check_vertex(vertex: Any, count: int, what: str) -> int:
     """The vertex as int; InputError if it is no integer in [0, count)."""
-    if isinstance(vertex, bool) or not isinstance(vertex, int | np.integer):
-        raise InputError(f"{what} must be an integer, got {vertex!r}")
-    if not 0 <= vertex < count:
+    found = as_integer(vertex, what)
+    if not 0 <= found < count:
         if count == 0:
-            raise InputError(f"{what} is {vertex}, and the graph has no vertices")
-        raise InputError(f"{what} must be in [0, {count}), got {vertex}")
-    return int(vertex)
+            raise InputError(f"{what} is {shown(found)}, and the graph has no vertices")
+        raise InputError(f"{what} must be in [0, {count}), got {shown(found)}")
+    return found
 
 
 def check_sources(source: Sources, count: int) -> Array:
     """The sources, ascending and unique, int64; InputError if there is none or one is no vertex."""
-    if isinstance(source, int | np.integer) and not isinstance(source, bool):
+    if hasattr(source, "__index__") and np.ndim(source) == 0:
         return np.array([check_vertex(source, count, "source")], np.int64)
-    several = np.asarray(source)
+    try:
+        several = np.asarray(source)
+    except ValueError:  # lists of several lengths
+        several = np.empty(0)
     if several.ndim != 1 or several.size == 0 or several.dtype.kind not in "iu":
-        raise InputError(f"source must be a vertex or a non-empty list of vertices, got {source!r}")
+        raise InputError(
+            f"source must be a vertex or a non-empty list of vertices, got {shown(source)}"
+        )
     wrong = (several < 0) | (several >= count)
     if wrong.any():
         position = int(np.argmax(wrong))
@@ -125,8 +130,24 @@ def check_sources(source: Sources, count: int) -> Array:
     return np.unique(several).astype(np.int64)
 
 
-def check_cutoff(cutoff: float | None) -> float | None:
-    """The cutoff; InputError if it is negative or NaN."""
-    if cutoff is not None and not cutoff >= 0:
-        raise InputError(f"cutoff must not be negative, got {cutoff}")
-    return cutoff
+def check_cutoff(cutoff: Any) -> float | None:
+    """The cutoff as a number; InputError if it is none, or negative, or NaN."""
+    if cutoff is None:
+        return None
+    number = as_number(cutoff, "cutoff")
+    if not number >= 0:
+        raise InputError(f"cutoff must not be negative, got {shown(cutoff)}")
+    return number
+
+
+def check_query(
+    graph: Graph, source: Sources, target: int | None, cutoff: float | None
+) -> tuple[Array, int | None, float | None]:
+    """What was asked of a graph: the sources (see :func:`check_sources`), target and cutoff.
+
+    :raises InputError: one of them is wrong
+    """
+    sources = check_sources(source, graph.vertex_count)
+    if target is not None:
+        target = check_vertex(target, graph.vertex_count, "target")
+    return sources, target, check_cutoff(cutoff)

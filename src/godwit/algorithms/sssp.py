@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths import PathResult, Sources, check_cutoff, check_sources, check_vertex
+from godwit.algorithms.paths import PathResult, Sources, check_query
 from godwit.backends.base import Array
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph
@@ -44,10 +44,7 @@ def sssp(
 ) -> PathResult:
     """Distances from the nearest source; see :func:`godwit.api.sssp`."""
     graph = placed.graph
-    sources = check_sources(source, graph.vertex_count)
-    check_cutoff(cutoff)
-    if target is not None:
-        target = check_vertex(target, graph.vertex_count, "target")
+    sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
     integral = graph.weights is None or graph.weights.dtype.kind in "iu"
     if not integral:

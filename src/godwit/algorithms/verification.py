@@ -32,7 +32,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from godwit.dtypes import Array
+from godwit.algorithms.paths import check_cutoff
+from godwit.dtypes import Array, as_integers
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
 
@@ -74,9 +75,8 @@ def verify_sssp(
 
     Parameters and errors as those of :func:`verify_bfs`.
     """
-    _Verifier(
-        graph, sources, distance, predecessor, cutoff, unit_lengths=graph.weights is None
-    ).verify()
+    unit_lengths = isinstance(graph, Graph) and graph.weights is None
+    _Verifier(graph, sources, distance, predecessor, cutoff, unit_lengths=unit_lengths).verify()
 
 
 class _Verifier:
@@ -90,14 +90,16 @@ class _Verifier:
         *,
         unit_lengths: bool,
     ) -> None:
+        if not isinstance(graph, Graph):
+            raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
         n = graph.vertex_count
         self.graph = graph
-        self.sources = np.unique(np.atleast_1d(np.asarray(sources, np.int64)))
+        self.sources = _as_sources(sources)
         self.distance = _checked(distance, n, "distance", "if")
         self.predecessor = (
             None if predecessor is None else _checked(predecessor, n, "predecessor", "i")
         )
-        self.cutoff = cutoff
+        self.cutoff = check_cutoff(cutoff)
         self.unit_lengths = unit_lengths
         if len(self.sources) and (self.sources[0] < 0 or self.sources[-1] >= n):
             raise InputError(f"sources must be in [0, {n}), got {self.sources}")
@@ -260,8 +262,19 @@ class _Verifier:
             _fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
 
 
+def _as_sources(sources: Any) -> Array:
+    """The sources, ascending and unique, int64."""
+    several = [sources] if np.isscalar(sources) or sources is None else sources
+    if isinstance(several, np.ndarray) and several.ndim == 0:
+        several = several[np.newaxis]
+    return np.unique(as_integers(several, "sources").astype(np.int64))
+
+
 def _checked(values: Any, n: int, name: str, kinds: str) -> Array:
-    array: Array = np.asarray(values)
+    try:
+        array: Array = np.asarray(values)
+    except ValueError as error:  # lists of several lengths
+        raise InputError(f"{name} must be an array of shape ({n},): {error}") from None
     if array.shape != (n,):
         raise InputError(f"{name} must have shape ({n},), got {array.shape}")
     if array.dtype.kind not in kinds:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from godwit.backends.base import Backend, Device
+from godwit.dtypes import as_count, shown
 from godwit.errors import DeviceError, InputError
 
 DevicesArgument = int | str | Sequence[str] | None
@@ -40,17 +42,17 @@ def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
     """
     if devices is None:
         return (_find("cpu"),)
-    if isinstance(devices, bool):
-        raise InputError(f"devices must be a number, a name or a list of names, got {devices}")
-    if isinstance(devices, int):
-        if devices < 1:
-            raise InputError(f"devices must be at least 1, got {devices}")
-        if devices == 1:
-            return (_find("cpu"),)
-        return tuple(_find(f"cpu:{index}") for index in range(devices))
     if isinstance(devices, str):
         return (_find(devices),)
-    names = list(devices)
+    if isinstance(devices, bool) or not isinstance(devices, Iterable):
+        count = _device_count(devices)
+        if count == 1:
+            return (_find("cpu"),)
+        return tuple(_find(f"cpu:{index}") for index in range(count))
+    try:
+        names = list(devices)
+    except TypeError:  # an array without dimensions says that it can be iterated over
+        raise InputError(f"devices must be a list of names, got {shown(devices)}") from None
     if not names:
         raise InputError("devices must name at least one device, got an empty list")
     for name in names:
@@ -66,6 +68,14 @@ def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
     if len(kinds) > 1:
         raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
     return found
+
+
+def _device_count(devices: Any) -> int:
+    if isinstance(devices, bool) or not hasattr(devices, "__index__"):
+        raise InputError(
+            f"devices must be a number, a name or a list of names, got {shown(devices)}"
+        )
+    return as_count(devices, "devices", 1)
 
 
 def _find(name: str) -> Device:

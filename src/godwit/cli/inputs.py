@@ -27,6 +27,17 @@ _GENERATORS = {
 }
 _GENERATED = re.compile(rf"({'|'.join(_GENERATORS)}):(.*)", re.DOTALL)
 
+# Narrower than int() and float(), which take 1_000 and digits of any script.
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+def _real(text: str) -> float:
+    """The number that is written, or NaN if it is none."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+
 
 def is_generated(text: str) -> bool:
     """Whether a graph is made up; a file of such a name can be given as ``./rmat:20``."""
@@ -110,15 +121,15 @@ class _Call:
         return InputError(f"cannot understand {part!r} in {self.text!r}; expected {self.usage}")
 
     def integer(self, part: str) -> Any:
-        if re.fullmatch(r"-?[0-9]{1,18}", part) is None:
+        if _INTEGER.fullmatch(part) is None:
             raise self.error(part)
         return int(part)
 
     def real(self, part: str) -> Any:
-        try:
-            return float(part)
-        except ValueError:
-            raise self.error(part) from None
+        value = _real(part)
+        if math.isnan(value):
+            raise self.error(part)
+        return value
 
     def weight_range(self, part: str) -> Any:
         low, dots, high = part.partition("..")
@@ -131,12 +142,9 @@ def parse_vertex(text: str, graph: Graph, name: str) -> int:
     """The vertex, counted from 0, that the file calls by this id (or ``max-degree``)."""
     if text == MAX_DEGREE:
         return graph.highest_degree_vertex()
-    try:
-        named = int(text)
-    except ValueError:
-        raise InputError(
-            f"{name} must be the id of a vertex or {MAX_DEGREE}, got {text!r}"
-        ) from None
+    if _INTEGER.fullmatch(text) is None:
+        raise InputError(f"{name} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
+    named = int(text)
     base, count = graph.id_base, graph.vertex_count
     if not base <= named < base + count:
         if count == 0:
@@ -149,10 +157,8 @@ def parse_devices(text: str | None) -> int | str | list[str] | None:
     """``"4"``, ``"cpu"`` or ``"cpu:0,cpu:1"`` as the Python functions take them."""
     if text is None:
         return None
-    try:
+    if _INTEGER.fullmatch(text) is not None:
         return int(text)
-    except ValueError:
-        pass
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise InputError(
@@ -187,14 +193,9 @@ def parse_distance(text: str | None, name: str) -> int | float | None:
     """A distance, exact where it is an integer; None where there is no limit."""
     if text is None:
         return None
-    try:
+    if _INTEGER.fullmatch(text) is not None:
         return int(text)
-    except ValueError:
-        pass
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _real(text)
     if math.isnan(value):
         raise InputError(f"{name} must be a number, got {text!r}")
     return None if value == math.inf else value

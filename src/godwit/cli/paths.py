@@ -162,7 +162,7 @@ def _run(
         if target is not None:
             found["target"] = facts.target_facts(result, target)
         statistics = result.statistics.to_dict()
-        statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
+        statistics["seconds"] = {"read": read_s, **placed.seconds, **statistics["seconds"]}
         return {
             "command": query.algorithm,
             "graph": facts.graph_facts(graph, name),
@@ -185,7 +185,7 @@ def _search(
             placed,
             sources,
             target=target,
-            cutoff=query.cutoff,  # type: ignore[arg-type]  # bfs rounds it down
+            cutoff=query.cutoff,
             progress=progress,
             **query.tuning,
         )

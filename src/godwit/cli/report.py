@@ -24,8 +24,9 @@ _SHOWN_STEPS = 8
 
 def print_json(facts: Facts) -> None:
     """One JSON object on stdout, and nothing else."""
-    json.dump(facts, sys.stdout, allow_nan=False, indent=2)
-    sys.stdout.write("\n")
+    # As a whole, before anything is written: half an object is worse than none.
+    text = json.dumps(facts, allow_nan=False, indent=2)
+    sys.stdout.write(f"{text}\n")
 
 
 class Report:

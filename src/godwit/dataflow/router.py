@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.tuning import DEFAULT_RING_ITEMS, as_ring_items
+from godwit.dtypes import shown
 from godwit.errors import InputError
-
-DEFAULT_RING_ITEMS = 4096
 
 Policy = Callable[[int, int, int], int]
 """``policy(here, destination, endpoints)``: the endpoint to which an item goes next."""
@@ -50,14 +50,13 @@ class Link:
     capacity_items: int = DEFAULT_RING_ITEMS
 
     def __post_init__(self) -> None:
+        for end in (self.source, self.target):
+            if not isinstance(end, Endpoint):
+                raise InputError(f"a link must connect endpoints of a context, got {shown(end)}")
         if self.source == self.target:
             raise InputError(f"a link must connect two endpoints, got {self.source} twice")
-        _check_capacity(self.capacity_items)
-
-
-def _check_capacity(capacity_items: int) -> None:
-    if capacity_items < 1:
-        raise InputError(f"capacity_items must be at least 1, got {capacity_items}")
+        items = as_ring_items(self.capacity_items, "capacity_items")
+        object.__setattr__(self, "capacity_items", items)
 
 
 class Router:
@@ -77,12 +76,17 @@ class Router:
         *,
         capacity_items: int = DEFAULT_RING_ITEMS,
     ) -> None:
+        if not isinstance(context, Context):
+            raise InputError(f"a router connects the endpoints of a Context, got {shown(context)}")
         if isinstance(policy, str):
             if policy not in POLICIES:
                 known = ", ".join(repr(name) for name in POLICIES)
                 raise InputError(f"unknown routing policy {policy!r}; there are {known}")
             policy = POLICIES[policy]
-        _check_capacity(capacity_items)  # also where there is one endpoint, and no link
+        if not callable(policy):
+            raise InputError(f"the routing policy must be a name or a function, got {policy!r}")
+        # Checked here, too: where there is one endpoint there is no link.
+        capacity_items = as_ring_items(capacity_items, "capacity_items")
         self.context = context
         self.capacity_items = capacity_items
         self._next_hop = _next_hops(policy, len(context.endpoints))

@@ -8,7 +8,8 @@ that are compiled and inlined into the worker; each takes those of its parameter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ from godwit.backends.base import (
 from godwit.dataflow.device_functions import keep_or_pass_on
 from godwit.dataflow.operators import adapt
 from godwit.dataflow.router import Router
+from godwit.dataflow.tuning import (
+    MAXIMAL_CAPACITY_ITEMS,
+    as_capacity_items,
+    as_window,
+    check_callable,
+    require_room,
+)
+from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer, shown
 from godwit.errors import GodwitError, InputError
 
 Operator = Callable[..., Any]
@@ -88,22 +97,25 @@ class DistributedWorklist:
     ) -> None:
         from godwit.parallel.bits import VALUE_DTYPES
 
-        dtype = np.dtype(value_dtype)
-        if dtype not in VALUE_DTYPES:
+        if not isinstance(router, Router):
+            raise InputError(f"router must be a Router, got {shown(router)}")
+        try:
+            dtype: np.dtype[Any] | None = np.dtype(value_dtype)
+        except (TypeError, ValueError):
+            dtype = None
+        if dtype is None or dtype not in VALUE_DTYPES:
             names = ", ".join(known.name for known in VALUE_DTYPES)
-            raise InputError(f"value_dtype must be one of {names}, got {dtype.name}")
-        if item_bytes not in (8, 16):
-            raise InputError(f"item_bytes must be 8 or 16, got {item_bytes}")
+            raise InputError(f"value_dtype must be one of {names}, got {value_dtype!r}")
+        if as_integer(item_bytes, "item_bytes") not in (8, 16):
+            raise InputError(f"item_bytes must be 8 or 16, got {shown(item_bytes)}")
         if item_bytes == 8 and dtype.itemsize != 4:
             raise InputError(f"items of 8 bytes hold 4-byte values, {dtype.name} needs 16")
-        if isinstance(fanout, int) and fanout < 0:
-            raise InputError(f"fanout must not be negative, got {fanout}")
         self.router = router
         self._dtype = dtype
-        count = fanout
-        promised = adapt(
-            "fanout", (lambda key: count) if isinstance(fanout, int) else fanout, ("state", "key")
-        )
+        if not callable(fanout):
+            count = as_count(fanout, "fanout", 0, MAXIMAL_CAPACITY_ITEMS)
+            fanout = lambda key: count  # noqa: E731
+        promised = adapt("fanout", fanout, ("state", "key"))
         zero = dtype.type(0)
         bindings = {
             "process": adapt("process", process, ("worklist", *_ITEM)),
@@ -136,49 +148,99 @@ class DistributedWorklist:
 
         :param items: initial items (key, value); each is processed by its owner
         :param states: one per endpoint: a tuple of arrays (a NamedTuple is handy), all of the same
-            types, which the operators get as ``state``
+            types, which the operators get as ``state``; a list is taken as a tuple
         :param delta: width of a priority bucket
         :param window: how many buckets a device may run ahead of the lowest one of all
         :param capacity_items: room for items on each device at the start; it grows
         :param poll: called now and then with the number of items processed so far
         :returns: what was counted
+        :raises InputError: a wrong item, state or setting
+        :raises GraphTooLargeError: rings or worklists do not fit in memory
         """
         context = self.router.context
         endpoints = len(context.endpoints)
-        if len(states) != endpoints:
-            raise InputError(
-                f"there must be a state for each endpoint: {endpoints}, got {len(states)}"
-            )
-        if not delta > 0:
-            raise InputError(f"delta must be positive, got {delta}")
-        if window < 0:
-            raise InputError(f"window must not be negative, got {window}")
-        if capacity_items < 1:
-            raise InputError(f"capacity_items must be at least 1, got {capacity_items}")
-        keys: list[list[int]] = [[] for _ in range(endpoints)]
-        values: list[list[Any]] = [[] for _ in range(endpoints)]
-        owner = self._operators.bindings["owner"]
-        for key, value in items:
-            place = int(owner(states[0], key))
-            if not 0 <= place < endpoints:
-                raise InputError(
-                    f"owner gives endpoint {place} for key {key}; there are {endpoints}"
-                )
-            keys[place].append(key)
-            values[place].append(value)
-        try:
-            seeds = [
-                Seeds(np.array(keys[place], np.int64), np.array(values[place], self._dtype))
-                for place in range(endpoints)
-            ]
-        except (OverflowError, TypeError, ValueError) as error:
-            raise InputError(
-                f"items must be pairs of a 64-bit key and a value of {self._dtype.name}: {error}"
-            ) from error
         options = WorklistOptions(
-            delta, window, self.router.capacity_items, capacity_items, self.router.next_hop
+            as_bucket_width(delta),
+            as_window(window),
+            self.router.capacity_items,
+            as_capacity_items(capacity_items),
+            self.router.next_hop,
         )
+        check_callable(poll, "poll")
+        require_room(endpoints, options.ring_items, options.capacity_items)
+        states = _checked_states(states, endpoints)
+        seeds = self._seeds(items, states[0], endpoints)
         counts = context.backend.run_worklist(self._operators, states, seeds, options, poll)
         if counts.value_overflow:
             raise GodwitError("a key of 2^32 or more was pushed in an item of 8 bytes; use 16")
         return counts
+
+    def _seeds(self, items: Any, state: tuple[Any, ...], endpoints: int) -> list[Seeds]:
+        """The items by owner; InputError if one is no pair, or does not fit."""
+        if not isinstance(items, Iterable):
+            raise InputError(f"items must be pairs (key, value), got {shown(items)}")
+        keys: list[list[int]] = [[] for _ in range(endpoints)]
+        values: list[list[Any]] = [[] for _ in range(endpoints)]
+        owner = self._operators.bindings["owner"]
+        for item in items:
+            key, value = self._checked_item(item)
+            place = _endpoint(owner(state, key), key, endpoints)
+            keys[place].append(key)
+            values[place].append(value)
+        return [
+            Seeds(np.array(keys[place], np.int64), np.array(values[place], self._dtype))
+            for place in range(endpoints)
+        ]
+
+    def _checked_item(self, item: Any) -> tuple[int, Any]:
+        dtype = self._dtype
+        try:
+            given_key, given_value = item
+            key = as_count(given_key, "key", -(2**63), 2**63 - 1)
+            if dtype.kind != "f":
+                limits = np.iinfo(dtype)
+                return key, as_count(given_value, "value", int(limits.min), int(limits.max))
+            value = as_float(given_value, "value")
+            if isfinite(value) and abs(value) > np.finfo(dtype).max:
+                raise InputError(f"value {value} is too large")
+        except (TypeError, ValueError) as error:  # InputError is one, too
+            raise InputError(
+                f"items must be pairs of a 64-bit key and a value of {dtype.name}, "
+                f"got {shown(item)}: {error}"
+            ) from error
+        return key, value
+
+
+def _endpoint(place: Any, key: int, endpoints: int) -> int:
+    """What ``owner`` gave, as an index."""
+    try:
+        found = int(place)
+    except (OverflowError, TypeError, ValueError):
+        found = -1
+    if not 0 <= found < endpoints:
+        raise InputError(
+            f"owner gives endpoint {shown(place)} for key {key}; there are {endpoints}"
+        )
+    return found
+
+
+def _checked_states(states: Any, endpoints: int) -> list[tuple[Any, ...]]:
+    """A tuple of arrays (or numbers) per endpoint."""
+    if not isinstance(states, Sequence) or isinstance(states, str):
+        raise InputError(f"states must be a list, an entry per endpoint, got {shown(states)}")
+    if len(states) != endpoints:
+        raise InputError(f"there must be a state for each endpoint: {endpoints}, got {len(states)}")
+    checked = []
+    for place, state in enumerate(states):
+        if not isinstance(state, tuple | list):
+            raise InputError(
+                f"the state of endpoint {place} must be a tuple of arrays, got {shown(state)}"
+            )
+        for part in state:
+            if not isinstance(part, np.ndarray | np.generic | int | float | tuple):
+                raise InputError(
+                    f"the state of endpoint {place} must be a tuple of arrays, "
+                    f"got {shown(part)} in it"
+                )
+        checked.append(state if isinstance(state, tuple) else tuple(state))
+    return checked

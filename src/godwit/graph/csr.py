@@ -17,13 +17,25 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from godwit import config
-from godwit.dtypes import ID_DTYPES, Array, as_integers, as_weights, frozen, id_dtype_for
+from godwit.dtypes import (
+    ID_DTYPES,
+    Array,
+    as_count,
+    as_integers,
+    as_weights,
+    frozen,
+    id_dtype_for,
+    shown,
+)
 from godwit.errors import GraphTooLargeError, InputError
 
 if TYPE_CHECKING:
     from godwit.graph.degrees import DegreeStatistics
 
 Merge = Literal["min", "max", "sum", "first"]
+
+MAXIMAL_ID_BASE = 2**31 - 1
+"""The largest id that a first vertex can have."""
 
 
 class Graph:
@@ -34,7 +46,8 @@ class Graph:
         anything else is converted to int32, or to int64 where n needs it
     :param weights: None, or (m) numbers; int32, uint32, int64, float32 and float64 are kept,
         narrower ones are widened
-    :param directed: False promises that every arc u -> v has its equal v -> u; that is checked
+    :param directed: False promises that every arc u -> v has its equal v -> u; that is checked.
+        Arrays that are kept must not be changed afterwards
     :param id_base: what the source of the graph called its first vertex; Godwit's functions count
         from 0 all the same
     :raises InputError: naming the first entry that is wrong
@@ -68,6 +81,7 @@ class Graph:
         directed: bool = True,
         id_base: int = 0,
     ) -> None:
+        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
         keep = isinstance(targets, np.ndarray) and targets.dtype in ID_DTYPES
         self._set_checked(offsets, targets, weights, directed, id_base, keep_id_dtype=keep)
 
@@ -138,7 +152,9 @@ class Graph:
     ) -> Graph:
         """A graph from pairs of vertices, in any order; each row is sorted by target.
 
-        Parallel arcs and self-loops are kept; parallel arcs stay in the order given.
+        Parallel arcs and self-loops are kept; parallel arcs stay in the order given. The arrays
+        given may be read in place: none of them must be changed before this returns, and afterwards
+        the graph is independent of them.
 
         :param sources: (k) vertex ids, counted from 0
         :param targets: (k) vertex ids
@@ -149,6 +165,7 @@ class Graph:
         :raises InputError: naming the first id that is out of range, and its position
         :raises GraphTooLargeError: before anything is allocated
         """
+        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
         sources = as_integers(sources, "sources")
         targets = as_integers(targets, "targets")
         if len(sources) != len(targets):
@@ -172,7 +189,8 @@ class Graph:
         Every stored entry (i, j) is one arc i -> j: explicit zeros are arcs of weight 0, entries
         that a COO matrix holds twice are parallel arcs (``sum_duplicates()`` adds them up). A
         boolean matrix gives a graph without weights. The data and the int32 indices of a csr matrix
-        are not copied (int64 ones are, where int32 does), and keep their order.
+        are not copied (int64 ones are, where int32 does), and keep their order: the graph shares
+        them with the matrix, which must not be changed afterwards.
 
         :param directed: False promises that the matrix is symmetric; that is checked
         """
@@ -203,7 +221,11 @@ class Graph:
         """The adjacency as a ``scipy.sparse.csr_array``; data of ones (bool) where unweighted.
 
         Targets and weights are shared, not copied, where SciPy's index dtype allows: with m or n of
-        2**31 or more both index arrays become int64.
+        2**31 or more both index arrays become int64. What is shared is read-only.
+
+        Parallel arcs become duplicate entries, which SciPy's functions treat in different ways
+        (sparse arithmetic and ``todense`` add them up, others keep them apart). Use
+        :meth:`merge_parallel_arcs` first where there are any.
         """
         from scipy.sparse import csr_array
 
@@ -446,10 +468,10 @@ def _matrix_weights(data: Array) -> Array | None:
 
 def _count_vertices(sources: Array, targets: Array, vertex_count: int | None) -> int:
     """The number of vertices, after a check that all ids are in range."""
-    if vertex_count is not None and vertex_count < 0:
-        raise InputError(f"vertex_count must not be negative, got {vertex_count}")
-    if vertex_count is not None and vertex_count >= 2**48:
-        raise GraphTooLargeError(f"{vertex_count} vertices do not fit in memory")
+    if vertex_count is not None:
+        vertex_count = as_count(vertex_count, "vertex_count")
+        if vertex_count >= 2**48:
+            raise GraphTooLargeError(f"{shown(vertex_count)} vertices do not fit in memory")
     if len(sources) == 0:
         return vertex_count or 0
     if vertex_count is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import id_dtype_for
+from godwit.dtypes import as_count, as_float, as_integer, id_dtype_for, shown
 from godwit.errors import InputError
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
@@ -114,12 +114,14 @@ def rmat(
     :param symmetrize: False gives the arcs as they were drawn, in a directed graph
     :raises GraphTooLargeError: before anything is allocated
     """
-    scale = _integer(scale, "scale", 0, _MAXIMAL_SCALE)
-    edge_factor = _integer(edge_factor, "edge_factor", 0, 2**20)
-    if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
+    scale = as_count(scale, "scale", 0, _MAXIMAL_SCALE)
+    edge_factor = as_count(edge_factor, "edge_factor", 0, 2**20)
+    if not _is_probability(a, b, c):
         raise InputError(
-            f"a, b and c must be probabilities with a sum of at most 1, got {a}, {b} and {c}"
+            "a, b and c must be probabilities with a sum of at most 1, "
+            f"got {shown(a)}, {shown(b)} and {shown(c)}"
         )
+    seed = as_integer(seed, "seed")
     if weights is not None:
         _weight_range(weights)
     n = 1 << scale
@@ -224,10 +226,11 @@ def road(
     :param weights: (low, high) for random integer weights in that range, both included
     :raises GraphTooLargeError: before anything is allocated
     """
-    rows = _integer(rows, "rows", 1, 2**31)
-    columns = rows if columns is None else _integer(columns, "columns", 1, 2**31)
-    if not 0 <= keep <= 1:
-        raise InputError(f"keep must be a probability in [0, 1], got {keep}")
+    rows = as_count(rows, "rows", 1, 2**31)
+    columns = rows if columns is None else as_count(columns, "columns", 1, 2**31)
+    if not (_is_probability(keep) and keep <= 1):
+        raise InputError(f"keep must be a probability in [0, 1], got {shown(keep)}")
+    seed = as_integer(seed, "seed")
     if weights is not None:
         _weight_range(weights)
     n = rows * columns
@@ -252,7 +255,8 @@ def path(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     :param weights: (low, high) for random integer weights in that range, both included
     :raises GraphTooLargeError: before anything is allocated
     """
-    n = _integer(n, "n", 0, 2**48)
+    n = as_count(n, "n", 0, 2**48)
+    seed = as_integer(seed, "seed")
     if weights is not None:
         _weight_range(weights)
     dtype = id_dtype_for(n)
@@ -267,15 +271,13 @@ def path(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     return _weighted(Graph.trusted(offsets, targets, directed=False), weights, seed)
 
 
-def _integer(value: Any, name: str, low: int, high: int) -> int:
-    """``value`` as an int in [low, high]; InputError if it is none."""
+def _is_probability(*values: float) -> bool:
+    """Whether all are in [0, 1], and their sum is, up to rounding."""
     try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        number = low - 1
-    if number != value or not low <= number <= high:
-        raise InputError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
-    return number
+        numbers = [as_float(value, "") for value in values]
+    except InputError:
+        return False
+    return min(numbers) >= 0 and sum(numbers) <= 1 + 1e-9
 
 
 def _weight_range(weights: Any) -> tuple[int, int]:

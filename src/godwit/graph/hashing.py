@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from godwit.dtypes import as_integer
+
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -28,5 +30,5 @@ def mix(word: Any) -> Any:
 
 
 def seed_word(seed: int) -> np.uint64:
-    """Any integer as a seed of 64 bits."""
-    return np.uint64(seed % 2**64)
+    """Any integer as a seed of 64 bits; InputError if it is none."""
+    return np.uint64(as_integer(seed, "seed") % 2**64)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,11 @@ from godwit.graph import halo
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.partition import Measures, Partition
 from godwit.graph.rows import bits_of, thread_count_for
-from godwit.parallel.team import run_team
+from godwit.parallel.kernel import kernel
+from godwit.parallel.team import block_range, run_team
+
+# Fewer values than these are put in their places by NumPy: waking a team would take longer.
+_SMALL_VERTICES = 50_000
 
 _HALO_OWNER_BYTES = 4
 
@@ -124,7 +128,10 @@ class Layout:
             return np.concatenate(values)
         gathered = np.empty(self.graph.vertex_count, np.result_type(*values))
         for local, of_part in zip(self.parts, values, strict=True):
-            gathered[local.vertices] = of_part
+            if len(of_part) < _SMALL_VERTICES:
+                gathered[local.vertices] = of_part
+            else:
+                run_team(_put, local.vertices, frozen(of_part), gathered)
         return gathered
 
     def scatter(self, values: Array) -> list[Array]:
@@ -158,6 +165,14 @@ class Grouped(NamedTuple):
     starts: Array
     order: Array
     position: Array
+
+
+@kernel
+def _put(rank: int, size: int, control: Any, vertices: Any, values: Any, out: Any) -> None:
+    """Write values to the places of their vertices."""
+    begin, end = block_range(rank, size, len(vertices))
+    for index in range(begin, end):
+        out[vertices[index]] = values[index]
 
 
 def layout_bytes(

@@ -8,14 +8,13 @@ IPDPS 2017, section V; their |B_ij| is ``border[i, j]`` here).
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array, frozen
+from godwit.dtypes import Array, as_count, as_integer, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partitioners import PARTITIONERS, Division, checked_owner
@@ -180,7 +179,7 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
     ======================  =============  ======  =========  =======  ========
     """
     parts = _checked_parts(graph, parts)
-    seed = _checked_seed(seed)
+    seed = as_integer(seed, "seed") % 2**64
     if method is None:
         method = DEFAULT_METHOD
     if isinstance(method, Partition):
@@ -205,28 +204,18 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
     return Partition(graph, frozen(division.owner), parts, division.method, division.note)
 
 
-def _checked_parts(graph: Graph, parts: Any) -> int:
-    try:
-        count = operator.index(parts)
-    except TypeError:
-        raise InputError(f"parts must be a positive integer, got {parts!r}") from None
-    if count < 1:
-        raise InputError(f"parts must be at least 1, got {count}")
+def _checked_parts(graph: Any, parts: Any) -> int:
+    if not isinstance(graph, Graph):
+        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+    count = as_count(parts, "parts", 1)
     n = graph.vertex_count
     if count > max(n, 1):
         raise InputError(
-            f"cannot divide {n} vertices into {count} parts; at most {max(n, 1)} would work"
+            f"cannot divide {n} vertices into {shown(count)} parts; at most {max(n, 1)} would work"
         )
     if count >= 2**31:
         raise InputError(f"parts must be below 2**31, got {count}")
     return count
-
-
-def _checked_seed(seed: Any) -> int:
-    try:
-        return operator.index(seed) % 2**64
-    except TypeError:
-        raise InputError(f"seed must be an integer, got {seed!r}") from None
 
 
 def _rebound(graph: Graph, parts: int, given: Partition) -> Partition:

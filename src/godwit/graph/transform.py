@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_integers, frozen
+from godwit.dtypes import Array, as_integer, as_integers, frozen, shown
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, Merge, estimate_bytes, require_memory
@@ -202,9 +202,9 @@ def merged(graph: Graph, how: Merge) -> Graph:
     return _filtered(with_sorted_rows(graph), True, code)
 
 
-def _merge_code(how: str) -> int:
-    if how not in _MERGE_CODES:
-        raise InputError(f"how must be one of {', '.join(_MERGE_CODES)}, got {how!r}")
+def _merge_code(how: Any) -> int:
+    if not (isinstance(how, str) and how in _MERGE_CODES):
+        raise InputError(f"how must be one of {', '.join(_MERGE_CODES)}, got {shown(how)}")
     return _MERGE_CODES[how]
 
 
@@ -304,11 +304,13 @@ def random_weights(graph: Graph, low: int, high: int, seed: int) -> Array:
 def check_weight_range(low: Any, high: Any) -> tuple[int, int]:
     """The bounds of random weights as integers; InputError if they are not."""
     try:
-        first, last = int(low), int(high)
-    except (TypeError, ValueError):
+        first, last = as_integer(low, "low"), as_integer(high, "high")
+    except InputError:
         first, last = 0, -1
-    if first != low or last != high or not -(2**62) < first <= last < 2**62:
-        raise InputError(f"weights must be integers low <= high, got {low!r} and {high!r}")
+    if not -(2**62) < first <= last < 2**62:
+        raise InputError(
+            f"weights must be integers low <= high, got {shown(low)} and {shown(high)}"
+        )
     return first, last
 
 

@@ -2,136 +2,125 @@
 
 Numba caches a function under its file and line, and never finds operators that were passed as
 arguments or held in closures. A kernel is instead compiled as an *instantiation*: its bytecode and,
-transitively, everything that it refers to (helpers, operators bound to it, constants) are hashed
-into a key; the functions are rebuilt under a file of that name in Godwit's cache folder, and Numba's
-own on-disk cache does the rest. The same content gives the same key in every process; a changed
-helper, a changed closure value or another version of Numba gives another.
+transitively, everything that it refers to (helpers, operators bound to it, constants, attributes of
+modules and classes) are hashed into a key; the functions are rebuilt under a file of that name in
+Godwit's cache folder, and Numba's own on-disk cache does the rest. The same content gives the same
+key in every process; a changed helper, a changed closure value or another version of Numba gives
+another. Within a process, kernels of equal content share one instantiation. A cache that is damaged
+or cannot be written costs compilation, never an error.
 
 What a kernel may refer to: other plain Python functions (compiled and inlined with it), Numba
-intrinsics, modules, and constants (numbers, strings, tuples of these, NumPy dtypes and small
-arrays).
+intrinsics, modules (by attributes written out: ``module.NAME``), and constants (numbers, strings,
+enumerations, tuples of these, NumPy dtypes and small arrays).
 """
 
 from __future__ import annotations
 
 import builtins
+import dis
+import enum
 import hashlib
 import inspect
-import marshal
 import os
+import re
 import sys
 import tempfile
 import threading
+import traceback
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numba
 import numpy as np
-from numba.core.errors import NumbaError
 from numba.core.extending import _Intrinsic  # Numba has no public test for one
 
-from godwit import config
+from godwit import __version__, config
 from godwit.errors import OperatorError
 
-# Every function below an entry is inlined into it: a call costs nothing, and arrays that are handed
-# down are not reference-counted on the way.
+# Every function below an entry is inlined into it: a call costs nothing. Reference counting
+# (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
+# none.
 _HELPER_OPTIONS = {
     "nogil": True,
     "forceinline": True,
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "_nrt": False,
 }
-_ENTRY_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_ENTRY_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+
+_LONGEST_MESSAGE = 199
+_STANDARD_PACKAGES = sys.stdlib_module_names | {"numpy", "numba"}
+_HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, since Python 3.13
 
 
 class Kernel:
     """A compiled function of plain Python, cached across processes by content.
 
     Calling it compiles (or loads) on first use for the argument types given, and runs without the
-    GIL.
+    GIL. Compiled code creates no arrays: preallocate and pass them in.
 
     :param function: the entry
-    :param allocates: whether compiled code creates arrays (np.empty inside the kernel). Without it
-        Numba's reference counting is off, which makes code that hands arrays around up to ten times
-        faster: preallocate and pass scratch arrays in instead wherever speed matters
     :param bindings: values for global names of the functions of Godwit's modules among the entry and
         everything below it; this is how operators are put into a template. A user's functions keep
         their own globals
+    :raises OperatorError: when compiled, if that is impossible; when run, from whatever exception a
+        user's function raises
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        bindings: Mapping[str, Any] | None = None,
-        *,
-        allocates: bool = False,
+        self, function: Callable[..., Any], bindings: Mapping[str, Any] | None = None
     ) -> None:
         if plain_function(function) is None:
             raise OperatorError(f"a kernel must be a Python function, got {function!r}")
         self.function = function
-        self.allocates = allocates
         self._bindings = dict(bindings or {})
-        self._dispatcher: Callable[..., Any] | None = None
-        self._lock = threading.Lock()
+        self._instance: _Instance | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
 
     def __call__(self, *arguments: Any) -> Any:
         """Run; compile or load first if need be."""
-        dispatcher = self._dispatcher
-        if dispatcher is None:
-            dispatcher = self.compile()
+        instance = self._instance or self._instantiated()
         try:
-            return dispatcher(*arguments)
-        except NumbaError as error:
-            raise OperatorError(_compile_message(self.__name__, error)) from error
+            return instance.dispatcher(*arguments)
+        except Exception as error:
+            instance.fail(error, arguments)
 
     def prepare(self, *arguments: Any) -> None:
         """Compile, or load, for arguments of these types, without running."""
-        dispatcher: Any = self.compile()
+        instance = self._instance or self._instantiated()
         try:
-            dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
-        except NumbaError as error:
-            raise OperatorError(_compile_message(self.__name__, error)) from error
+            instance.dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
+        except Exception as error:
+            instance.fail(error, arguments)
 
     def bind(self, **bindings: Any) -> Kernel:
         """A kernel of the same template with further global names bound."""
-        return Kernel(self.function, {**self._bindings, **bindings}, allocates=self.allocates)
+        return Kernel(self.function, {**self._bindings, **bindings})
 
     def compile(self) -> Callable[..., Any]:
         """Numba's dispatcher for this kernel; nothing is compiled until it is called."""
-        with self._lock:
-            if self._dispatcher is None:
-                key = content_key(self.function, self._bindings)
-                if self.allocates:
-                    key = f"a{key}"
-                self._dispatcher = _instantiate(
-                    self.function, self._bindings, key, {"_nrt": self.allocates}
-                )
-            return self._dispatcher
+        dispatcher: Callable[..., Any] = self._instantiated().dispatcher
+        return dispatcher
+
+    def _instantiated(self) -> _Instance:
+        if self._instance is None:
+            key = f"{self.__name__}_{content_key(self.function, self._bindings)}"
+            with _INSTANCES_LOCK:
+                if key not in _INSTANCES:
+                    _INSTANCES[key] = _instantiate(self.function, self._bindings, key)
+                self._instance = _INSTANCES[key]
+        return self._instance
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Decorator: compile a plain Python function as a :class:`Kernel` that allocates nothing."""
+    """Decorator: compile a plain Python function as a :class:`Kernel`."""
     return Kernel(function)
-
-
-def allocating_kernel(function: Callable[..., Any]) -> Kernel:
-    """Decorator: compile a plain Python function as a :class:`Kernel` that may create arrays."""
-    return Kernel(function, allocates=True)
-
-
-def _compile_message(name: str, error: NumbaError) -> str:
-    """The part of Numba's message that says what is wrong, in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [
-        line for line in lines if line.startswith(("Unknown attribute", "No implementation", "Invalid use"))
-        or "cannot" in line.lower() or "Unknown" in line or "NameError" in line
-    ]  # fmt: skip
-    return f"cannot compile {name}: {(telling or lines or ['no reason given'])[0]}"
 
 
 def plain_function(value: Any) -> types.FunctionType | None:
@@ -144,174 +133,482 @@ def plain_function(value: Any) -> types.FunctionType | None:
 
 def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
     """A hash of the function and of everything that it refers to, equal in every process."""
-    digest = hashlib.sha256()
-    versions = (sys.version_info[:3], numba.__version__, np.__version__)
-    digest.update(repr(versions).encode())
-    seen: dict[int, int] = {}
+    content = _Content(bindings)
+    versions = (sys.version_info[:3], numba.__version__, np.__version__, __version__)
+    options = (sorted(_HELPER_OPTIONS.items()), sorted(_ENTRY_OPTIONS.items()))
+    content.add(repr((versions, options)))
+    content.visit(function, getattr(function, "__name__", "kernel"))
+    return content.digest.hexdigest()[:32]
 
-    def visit(value: Any, where: str) -> None:
+
+class _Content:
+    """Feeds all that a function refers to into a hash. Numba bakes each of these values in."""
+
+    def __init__(self, bindings: Mapping[str, Any]) -> None:
+        self.digest = hashlib.sha256()
+        self._bindings = bindings
+        self._seen: dict[int, int] = {}
+
+    def add(self, text: str) -> None:
+        data = text.encode("utf-8", "surrogatepass")
+        self.digest.update(b"%d:" % len(data) + data)  # the length keeps neighbours apart
+
+    def visit(self, value: Any, where: str) -> None:
         plain = plain_function(value)
         if plain is not None:
-            if id(plain) in seen:
-                digest.update(b"seen %d" % seen[id(plain)])
-                return
-            seen[id(plain)] = len(seen)
-            digest.update(b"function")
-            digest.update(marshal.dumps(_anonymous(plain.__code__)))
-            visit(plain.__defaults__, where)
-            for name, referred in sorted(_references(plain, bindings).items()):
-                digest.update(name.encode())
-                visit(referred, f"{where} -> {name}")
+            self._visit_function(plain, where)
+        elif isinstance(value, enum.Enum):
+            self.add(f"enum {_type_name(type(value))}.{value.name}")
+            self.visit(value.value, where)
+        elif isinstance(value, tuple):
+            self.add(f"{_type_name(type(value))}{getattr(value, '_fields', '')} of {len(value)}")
+            for item in value:
+                self.visit(item, where)
+        elif isinstance(value, type):
+            self._visit_class(value, where)
+        elif isinstance(value, _Intrinsic):
+            self._visit_intrinsic(value)
+        else:
+            self.add(_constant_text(value, where))
+
+    def _visit_function(self, plain: types.FunctionType, where: str) -> None:
+        if id(plain) in self._seen:
+            self.add(f"seen {self._seen[id(plain)]}")
             return
-        digest.update(_constant_bytes(value, where))
+        self._seen[id(plain)] = len(self._seen)
+        self.add(f"function {_code_text(plain.__code__)}")
+        self.visit(plain.__defaults__, where)
+        for name, value in sorted((plain.__kwdefaults__ or {}).items()):
+            self.add(name)
+            self.visit(value, where)
+        values = _references(plain, self._bindings)
+        for chain in sorted(_loaded_chains(plain.__code__)):
+            if chain[0] in values:
+                self.add(f"name {chain}")
+                self._visit_chain(values[chain[0]], chain, where)
 
-    visit(function, getattr(function, "__name__", "kernel"))
-    return digest.hexdigest()[:32]
+    def _visit_chain(self, value: Any, chain: tuple[str, ...], where: str) -> None:
+        """The value of ``a.b.c``; attributes of other things than modules and classes are theirs."""
+        standard = False
+        for position, name in enumerate(chain[1:], 1):
+            if not isinstance(value, types.ModuleType | type):
+                break
+            standard = _is_standard(value)
+            holder = "a module" if isinstance(value, types.ModuleType) else "a class"
+            try:
+                value = (
+                    inspect.getattr_static(value, name)
+                    if holder == "a class"
+                    else (getattr(value, name))
+                )
+            except AttributeError:
+                self.add("missing")
+                return
+            if isinstance(value, types.FunctionType) and not standard:
+                path = ".".join(chain[: position + 1])
+                raise OperatorError(
+                    f"{where} calls {path}, a Python function that is an attribute of {holder}, "
+                    f"which compiled code cannot; give it a name of its own: "
+                    f"'from ... import {name}'"
+                )
+        if isinstance(value, types.ModuleType):
+            if not _is_standard(value):
+                raise OperatorError(
+                    f"{where} passes the module {'.'.join(chain)} around, which compiled code cannot; "
+                    "write out the attribute, as in module.NAME"
+                )
+            self.add(f"module {value.__name__}")
+        elif standard and not isinstance(value, bool | int | float | complex | str | bytes):
+            self.add("standard")  # known by name and version
+        else:
+            self.visit(value, f"{where} -> {'.'.join(chain)}")
+
+    def _visit_class(self, value: type, where: str) -> None:
+        self.add(f"class {_type_name(value)}")
+        if _is_standard(value):
+            return
+        if hasattr(value, "class_type"):
+            raise OperatorError(f"{where} is a jitclass, which an operator cannot refer to")
+        self.add(f"fields {getattr(value, '_fields', '')}")
+        for owner in value.__mro__:
+            if _is_standard(owner):
+                continue
+            for name, attribute in sorted(vars(owner).items()):
+                if name.startswith("__") or not isinstance(
+                    attribute, bool | int | float | complex | str | bytes | enum.Enum
+                ):
+                    continue
+                self.add(name)
+                self.visit(attribute, where)
+
+    def _visit_intrinsic(self, value: Any) -> None:
+        define = value._defn
+        self.add(f"intrinsic {define.__qualname__} {_code_text(define.__code__)}")
+        for cell in define.__closure__ or ():
+            if isinstance(cell.cell_contents, bool | int | float | complex | str | bytes):
+                self.add(repr(cell.cell_contents))
+        try:
+            status = os.stat(inspect.getfile(define))
+            self.add(_file_digest(inspect.getfile(define), status.st_mtime_ns, status.st_size))
+        except (OSError, TypeError):
+            return  # typed at a prompt: the code above must do
 
 
-def _anonymous(code: types.CodeType) -> types.CodeType:
-    """The code without its whereabouts, so that moving a function does not change its key."""
-    constants = tuple(_anonymous(c) if isinstance(c, types.CodeType) else c for c in code.co_consts)
-    return code.replace(
-        co_filename="",
-        co_firstlineno=1,
-        co_linetable=b"",
-        co_name="",
-        co_qualname="",
-        co_consts=_without_doc(constants),
-    )
+_FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
 
 
-def _without_doc(constants: tuple[Any, ...]) -> tuple[Any, ...]:
-    if constants and isinstance(constants[0], str):
-        return (None, *constants[1:])
-    return constants
+def _file_digest(path: str, modified_ns: int, size: int) -> str:
+    key = (path, modified_ns, size)
+    if key not in _FILE_DIGESTS:
+        _FILE_DIGESTS[key] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return _FILE_DIGESTS[key]
 
 
-def _global_names(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _global_names(constant)
-    return names
+def _type_name(value: type) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
 
 
-def _references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """The global and closure names that a function uses, with their values."""
-    references = {}
-    ours = function.__module__ is not None and function.__module__.startswith("godwit.")
-    for name in _global_names(function.__code__):
-        if ours and name in bindings:
-            references[name] = bindings[name]
-        elif name in function.__globals__:
-            references[name] = function.__globals__[name]
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        references[name] = cell.cell_contents
-    return references
+def _is_standard(value: types.ModuleType | type) -> bool:
+    """Whether it belongs to Python, NumPy or Numba, whose versions are in the key."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    return name != "__main__" and name.partition(".")[0] in _STANDARD_PACKAGES
 
 
-def _constant_bytes(value: Any, where: str) -> bytes:
+def _constant_text(value: Any, where: str) -> str:
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        return f"{type(value).__name__}:{value!r};".encode()
-    if isinstance(value, np.generic):
-        return f"{value.dtype.str}:{value!r};".encode()
-    if isinstance(value, tuple):
-        return b"(" + b"".join(_constant_bytes(item, where) for item in value) + b")"
+        return f"{_type_name(type(value))}:{value!r}"
     if isinstance(value, np.dtype):
-        return f"dtype:{value.str};".encode()
-    if isinstance(value, np.ndarray):
-        return f"array:{value.dtype.str}:{value.shape}:".encode() + value.tobytes()
-    if isinstance(value, types.ModuleType):
-        return f"module:{value.__name__};".encode()
-    if isinstance(value, _Intrinsic):
-        return _intrinsic_bytes(value)
-    if isinstance(value, type | types.BuiltinFunctionType | np.ufunc | numba.types.Type):
-        return f"{type(value).__name__}:{value!r};".encode()
+        return f"dtype:{value.str}:{value!r}:{value.isalignedstruct}"
+    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
+        flags = (value.flags.c_contiguous, value.flags.f_contiguous, value.flags.aligned)
+        kind = (_type_name(type(value)), value.shape, flags)
+        return f"{kind}:{_constant_text(value.dtype, where)}:{value.tobytes().hex()}"
+    if isinstance(value, np.ufunc):
+        return f"ufunc:{value.__name__}"
+    if isinstance(value, numba.types.Type):
+        return f"type:{value!r}"
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(
+        value.__self__, types.ModuleType | None
+    ):
+        return f"builtin:{value.__module__}.{value.__qualname__}"
     raise OperatorError(
         f"{where} is a {type(value).__name__}, which compiled code cannot refer to; "
         "functions, modules, numbers, strings, tuples and NumPy arrays can be"
     )
 
 
-def _intrinsic_bytes(value: Any) -> bytes:
-    source = Path(inspect.getfile(value._defn))
-    name: str = value._defn.__qualname__
-    return name.encode() + _file_digest(str(source))
+def _code_text(code: types.CodeType) -> str:
+    """The code without its whereabouts, so that moving a function does not change its key."""
+    constants = code.co_consts
+    flags = code.co_flags
+    # Lambdas and comprehensions have no docstring; other functions, before 3.13, always a place.
+    if not code.co_name.startswith("<") and constants and isinstance(constants[0], str):
+        if sys.version_info < (3, 13) or flags & _HAS_DOCSTRING:
+            constants = (None, *constants[1:])
+    parts = (
+        (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
+        flags & ~_HAS_DOCSTRING,
+        code.co_code,
+        code.co_exceptiontable,
+        (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        [_literal_text(constant) for constant in constants],
+    )
+    return repr(parts)
 
 
-_FILE_DIGESTS: dict[str, bytes] = {}
+def _literal_text(value: Any) -> str:
+    if isinstance(value, types.CodeType):
+        return _code_text(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(_literal_text(item) for item in value)})"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(_literal_text(item) for item in value))}}}"
+    return f"{type(value).__name__}:{value!r}"
 
 
-def _file_digest(path: str) -> bytes:
-    if path not in _FILE_DIGESTS:
-        _FILE_DIGESTS[path] = hashlib.sha256(Path(path).read_bytes()).digest()
-    return _FILE_DIGESTS[path]
+def _loaded_chains(
+    code: types.CodeType, outer: frozenset[str] | None = None
+) -> set[tuple[str, ...]]:
+    """What the code reads of the world, each a global or closure name and its attributes.
+
+    ``a.b.c`` is ("a", "b", "c"). Names in ``outer`` are cells of the outermost function: what a
+    nested function takes from the one around it is local.
+    """
+    outer = frozenset(code.co_freevars) if outer is None else outer & set(code.co_freevars)
+    chains: set[tuple[str, ...]] = set()
+    chain: tuple[str, ...] = ()
+    for instruction in dis.get_instructions(code):
+        operation = instruction.opname
+        if operation == "EXTENDED_ARG":
+            continue
+        if operation in ("LOAD_ATTR", "LOAD_METHOD") and chain:
+            chain = (*chain, instruction.argval)
+            continue
+        if chain:
+            chains.add(chain)
+        is_global = operation in ("LOAD_GLOBAL", "LOAD_NAME")
+        is_cell = operation in ("LOAD_DEREF", "LOAD_CLOSURE") and instruction.argval in outer
+        chain = (instruction.argval,) if is_global or is_cell else ()
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            chains |= _loaded_chains(constant, outer)
+    return chains
 
 
-def _instantiate(
-    function: Callable[..., Any],
-    bindings: Mapping[str, Any],
-    key: str,
-    common_options: Mapping[str, Any],
-) -> Callable[..., Any]:
-    module_name = f"godwit._instances.{function.__name__}_{key}"
-    path, persistent = _stamp_file(function.__name__, key)
+def _references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """The global and closure names that a function uses, with their values."""
+    references = {}
+    code = function.__code__
+    for name in {chain[0] for chain in _loaded_chains(code)} - set(code.co_freevars):
+        if _is_ours(function) and name in bindings:
+            references[name] = bindings[name]
+        elif name in function.__globals__:
+            references[name] = function.__globals__[name]
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            references[name] = cell.cell_contents
+        except ValueError as error:
+            raise OperatorError(
+                f"{function.__name__} refers to {name}, not yet assigned"
+            ) from error
+    return references
+
+
+def _is_ours(function: types.FunctionType) -> bool:
+    return function.__module__ is not None and function.__module__.startswith("godwit.")
+
+
+@dataclass
+class _Instance:
+    """One compiled instantiation.
+
+    :param name: the entry's
+    :param key: in the table of the process
+    :param dispatcher: Numba's, of the entry
+    :param originals: by id of the rebuilt function: the function it was made of, and what to call it
+    """
+
+    name: str
+    key: str
+    dispatcher: Any = None
+    originals: dict[int, tuple[types.FunctionType, str]] = field(default_factory=dict)
+
+    def fail(self, error: Exception, arguments: tuple[Any, ...]) -> NoReturn:
+        """Raise what the user should see of an exception out of the dispatcher."""
+        if isinstance(error, MemoryError):
+            raise error
+        try:
+            signature = tuple(numba.typeof(argument) for argument in arguments)
+        except Exception:
+            signature = None
+        if signature not in self.dispatcher.overloads:
+            # Equal content elsewhere shall be named by its own whereabouts when it fails.
+            with _INSTANCES_LOCK:
+                if _INSTANCES.get(self.key) is self:
+                    del _INSTANCES[self.key]
+            raise OperatorError(self._compile_message(str(error))) from error
+        if not self._users():
+            raise error
+        raise OperatorError(self._run_message(error)) from error
+
+    def _users(self) -> list[tuple[types.FunctionType, str]]:
+        return [pair for pair in self.originals.values() if not _is_ours(pair[0])]
+
+    def _compile_message(self, message: str) -> str:
+        """The operator and what is wrong with it, in one line, as far as Numba says so."""
+        lines = [line.strip() for line in message.splitlines() if line.strip()]
+        reason = _reason(lines)
+        number: int | None = None
+        for line in lines:  # from the innermost function outwards
+            callee = re.search(r"callee type: .*<function .* at (0x[0-9a-fA-F]+)>", line)
+            if callee is not None:
+                original = self.originals.get(int(callee[1], 16))
+                if original is not None and not _is_ours(original[0]):
+                    return _shortened(f"cannot compile {_place(original, number)}: {reason}")
+                number = None
+            elif number is None:
+                at = re.search(r'^File ".*", line (\d+)|\.py \((\d+)\)', line)
+                number = int(at[1] or at[2]) if at is not None else None
+        found = None if number is None else self._at_line(number)
+        if found is not None:
+            return _shortened(f"cannot compile {_place(found, number)}: {reason}")
+        users = dict.fromkeys(label for _, label in self._users())
+        using = f" with {', '.join(list(users)[:6])}" if list(users) != [self.name] else ""
+        return _shortened(f"cannot compile {self.name}{using}: {reason}")
+
+    def _run_message(self, error: Exception) -> str:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        frames = traceback.extract_tb(error.__traceback__)
+        number = frames[-1].lineno if frames else None
+        found = None if number is None else self._at_line(number, frames[-1].name)
+        if found is not None:
+            return _shortened(f"{_place(found, number)} raised {what}")
+        users = list(dict.fromkeys(label for _, label in self._users()))
+        one_of = "one of " if len(users) > 1 else ""
+        return _shortened(f"{one_of}{', '.join(users[:6])} raised {what}")
+
+    def _at_line(
+        self, number: int, name: str | None = None
+    ) -> tuple[types.FunctionType, str] | None:
+        """The user's function around a line, if there is just one (the innermost of nested ones)."""
+        found = []
+        for plain, label in self._users():
+            lines = [line for _, _, line in plain.__code__.co_lines() if line is not None]
+            if lines and min(lines) <= number <= max(lines):
+                if name is None or plain.__name__ in name:
+                    found.append((max(lines) - min(lines), (plain, label)))
+        found.sort(key=lambda item: item[0])
+        alone = len(found) == 1 or (len(found) > 1 and found[0][0] < found[1][0])
+        return found[0][1] if alone else None
+
+
+_INSTANCES: dict[str, _Instance] = {}
+_INSTANCES_LOCK = threading.Lock()
+
+
+def _place(original: tuple[types.FunctionType, str], number: int | None) -> str:
+    plain, label = original
+    line = plain.__code__.co_firstlineno if number is None else number
+    return f"{label} ({Path(plain.__code__.co_filename).name}, line {line})"
+
+
+_BOILERPLATE = ("Failed in ", "- Resolution failure", "During: ", "Overload", "File ")
+
+
+def _reason(lines: list[str]) -> str:
+    """The line of Numba's message that says what is wrong."""
+    for position, line in enumerate(lines):
+        if line.startswith(_BOILERPLATE):
+            continue
+        reason = re.sub(r"\.*\s*Raised from .*$", "", line)
+        if reason.endswith(":") and position + 1 < len(lines):
+            return f"{reason} {lines[position + 1].removeprefix('>>> ')}"
+        return reason
+    return "no reason given"
+
+
+def _shortened(message: str) -> str:
+    message = " ".join(message.split())
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return message[: _LONGEST_MESSAGE - 1] + "…"
+
+
+def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key: str) -> _Instance:
+    module_name = f"godwit._instances.{key}"
+    path = _stamp_file(function.__name__, key)
+    file_name = f"<godwit {key}>" if path is None else str(path)
     built: dict[int, Any] = {}
+    instance = _Instance(function.__name__, key)
 
-    def build(plain: types.FunctionType, options: dict[str, Any]) -> Any:
+    def build(plain: types.FunctionType, options: dict[str, Any], label: str) -> Any:
         if id(plain) in built:
             return built[id(plain)]
         namespace: dict[str, Any] = {"__name__": module_name, "__builtins__": builtins}
-        code = plain.__code__.replace(co_filename=str(path))
+        cells = {name: types.CellType() for name in plain.__code__.co_freevars}
         rebuilt = types.FunctionType(
-            code,
+            plain.__code__.replace(co_filename=file_name),
             namespace,
             plain.__name__,
-            plain.__defaults__,
-            tuple(
-                types.CellType(build_value(cell.cell_contents)) for cell in plain.__closure__ or ()
-            ),
+            build_value(plain.__defaults__, label),
+            tuple(cells.values()),
         )
+        rebuilt.__kwdefaults__ = plain.__kwdefaults__
         rebuilt.__qualname__ = plain.__name__
-        compiled = numba.njit(**options, **common_options)(rebuilt)
-        built[id(plain)] = compiled
-        freevars = set(plain.__code__.co_freevars)
+        compiled = built[id(plain)] = numba.njit(**options)(rebuilt)
+        instance.originals[id(rebuilt)] = (plain, label)
         for name, value in _references(plain, bindings).items():
-            if name not in freevars:
-                namespace[name] = build_value(value)
+            value_label = name if label == function.__name__ else f"{label} -> {name}"
+            if name in cells:
+                cells[name].cell_contents = build_value(value, value_label)
+            else:
+                namespace[name] = build_value(value, value_label)
         return compiled
 
-    def build_value(value: Any) -> Any:
+    def build_value(value: Any, label: str) -> Any:
+        if type(value) is tuple:
+            return tuple(build_value(item, label) for item in value)
         plain = plain_function(value)
-        return value if plain is None else build(plain, _HELPER_OPTIONS)
+        if plain is None:
+            return value
+        name = label.rpartition(" -> ")[2] if plain.__name__ == "<lambda>" else plain.__name__
+        return build(plain, _HELPER_OPTIONS, name)
 
     entry = plain_function(function)
     assert entry is not None
-    options = dict(_ENTRY_OPTIONS)
-    if not persistent:
-        options["cache"] = False
     module = types.ModuleType(module_name)
-    sys.modules[module_name] = module
-    compiled: Callable[..., Any] = build(entry, options)
-    module.__dict__[function.__name__] = compiled
-    return compiled
+    sys.modules[module_name] = module  # where Numba looks for the globals of what it loads
+    instance.dispatcher = build(entry, _ENTRY_OPTIONS, function.__name__)
+    module.__dict__[function.__name__] = instance.dispatcher
+    if path is not None:
+        _enable_caching(instance.dispatcher)
+    return instance
 
 
-def _stamp_file(name: str, key: str) -> tuple[Path, bool]:
-    """The file under whose name Numba caches an instantiation, and whether it could be written."""
-    folder = config.cache_folder() / "cpu" / f"{name}_{key}"
-    path = folder / "kernel.py"
-    if path.exists():
-        return path, os.access(folder, os.W_OK)
+def _enable_caching(dispatcher: Any) -> None:
     try:
+        dispatcher.enable_caching()
+        dispatcher._cache = _ForgivingCache(dispatcher._cache)
+    except Exception:  # no folder that Numba can use: compile without
+        return
+
+
+class _ForgivingCache:
+    """Numba's cache of one function; whatever goes wrong in it, the function is compiled anew."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return self._cache.load_overload(signature, target_context)
+        except Exception:  # a damaged pickle raises anything
+            self._discard()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            self._cache.save_overload(signature, data)
+        except Exception:  # a full disk, a folder that has gone, what cannot be pickled
+            self._discard()
+
+    def _discard(self) -> None:
+        """Remove the files, so that the next process does not stumble over them."""
+        folder = Path(self._cache.cache_path)
+        try:
+            for file in folder.iterdir():
+                if file.suffix in (".nbi", ".nbc") and file.name.startswith(
+                    self._cache._impl.filename_base
+                ):
+                    file.unlink(missing_ok=True)
+        except OSError:
+            self._cache.disable()
+
+
+def _stamp_file(name: str, key: str) -> Path | None:
+    """The file under whose name Numba caches an instantiation; None where it cannot be."""
+    cache = config.cache_folder()
+    if cache is None:
+        return None
+    folder = cache / "cpu" / key
+    path = folder / "kernel.py"
+    temporary = None
+    try:
+        if path.exists():
+            return path if os.access(folder, os.W_OK) else None
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
         with os.fdopen(handle, "w") as file:
-            file.write(f'"""Godwit kernel {name}, content key {key}; compiled code beside."""\n')
+            file.write(f'"""Godwit kernel {name}, key {key}; compiled code beside."""\n')
         # The stamp that Numba checks is modification time and size: keep it equal for every
         # process, whichever of them wins the rename.
         os.utime(temporary, (0, 0))
         os.replace(temporary, path)
     except OSError:
-        return path, False
-    return path, True
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        return None
+    return path

@@ -14,7 +14,9 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,11 @@ CURSOR = 3 * WORDS_PER_LINE  # a counter for dynamic scheduling, free for the ke
 CONTROL_WORDS = 4 * WORDS_PER_LINE
 
 _SPINS_BEFORE_YIELD = 200
+
+GRACE_S = 2.0
+"""How long threads may take to heed the abort word before they are left behind."""
+
+_teams_made = count()
 
 
 def new_control() -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -66,6 +73,9 @@ class Team:
     def __init__(self, size: int) -> None:
         self.size = size
         self._process = os.getpid()
+        self._first_core = next(
+            _teams_made
+        )  # so that teams that run at once begin on different cores
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._abandoned = False
@@ -79,6 +89,7 @@ class Team:
     def _serve(self, inbox: queue.SimpleQueue[Any]) -> None:
         while (task := inbox.get()) is not None:
             rank, function, arguments, outcomes = task
+            self._go_to_own_core(rank)
             try:
                 outcomes[rank] = (function(*arguments), None)
             except BaseException as error:
@@ -86,12 +97,27 @@ class Team:
             self._woken.put(None)
             del task, function, arguments, outcomes
 
+    def _go_to_own_core(self, rank: int) -> None:
+        """Move the calling thread to a core of its own, without keeping it there.
+
+        The system wakes several threads on the waker's core and parts them only after milliseconds,
+        when a short kernel has ended. Narrowing the affinity moves the thread at once; widening it
+        again lets the system move it on where somebody else needs the core.
+        """
+        if self.size == 1 or not hasattr(os, "sched_setaffinity"):
+            return
+        allowed = os.sched_getaffinity(0)
+        cores = sorted(allowed)
+        with suppress(OSError):
+            os.sched_setaffinity(0, {cores[(self._first_core + rank) % len(cores)]})
+            os.sched_setaffinity(0, allowed)
+
     def run(
         self,
         tasks: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
         control: np.ndarray[Any, np.dtype[np.int64]],
         poll: Callable[[], None] | None = None,
-        poll_interval_s: float = 0.1,
+        poll_interval_s: float = 0.02,
     ) -> list[Any]:
         """Run task i on thread i; return their results in order.
 
@@ -101,7 +127,9 @@ class Team:
 
         An interruption may strike between any two steps of this function, so no step may matter
         alone: an outcome is noted where its thread leaves it, a lost wake-up is made good by the
-        next look, and a team that was left in the middle is not used again.
+        next look, and a team that was left in the middle is not used again. That happens too when
+        threads do not heed the abort word (an operator that never returns): at a second interruption,
+        or GRACE_S after the first failure, they are left behind.
         """
         outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
         self._abandoned = True
@@ -126,15 +154,19 @@ class Team:
     ) -> BaseException | None:
         """Wait until all outcomes are there; the first failure, if there was one."""
         failure: BaseException | None = None
+        failed_at = 0.0
         while True:
             running = outcomes.count(None)
             if failure is None:
                 errors = [outcome[1] for outcome in outcomes if outcome is not None]
                 failure = next((error for error in errors if error is not None), None)
                 if failure is not None:
+                    failed_at = monotonic()
                     control[ABORT] = 1
             if running == 0:
                 return failure
+            if failure is not None and monotonic() - failed_at > GRACE_S:
+                raise failure
             try:
                 self._woken.get(timeout=poll_interval_s)
             except queue.Empty:
@@ -143,9 +175,13 @@ class Team:
                         poll()
                 except BaseException as raised:
                     failure = raised
+                    failed_at = monotonic()
                     control[ABORT] = 1
             except BaseException as interruption:
-                failure = failure or interruption
+                if failure is not None:
+                    raise
+                failure = interruption
+                failed_at = monotonic()
                 control[ABORT] = 1
 
     def close(self) -> None:
@@ -180,10 +216,12 @@ def borrowed_team(size: int) -> Iterator[Team]:
     try:
         yield team
     finally:
-        if team.usable:
-            with _idle_lock:
+        with _idle_lock:
+            idle = sum(other.size for other in _idle_teams)
+            kept = team.usable and idle + team.size <= max(16, 4 * config.thread_count())
+            if kept:
                 _idle_teams.append(team)
-        else:
+        if not kept:
             team.close()
 
 

@@ -10,7 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.backends.base import Array, PlacedPart, ProgressPoll, Seeds, WorklistOptions
-from godwit.dataflow.router import DEFAULT_RING_ITEMS
+from godwit.dataflow.tuning import (
+    DEFAULT_RING_ITEMS,
+    as_capacity_items,
+    as_ring_items,
+    as_window,
+    check_callable,
+)
+from godwit.dtypes import as_bucket_width, as_positive_number
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.graph.layout import LocalGraph
@@ -46,16 +53,15 @@ class SolverOptions:
     progress: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
-        if self.delta is not None and not self.delta > 0:
-            raise InputError(f"delta must be positive, got {self.delta}")
-        if self.window < 0:
-            raise InputError(f"window must not be negative, got {self.window}")
-        if self.ring_items < 1:
-            raise InputError(f"ring_items must be at least 1, got {self.ring_items}")
-        if self.capacity_items is not None and self.capacity_items < 1:
-            raise InputError(f"capacity_items must be at least 1, got {self.capacity_items}")
-        if self.timeout_s is not None and not self.timeout_s > 0:
-            raise InputError(f"timeout_s must be positive, got {self.timeout_s}")
+        if self.delta is not None:
+            self.delta = as_bucket_width(self.delta)
+        self.window = as_window(self.window)
+        self.ring_items = as_ring_items(self.ring_items)
+        if self.capacity_items is not None:
+            self.capacity_items = as_capacity_items(self.capacity_items)
+        if self.timeout_s is not None:
+            self.timeout_s = as_positive_number(self.timeout_s, "timeout_s")
+        check_callable(self.progress, "progress")
 
 
 @dataclass

@@ -21,6 +21,7 @@ import numpy as np
 
 from godwit.backends.base import Array, ProgramOperators
 from godwit.dataflow.operators import adapt
+from godwit.dtypes import as_float, shown
 from godwit.errors import InputError
 
 Operator = Callable[..., Any]
@@ -79,7 +80,7 @@ class VertexProgram:
 
     def __post_init__(self) -> None:
         dtype = _value_dtype(self.dtype, "dtype")
-        if self.combine not in ("min", "max", "add"):
+        if not isinstance(self.combine, str) or self.combine not in ("min", "max", "add"):
             raise InputError(f"combine must be 'min', 'max' or 'add', got {self.combine!r}")
         if self.combine == "add" and self.activate is None:
             raise InputError(
@@ -87,6 +88,13 @@ class VertexProgram:
             )
         if (self.update is None) != (self.field_dtype is None):
             raise InputError("update and field_dtype belong together: give both or neither")
+        if not isinstance(self.parameters, Mapping):
+            raise InputError(
+                "parameters must be a mapping of names to default values, "
+                f"got {shown(self.parameters)}"
+            )
+        for name, value in self.parameters.items():
+            as_float(value, f"parameter {name!r}")
         names = tuple(self.parameters)
         field_dtype = None
         if self.field_dtype is not None:
@@ -119,11 +127,17 @@ class VertexProgram:
 
     def parameter_values(self, given: Mapping[str, float] | None) -> Array:
         """The parameters in the order in which compiled code takes them, float64."""
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(
+                f"parameters must be a mapping such as {{name: value}}, got {shown(given)}"
+            )
         for name in given or {}:
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
                 raise InputError(f"program {self.name!r} has no parameter {name!r}; it has {known}")
-        return np.array([*({**self.parameters, **(given or {})}.values()), 0.0], np.float64)
+        values = {**self.parameters, **(given or {})}
+        numbers = [as_float(value, f"parameter {name!r}") for name, value in values.items()]
+        return np.array([*numbers, 0.0], np.float64)
 
 
 def _identity(combine: str, dtype: np.dtype[Any]) -> Any:
@@ -142,7 +156,7 @@ def _always() -> bool:
 def _value_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{what} must be a NumPy dtype, got {dtype!r}") from error
     known = ("int32", "uint32", "int64", "float32", "float64")
     if found.name not in known:

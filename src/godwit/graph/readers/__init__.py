@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
+from godwit.dtypes import as_count, shown
 from godwit.errors import FormatError, InputError
-from godwit.graph.csr import Graph
+from godwit.graph.csr import MAXIMAL_ID_BASE, Graph
 from godwit.graph.readers import dimacs, edge_list, matrix_market
 from godwit.graph.readers.compression import load_text
 from godwit.graph.readers.parsed import ParsedGraph
@@ -68,10 +69,14 @@ def read(
     :raises FormatError: if it cannot be read as a graph; names the line
     :raises GraphTooLargeError: before more is allocated than there is memory
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
-    if id_base is not None and not (isinstance(id_base, int) and 0 <= id_base < 2**31):
-        raise InputError(f"id_base must be an integer in [0, 2**31), got {id_base!r}")
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, got {shown(path)}")
+    if format is not None and not (isinstance(format, str) and format in FORMATS):
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {shown(format)}")
+    if id_base is not None:
+        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function, got {shown(progress)}")
     text = load_text(path, progress)
     parsed = FORMATS[format or _recognize(text)].parse(text, id_base, progress)
     weights = parsed.arcs.weights

@@ -16,6 +16,8 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -74,9 +76,8 @@ def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]
 
 def measure(contenders: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    for name, query in contenders.items():
+    for query in contenders.values():
         query()  # compiles, warms caches
-        del name
     for _ in range(runs):
         for name, query in contenders.items():
             begin = perf_counter()
@@ -92,19 +93,14 @@ def bench(name: str, graph: gw.Graph, runs: int) -> list[dict[str, Any]]:
     report = []
     others = peers(graph, source)
     for algorithm, run in (("bfs", gw.bfs), ("sssp", gw.sssp)):
-        contenders: dict[str, Callable[[], Any]] = {"Godwit": lambda run=run: run(graph, source)}
+        contenders: dict[str, Callable[[], Any]] = {"Godwit": partial(run, graph, source)}
         contenders["Godwit, predecessors"] = lambda run=run: run(graph, source).predecessor
-        placed = {
-            partition: gw.place(graph, 2, partition)
-            for partition in ("contiguous", "metis")
-            if name in ROADS
-        }
-        for partition, two in placed.items():
-            contenders[f"Godwit, 2 devices, {partition}"] = lambda run=run, two=two: run(
-                two, source
-            )
-        contenders |= others[algorithm]
-        times = measure(contenders, runs)
+        with ExitStack() as stack:
+            for partition in ("contiguous", "metis") if name in ROADS else ():
+                two = stack.enter_context(gw.place(graph, 2, partition))
+                contenders[f"Godwit, 2 devices, {partition}"] = partial(run, two, source)
+            contenders |= others[algorithm]
+            times = measure(contenders, runs)
         reference = statistics.median(times["Godwit"])
         for contender, taken in times.items():
             median = statistics.median(taken)

@@ -30,6 +30,7 @@ import traceback
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -55,6 +56,7 @@ _ENTRY_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": Tru
 
 _LONGEST_MESSAGE = 199
 _STANDARD_PACKAGES = sys.stdlib_module_names | {"numpy", "numba"}
+_NUMBERS_AND_TEXT = (bool, int, float, complex, str, bytes)
 _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, since Python 3.13
 
 
@@ -156,6 +158,8 @@ class _Content:
     def visit(self, value: Any, where: str) -> None:
         plain = plain_function(value)
         if plain is not None:
+            options = getattr(value, "targetoptions", {})  # of a user's own njit function
+            self.add(repr(sorted((name, repr(option)) for name, option in options.items())))
             self._visit_function(plain, where)
         elif isinstance(value, enum.Enum):
             self.add(f"enum {_type_name(type(value))}.{value.name}")
@@ -189,26 +193,22 @@ class _Content:
 
     def _visit_chain(self, value: Any, chain: tuple[str, ...], where: str) -> None:
         """The value of ``a.b.c``; attributes of other things than modules and classes are theirs."""
-        standard = False
+        standard = None
         for position, name in enumerate(chain[1:], 1):
             if not isinstance(value, types.ModuleType | type):
                 break
-            standard = _is_standard(value)
-            holder = "a module" if isinstance(value, types.ModuleType) else "a class"
+            owner = value
+            standard = owner if _is_standard(owner) else None
             try:
-                value = (
-                    inspect.getattr_static(value, name)
-                    if holder == "a class"
-                    else (getattr(value, name))
-                )
+                value = getattr(owner, name)
             except AttributeError:
                 self.add("missing")
                 return
-            if isinstance(value, types.FunctionType) and not standard:
+            if isinstance(value, types.FunctionType) and standard is None:
                 path = ".".join(chain[: position + 1])
                 raise OperatorError(
-                    f"{where} calls {path}, a Python function that is an attribute of {holder}, "
-                    f"which compiled code cannot; give it a name of its own: "
+                    f"{where} calls {path}, a Python function that is an attribute of a "
+                    f"{type(owner).__name__}, which compiled code cannot; give it a name of its own: "
                     f"'from ... import {name}'"
                 )
         if isinstance(value, types.ModuleType):
@@ -218,8 +218,10 @@ class _Content:
                     "write out the attribute, as in module.NAME"
                 )
             self.add(f"module {value.__name__}")
-        elif standard and not isinstance(value, bool | int | float | complex | str | bytes):
-            self.add("standard")  # known by name and version
+        elif standard is not None and not isinstance(value, _NUMBERS_AND_TEXT):
+            self.add(
+                f"standard {standard.__name__}"
+            )  # with the chain, its name and version are all
         else:
             self.visit(value, f"{where} -> {'.'.join(chain)}")
 
@@ -230,12 +232,16 @@ class _Content:
         if hasattr(value, "class_type"):
             raise OperatorError(f"{where} is a jitclass, which an operator cannot refer to")
         self.add(f"fields {getattr(value, '_fields', '')}")
+        for members in (getattr(value, "_field_defaults", {}), getattr(value, "__members__", {})):
+            for name, member in members.items():
+                self.add(name)
+                self.visit(member, where)
         for owner in value.__mro__:
             if _is_standard(owner):
                 continue
             for name, attribute in sorted(vars(owner).items()):
                 if name.startswith("__") or not isinstance(
-                    attribute, bool | int | float | complex | str | bytes | enum.Enum
+                    attribute, (*_NUMBERS_AND_TEXT, enum.Enum)
                 ):
                     continue
                 self.add(name)
@@ -245,7 +251,7 @@ class _Content:
         define = value._defn
         self.add(f"intrinsic {define.__qualname__} {_code_text(define.__code__)}")
         for cell in define.__closure__ or ():
-            if isinstance(cell.cell_contents, bool | int | float | complex | str | bytes):
+            if isinstance(cell.cell_contents, _NUMBERS_AND_TEXT):
                 self.add(repr(cell.cell_contents))
         try:
             status = os.stat(inspect.getfile(define))
@@ -275,7 +281,7 @@ def _is_standard(value: types.ModuleType | type) -> bool:
 
 
 def _constant_text(value: Any, where: str) -> str:
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+    if value is None or isinstance(value, _NUMBERS_AND_TEXT):
         return f"{_type_name(type(value))}:{value!r}"
     if isinstance(value, np.dtype):
         return f"dtype:{value.str}:{value!r}:{value.isalignedstruct}"
@@ -302,9 +308,9 @@ def _code_text(code: types.CodeType) -> str:
     constants = code.co_consts
     flags = code.co_flags
     # Lambdas and comprehensions have no docstring; other functions, before 3.13, always a place.
-    if not code.co_name.startswith("<") and constants and isinstance(constants[0], str):
-        if sys.version_info < (3, 13) or flags & _HAS_DOCSTRING:
-            constants = (None, *constants[1:])
+    has_place = sys.version_info < (3, 13) or flags & _HAS_DOCSTRING
+    if has_place and not code.co_name.startswith("<") and isinstance((*constants, 0)[0], str):
+        constants = (None, *constants[1:])
     parts = (
         (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
         flags & ~_HAS_DOCSTRING,
@@ -326,9 +332,10 @@ def _literal_text(value: Any) -> str:
     return f"{type(value).__name__}:{value!r}"
 
 
+@lru_cache(maxsize=4096)
 def _loaded_chains(
     code: types.CodeType, outer: frozenset[str] | None = None
-) -> set[tuple[str, ...]]:
+) -> frozenset[tuple[str, ...]]:
     """What the code reads of the world, each a global or closure name and its attributes.
 
     ``a.b.c`` is ("a", "b", "c"). Names in ``outer`` are cells of the outermost function: what a
@@ -352,7 +359,7 @@ def _loaded_chains(
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             chains |= _loaded_chains(constant, outer)
-    return chains
+    return frozenset(chains)
 
 
 def _references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dict[str, Any]:
@@ -432,8 +439,8 @@ class _Instance:
         found = None if number is None else self._at_line(number)
         if found is not None:
             return _shortened(f"cannot compile {_place(found, number)}: {reason}")
-        users = dict.fromkeys(label for _, label in self._users())
-        using = f" with {', '.join(list(users)[:6])}" if list(users) != [self.name] else ""
+        users = self._user_labels()
+        using = f" with {', '.join(users)}" if users else ""
         return _shortened(f"cannot compile {self.name}{using}: {reason}")
 
     def _run_message(self, error: Exception) -> str:
@@ -443,9 +450,13 @@ class _Instance:
         found = None if number is None else self._at_line(number, frames[-1].name)
         if found is not None:
             return _shortened(f"{_place(found, number)} raised {what}")
-        users = list(dict.fromkeys(label for _, label in self._users()))
+        users = self._user_labels() or [self.name]
         one_of = "one of " if len(users) > 1 else ""
-        return _shortened(f"{one_of}{', '.join(users[:6])} raised {what}")
+        return _shortened(f"{one_of}{', '.join(users)} raised {what}")
+
+    def _user_labels(self) -> list[str]:
+        labels = dict.fromkeys(f"'{label}'" for _, label in self._users() if label != self.name)
+        return list(labels)[:6]
 
     def _at_line(
         self, number: int, name: str | None = None
@@ -454,9 +465,9 @@ class _Instance:
         found = []
         for plain, label in self._users():
             lines = [line for _, _, line in plain.__code__.co_lines() if line is not None]
-            if lines and min(lines) <= number <= max(lines):
-                if name is None or plain.__name__ in name:
-                    found.append((max(lines) - min(lines), (plain, label)))
+            named = name is None or plain.__name__ in name
+            if named and lines and min(lines) <= number <= max(lines):
+                found.append((max(lines) - min(lines), (plain, label)))
         found.sort(key=lambda item: item[0])
         alone = len(found) == 1 or (len(found) > 1 and found[0][0] < found[1][0])
         return found[0][1] if alone else None
@@ -469,7 +480,7 @@ _INSTANCES_LOCK = threading.Lock()
 def _place(original: tuple[types.FunctionType, str], number: int | None) -> str:
     plain, label = original
     line = plain.__code__.co_firstlineno if number is None else number
-    return f"{label} ({Path(plain.__code__.co_filename).name}, line {line})"
+    return f"'{label}' ({Path(plain.__code__.co_filename).name}, line {line})"
 
 
 _BOILERPLATE = ("Failed in ", "- Resolution failure", "During: ", "Overload", "File ")
@@ -510,19 +521,20 @@ def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key:
             plain.__code__.replace(co_filename=file_name),
             namespace,
             plain.__name__,
-            build_value(plain.__defaults__, label),
+            build_value(plain.__defaults__, "default"),
             tuple(cells.values()),
         )
-        rebuilt.__kwdefaults__ = plain.__kwdefaults__
+        rebuilt.__kwdefaults__ = plain.__kwdefaults__ and {
+            name: build_value(value, name) for name, value in plain.__kwdefaults__.items()
+        }
         rebuilt.__qualname__ = plain.__name__
         compiled = built[id(plain)] = numba.njit(**options)(rebuilt)
         instance.originals[id(rebuilt)] = (plain, label)
         for name, value in _references(plain, bindings).items():
-            value_label = name if label == function.__name__ else f"{label} -> {name}"
             if name in cells:
-                cells[name].cell_contents = build_value(value, value_label)
+                cells[name].cell_contents = build_value(value, name)
             else:
-                namespace[name] = build_value(value, value_label)
+                namespace[name] = build_value(value, name)
         return compiled
 
     def build_value(value: Any, label: str) -> Any:
@@ -531,7 +543,8 @@ def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key:
         plain = plain_function(value)
         if plain is None:
             return value
-        name = label.rpartition(" -> ")[2] if plain.__name__ == "<lambda>" else plain.__name__
+        # A lambda is called as what refers to it calls it: the operator's name in the template.
+        name = label if plain.__name__ == "<lambda>" else plain.__name__
         return build(plain, _HELPER_OPTIONS, name)
 
     entry = plain_function(function)

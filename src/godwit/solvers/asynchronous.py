@@ -19,7 +19,7 @@ from godwit.dataflow.tuning import (
 )
 from godwit.dtypes import as_bucket_width, as_positive_number
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
-from godwit.graph.csr import Graph
+from godwit.graph.csr import Graph, require_memory
 from godwit.graph.layout import LocalGraph
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
@@ -103,6 +103,7 @@ def solve(
     delta = options.delta if options.delta is not None else choose_delta(program, graph)
     statistics.delta = None if program.priority is None else delta
     statistics.window = None if shared else options.window
+    _require_run_memory(program, graph.vertex_count, len(devices), options)
     with statistics.phase("run"):
         limits = np.full(
             1, program.identity if limit is None else _as_value(program, limit, "limit")
@@ -119,11 +120,12 @@ def solve(
         if target is not None:
             _set_target(program, placed, parts, target, limits)
         largest = max(len(part.values) for part in parts)
+        capacity_items = 2 * largest // devices[0].threads + 1024
         run_options = WorklistOptions(
             delta,
             options.window,
             options.ring_items,
-            largest + 1024 if options.capacity_items is None else options.capacity_items,
+            capacity_items if options.capacity_items is None else options.capacity_items,
         )
         counts = placed.context.backend.run_program(
             program.operators, devices, parts, run_options, make_poll(options)
@@ -142,6 +144,20 @@ def solve(
         if program.field_dtype is not None:
             fields = layout.gather([part.fields for part in parts])
     return Solution(reached_values, fields, statistics)
+
+
+_ITEM_BYTES = 16
+
+
+def _require_run_memory(
+    program: VertexProgram, vertices: int, devices: int, options: SolverOptions
+) -> None:
+    """Refuse a run whose values, worklists and mailboxes will not fit, before they are allocated."""
+    values = vertices * (2 * program.dtype.itemsize + 8 * (program.field_dtype is not None))
+    items = devices**2 * options.ring_items + 2 * vertices + (options.capacity_items or 0) * devices
+    require_memory(
+        values + _ITEM_BYTES * items, f"running {program.name!r} on {vertices:,} vertices"
+    )
 
 
 def choose_delta(program: VertexProgram, graph: Graph) -> float:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 import subprocess
 import sys
+import tempfile
 import threading
+import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from godwit import config
+from godwit.dataflow.operators import adapt
 from godwit.errors import OperatorError
+from godwit.parallel import kernel as kernel_module
 from godwit.parallel.kernel import Kernel, content_key
 from godwit.parallel.team import ABORT, Team, barrier, borrowed_team, new_control, run_team
 
@@ -76,8 +84,6 @@ print(sum(1 for _, e in record.buffer if e.is_start), int(result.distance[-1]))
 
 
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
-    import os
-
     environment = {**os.environ, "GODWIT_CACHE": str(tmp_path)}
     outputs = []
     for _ in range(2):
@@ -100,6 +106,293 @@ def test_an_unwritable_cache_still_works(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("GODWIT_CACHE", str(blocked))
     monkeypatch.setitem(globals(), "SCALE", 7)  # a kernel of its own
     assert Kernel(_scaled)(np.arange(4)) == 42
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and a process that has instantiated nothing."""
+    monkeypatch.setenv("GODWIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(kernel_module, "_INSTANCES", {})
+    return tmp_path
+
+
+def _closed(function: Any) -> Any:
+    def template(value: Any) -> Any:
+        return function(value)
+
+    return template
+
+
+def _compilations(call: Any) -> int:
+    from numba.core import event
+
+    with event.install_recorder("numba:compile") as record:
+        call()
+    return sum(1 for _, entry in record.buffer if entry.is_start)
+
+
+def _module(text: str) -> Any:
+    module = types.ModuleType("user_helper")
+    exec(text, module.__dict__)
+    return module
+
+
+def _key_with(**names: Any) -> Any:
+    """A function from source text to the content key, its globals given."""
+
+    def key(text: str) -> str:
+        return content_key(eval(text, dict(names)), {})
+
+    return key
+
+
+class _Point(NamedTuple):
+    x: int
+    y: int
+
+
+class _SwappedPoint(NamedTuple):
+    y: int
+    x: int
+
+
+_SwappedPoint.__qualname__ = "_Point"
+
+
+def test_attributes_of_modules_and_classes_are_in_the_key() -> None:
+    def both(text: str, one: Any, other: Any) -> tuple[str, str]:
+        return _key_with(helper=one)(text), _key_with(helper=other)(text)
+
+    for text in ("FACTOR = 2", "from types import SimpleNamespace\nclass FACTOR: K = 2"):
+        use = "lambda v: v * helper.FACTOR" + (".K" if "class" in text else "")
+        first, second = both(use, _module(text), _module(text.replace("2", "3")))
+        assert first != second
+        assert first == _key_with(helper=_module(text))(use)
+    nested = [_module(f"import types\nsub = types.ModuleType('s')\nsub.F = {n}") for n in (1, 2)]
+    first, second = both("lambda v: [helper.sub.F for i in v]", *nested)
+    assert first != second
+    cell = "(lambda helper: lambda v: [helper.sub.F for i in v])(helper)"
+    first, second = both(cell, *nested)
+    assert first != second
+    use = "lambda v: helper(1, 2).x"
+    assert both(use, _Point, _SwappedPoint)[0] != both(use, _Point, _SwappedPoint)[1]
+    one, other = both("lambda v: helper.floor(v)", math, np)
+    assert one != other
+    dtypes = [np.dtype([("a", "i4"), ("b", kind)]) for kind in ("i4", "f4")]
+    assert dtypes[0].str == dtypes[1].str
+    one, other = both("lambda v: helper", *dtypes)
+    assert one != other
+    one, other = both("lambda v: helper", *[np.zeros(1, dtype) for dtype in dtypes])
+    assert one != other
+
+
+def test_keyword_only_defaults_are_in_the_key_and_in_the_code() -> None:
+    def scaled(value: int, *, by: int = 4) -> int:
+        return value * by
+
+    before = content_key(scaled, {})
+    scaled.__kwdefaults__ = {"by": 5}
+    assert content_key(scaled, {}) != before
+    rebuilt: Any = Kernel(scaled).compile()
+    assert rebuilt.py_func.__kwdefaults__ == {"by": 5}
+
+
+def test_strings_that_lambdas_return_are_no_docstrings() -> None:
+    key = _key_with()
+    assert key("lambda v: 'a'") != key("lambda v: 'b'")
+
+
+def test_options_and_version_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = content_key(_scaled, {})
+    monkeypatch.setitem(kernel_module._HELPER_OPTIONS, "error_model", "python")
+    other = content_key(_scaled, {})
+    assert other != before
+    monkeypatch.setattr(kernel_module, "_VERSION", "other")
+    assert content_key(_scaled, {}) not in (before, other)
+
+
+_FACTOR_PROGRAM = """
+import helper
+from godwit.parallel.kernel import Kernel
+operator = lambda value: value * helper.FACTOR
+print(Kernel(operator)(10))
+"""
+
+
+def test_an_edited_module_is_compiled_anew(tmp_path: Path) -> None:
+    environment = {**os.environ, "GODWIT_CACHE": str(tmp_path / "c"), "PYTHONPATH": str(tmp_path)}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    answers = []
+    for factor in (2, 3):
+        (tmp_path / "helper.py").write_text(f"FACTOR = {factor}\n")
+        command = [sys.executable, "-c", _FACTOR_PROGRAM]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        answers.append(int(done.stdout))
+    assert answers == [20, 30]
+
+
+floor = [1]  # an unfit global, named as an attribute that the operator below takes of a module
+
+
+def test_an_attribute_is_no_global() -> None:
+    assert Kernel(lambda value: math.floor(value) + 0)(2.5) == 2
+
+
+def test_functions_and_modules_that_numba_cannot_reach_are_named() -> None:
+    helper = _module("def f(v): return v")
+    with pytest.raises(
+        OperatorError, match=r"helper\.f, a Python function .* of a module.*import f"
+    ):
+        Kernel(lambda value: helper.f(value) + 0)(1)
+    with pytest.raises(OperatorError, match="module helper around"):
+        Kernel(lambda value: _scaled(helper))(1)
+
+
+def test_a_function_may_call_itself() -> None:
+    def digits(value: int) -> int:
+        if value < 10:
+            return 1
+        return 1 + digits(value // 10)
+
+    assert len(content_key(digits, {})) == 32
+    Kernel(digits).compile()
+
+
+def _tripled(value: int) -> int:
+    return value * 3
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "garbage"])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_cache_is_replaced(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, damage: str, suffix: str
+) -> None:
+    def fresh_run() -> None:
+        monkeypatch.setattr(kernel_module, "_INSTANCES", {})
+        assert Kernel(_tripled)(4) == 12
+
+    fresh_run()
+    files = list(cache.rglob(f"*.{suffix}"))
+    assert files
+    for file in files:
+        content = file.read_bytes()
+        cut = {"empty": b"", "truncated": content[: len(content) // 2], "garbage": b"\x80\x05x" * 9}
+        file.write_bytes(cut[damage])
+    assert _compilations(fresh_run) == 1
+    assert _compilations(fresh_run) == 0
+
+
+def test_a_full_disk_costs_the_cache_only(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core.caching import IndexDataCacheFile
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexDataCacheFile, "_save_data", full)
+        assert Kernel(_tripled)(5) == 15
+    assert not list(cache.rglob("*.nb?"))  # no index of what was not written
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(kernel_module, "_INSTANCES", {})
+    monkeypatch.setenv("GODWIT_CACHE", str(cache / "other"))
+    assert Kernel(_tripled)(5) == 15
+
+
+def test_without_a_home_or_with_anothers_nothing_is_cached(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", refuse)
+        assert Kernel(_tripled)(6) == 18
+
+    def homeless(*arguments: Any) -> Any:
+        raise RuntimeError("Could not determine home directory.")
+
+    for variable in ("GODWIT_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(kernel_module, "_INSTANCES", {})
+    assert config.cache_folder() is None
+    assert Kernel(_tripled)(7) == 21
+
+
+def _unknown_attribute(value: Any) -> Any:
+    return value.no_such_thing
+
+
+def _imports(value: Any) -> Any:
+    import math as mathematics
+
+    return mathematics.floor(value)
+
+
+def _adds_text(value: Any) -> Any:
+    return value + "text"
+
+
+@pytest.mark.parametrize(
+    ("operator", "reason"),
+    [
+        (_unknown_attribute, "no_such_thing"),
+        (_imports, "IMPORT_NAME|import"),
+        (_adds_text, "add"),
+        (lambda value: value.no_such_thing, "no_such_thing"),
+    ],
+)
+def test_a_compile_error_names_the_operator(operator: Any, reason: str) -> None:
+    with pytest.raises(OperatorError, match=reason) as caught:
+        Kernel(_closed(operator))(1)
+    message = str(caught.value)
+    name = "function" if operator.__name__ == "<lambda>" else operator.__name__
+    assert message.startswith(f"cannot compile '{name}' (test_kernel.py, line ")
+    assert "\n" not in message
+    assert len(message) < 200
+    assert caught.value.__cause__ is not None
+
+
+def test_an_operator_without_a_name_is_called_by_its_role() -> None:
+    message = adapt("message", lambda value: value.no_such_thing, ("value",))
+    with pytest.raises(OperatorError, match=r"^cannot compile 'message' \(test_kernel.py, line"):
+        Kernel(_closed(message))(1)
+
+
+def test_an_exception_of_an_operator_arrives_as_an_operator_error() -> None:
+    def refuse(value: int) -> int:
+        if value > 2:
+            raise ValueError("too much")
+        return value
+
+    run = Kernel(_closed(refuse))
+    assert run(2) == 2
+    with pytest.raises(
+        OperatorError, match=r"'refuse' \(test_kernel.py, line .*ValueError: too much"
+    ):
+        run(3)
+    with pytest.raises(OperatorError) as caught:
+        run(4)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_equal_kernels_share_one_instantiation(cache: Path) -> None:
+    def made() -> Kernel:
+        return Kernel(_closed(lambda value: value * 5 + 1))
+
+    first, second = made(), made()
+    assert first.compile() is second.compile()
+    assert first(1) == 6
+    assert _compilations(lambda: second(1)) == 0
+    found: list[Any] = []
+    kernels = [Kernel(_tripled) for _ in range(8)]
+    threads = [threading.Thread(target=lambda k=k: found.append(k.compile())) for k in kernels]  # type: ignore[misc]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert all(dispatcher is found[0] for dispatcher in found)
 
 
 def _count_barriers(rank: int, size: int, control: Any, steps: Any, out: Any) -> None:

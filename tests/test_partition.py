@@ -216,8 +216,8 @@ def test_a_partition_serves_again_for_its_graph_and_for_another_of_its_size() ->
         (4, "cannot divide 3 vertices into 4 parts; at most 3 would work"),
         (0, "parts must be at least 1, got 0"),
         (-2, "parts must be at least 1, got -2"),
-        (1.5, "parts must be a positive integer, got 1.5"),
-        ("two", "parts must be a positive integer, got 'two'"),
+        (1.5, "parts must be an integer, got 1.5"),
+        ("two", "parts must be an integer, got 'two'"),
     ],
 )
 def test_wrong_numbers_of_parts_are_named(parts: Any, message: str) -> None:

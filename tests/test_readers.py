@@ -413,8 +413,8 @@ class TestErrors:
         ("options", "message"),
         [
             ({"format": "metis"}, "format must be one of dimacs, matrix-market, edge-list"),
-            ({"id_base": -1}, "id_base must be an integer in"),
-            ({"id_base": "0"}, "id_base must be an integer in"),
+            ({"id_base": -1}, "id_base must not be negative, got -1"),
+            ({"id_base": "0"}, "id_base must be an integer, got '0'"),
         ],
     )
     def test_options(self, write: Write, options: dict[str, Any], message: str) -> None:

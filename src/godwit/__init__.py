@@ -49,6 +49,7 @@ _HOMES = {
     "VertexProgram": "solvers.program",
     "all_devices": "backends.registry",
     "bfs": "api",
+    "errors": "errors",
     "partition": "graph.partition",
     "path": "graph.generators",
     "place": "solvers.placement",
@@ -60,18 +61,16 @@ _HOMES = {
     "verify_bfs": "algorithms.verification",
     "verify_sssp": "algorithms.verification",
 }
-_MODULES = ("errors",)
 
-__all__ = [*_HOMES, *_MODULES]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"godwit.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'godwit' has no attribute {name!r}")
-    value = getattr(import_module(f"godwit.{home}"), name)
+    module = import_module(f"godwit.{home}")
+    value = module if home == name else getattr(module, name)
     globals()[name] = value
     return value
 

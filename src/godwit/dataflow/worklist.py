@@ -105,7 +105,8 @@ class DistributedWorklist:
             dtype = None
         if dtype is None or dtype not in VALUE_DTYPES:
             names = ", ".join(known.name for known in VALUE_DTYPES)
-            raise InputError(f"value_dtype must be one of {names}, got {value_dtype!r}")
+            given = shown(value_dtype) if dtype is None else dtype.name
+            raise InputError(f"value_dtype must be one of {names}, got {given}")
         if as_integer(item_bytes, "item_bytes") not in (8, 16):
             raise InputError(f"item_bytes must be 8 or 16, got {shown(item_bytes)}")
         if item_bytes == 8 and dtype.itemsize != 4:
@@ -201,7 +202,7 @@ class DistributedWorklist:
                 limits = np.iinfo(dtype)
                 return key, as_count(given_value, "value", int(limits.min), int(limits.max))
             value = as_float(given_value, "value")
-            if isfinite(value) and abs(value) > np.finfo(dtype).max:
+            if isfinite(value) and abs(value) > float(np.finfo(dtype).max):
                 raise InputError(f"value {value} is too large")
         except (TypeError, ValueError) as error:  # InputError is one, too
             raise InputError(

@@ -152,9 +152,9 @@ class Graph:
     ) -> Graph:
         """A graph from pairs of vertices, in any order; each row is sorted by target.
 
-        Parallel arcs and self-loops are kept; parallel arcs stay in the order given. The arrays
-        given may be read in place: none of them must be changed before this returns, and afterwards
-        the graph is independent of them.
+        Parallel arcs and self-loops are kept; parallel arcs stay in the order given. The graph has
+        arrays of its own: those given may be changed afterwards, as those that ``Graph(...)`` and
+        :meth:`from_scipy` share may not.
 
         :param sources: (k) vertex ids, counted from 0
         :param targets: (k) vertex ids

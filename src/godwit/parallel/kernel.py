@@ -38,7 +38,7 @@ import numba
 import numpy as np
 from numba.core.extending import _Intrinsic  # Numba has no public test for one
 
-from godwit import __version__, config
+from godwit import config
 from godwit.errors import OperatorError
 
 # Every function below an entry is inlined into it: a call costs nothing. Reference counting
@@ -54,9 +54,12 @@ _HELPER_OPTIONS = {
 }
 _ENTRY_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 
+# Not imported: what the package names for type checkers only lies above this layer.
+_VERSION: str = sys.modules["godwit"].__version__
 _LONGEST_MESSAGE = 199
 _STANDARD_PACKAGES = sys.stdlib_module_names | {"numpy", "numba"}
 _NUMBERS_AND_TEXT = (bool, int, float, complex, str, bytes)
+_ADAPTERS = "operator_adapter"  # module of the functions, named as roles, that call operators
 _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, since Python 3.13
 
 
@@ -136,7 +139,7 @@ def plain_function(value: Any) -> types.FunctionType | None:
 def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
     """A hash of the function and of everything that it refers to, equal in every process."""
     content = _Content(bindings)
-    versions = (sys.version_info[:3], numba.__version__, np.__version__, __version__)
+    versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
     options = (sorted(_HELPER_OPTIONS.items()), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))
@@ -354,7 +357,7 @@ def _loaded_chains(
         if chain:
             chains.add(chain)
         is_global = operation in ("LOAD_GLOBAL", "LOAD_NAME")
-        is_cell = operation in ("LOAD_DEREF", "LOAD_CLOSURE") and instruction.argval in outer
+        is_cell = operation == "LOAD_DEREF" and instruction.argval in outer
         chain = (instruction.argval,) if is_global or is_cell else ()
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -383,6 +386,10 @@ def _references(function: types.FunctionType, bindings: Mapping[str, Any]) -> di
 
 def _is_ours(function: types.FunctionType) -> bool:
     return function.__module__ is not None and function.__module__.startswith("godwit.")
+
+
+def _is_users(function: types.FunctionType) -> bool:
+    return not _is_ours(function) and function.__module__ != _ADAPTERS
 
 
 @dataclass
@@ -419,7 +426,7 @@ class _Instance:
         raise OperatorError(self._run_message(error)) from error
 
     def _users(self) -> list[tuple[types.FunctionType, str]]:
-        return [pair for pair in self.originals.values() if not _is_ours(pair[0])]
+        return [pair for pair in self.originals.values() if _is_users(pair[0])]
 
     def _compile_message(self, message: str) -> str:
         """The operator and what is wrong with it, in one line, as far as Numba says so."""
@@ -430,14 +437,18 @@ class _Instance:
             callee = re.search(r"callee type: .*<function .* at (0x[0-9a-fA-F]+)>", line)
             if callee is not None:
                 original = self.originals.get(int(callee[1], 16))
-                if original is not None and not _is_ours(original[0]):
+                if original is not None and _is_users(original[0]):
                     return _shortened(f"cannot compile {_place(original, number)}: {reason}")
                 number = None
             elif number is None:
                 at = re.search(r'^File ".*", line (\d+)|\.py \((\d+)\)', line)
                 number = int(at[1] or at[2]) if at is not None else None
-        found = None if number is None else self._at_line(number)
-        if found is not None:
+        # No callee: the entry's own body, or bytecode that Numba does not even read.
+        entry = next(iter(self.originals.values()))
+        found = entry if _is_users(entry[0]) else None
+        if number is not None and "Raised from" in message:
+            found = self._at_line(number) or found
+        if found is not None and number is not None:
             return _shortened(f"cannot compile {_place(found, number)}: {reason}")
         users = self._user_labels()
         using = f" with {', '.join(users)}" if users else ""
@@ -493,8 +504,10 @@ def _reason(lines: list[str]) -> str:
             continue
         reason = re.sub(r"\.*\s*Raised from .*$", "", line)
         if reason.endswith(":") and position + 1 < len(lines):
-            return f"{reason} {lines[position + 1].removeprefix('>>> ')}"
-        return reason
+            reason = f"{reason} {lines[position + 1].removeprefix('>>> ')}"
+        return re.sub(
+            r"No implementation of .* found for signature:", "no implementation of", reason
+        )
     return "no reason given"
 
 
@@ -531,10 +544,11 @@ def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key:
         compiled = built[id(plain)] = numba.njit(**options)(rebuilt)
         instance.originals[id(rebuilt)] = (plain, label)
         for name, value in _references(plain, bindings).items():
+            value_label = plain.__name__ if plain.__module__ == _ADAPTERS else name
             if name in cells:
-                cells[name].cell_contents = build_value(value, name)
+                cells[name].cell_contents = build_value(value, value_label)
             else:
-                namespace[name] = build_value(value, name)
+                namespace[name] = build_value(value, value_label)
         return compiled
 
     def build_value(value: Any, label: str) -> Any:

@@ -56,6 +56,9 @@ _SWEEP_ARCS_PER_VERTEX = 4
 # Graphs of fewer arcs are searched by one thread, which takes a millisecond at most. Waking a second
 # one gains a third of that where it gets a core of its own, and loses as much where it does not.
 _ALONE_GRAPH_ARCS = 500_000
+# So are graphs of few arcs a vertex up to this size, such as roads: their frontiers stay narrow.
+_ALONE_SPARSE_ARCS = 5_000_000
+_SPARSE_DEGREE = 4
 # Rows of at most so many arcs are gone through without branches.
 _SHORT_ROW = 8
 # Work is handed out in so many vertices at a time.
@@ -149,7 +152,8 @@ def direction_optimizing_bfs(
     distance = np.empty(n, np.int32)
     if n == 0:
         return distance, SearchCounts(0, 0, 0, 0, True)
-    if graph.arc_count < _ALONE_GRAPH_ARCS:
+    sparse = graph.arc_count < min(_ALONE_SPARSE_ARCS, _SPARSE_DEGREE * n)
+    if sparse or graph.arc_count < _ALONE_GRAPH_ARCS:
         threads = 1
     elif threads is None:
         threads = config.thread_count()

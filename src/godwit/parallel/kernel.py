@@ -17,10 +17,6 @@ enumerations, tuples of these, NumPy dtypes and small arrays).
 from __future__ import annotations
 
 import builtins
-import dis
-import enum
-import hashlib
-import inspect
 import os
 import re
 import sys
@@ -30,16 +26,15 @@ import traceback
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numba
 import numpy as np
-from numba.core.extending import _Intrinsic  # Numba has no public test for one
 
 from godwit import config
 from godwit.errors import OperatorError
+from godwit.parallel.content import ADAPTERS, Content, is_users, plain_function, references
 
 # Every function below an entry is inlined into it: a call costs nothing. Reference counting
 # (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
@@ -57,10 +52,6 @@ _ENTRY_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": Tru
 # Not imported: what the package names for type checkers only lies above this layer.
 _VERSION: str = sys.modules["godwit"].__version__
 _LONGEST_MESSAGE = 199
-_STANDARD_PACKAGES = sys.stdlib_module_names | {"numpy", "numba"}
-_NUMBERS_AND_TEXT = (bool, int, float, complex, str, bytes)
-_ADAPTERS = "operator_adapter"  # module of the functions, named as roles, that call operators
-_HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, since Python 3.13
 
 
 class Kernel:
@@ -87,6 +78,11 @@ class Kernel:
         self._instance: _Instance | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """The function, under the name that Numba's dispatchers have it."""
+        return self.function
 
     def __call__(self, *arguments: Any) -> Any:
         """Run; compile or load first if need be."""
@@ -128,268 +124,14 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function)
 
 
-def plain_function(value: Any) -> types.FunctionType | None:
-    """The Python function behind a function, a kernel or a Numba dispatcher; else None."""
-    if isinstance(value, Kernel):
-        value = value.function
-    value = getattr(value, "py_func", value)
-    return value if isinstance(value, types.FunctionType) else None
-
-
 def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
     """A hash of the function and of everything that it refers to, equal in every process."""
-    content = _Content(bindings)
+    content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
     options = (sorted(_HELPER_OPTIONS.items()), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))
     return content.digest.hexdigest()[:32]
-
-
-class _Content:
-    """Feeds all that a function refers to into a hash. Numba bakes each of these values in."""
-
-    def __init__(self, bindings: Mapping[str, Any]) -> None:
-        self.digest = hashlib.sha256()
-        self._bindings = bindings
-        self._seen: dict[int, int] = {}
-
-    def add(self, text: str) -> None:
-        data = text.encode("utf-8", "surrogatepass")
-        self.digest.update(b"%d:" % len(data) + data)  # the length keeps neighbours apart
-
-    def visit(self, value: Any, where: str) -> None:
-        plain = plain_function(value)
-        if plain is not None:
-            options = getattr(value, "targetoptions", {})  # of a user's own njit function
-            self.add(repr(sorted((name, repr(option)) for name, option in options.items())))
-            self._visit_function(plain, where)
-        elif isinstance(value, enum.Enum):
-            self.add(f"enum {_type_name(type(value))}.{value.name}")
-            self.visit(value.value, where)
-        elif isinstance(value, tuple):
-            self.add(f"{_type_name(type(value))}{getattr(value, '_fields', '')} of {len(value)}")
-            for item in value:
-                self.visit(item, where)
-        elif isinstance(value, type):
-            self._visit_class(value, where)
-        elif isinstance(value, _Intrinsic):
-            self._visit_intrinsic(value)
-        else:
-            self.add(_constant_text(value, where))
-
-    def _visit_function(self, plain: types.FunctionType, where: str) -> None:
-        if id(plain) in self._seen:
-            self.add(f"seen {self._seen[id(plain)]}")
-            return
-        self._seen[id(plain)] = len(self._seen)
-        self.add(f"function {_code_text(plain.__code__)}")
-        self.visit(plain.__defaults__, where)
-        for name, value in sorted((plain.__kwdefaults__ or {}).items()):
-            self.add(name)
-            self.visit(value, where)
-        values = _references(plain, self._bindings)
-        for chain in sorted(_loaded_chains(plain.__code__)):
-            if chain[0] in values:
-                self.add(f"name {chain}")
-                self._visit_chain(values[chain[0]], chain, where)
-
-    def _visit_chain(self, value: Any, chain: tuple[str, ...], where: str) -> None:
-        """The value of ``a.b.c``; attributes of other things than modules and classes are theirs."""
-        standard = None
-        for position, name in enumerate(chain[1:], 1):
-            if not isinstance(value, types.ModuleType | type):
-                break
-            owner = value
-            standard = owner if _is_standard(owner) else None
-            try:
-                value = getattr(owner, name)
-            except AttributeError:
-                self.add("missing")
-                return
-            if isinstance(value, types.FunctionType) and standard is None:
-                path = ".".join(chain[: position + 1])
-                raise OperatorError(
-                    f"{where} calls {path}, a Python function that is an attribute of a "
-                    f"{type(owner).__name__}, which compiled code cannot; give it a name of its own: "
-                    f"'from ... import {name}'"
-                )
-        if isinstance(value, types.ModuleType):
-            if not _is_standard(value):
-                raise OperatorError(
-                    f"{where} passes the module {'.'.join(chain)} around, which compiled code cannot; "
-                    "write out the attribute, as in module.NAME"
-                )
-            self.add(f"module {value.__name__}")
-        elif standard is not None and not isinstance(value, _NUMBERS_AND_TEXT):
-            self.add(
-                f"standard {standard.__name__}"
-            )  # with the chain, its name and version are all
-        else:
-            self.visit(value, f"{where} -> {'.'.join(chain)}")
-
-    def _visit_class(self, value: type, where: str) -> None:
-        self.add(f"class {_type_name(value)}")
-        if _is_standard(value):
-            return
-        if hasattr(value, "class_type"):
-            raise OperatorError(f"{where} is a jitclass, which an operator cannot refer to")
-        self.add(f"fields {getattr(value, '_fields', '')}")
-        for members in (getattr(value, "_field_defaults", {}), getattr(value, "__members__", {})):
-            for name, member in members.items():
-                self.add(name)
-                self.visit(member, where)
-        for owner in value.__mro__:
-            if _is_standard(owner):
-                continue
-            for name, attribute in sorted(vars(owner).items()):
-                if name.startswith("__") or not isinstance(
-                    attribute, (*_NUMBERS_AND_TEXT, enum.Enum)
-                ):
-                    continue
-                self.add(name)
-                self.visit(attribute, where)
-
-    def _visit_intrinsic(self, value: Any) -> None:
-        define = value._defn
-        self.add(f"intrinsic {define.__qualname__} {_code_text(define.__code__)}")
-        for cell in define.__closure__ or ():
-            if isinstance(cell.cell_contents, _NUMBERS_AND_TEXT):
-                self.add(repr(cell.cell_contents))
-        try:
-            status = os.stat(inspect.getfile(define))
-            self.add(_file_digest(inspect.getfile(define), status.st_mtime_ns, status.st_size))
-        except (OSError, TypeError):
-            return  # typed at a prompt: the code above must do
-
-
-_FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
-
-
-def _file_digest(path: str, modified_ns: int, size: int) -> str:
-    key = (path, modified_ns, size)
-    if key not in _FILE_DIGESTS:
-        _FILE_DIGESTS[key] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return _FILE_DIGESTS[key]
-
-
-def _type_name(value: type) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
-
-
-def _is_standard(value: types.ModuleType | type) -> bool:
-    """Whether it belongs to Python, NumPy or Numba, whose versions are in the key."""
-    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-    return name != "__main__" and name.partition(".")[0] in _STANDARD_PACKAGES
-
-
-def _constant_text(value: Any, where: str) -> str:
-    if value is None or isinstance(value, _NUMBERS_AND_TEXT):
-        return f"{_type_name(type(value))}:{value!r}"
-    if isinstance(value, np.dtype):
-        return f"dtype:{value.str}:{value!r}:{value.isalignedstruct}"
-    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-        flags = (value.flags.c_contiguous, value.flags.f_contiguous, value.flags.aligned)
-        kind = (_type_name(type(value)), value.shape, flags)
-        return f"{kind}:{_constant_text(value.dtype, where)}:{value.tobytes().hex()}"
-    if isinstance(value, np.ufunc):
-        return f"ufunc:{value.__name__}"
-    if isinstance(value, numba.types.Type):
-        return f"type:{value!r}"
-    if isinstance(value, types.BuiltinFunctionType) and isinstance(
-        value.__self__, types.ModuleType | None
-    ):
-        return f"builtin:{value.__module__}.{value.__qualname__}"
-    raise OperatorError(
-        f"{where} is a {type(value).__name__}, which compiled code cannot refer to; "
-        "functions, modules, numbers, strings, tuples and NumPy arrays can be"
-    )
-
-
-def _code_text(code: types.CodeType) -> str:
-    """The code without its whereabouts, so that moving a function does not change its key."""
-    constants = code.co_consts
-    flags = code.co_flags
-    # Lambdas and comprehensions have no docstring; other functions, before 3.13, always a place.
-    has_place = sys.version_info < (3, 13) or flags & _HAS_DOCSTRING
-    if has_place and not code.co_name.startswith("<") and isinstance((*constants, 0)[0], str):
-        constants = (None, *constants[1:])
-    parts = (
-        (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
-        flags & ~_HAS_DOCSTRING,
-        code.co_code,
-        code.co_exceptiontable,
-        (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
-        [_literal_text(constant) for constant in constants],
-    )
-    return repr(parts)
-
-
-def _literal_text(value: Any) -> str:
-    if isinstance(value, types.CodeType):
-        return _code_text(value)
-    if isinstance(value, tuple):
-        return f"({', '.join(_literal_text(item) for item in value)})"
-    if isinstance(value, frozenset):
-        return f"{{{', '.join(sorted(_literal_text(item) for item in value))}}}"
-    return f"{type(value).__name__}:{value!r}"
-
-
-@lru_cache(maxsize=4096)
-def _loaded_chains(
-    code: types.CodeType, outer: frozenset[str] | None = None
-) -> frozenset[tuple[str, ...]]:
-    """What the code reads of the world, each a global or closure name and its attributes.
-
-    ``a.b.c`` is ("a", "b", "c"). Names in ``outer`` are cells of the outermost function: what a
-    nested function takes from the one around it is local.
-    """
-    outer = frozenset(code.co_freevars) if outer is None else outer & set(code.co_freevars)
-    chains: set[tuple[str, ...]] = set()
-    chain: tuple[str, ...] = ()
-    for instruction in dis.get_instructions(code):
-        operation = instruction.opname
-        if operation == "EXTENDED_ARG":
-            continue
-        if operation in ("LOAD_ATTR", "LOAD_METHOD") and chain:
-            chain = (*chain, instruction.argval)
-            continue
-        if chain:
-            chains.add(chain)
-        is_global = operation in ("LOAD_GLOBAL", "LOAD_NAME")
-        is_cell = operation == "LOAD_DEREF" and instruction.argval in outer
-        chain = (instruction.argval,) if is_global or is_cell else ()
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            chains |= _loaded_chains(constant, outer)
-    return frozenset(chains)
-
-
-def _references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """The global and closure names that a function uses, with their values."""
-    references = {}
-    code = function.__code__
-    for name in {chain[0] for chain in _loaded_chains(code)} - set(code.co_freevars):
-        if _is_ours(function) and name in bindings:
-            references[name] = bindings[name]
-        elif name in function.__globals__:
-            references[name] = function.__globals__[name]
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            references[name] = cell.cell_contents
-        except ValueError as error:
-            raise OperatorError(
-                f"{function.__name__} refers to {name}, not yet assigned"
-            ) from error
-    return references
-
-
-def _is_ours(function: types.FunctionType) -> bool:
-    return function.__module__ is not None and function.__module__.startswith("godwit.")
-
-
-def _is_users(function: types.FunctionType) -> bool:
-    return not _is_ours(function) and function.__module__ != _ADAPTERS
 
 
 @dataclass
@@ -426,7 +168,7 @@ class _Instance:
         raise OperatorError(self._run_message(error)) from error
 
     def _users(self) -> list[tuple[types.FunctionType, str]]:
-        return [pair for pair in self.originals.values() if _is_users(pair[0])]
+        return [pair for pair in self.originals.values() if is_users(pair[0])]
 
     def _compile_message(self, message: str) -> str:
         """The operator and what is wrong with it, in one line, as far as Numba says so."""
@@ -437,7 +179,7 @@ class _Instance:
             callee = re.search(r"callee type: .*<function .* at (0x[0-9a-fA-F]+)>", line)
             if callee is not None:
                 original = self.originals.get(int(callee[1], 16))
-                if original is not None and _is_users(original[0]):
+                if original is not None and is_users(original[0]):
                     return _shortened(f"cannot compile {_place(original, number)}: {reason}")
                 number = None
             elif number is None:
@@ -445,7 +187,7 @@ class _Instance:
                 number = int(at[1] or at[2]) if at is not None else None
         # No callee: the entry's own body, or bytecode that Numba does not even read.
         entry = next(iter(self.originals.values()))
-        found = entry if _is_users(entry[0]) else None
+        found = entry if is_users(entry[0]) else None
         if number is not None and "Raised from" in message:
             found = self._at_line(number) or found
         if found is not None and number is not None:
@@ -543,8 +285,8 @@ def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key:
         rebuilt.__qualname__ = plain.__name__
         compiled = built[id(plain)] = numba.njit(**options)(rebuilt)
         instance.originals[id(rebuilt)] = (plain, label)
-        for name, value in _references(plain, bindings).items():
-            value_label = plain.__name__ if plain.__module__ == _ADAPTERS else name
+        for name, value in references(plain, bindings).items():
+            value_label = plain.__name__ if plain.__module__ == ADAPTERS else name
             if name in cells:
                 cells[name].cell_contents = build_value(value, value_label)
             else:

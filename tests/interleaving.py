@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import random
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from types import ModuleType
@@ -42,7 +43,8 @@ Replacement = tuple[str, str]
 
 _LOADS = {"load_acquire": 2, "load_relaxed": 2}
 _STORES = {"store_release": 3, "store_relaxed": 3}
-_MODIFIES = {"fetch_add": 3}
+_MODIFIES = {"fetch_add": 3, "fetch_min": 3}
+_MODIFIED: dict[str, Callable[[int, int], int]] = {"fetch_add": operator.add, "fetch_min": min}
 _ATOMICS = {**_LOADS, **_STORES, **_MODIFIES}
 _NO_OPERATION = {"yield_thread", "prefetch"}
 _PLAIN = {"load": "read", "store": "write"}
@@ -317,7 +319,7 @@ class Sequential:
         old = memory[place]
         if kind in _LOADS or kind == "read":
             return [(old, memory)]
-        new = old + operand if kind in _MODIFIES else operand
+        new = _MODIFIED[kind](old, operand) if kind in _MODIFIES else operand
         if new != old:
             memory = (*memory[:place], new, *memory[place + 1 :])
         return [(old if kind in _MODIFIES else None, memory)]
@@ -353,7 +355,15 @@ class ReleaseAcquire:
         if self.hints(location):
             if kind in _LOADS:
                 return [(messages[place][-1][0], memory)]
-            return [(None, (_with(messages, place, ((operand, None),)), views))]
+            old = messages[place][-1][0]
+            if kind in _MODIFIES:
+                operand = _MODIFIED[kind](old, operand)
+            return [
+                (
+                    old if kind in _MODIFIES else None,
+                    (_with(messages, place, ((operand, None),)), views),
+                )
+            ]
         if kind == "read":
             if own[place] != 0:
                 raise ProtocolError(f"data race: {location} is read before its write is ordered")

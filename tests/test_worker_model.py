@@ -301,7 +301,7 @@ _WAKE = """                if idle:
                     idle = False
                     go_busy(worklist, published)
 """
-_FLUSH = "        any_moved, all_moved = flush(worklist, mailboxes, state)\n"
+_FLUSH = "        any_moved, all_moved = flush(worklist, mailboxes, published, state)\n"
 _SECOND_LOOK = (
     "        if load_acquire(published, device * PUBLISHED_WORDS + STATE) != seen[device]:\n"
 )

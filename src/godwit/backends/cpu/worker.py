@@ -56,6 +56,7 @@ from godwit.backends.cpu.bins import (
 )
 from godwit.backends.cpu.mailbox import arrived, credit, publish, put, release, take
 from godwit.parallel.atomics import (
+    fetch_min,
     load_acquire,
     load_relaxed,
     store_relaxed,
@@ -233,8 +234,12 @@ def receive(worklist: Any, mailboxes: Any, state: Any, sender: int, items: int) 
     worklist.counts[RECEIVED_ITEMS] += items
 
 
-def flush(worklist: Any, mailboxes: Any, state: Any) -> tuple[bool, bool]:
-    """Move items from the outboxes to the mailboxes as far as credit goes: any moved, all moved."""
+def flush(worklist: Any, mailboxes: Any, published: Any, state: Any) -> tuple[bool, bool]:
+    """Move items from the outboxes to the mailboxes as far as credit goes: any moved, all moved.
+
+    What is on the way counts as the receiver's: its published bucket is lowered to the lowest sent, so
+    that nobody runs ahead of an item that waits for a receiver that the system has put to sleep.
+    """
     any_moved = False
     all_moved = True
     bins = worklist.bins
@@ -244,13 +249,16 @@ def flush(worklist: Any, mailboxes: Any, state: Any) -> tuple[bool, bool]:
             continue
         room = credit(mailboxes, worklist.device, receiver)
         items = 0
+        lowest = NO_BUCKET
         while items < room and bins.tail[outbox] != 0:
             key, value = pop_bin(bins, outbox)
             key, value = pack(state, key, value)
             if fits_item(worklist, key):
                 put(mailboxes, worklist.device, receiver, items, key, value)
+                lowest = min(lowest, item_bucket(bins.buckets_per_unit, value))
                 items += 1
         if items > 0:
+            fetch_min(published, receiver * PUBLISHED_WORDS + LOWEST, lowest)
             worklist.counts[SENT_TO + receiver] += items
             publish(mailboxes, worklist.device, receiver, items)
             any_moved = True
@@ -402,7 +410,7 @@ def run_worker(
         else:
             store_relaxed(published, mine + LOWEST, NO_BUCKET)
 
-        any_moved, all_moved = flush(worklist, mailboxes, state)
+        any_moved, all_moved = flush(worklist, mailboxes, published, state)
         if bins.header[OVERFLOWED] != 0:
             store_release(control, ABORT, 1)
             return FAILED

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from godwit.algorithms.verification import verify_bfs, verify_sssp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
 from godwit.algorithms import sssp as sssp_module
+from godwit.algorithms.verification import verify_bfs, verify_sssp
 from godwit.errors import ClosedContextError, DeviceError, InputError
 from graphs import each_graph, graphs, named_graph
 from references import as_list, breadth_first, dijkstra

@@ -22,28 +22,42 @@ class PlacedGraph:
 
     Made by :func:`place`; a context manager. Queries may run at the same time from several threads.
 
-    :param graph: the graph
-    :param context: the devices; closed with this
-    :param partition: who owns which vertex
-    :param seconds: time of the phases ``partition`` and ``place``
+    :ivar graph: the graph
+    :ivar context: the devices; closed with this
+    :ivar seconds: time of the phases ``partition`` and ``place``
     """
 
     def __init__(
-        self, graph: Graph, context: Context, division: Partition, layout: Layout,
-        seconds: dict[str, float],
-    ) -> None:  # fmt: skip
+        self, graph: Graph, context: Context, method: PartitionArgument, seed: int
+    ) -> None:
         self.graph = graph
         self.context = context
-        self.partition = division
-        self.seconds = seconds
-        self._layout: Layout | None = layout
+        self.seconds: dict[str, float] = {}
+        self._method = method
+        self._seed = seed
+        self._layout: Layout | None = None
 
     @property
     def layout(self) -> Layout:
         """Each device's part of the graph."""
-        if self._layout is None:
+        if self.context.closed:
             raise ClosedContextError("this placed graph is closed; place the graph again")
+        if self._layout is None:
+            self._layout = self._lay_out()
         return self._layout
+
+    @property
+    def partition(self) -> Partition:
+        """Who owns which vertex."""
+        return self.layout.partition
+
+    def _lay_out(self) -> Layout:
+        begin = perf_counter()
+        division = _divide(self.graph, len(self.context.devices), self._method, self._seed)
+        middle = perf_counter()
+        layout = build_layout(self.graph, division)
+        self.seconds = {"partition": middle - begin, "place": perf_counter() - middle}
+        return layout
 
     def close(self) -> None:
         """Give the devices' memory back; closing twice does no harm."""
@@ -85,13 +99,11 @@ def place(
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
     context = Context(devices)
-    parts = len(context.devices)
-    begin = perf_counter()
-    division = _divide(graph, parts, partition, seed)
-    middle = perf_counter()
-    layout = build_layout(graph, division)
-    seconds = {"partition": middle - begin, "place": perf_counter() - middle}
-    return PlacedGraph(graph, context, division, layout, seconds)
+    placed = PlacedGraph(graph, context, partition, seed)
+    if len(context.devices) > 1 or partition is not None:
+        # All of a graph on one device is laid out when a query asks for it: some never do.
+        _ = placed.layout
+    return placed
 
 
 def _divide(graph: Graph, parts: int, method: PartitionArgument, seed: int) -> Partition:

@@ -79,6 +79,7 @@ class Team:
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._abandoned = False
+        self._cores: list[int] = []
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name=f"godwit-{rank}", daemon=True)
             for rank, inbox in enumerate(self._inboxes)
@@ -89,28 +90,31 @@ class Team:
     def _serve(self, inbox: queue.SimpleQueue[Any]) -> None:
         while (task := inbox.get()) is not None:
             rank, function, arguments, outcomes = task
-            self._go_to_own_core(rank)
+            self._stay_on_own_core(rank)
             try:
                 outcomes[rank] = (function(*arguments), None)
             except BaseException as error:
                 outcomes[rank] = (None, error)
+            self._leave_own_core()
             self._woken.put(None)
             del task, function, arguments, outcomes
 
-    def _go_to_own_core(self, rank: int) -> None:
-        """Move the calling thread to a core of its own, without keeping it there.
+    def _stay_on_own_core(self, rank: int) -> None:
+        """Bind the calling thread to a core of its own, until `_leave_own_core`.
 
-        The system wakes several threads on the waker's core and parts them only after milliseconds,
-        when a short kernel has ended. Narrowing the affinity moves the thread at once; widening it
-        again lets the system move it on where somebody else needs the core.
+        The system wakes several threads on the waker's core (also the one that waited for the GIL)
+        and parts them only after milliseconds, when a short kernel has ended.
         """
-        if self.size == 1 or not hasattr(os, "sched_setaffinity"):
-            return
-        allowed = os.sched_getaffinity(0)
-        cores = sorted(allowed)
-        with suppress(OSError):
-            os.sched_setaffinity(0, {cores[(self._first_core + rank) % len(cores)]})
-            os.sched_setaffinity(0, allowed)
+        if len(self._cores) > 1 and self.size > 1:
+            core = self._cores[(self._first_core + rank) % len(self._cores)]
+            with suppress(OSError):
+                os.sched_setaffinity(0, {core})
+
+    def _leave_own_core(self, thread: int = 0) -> None:
+        """Let a thread (the calling one, or one by its native id) run on any core again."""
+        if len(self._cores) > 1 and self.size > 1:
+            with suppress(OSError):
+                os.sched_setaffinity(thread, self._cores)
 
     def run(
         self,
@@ -133,6 +137,8 @@ class Team:
         """
         outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
         self._abandoned = True
+        if hasattr(os, "sched_getaffinity"):
+            self._cores = sorted(os.sched_getaffinity(0))
         try:
             for rank, (function, arguments) in enumerate(tasks):
                 self._inboxes[rank].put((rank, function, arguments, outcomes))
@@ -170,6 +176,9 @@ class Team:
             try:
                 self._woken.get(timeout=poll_interval_s)
             except queue.Empty:
+                # A longer run: where others need a core, the system is to move the threads about.
+                for thread in self._threads:
+                    self._leave_own_core(thread.native_id or 0)
                 try:
                     if poll is not None and failure is None:
                         poll()

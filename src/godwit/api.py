@@ -16,7 +16,7 @@ from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import DEFAULT_WINDOW, Solution, SolverOptions, Start, solve
-from godwit.solvers.placement import PartitionArgument, PlacedGraph, place
+from godwit.solvers.placement import PartitionArgument, PlacedGraph, place_for_one_query
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
 
@@ -187,7 +187,7 @@ def _placed(
         graph.context.check_open()
         yield graph
         return
-    with place(graph, devices, partition) as placed:
+    with place_for_one_query(graph, devices, partition) as placed:
         yield placed
 
 

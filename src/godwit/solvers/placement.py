@@ -96,12 +96,24 @@ def place(
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the parts do not fit in memory
     """
+    placed = place_for_one_query(graph, devices, partition, seed=seed)
+    _ = placed.layout
+    return placed
+
+
+def place_for_one_query(
+    graph: Graph,
+    devices: DevicesArgument,
+    partition: PartitionArgument,
+    *,
+    seed: int = 0,
+) -> PlacedGraph:
+    """As :func:`place`, but a graph on one device is laid out only if the query asks for it."""
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
     context = Context(devices)
     placed = PlacedGraph(graph, context, partition, seed)
     if len(context.devices) > 1 or partition is not None:
-        # All of a graph on one device is laid out when a query asks for it: some never do.
         _ = placed.layout
     return placed
 

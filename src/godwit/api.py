@@ -15,7 +15,7 @@ from godwit.backends.registry import DevicesArgument
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.solvers.asynchronous import DEFAULT_WINDOW, Solution, SolverOptions, Start, solve
+from godwit.solvers.asynchronous import Solution, SolverOptions, Start, solve
 from godwit.solvers.placement import PartitionArgument, PlacedGraph, place_for_one_query
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
@@ -171,9 +171,7 @@ def _options(
     for name in tuning:
         if name not in known:
             raise TypeError(f"unexpected keyword argument {name!r}")
-    return SolverOptions(
-        **{"window": DEFAULT_WINDOW, **tuning}, timeout_s=timeout_s, progress=progress
-    )
+    return SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
 
 
 @contextmanager

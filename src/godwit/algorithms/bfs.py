@@ -46,7 +46,6 @@ def bfs(
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
     if placed.context.devices[0].shares_memory:
         return _on_shared_memory(placed, sources, target, limit, options)
-    # A bucket is a level unless the caller says otherwise: degree and weights do not matter.
     start = {int(vertex): 0 for vertex in sources}
     solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
     return PathResult(graph, sources, solution.values, solution.statistics, unit_lengths=True)

@@ -149,17 +149,6 @@ def compare_exchange(
 
 
 @_intrinsic
-def full_fence(typing_context: Any) -> Any:
-    """A sequentially consistent fence."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate
-
-
-@_intrinsic
 def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of the element; never faults."""
 
@@ -201,16 +190,6 @@ def fetch_min(array: Any, index: int, value: Any) -> Any:
     """
     old = load_relaxed(array, index)
     while value < old:
-        if compare_exchange(array, index, old, value):
-            return old
-        old = load_relaxed(array, index)
-    return old
-
-
-def fetch_max(array: Any, index: int, value: Any) -> Any:
-    """Raise the element to ``value`` if that is larger; returns the old element."""
-    old = load_relaxed(array, index)
-    while value > old:
         if compare_exchange(array, index, old, value):
             return old
         old = load_relaxed(array, index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -53,7 +52,8 @@ class PlacedGraph:
 
     def _lay_out(self) -> Layout:
         begin = perf_counter()
-        division = _divide(self.graph, len(self.context.devices), self._method, self._seed)
+        parts = len(self.context.devices)
+        division = partition(self.graph, parts, self._method, seed=self._seed)
         middle = perf_counter()
         layout = build_layout(self.graph, division)
         self.seconds = {"partition": middle - begin, "place": perf_counter() - middle}
@@ -116,8 +116,3 @@ def place_for_one_query(
     if len(context.devices) > 1 or partition is not None:
         _ = placed.layout
     return placed
-
-
-def _divide(graph: Graph, parts: int, method: PartitionArgument, seed: int) -> Partition:
-    divide: Callable[..., Partition] = partition
-    return divide(graph, parts, method, seed=seed)

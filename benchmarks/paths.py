@@ -35,8 +35,8 @@ def graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
 
     return {
         "USA-road-d.NY": lambda: from_file("USA-road-d.NY.gr.xz"),
-        "road:1000x1000": lambda: gw.road(1000, 1000, seed=1),
-        "rmat:20": lambda: gw.rmat(20, 16, seed=1),
+        "road:1000x1000": lambda: gw.generators.road(1000, 1000, seed=1),
+        "rmat:20": lambda: gw.generators.rmat(20, 16, seed=1),
         "soc-Slashdot0902": lambda: from_file("soc-Slashdot0902.mtx.xz"),
     }
 

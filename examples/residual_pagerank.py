@@ -37,7 +37,7 @@ def residual_pagerank(
 
 
 if __name__ == "__main__":
-    graph = gw.read(sys.argv[1]) if len(sys.argv) > 1 else gw.rmat(14, 16, seed=1)
+    graph = gw.read(sys.argv[1]) if len(sys.argv) > 1 else gw.generators.rmat(14, 16, seed=1)
     rank = residual_pagerank(graph, epsilon=1e-3 / max(1, graph.vertex_count))
     for vertex in np.argsort(rank)[::-1][:5]:
         print(f"vertex {vertex}: {rank[vertex]:.6f}")

@@ -26,7 +26,11 @@ def widest_path(graph: gw.Graph, source: int, **options) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    graph = gw.read(sys.argv[1]) if len(sys.argv) > 1 else gw.road(300, weights=(1, 64), seed=1)
+    graph = (
+        gw.read(sys.argv[1])
+        if len(sys.argv) > 1
+        else gw.generators.road(300, weights=(1, 64), seed=1)
+    )
     source = int(sys.argv[2]) if len(sys.argv) > 2 else graph.highest_degree_vertex()
     width = widest_path(graph, source)
     reached = np.isfinite(width) & (width > 0)

@@ -20,7 +20,7 @@ from godwit.dataflow import tuning
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.solvers.asynchronous import SolverOptions
 
-PATH = gw.path(4)
+PATH = gw.generators.path(4)
 
 PROGRAM = gw.VertexProgram(
     name="hops",
@@ -78,14 +78,14 @@ def test_what_is_no_positive_number(value: Any) -> None:
 @pytest.mark.parametrize("wrong", ["5", 5.0, True, [5], -1])
 def test_vertex_counts(wrong: Any) -> None:
     refused("vertex_count must", lambda: gw.Graph.from_arcs([0], [1], vertex_count=wrong))
-    refused("n must", lambda: gw.path(wrong))
+    refused("n must", lambda: gw.generators.path(wrong))
 
 
 def test_counts_may_be_numpy_integers() -> None:
-    graph = gw.Graph.from_arcs([0], [1], vertex_count=np.int64(5), id_base=np.uint8(1))  # type: ignore[arg-type]
-    assert (graph.vertex_count, graph.id_base) == (5, 1)
+    graph = gw.Graph.from_arcs([0], [1], vertex_count=np.int64(5), ids=np.uint8(1))  # type: ignore[arg-type]
+    assert (graph.vertex_count, graph.ids.base) == (5, 1)
     assert type(graph.vertex_count) is int
-    assert type(graph.id_base) is int
+    assert type(graph.ids.base) is int
 
 
 def test_vertex_counts_beyond_memory() -> None:
@@ -96,8 +96,8 @@ def test_vertex_counts_beyond_memory() -> None:
 
 @pytest.mark.parametrize("wrong", ["x", 0.0, -1, 2**31, True])
 def test_id_bases(wrong: Any, tmp_path: Path) -> None:
-    refused("id_base must", lambda: gw.Graph.from_arcs([0], [1], id_base=wrong))
-    refused("id_base must", lambda: gw.Graph([0, 0], [], id_base=wrong))
+    refused("id", lambda: gw.Graph.from_arcs([0], [1], ids=wrong))
+    refused("id", lambda: gw.Graph([0, 0], [], ids=wrong))
     refused("id_base must", lambda: gw.read(tmp_path / "absent", id_base=wrong))
 
 
@@ -114,14 +114,14 @@ def test_ragged_lists() -> None:
 
 
 WRONG_CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
-    "rmat a": ("probabilities.*got 'x'", lambda: gw.rmat(4, a="x")),  # type: ignore[arg-type]
-    "rmat scale": ("scale must be an integer", lambda: gw.rmat(4.0)),  # type: ignore[arg-type]
-    "rmat seed": ("seed must be an integer, got 'x'", lambda: gw.rmat(2, seed="x")),  # type: ignore[arg-type]
-    "road keep": ("probability in .* got 'x'", lambda: gw.road(3, keep="x")),  # type: ignore[arg-type]
-    "road seed": ("seed must be an integer, got 1.5", lambda: gw.road(3, seed=1.5)),  # type: ignore[arg-type]
-    "road rows": ("rows must be an integer, got True", lambda: gw.road(True)),
-    "path seed": ("seed must be an integer, got None", lambda: gw.path(3, seed=None)),  # type: ignore[arg-type]
-    "weights inf": ("low <= high", lambda: gw.path(3, weights=(1, float("inf")))),  # type: ignore[arg-type]
+    "rmat parameters": ("got .'x', 0, 0", lambda: gw.generators.rmat(4, parameters=("x", 0, 0))),  # type: ignore[arg-type]
+    "rmat scale": ("scale must be an integer", lambda: gw.generators.rmat(4.0)),  # type: ignore[arg-type]
+    "rmat seed": ("seed must be an integer, got 'x'", lambda: gw.generators.rmat(2, seed="x")),  # type: ignore[arg-type]
+    "road keep": ("probability in .* got 'x'", lambda: gw.generators.road(3, keep="x")),  # type: ignore[arg-type]
+    "road seed": ("seed must be an integer, got 1.5", lambda: gw.generators.road(3, seed=1.5)),  # type: ignore[arg-type]
+    "road rows": ("rows must be an integer, got True", lambda: gw.generators.road(True)),
+    "path seed": ("seed must be an integer, got None", lambda: gw.generators.path(3, seed=None)),  # type: ignore[arg-type]
+    "weights inf": ("low <= high", lambda: gw.generators.path(3, weights=(1, float("inf")))),
     "weights words": ("low <= high", lambda: PATH.with_random_weights("1", "2")),  # type: ignore[arg-type]
     "weights seed": ("seed must", lambda: PATH.with_random_weights(1, 2, seed="x")),  # type: ignore[arg-type]
     "weights half": ("seed must", lambda: PATH.with_random_weights(1, 2, seed=1.5)),  # type: ignore[arg-type]
@@ -407,7 +407,7 @@ def test_ids_are_plain_integers(text: str) -> None:
 
 def test_generators_take_plain_numbers() -> None:
     for text in ("path:1_0", "road:3,keep=0_1", "road:3,keep=nan"):
-        refused("cannot understand", lambda t=text: inputs.parse_generator(t))  # type: ignore[misc]
+        refused("cannot understand", lambda t=text: gw.generate(t))  # type: ignore[misc]
 
 
 def test_json_is_written_whole_or_not_at_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def assert_rows(graph: Graph, expected: tuple[Any, Any, Any]) -> None:
 
 
 def assert_same(one: Graph, other: Graph) -> None:
-    assert (one.directed, one.id_base) == (other.directed, other.id_base)
+    assert (one.directed, one.ids) == (other.directed, other.ids)
     assert_rows(one, (other.offsets, other.targets, other.weights))
 
 
@@ -315,9 +315,65 @@ def test_random_weights_use_the_whole_range_and_the_seed() -> None:
     wide = graph.with_random_weights(0, 2**40)
     assert wide.weights is not None
     assert wide.weights.dtype == np.int64
-    for low, high in ((2, 1), (0, 2**62), (0.5, 3), ("a", "b")):
+    for low, high in ((2, 1), (0, 2**62), (3, 0.5), (1.0, 1), (0.0, np.inf), ("a", "b")):
         with pytest.raises(InputError, match="low <= high"):
             graph.with_random_weights(low, high)  # type: ignore[arg-type]
+
+
+@given(graphs(), thread_counts, st.integers())
+def test_random_floats_are_equal_in_both_directions(graph: Graph, threads: int, seed: int) -> None:
+    with forced_threads(threads):
+        weighted = graph.with_random_weights(-0.25, 1, seed)
+    assert weighted.weights is not None
+    assert weighted.weights.dtype == np.float64
+    assert ((weighted.weights >= -0.25) & (weighted.weights < 1)).all()
+    Graph(weighted.offsets, weighted.targets, weighted.weights, directed=graph.directed)
+    assert_same(graph.with_random_weights(-0.25, 1, seed), weighted)
+
+
+def test_random_floats_are_spread_evenly_and_stay_below_high() -> None:
+    graph = Graph.from_arcs(np.arange(20_000), np.arange(20_000))
+    weights = graph.with_random_weights(2.0, 4).weights
+    assert weights is not None
+    parts = np.bincount(((weights - 2) * 5).astype(int), minlength=10)
+    assert len(parts) == 10
+    np.testing.assert_allclose(parts, 2000, rtol=0.1)
+    # Between two neighbouring floats every sum rounds to one of them: the lower it must be.
+    narrow = graph.with_random_weights(1.0, np.nextafter(1.0, 2.0)).weights
+    assert narrow is not None
+    assert set(narrow.tolist()) == {1.0}
+
+
+@given(graphs(), thread_counts, st.integers(1, 5))
+def test_replicas_are_disjoint_copies(graph: Graph, threads: int, count: int) -> None:
+    with forced_threads(threads):
+        copies = graph.replicate(count)
+    n, m = graph.vertex_count, graph.arc_count
+    assert (copies.vertex_count, copies.arc_count) == (count * n, count * m)
+    expected = [
+        (s + c * n, t + c * n, *weight) for c in range(count) for s, t, *weight in arcs_of(graph)
+    ]
+    assert arcs_of(copies) == expected
+    assert copies.directed == graph.directed
+    assert copies.targets.dtype == graph.targets.dtype
+    if graph.weights is not None:
+        assert copies.weights is not None
+        assert copies.weights.dtype == graph.weights.dtype
+
+
+def test_ids_of_replicas_count_on() -> None:
+    graph = Graph.from_arcs([0], [1], ids=1).replicate(3)
+    assert [graph.ids[v] for v in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert graph.replicate(1) is graph
+    named = Graph.from_arcs([0], [1], ids=["a", "b"])
+    with pytest.raises(InputError, match=r"2 copies cannot share .*with_ids"):
+        named.replicate(2)
+    assert named.replicate(1) is named
+    for count in (0, -1, 1.5):
+        with pytest.raises(InputError, match="count must"):
+            graph.replicate(count)  # type: ignore[arg-type]
+    with pytest.raises(GraphTooLargeError, match="copies needs"):
+        graph.replicate(2**60)
 
 
 @each_graph
@@ -337,6 +393,8 @@ def test_every_operation_gives_one_result_for_any_number_of_threads(
             copy.relabel(np.arange(copy.vertex_count)[::-1]),
             copy.largest_component()[0],
             copy.with_random_weights(1, 64),
+            copy.with_random_weights(0.5, 1),
+            copy.replicate(3),
         ]
 
     alone = everything()

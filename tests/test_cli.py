@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.csgraph import connected_components, dijkstra
 from typer.testing import CliRunner
 
 import godwit as gw
@@ -26,6 +26,8 @@ from godwit.cli import inputs, outputs
 from godwit.cli.application import app
 from godwit.cli.facts import _smallest
 from godwit.errors import InputError
+from godwit.graph.format_names import FORMATS
+from godwit.graph.generators.spec import GENERATORS
 
 UNREACHED = np.iinfo(np.int64).max
 GODWIT = [sys.executable, "-m", "godwit"]
@@ -48,7 +50,7 @@ def run_json(*arguments: object) -> Any:
 @pytest.fixture
 def roads(tmp_path: Path) -> Path:
     """A road network of 30 x 20 crossings and some islands, in DIMACS' format: ids from 1."""
-    graph = gw.road(30, 20, keep=0.62, seed=12, weights=(1, 64))
+    graph = gw.generators.road(30, 20, keep=0.62, seed=12, weights=(1, 64))
     tails = np.repeat(np.arange(600), np.diff(graph.offsets))
     lines = [f"p sp 600 {graph.arc_count}"]
     for tail, head, weight in zip(tails, graph.targets, graph.weights, strict=True):
@@ -105,7 +107,7 @@ class TestMainJob:
         graph = gw.read(roads)
         assert facts["command"] == "sssp"
         assert facts["graph"]["vertices"] == 600
-        assert facts["graph"]["id_base"] == 1
+        assert facts["graph"]["first_id"] == 1
         assert facts["graph"]["max_weight"] == graph.weights.max()
         assert facts["sources"] == [1]
         assert facts["reached_vertices"] == reached.sum() == 550
@@ -173,7 +175,7 @@ class TestQuestions:
 
     def test_source_of_highest_degree(self) -> None:
         facts = run_json("bfs", "rmat:8,seed=5", "-s", "max-degree")
-        assert facts["sources"] == [gw.rmat(8, 16, seed=5).highest_degree_vertex()]
+        assert facts["sources"] == [gw.generators.rmat(8, 16, seed=5).highest_degree_vertex()]
 
     def test_undirected_merges_both_directions(self, tmp_path: Path) -> None:
         path = tmp_path / "arcs.el"
@@ -207,7 +209,7 @@ class TestQuestions:
             assert run_json("sssp", "path:1", "-s", 0)["reached_vertices"] == 1
         else:
             result = run("sssp", "path:0", "-s", 0, status=2)
-            assert "the graph has no vertices" in result.stderr
+            assert "which has no vertices" in result.stderr
 
 
 class TestOutput:
@@ -355,6 +357,27 @@ class TestOtherCommands:
         assert "out-degree" in text
         assert "self-loops" in text
 
+    def test_info_of_the_structure(self, roads: Path) -> None:
+        facts = run_json("info", roads, "--undirected")
+        graph = gw.read(roads, directed=False).to_scipy()
+        count, labels = connected_components(graph, directed=False)
+        largest = np.flatnonzero(labels == np.bincount(labels).argmax())
+        lengths = dijkstra(graph[largest][:, largest], unweighted=True)
+        assert facts["components"] == count
+        assert facts["largest_component"] == len(largest)
+        assert facts["diameter"]["lower"] <= lengths.max() <= facts["diameter"]["upper"]
+        assert sum(one["vertices"] for one in facts["histogram"]) == 600
+        memory = facts["memory"]
+        assert [one["devices"] for one in memory] == [1, 2, 4, 8]
+        assert memory[0]["arcs"] == facts["arcs"]
+        assert memory[0]["bytes"] > memory[1]["bytes"] > memory[3]["bytes"]
+
+    def test_info_draws_the_degrees(self) -> None:
+        drawn = run("info", "star:1000", "--plot").stdout
+        assert re.search(r"█+ +1 +999\n", drawn)
+        assert re.search(r" 512 to 1,023 +1\n", drawn)
+        assert "█" not in run("info", "star:1000").stdout
+
     def test_weights_that_are_not_numbers_fit_into_json(self, tmp_path: Path) -> None:
         path = tmp_path / "arcs.el"
         path.write_text("0 1 nan\n1 0 2\n")
@@ -406,19 +429,107 @@ class TestOtherCommands:
         assert "Usage: godwit" in run().stdout
 
 
+class TestConversion:
+    @pytest.mark.parametrize(
+        "name", ["a.godwit", "a.mtx.gz", "a.gr.xz", "a.graph", "a.parquet", "a.wsg", "a.e", "a.el"]
+    )
+    def test_there_and_back(self, tmp_path: Path, name: str) -> None:
+        spec = "road:9x12" + (",weights=1..9" if name != "a.el" else "")
+        facts = run_json("generate", spec, tmp_path / name)
+        assert facts["bytes"] == (tmp_path / name).stat().st_size
+        back = tmp_path / "back.godwit"
+        run("convert", tmp_path / name, back, "-q")
+        found, wanted = gw.read(back), gw.generate(spec)
+        np.testing.assert_array_equal(found.offsets, wanted.offsets)
+        np.testing.assert_array_equal(found.targets, wanted.targets)
+        np.testing.assert_array_equal(found.weights, wanted.weights)
+
+    def test_names_travel(self, tmp_path: Path) -> None:
+        table = tmp_path / "follows.csv"
+        table.write_text("user,friend,since\nzoe,adam,1\nadam,eve,2\n")
+        file = tmp_path / "follows.godwit"
+        run("convert", table, file, "--columns", "user,friend")
+        assert run_json("info", file)["ids"] == "text"
+        out = tmp_path / "out.csv"
+        run("bfs", file, "-s", "zoe", "-t", "eve", "-o", out, "--predecessors")
+        lines = out.read_text().split()
+        assert lines == [
+            "vertex,distance,predecessor",
+            '"adam",1,"zoe"',
+            '"eve",2,"adam"',
+            '"zoe",0,',
+        ]
+        assert "'bob' is not in the graph" in run("bfs", file, "-s", "bob", status=2).stderr
+
+    def test_what_has_no_room_is_dropped_on_request_only(self, tmp_path: Path) -> None:
+        target = tmp_path / "a.graph-txt"
+        for command in (["road:4x4,weights=1..9", target], ["road:4x4,weights=1..9", "--to", "el"]):
+            assert run("convert", *command, status=2).exit_code == 2
+        assert list(tmp_path.iterdir()) == []
+        run("convert", "road:4x4,weights=1..9", target, "--drop", "weights")
+        assert gw.read(target).weights is None
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["path:3", "a.xyz"], "cannot tell the format from the name"),
+            (["path:3", "a.el", "--to", "tape"], "format must be one of"),
+            (["path:3", "a.el", "--drop", "all"], "--drop must be weights or ids"),
+            (["path:3", "absent/a.el"], "cannot write absent/a.el: No such file or directory"),
+            (["absent.gr", "a.el"], "no such file: absent.gr"),
+            (["path:3", "a.el", "--columns", "u,v"], "are for files"),
+            (["dataset:no-such-graph", "a.el"], "no data set is called 'no-such-graph'"),
+        ],
+    )
+    def test_bad_input(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        done = run("convert", *arguments, status=2)
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+
+    def test_generate_wants_a_generator(self, tmp_path: Path) -> None:
+        assert "is no generator" in run("generate", "a.gr", tmp_path / "b.gr", status=2).stderr
+
+    def test_a_graph_is_not_written_over_itself(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.el"
+        path.write_text("0 1\n")
+        assert "overwrite" in run("convert", path, path, status=2).stderr
+        assert path.read_text() == "0 1\n"
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+    def test_a_full_disk_leaves_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def make(path: Path) -> tuple[int, str]:
+            name = tmp_path / "temporary"
+            name.touch()
+            return os.open("/dev/full", os.O_WRONLY), str(name)
+
+        monkeypatch.setattr("godwit.files._make_temporary", make)
+        for name in ("a.godwit", "a.mtx", "a.parquet", "a.csv", "a.graph", "a.gr.gz", "a.e"):
+            spec = "road:50x50,weights=1..9"
+            error = run("convert", spec, tmp_path / name, status=2).stderr
+            assert error.count("\n") == 1
+            assert "No space left on device" in error
+            assert list(tmp_path.iterdir()) == []
+
+
 class TestGenerators:
     @pytest.mark.parametrize(
         ("text", "make"),
         [
-            ("rmat:6", lambda: gw.rmat(6)),
-            ("rmat:6,edge_factor=3,seed=9", lambda: gw.rmat(6, 3, seed=9)),
-            ("road:7", lambda: gw.road(7, 7)),
-            ("road:4x9,keep=0.7,seed=1", lambda: gw.road(4, 9, keep=0.7, seed=1)),
-            ("path:6,weights=1..64", lambda: gw.path(6, weights=(1, 64))),
+            ("rmat:6", lambda: gw.generators.rmat(6)),
+            ("rmat:6,edge_factor=3,seed=9", lambda: gw.generators.rmat(6, 3, seed=9)),
+            ("road:7", lambda: gw.generators.road(7, 7)),
+            ("road:4x9,keep=0.7,seed=1", lambda: gw.generators.road(4, 9, keep=0.7, seed=1)),
+            ("path:6,weights=1..64", lambda: gw.generators.path(6, weights=(1, 64))),
         ],
     )
     def test_make_what_the_functions_make(self, text: str, make: Callable[[], gw.Graph]) -> None:
-        made, expected = inputs.parse_generator(text)(), make()
+        made, expected = gw.generate(text), make()
         np.testing.assert_array_equal(made.offsets, expected.offsets)
         np.testing.assert_array_equal(made.targets, expected.targets)
         assert (made.weights is None) == (expected.weights is None)
@@ -434,7 +545,18 @@ class TestGenerators:
     )  # fmt: skip
     def test_refuse_what_they_do_not_understand(self, text: str) -> None:
         with pytest.raises(InputError, match=r"cannot understand .* expected"):
-            inputs.parse_generator(text)
+            gw.generate(text)
+
+    def test_stand_where_a_file_does(self) -> None:
+        facts = run_json("info", "watts-strogatz:60,neighbours=4,rewire=0,copies=3")
+        assert (facts["vertices"], facts["arcs"]) == (180, 720)
+        assert "expected stencil:NXxNYxNZ" in run("info", "stencil:4x4", status=2).stderr
+        assert "got 9" in run("info", "stencil:4,points=9", status=2).stderr
+
+    def test_help_lists_all(self) -> None:
+        words = set(re.split(r"[\s,.;:)│]+", run("--help").stdout))
+        assert set(FORMATS) <= words | {"godwit"}
+        assert set(GENERATORS) <= words
 
 
 ROADS = "p sp 3 2\na 1 2 5\na 2 3 4\n"
@@ -450,10 +572,18 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "id 0": ("p sp 3 2\na 1 2 5\na 0 2 4\n", "info FILE", ":3: .*--id-base 0"),
     "negative weight": ("p sp 3 2\na 1 2 5\na 2 3 -4\n", "sssp FILE -s 1", "from 2 to 3.* -4"),
     "NaN weight": ("0 1 1.5\n1 2 nan\n", "sssp FILE -s 0", "from 1 to 2 .*nan"),
-    "source too small": (ROADS, "sssp FILE -s 0", r"source must be in \[1, 4\), got 0"),
-    "source too large": (ROADS, "bfs FILE -s 4", r"source must be in \[1, 4\), got 4"),
+    "source too small": (
+        ROADS,
+        "sssp FILE -s 0",
+        r"source 0 is not in the graph, which has ids 1 to 3",
+    ),
+    "source too large": (
+        ROADS,
+        "bfs FILE -s 4",
+        r"source 4 is not in the graph, which has ids 1 to 3",
+    ),
     "source is a word": (ROADS, "bfs FILE -s here", "source must be .*, got 'here'"),
-    "target out of range": (ROADS, "bfs FILE -s 1 -t 9", r"target must be in \[1, 4\), got 9"),
+    "target out of range": (ROADS, "bfs FILE -s 1 -t 9", "target 9 is not in the graph"),
     "no source": (ROADS, "bfs FILE", "Missing option '--source'"),
     "zero devices": (ROADS, "sssp FILE -s 1 --devices 0", "devices must be at least 1, got 0"),
     "negative devices": (ROADS, "sssp FILE -s 1 --devices -1", "at least 1, got -1"),

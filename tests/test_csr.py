@@ -282,7 +282,7 @@ def test_weights_are_exchanged_without_copying_the_arcs() -> None:
 
 
 def test_id_base_is_carried_along() -> None:
-    graph = Graph.from_arcs([0, 0], [1, 1], id_base=1)
+    graph = Graph.from_arcs([0, 0], [1, 1], ids=1)
     for made in (
         graph.reverse,
         graph.symmetrize(),
@@ -291,7 +291,7 @@ def test_id_base_is_carried_along() -> None:
         graph.relabel([1, 0]),
         graph.largest_component()[0],
     ):
-        assert made.id_base == 1
+        assert made.ids.base == 1
 
 
 def test_pickles() -> None:

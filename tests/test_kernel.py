@@ -78,7 +78,7 @@ import sys, time, numba, numpy as np
 import godwit as gw
 from numba.core import event
 with event.install_recorder("numba:compile") as record:
-    result = gw.sssp(gw.path(9, weights=(1, 5)), 0, devices=2)
+    result = gw.sssp(gw.generators.path(9, weights=(1, 5)), 0, devices=2)
 print(sum(1 for _, e in record.buffer if e.is_start), int(result.distance[-1]))
 """
 

@@ -51,7 +51,7 @@ def test_examples_in_docstrings(module: object) -> None:
 @pytest.mark.parametrize("page", ["docs/programs.md"])
 def test_examples_in_documentation(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     for block in re.findall(r"```python\n(.*?)```", (_REPOSITORY / page).read_text(), re.S):
-        exec(block, {"graph": gw.rmat(6, 8)})
+        exec(block, {"graph": gw.generators.rmat(6, 8)})
     assert "1048575 nodes" in capsys.readouterr().out
 
 
@@ -73,7 +73,7 @@ def test_threads_honour_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_graph_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = gw.road(60)
+    graph = gw.generators.road(60)
     monkeypatch.setenv("GODWIT_MEMORY_BYTES", "1000")
     for devices in (1, 2):
         with pytest.raises(errors.GraphTooLargeError, match="available"):

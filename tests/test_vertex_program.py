@@ -112,7 +112,7 @@ def test_parameters_change_without_compiling_anew(devices: Any) -> None:
         activate=lambda value, floor: value > floor,
         parameters={"factor": 0.5, "floor": 0.1},
     )
-    graph = gw.path(6)
+    graph = gw.generators.path(6)
     halves = gw.run(scaled, graph, {0: 1.0}, devices=devices).values
     assert halves.tolist() == [1, 0.5, 0.25, 0.125, 0.0625, 0]
     tenths = gw.run(scaled, graph, {0: 1.0}, devices=devices, parameters={"factor": 0.1}).values
@@ -128,7 +128,7 @@ def test_closures_and_helpers_are_compiled_with_an_operator() -> None:
     program = gw.VertexProgram(
         name="steps", dtype="int32", message=lambda value: helper(value) + 0, combine="min"
     )
-    assert gw.run(program, gw.path(4), {0: 0}).values.tolist() == [0, 5, 10, 15]
+    assert gw.run(program, gw.generators.path(4), {0: 0}).values.tolist() == [0, 5, 10, 15]
 
 
 @each_devices
@@ -137,7 +137,7 @@ def test_a_value_that_does_not_fit_ends_the_run(devices: Any) -> None:
         name="doubling", dtype="int32", message=lambda value: value * 2, combine="max", initial=0
     )
     with pytest.raises(ValueOverflowError, match="'doubling' does not fit int32"):
-        gw.run(program, gw.path(40), {0: 1}, devices=devices)
+        gw.run(program, gw.generators.path(40), {0: 1}, devices=devices)
 
 
 @each_devices
@@ -196,11 +196,11 @@ def test_an_operator_that_does_not_compile_is_named() -> None:
         name="broken", dtype="int32", message=lambda value: value.no_such_thing, combine="min"
     )
     with pytest.raises(OperatorError, match="no_such_thing"):
-        gw.run(program, gw.path(3), {0: 0})
+        gw.run(program, gw.generators.path(3), {0: 0})
 
 
 def test_wrong_runs() -> None:
-    graph = gw.path(3)
+    graph = gw.generators.path(3)
     with pytest.raises(InputError, match="start vertex must be in"):
         gw.run(LABELS, graph, {7: 0})
     with pytest.raises(InputError, match="start must be 'all'"):
@@ -214,7 +214,7 @@ def test_wrong_runs() -> None:
 
 
 def test_values_that_the_dtype_cannot_hold_are_refused() -> None:
-    graph = gw.path(3)
+    graph = gw.generators.path(3)
     for value in (2**31, 0.5, "far", None):
         with pytest.raises(InputError, match="number that int32 holds"):
             gw.run(LABELS, graph, {0: value})
@@ -261,7 +261,7 @@ def test_active_vertices_that_were_not_started_are_processed(devices: Any) -> No
         update=lambda field, value: field + value,
         field_dtype="float64",
     )
-    result = gw.run(program, gw.path(4), {0: 4.0}, devices=devices)
+    result = gw.run(program, gw.generators.path(4), {0: 4.0}, devices=devices)
     assert (result.values <= 0.1).all()
 
 
@@ -285,10 +285,10 @@ def test_initial_values_that_do_not_fit_are_refused(initial: Any) -> None:
         name="labels", dtype="int32", message=lambda value: value, combine="min", initial=initial
     )
     with pytest.raises(InputError, match="initial"):
-        gw.run(program, gw.path(3))
+        gw.run(program, gw.generators.path(3))
 
 
 def test_filtered_items_are_counted() -> None:
-    graph = gw.rmat(8, 8, seed=1)
+    graph = gw.generators.rmat(8, 8, seed=1)
     statistics = gw.sssp(graph, 0, devices=2, partition="random").statistics
     assert statistics.filtered_items.sum() > 0

@@ -1,7 +1,7 @@
 """Godwit: irregular graph algorithms over all devices of one machine, without stopping at barriers.
 
 >>> import godwit as gw
->>> graph = gw.road(100, 100, seed=1)
+>>> graph = gw.generators.road(100, 100, seed=1)
 >>> gw.bfs(graph, 0).distance.shape
 (10000,)
 
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from godwit.dataflow.router import Link as Link
     from godwit.dataflow.router import Router as Router
     from godwit.dataflow.worklist import DistributedWorklist as DistributedWorklist
+    from godwit.graph import generators as generators
     from godwit.graph.csr import Graph as Graph
-    from godwit.graph.generators import path as path
-    from godwit.graph.generators import rmat as rmat
-    from godwit.graph.generators import road as road
+    from godwit.graph.datasets import dataset as dataset
+    from godwit.graph.datasets import datasets as datasets
+    from godwit.graph.formats import read as read
+    from godwit.graph.generators.spec import generate as generate
     from godwit.graph.partition import Partition as Partition
     from godwit.graph.partition import partition as partition
-    from godwit.graph.readers import read as read
     from godwit.solvers.placement import PlacedGraph as PlacedGraph
     from godwit.solvers.placement import place as place
     from godwit.solvers.program import VertexProgram as VertexProgram
@@ -49,18 +50,21 @@ _HOMES = {
     "VertexProgram": "solvers.program",
     "all_devices": "backends.registry",
     "bfs": "api",
+    "dataset": "graph.datasets",
+    "datasets": "graph.datasets",
     "errors": "errors",
+    "generate": "graph.generators.spec",
+    "generators": "graph.generators",
     "partition": "graph.partition",
-    "path": "graph.generators",
     "place": "solvers.placement",
-    "read": "graph.readers",
-    "rmat": "graph.generators",
-    "road": "graph.generators",
+    "read": "graph.formats",
     "run": "api",
     "sssp": "api",
     "verify_bfs": "algorithms.verification",
     "verify_sssp": "algorithms.verification",
 }
+
+_MODULES = ("errors", "generators")
 
 __all__ = list(_HOMES)
 
@@ -70,7 +74,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'godwit' has no attribute {name!r}")
     module = import_module(f"godwit.{home}")
-    value = module if home == name else getattr(module, name)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -11,6 +11,7 @@ import numpy as np
 from godwit.algorithms.bfs import bfs as _bfs
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
+from godwit.arrays import Home, host_array
 from godwit.backends.registry import DevicesArgument
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
@@ -31,6 +32,7 @@ def bfs(
     partition: PartitionArgument = None,
     target: int | None = None,
     cutoff: float | None = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     **tuning: Any,
@@ -38,7 +40,7 @@ def bfs(
     """Distances in arcs from a source, or from the nearest of several.
 
     >>> import godwit as gw
-    >>> gw.bfs(gw.path(4), 0).distance.tolist()
+    >>> gw.bfs(gw.generators.path(4), 0).distance.tolist()
     [0, 1, 2, 3]
 
     :param graph: a graph, or one placed on devices by :func:`place`
@@ -48,18 +50,24 @@ def bfs(
     :param target: stop when this vertex' distance is final; vertices farther away than it come out
         as not reached
     :param cutoff: vertices farther away come out as not reached
+    :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
+        ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
     :param timeout_s: give up after so many seconds
     :param progress: called now and then with the number of items processed so far
     :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items`` of
         :class:`godwit.solvers.asynchronous.SolverOptions`
-    :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.statistics``
+    :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
+        ``.statistics``
     :raises InputError: a vertex out of range, or another wrong argument
+    :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, tuning)
+    home = Home.named(results)
     with _placed(graph, devices, partition) as placed:
         result = _bfs(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
+        result.home = home
         return result
 
 
@@ -71,6 +79,7 @@ def sssp(
     partition: PartitionArgument = None,
     target: int | None = None,
     cutoff: float | None = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     **tuning: Any,
@@ -85,14 +94,16 @@ def sssp(
     Weights must not be negative; a graph without weights counts arcs. Parameters as for :func:`bfs`.
 
     :returns: ``.distance`` (int64 for integer weights, exact; float64 for others; the largest int64,
-        or infinity, where not reached), ``.predecessor``, ``.statistics``
+        or infinity, where not reached), ``.predecessor``, ``.to_dict()``, ``.statistics``
     :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, tuning)
+    home = Home.named(results)
     with _placed(graph, devices, partition) as placed:
         result = _sssp(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
+        result.home = home
         return result
 
 
@@ -106,6 +117,7 @@ def run(
     parameters: Mapping[str, float] | None = None,
     limit: Any = None,
     target: int | None = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     **tuning: Any,
@@ -118,7 +130,8 @@ def run(
     :param parameters: values for the program's parameters
     :param limit: messages worse than it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
-    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.statistics``
+    :param results: as for :func:`bfs`
+    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument
     :raises OperatorError: an operator does not compile
     :raises ValueOverflowError: a value does not fit the program's 32-bit integers
@@ -127,6 +140,7 @@ def run(
     if not isinstance(program, VertexProgram):
         raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
     options = _options(timeout_s, progress, tuning)
+    home = Home.named(results)
     with _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
         if isinstance(start, Mapping):
@@ -142,14 +156,17 @@ def run(
             program, placed, start, options, limit=limit, target=target, parameters=parameters
         )
         _add_placement(solution.statistics, placed, graph)
+        solution.values = home.place(solution.values)
+        if solution.fields is not None:
+            solution.fields = home.place(solution.fields)
         return solution
 
 
 def _start_values(start: Any, count: int) -> Array:
     """An array of initial values; InputError if it is none of shape (n)."""
     try:
-        values = np.asarray(start)
-    except ValueError:  # lists of several lengths
+        values = host_array(start)
+    except (TypeError, ValueError):  # lists of several lengths
         values = np.empty((), object)
     if values.ndim == 0 or values.dtype.kind not in "iufb":
         raise InputError(

@@ -110,9 +110,9 @@ def _system_available_bytes() -> int:
 
 
 def cache_folder() -> Path | None:
-    """Folder for compiled code: ``GODWIT_CACHE``, else the user's cache folder. Not created here.
+    """Folder for compiled code and data sets: ``GODWIT_CACHE``, else the user's cache folder.
 
-    None where the user has no home folder: then nothing is kept.
+    Not created here. None where the user has no home folder: then nothing is kept.
     """
     configured = os.environ.get("GODWIT_CACHE")
     if configured:
@@ -126,3 +126,8 @@ def cache_folder() -> Path | None:
         return Path.home() / below / "godwit"
     except RuntimeError:
         return None
+
+
+def dataset_mirror() -> str | None:
+    """Where data sets come from instead of their homes: ``GODWIT_DATASETS``, a URL or a folder."""
+    return os.environ.get("GODWIT_DATASETS") or None

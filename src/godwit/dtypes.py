@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import host_array
 from godwit.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -120,16 +121,21 @@ _SHOWN_BITS = 256
 _SHOWN_LENGTH = 80
 
 
-def _as_array(values: Any, name: str) -> Array:
+def as_array(values: Any, name: str) -> Array:
+    """The values as a NumPy array on the host, shared where possible; see :func:`host_array`.
+
+    :raises InputError: they are none
+    :raises DeviceError: they lie on a GPU, and nothing installed copies them to the host
+    """
     try:
-        return np.asarray(values)
+        return host_array(values)
     except (TypeError, ValueError) as error:  # a list of lists of several lengths
         raise InputError(f"{name} must be an array: {error}") from None
 
 
 def as_integers(values: Any, name: str) -> Array:
     """A one-dimensional array of int32 or int64; InputError if ``values`` is none."""
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} must have one dimension, got shape {array.shape}")
     if array.size == 0 and array.dtype.kind == "f":
@@ -148,7 +154,7 @@ def as_weights(weights: Any, count: int) -> Array | None:
     """Weights in one of :data:`WEIGHT_DTYPES`, not copied where they have it; None stays None."""
     if weights is None:
         return None
-    array = _as_array(weights, "weights")
+    array = as_array(weights, "weights")
     if array.shape != (count,):
         raise InputError(f"weights must have shape ({count},), got {array.shape}")
     dtype = array.dtype.newbyteorder("=")

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import Home, host_array
 from godwit.backends.base import Array
 from godwit.dtypes import as_integer, as_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.statistics import RunStatistics
 
 Sources = int | Sequence[int] | Array
@@ -23,6 +25,8 @@ class PathResult:
     :ivar graph: the graph that was asked
     :ivar sources: int64, the sources, ascending and without repetition
     :ivar statistics: what the run did and how long it took
+    :ivar home: where :attr:`distance`, :attr:`reached` and :attr:`predecessor` live: NumPy arrays on
+        the host, or CuPy's on a GPU
     """
 
     def __init__(
@@ -38,16 +42,18 @@ class PathResult:
         self.sources = sources
         self.statistics = statistics
         self.unit_lengths = unit_lengths
+        self.home = Home()
         self._distance = distance
 
-    @property
+    @cached_property
     def distance(self) -> Array:
         """Distance of every vertex, shape (n).
 
         BFS: int32, in arcs. SSSP: int64 for integer weights (exact), float64 for others. A vertex that
         was not reached has the largest value of the dtype (:attr:`unreached`), infinity for floats.
         """
-        return self._distance
+        placed: Array = self.home.place(self._distance)
+        return placed
 
     @property
     def unreached(self) -> int | float:
@@ -59,10 +65,10 @@ class PathResult:
     @property
     def reached(self) -> Array:
         """bool (n): whether a vertex was reached."""
-        reached: Array = self._distance != self.unreached
+        reached: Array = self.distance != self.unreached
         return reached
 
-    @cached_property
+    @property
     def predecessor(self) -> Array:
         """The vertex before each on a shortest path, shape (n), dtype of the graph's ids.
 
@@ -71,6 +77,10 @@ class PathResult:
         ends at a source, and the answer does not depend on devices, partition or schedule. Computed by
         a pass over the arcs when first asked for.
         """
+        return self._predecessor if self.home.gpu is None else self._predecessor_on_gpu
+
+    @cached_property
+    def _predecessor(self) -> Array:
         from godwit.algorithms.predecessors import predecessors
 
         with self.statistics.phase("predecessors"):
@@ -78,6 +88,39 @@ class PathResult:
                 self.graph, self._distance, self.sources, unit_lengths=self.unit_lengths
             )
         return before
+
+    @cached_property
+    def _predecessor_on_gpu(self) -> Any:
+        return self.home.place(self._predecessor)
+
+    def to_dict(self) -> dict[Any, int | float]:
+        """The distance of every vertex that was reached, by its id (:attr:`Graph.ids`).
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], [4, 3], ids=["Bonn", "Ulm", "Jena", "Kiel"],
+        ...                            vertex_count=4)
+        >>> gw.sssp(graph, graph.ids.vertex("Bonn")).to_dict()
+        {'Bonn': 0, 'Ulm': 4, 'Jena': 7}
+        """
+        vertices = np.flatnonzero(self._distance != self.unreached)
+        return dict(
+            zip(self.graph.ids.of(vertices), self._distance[vertices].tolist(), strict=True)
+        )
+
+    def to_arrow(self) -> Any:
+        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex``, ``distance``, ``predecessor``.
+
+        Vertices are called by their ids (:attr:`Graph.ids`). The distance of a vertex that was not
+        reached is null, and so is what comes before it or before a source.
+        """
+        return vertex_table(path_columns(self, predecessors=True), self.graph.ids)
+
+    def to_pandas(self) -> Any:
+        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``; integers are nullable ones.
+
+        :raises InputError: pandas is not installed
+        """
+        return to_pandas(self.to_arrow(), nullable=True)
 
     def path_to(self, vertex: int) -> list[int]:
         """The vertices of a shortest path from a source to a vertex, both included.
@@ -88,15 +131,25 @@ class PathResult:
         if self._distance[vertex] == self.unreached:
             raise InputError(f"vertex {vertex} was not reached from the source")
         path = [vertex]
-        while (before := int(self.predecessor[path[-1]])) >= 0:
+        while (before := int(self._predecessor[path[-1]])) >= 0:
             path.append(before)
         return path[::-1]
 
     def __repr__(self) -> str:
+        reached = int(np.count_nonzero(self._distance != self.unreached))
         return (
-            f"PathResult({int(np.count_nonzero(self.reached))} of {len(self._distance)} vertices "
+            f"PathResult({reached} of {len(self._distance)} vertices "
             f"reached from {len(self.sources)} source(s), {self._distance.dtype})"
         )
+
+
+def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
+    """What a table of the vertices says of paths: distance, and perhaps predecessor."""
+    columns = [Column("distance", result._distance, result._distance != result.unreached)]
+    if predecessors:
+        before = result._predecessor
+        columns.append(Column("predecessor", before, before >= 0, ids=True))
+    return columns
 
 
 def check_vertex(vertex: Any, count: int, what: str) -> int:
@@ -114,8 +167,8 @@ def check_sources(source: Sources, count: int) -> Array:
     if hasattr(source, "__index__") and np.ndim(source) == 0:
         return np.array([check_vertex(source, count, "source")], np.int64)
     try:
-        several = np.asarray(source)
-    except ValueError:  # lists of several lengths
+        several = host_array(source)
+    except (TypeError, ValueError):  # lists of several lengths
         several = np.empty(0)
     if several.ndim != 1 or several.size == 0 or several.dtype.kind not in "iu":
         raise InputError(

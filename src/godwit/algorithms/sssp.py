@@ -80,11 +80,12 @@ def _largest_weight(graph: Graph) -> int:
     if smallest < 0 or math.isnan(smallest):
         arc = int(np.argmax((weights < 0) | np.isnan(weights)))
         tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
-        base = graph.id_base
-        numbered = f" (ids as the file numbers them, from {base})" if base else ""
+        ids = graph.ids
+        counted = ids.kind == "consecutive" and ids.base == 0
+        named = "" if counted else f" (as the graph's source calls them: it has {ids.described})"
         raise InputError(
-            f"shortest paths need weights that are not negative; the arc from {tail + base} to "
-            f"{int(graph.targets[arc]) + base}{numbered} has weight {weights[arc]}"
+            f"shortest paths need weights that are not negative; the arc from {ids[tail]} to "
+            f"{ids[int(graph.targets[arc])]}{named} has weight {weights[arc]}"
         )
     if weights.dtype.kind in "iu":
         return int(largest)

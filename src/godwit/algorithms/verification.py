@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from godwit.algorithms.paths import check_cutoff
-from godwit.dtypes import Array, as_integers
+from godwit.dtypes import Array, as_array, as_integers
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
 
@@ -264,17 +264,12 @@ class _Verifier:
 
 def _as_sources(sources: Any) -> Array:
     """The sources, ascending and unique, int64."""
-    several = [sources] if np.isscalar(sources) or sources is None else sources
-    if isinstance(several, np.ndarray) and several.ndim == 0:
-        several = several[np.newaxis]
+    several = np.atleast_1d(as_array(sources, "sources"))
     return np.unique(as_integers(several, "sources").astype(np.int64))
 
 
 def _checked(values: Any, n: int, name: str, kinds: str) -> Array:
-    try:
-        array: Array = np.asarray(values)
-    except ValueError as error:  # lists of several lengths
-        raise InputError(f"{name} must be an array of shape ({n},): {error}") from None
+    array = as_array(values, name)
     if array.shape != (n,):
         raise InputError(f"{name} must have shape ({n},), got {array.shape}")
     if array.dtype.kind not in kinds:

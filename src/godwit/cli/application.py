@@ -9,15 +9,16 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from godwit.cli import inspection, paths
+from godwit.cli import conversion, inspection, paths
 from godwit.cli.failures import PipeClosedError, exit_status
+from godwit.graph.format_names import FORMATS
+from godwit.graph.generators.spec import GENERATORS
 
 _HELP = (
     "Graph algorithms over all the devices of one machine.\n\n"
-    "GRAPH is a file (DIMACS .gr, Matrix Market, edge list; also compressed by gzip, bzip2, xz or "
-    "zstd; all recognized by their content) or a generated graph: rmat:20, road:1000x1000, "
-    "path:1000, with options as in rmat:20,edge_factor=8,seed=3,weights=1..64 or "
-    "road:500x800,keep=0.7."
+    f"GRAPH is a file ({', '.join(FORMATS)}; compressed by gzip, bzip2, xz, zstd or not; all "
+    "recognized by their content), a generated graph (rmat:20, or road:500x800,keep=0.7,seed=3,"
+    f"weights=1..64; {', '.join(GENERATORS)}), or a named data set (dataset:USA-road-d.NY)."
 )
 
 _EPILOG = """Examples:
@@ -26,7 +27,11 @@ _EPILOG = """Examples:
 
   godwit bfs rmat:20 --source max-degree
 
-  godwit info web.mtx.gz
+  godwit info web.mtx.gz --plot
+
+  godwit convert web.mtx.gz web.godwit
+
+  godwit generate rmat:20,weights=1..64 rmat.godwit
 
   godwit partition roads.gr --parts 4 --method metis
 
@@ -110,6 +115,8 @@ def _godwit(
 
 app.command("bfs", help=paths.BFS_HELP, epilog=paths.BFS_EPILOG)(paths.paths)
 app.command("sssp", help=paths.SSSP_HELP, epilog=paths.SSSP_EPILOG)(paths.paths)
+app.command("convert", epilog=conversion.CONVERT_EPILOG)(conversion.convert)
+app.command("generate", epilog=conversion.GENERATE_EPILOG)(conversion.generate)
 app.command("info", epilog=inspection.INFO_EPILOG)(inspection.info)
 app.command("partition", epilog=inspection.PARTITION_EPILOG)(inspection.partition)
 app.command("devices", epilog=inspection.DEVICES_EPILOG)(inspection.devices)

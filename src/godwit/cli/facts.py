@@ -37,8 +37,10 @@ def graph_facts(graph: Graph, name: str) -> Facts:
         "vertices": graph.vertex_count,
         "arcs": graph.arc_count,
         "directed": graph.directed,
-        "id_base": graph.id_base,
-        "id_dtype": graph.targets.dtype.name,
+        "ids": graph.ids.kind,
+        "first_id": graph.ids[0] if graph.vertex_count else None,
+        "last_id": graph.ids[graph.vertex_count - 1] if graph.vertex_count else None,
+        "target_dtype": graph.targets.dtype.name,
         "weights": None if weights is None else weights.dtype.name,
         "min_weight": None if weights is None or not len(weights) else plain(weights.min()),
         "max_weight": None if weights is None or not len(weights) else plain(weights.max()),
@@ -60,10 +62,69 @@ def degree_facts(graph: Graph) -> Facts:
             "max": degrees.max,
         },
         "max_degree_vertex": (
-            graph.highest_degree_vertex() + graph.id_base if graph.vertex_count else None
+            graph.ids[graph.highest_degree_vertex()] if graph.vertex_count else None
         ),
         "memory_bytes": graph.nbytes,
     }
+
+
+def structure_facts(graph: Graph) -> Facts:
+    """Components, and bounds of the largest one's diameter: a few searches."""
+    from godwit.algorithms.diameter import diameter_bounds
+    from godwit.graph.components import weak_components
+
+    if graph.vertex_count == 0:
+        return {"components": 0, "largest_component": 0, "diameter": None}
+    sizes = np.bincount(weak_components(graph))
+    bounds = diameter_bounds(graph)
+    return {
+        "components": int(np.count_nonzero(sizes)),
+        "largest_component": int(sizes.max()),
+        "diameter": {"lower": bounds.lower, "upper": bounds.upper},
+    }
+
+
+def histogram_facts(graph: Graph) -> list[Facts]:
+    """How many vertices have which out-degree, in classes that double: 0, 1, 2-3, 4-7, …"""
+    degree = graph.out_degree()
+    _, classes = np.frexp(degree.astype(np.float64))  # exact: degrees are below 2**53
+    return [
+        {"from": 0 if c == 0 else 1 << (c - 1), "to": (1 << c) - 1, "vertices": int(count)}
+        for c, count in enumerate(np.bincount(classes))
+    ]
+
+
+def memory_facts(graph: Graph) -> list[Facts]:
+    """What the device with most memory needs of a contiguous partition, for several device counts:
+    its rows, and a value for each vertex that it owns or sends to."""
+    from godwit.graph.csr import estimate_bytes
+    from godwit.graph.partition import partition
+
+    weights = graph.weights
+    weight_bytes = 0 if weights is None else weights.itemsize
+    found = []
+    for count in (1, 2, 4, 8):
+        if count > max(1, graph.vertex_count):
+            break
+        division = partition(graph, count)
+        halo = division.border.sum(axis=1)
+        rows = zip(division.vertices_per_part, division.arcs_per_part, halo, strict=True)
+        needed = [
+            estimate_bytes(int(owned), int(arcs), graph.targets.itemsize, weight_bytes)
+            + 8 * int(owned + remote)
+            for owned, arcs, remote in rows
+        ]
+        largest = int(np.argmax(needed))
+        found.append(
+            {
+                "devices": count,
+                "vertices": int(division.vertices_per_part[largest]),
+                "arcs": int(division.arcs_per_part[largest]),
+                "halo_vertices": int(halo[largest]),
+                "bytes": needed[largest],
+            }
+        )
+    return found
 
 
 def partition_facts(division: Partition) -> Facts:
@@ -105,17 +166,16 @@ def result_facts(result: PathResult) -> Facts:
     candidates = np.flatnonzero(reached)
     distance = result.distance[candidates]
     others = ~np.isin(candidates, result.sources)
-    base = graph.id_base
+    ids = graph.ids
 
     def listed(order: Any, among: Any) -> list[Facts]:
         return [
-            {"vertex": int(among[i]) + base, "distance": plain(result.distance[among[i]])}
-            for i in order
+            {"vertex": ids[among[i]], "distance": plain(result.distance[among[i]])} for i in order
         ]
 
     nearest = candidates[others]
     return {
-        "sources": [int(source) + base for source in result.sources],
+        "sources": [ids[source] for source in result.sources],
         "reached_vertices": len(candidates),
         "largest_distance": plain(distance.max()) if len(distance) else None,
         "traversed_arcs": traversed,
@@ -127,12 +187,12 @@ def result_facts(result: PathResult) -> Facts:
 
 def target_facts(result: PathResult, target: int) -> Facts:
     """The way to the target."""
-    base = result.graph.id_base
+    ids = result.graph.ids
     distance = result.distance[target]
     if distance == result.unreached:
-        return {"vertex": target + base, "distance": None, "path": None}
-    path = [vertex + base for vertex in result.path_to(target)]
-    return {"vertex": target + base, "distance": plain(distance), "path": path}
+        return {"vertex": ids[target], "distance": None, "path": None}
+    path = [ids[vertex] for vertex in result.path_to(target)]
+    return {"vertex": ids[target], "distance": plain(distance), "path": path}
 
 
 def _smallest(values: Any, count: int = _SHOWN_VERTICES) -> list[int]:

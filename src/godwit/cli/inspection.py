@@ -15,7 +15,11 @@ INFO_EPILOG = """Examples:
 
   godwit info USA-road-d.NY.gr.xz
 
-  godwit info rmat:20 --json | jq .degree
+  godwit info rmat:20 --plot
+
+  godwit info follows.csv --columns user,friend
+
+  godwit info dataset:USA-road-d.NY --json | jq .diameter
 """
 PARTITION_EPILOG = """Examples:
 
@@ -33,35 +37,51 @@ DEVICES_EPILOG = """Examples:
 """
 
 
+@options.reads_graph
 def info(
     graph: options.GraphOption,
+    plot: Annotated[
+        bool,
+        typer.Option(
+            "--plot",
+            help="Draw how many vertices have which degree.",
+            rich_help_panel="What comes out",
+        ),
+    ] = False,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-    format: options.FormatOption = None,
-    id_base: options.IdBaseOption = None,
-    directed: options.DirectedOption = None,
+    *,
+    reading: options.Reading,
 ) -> None:
-    """What a graph is: size, weights, degrees, memory."""
+    """What a graph is: size, weights, degrees, components, diameter, memory."""
     from godwit.cli import facts
-    from godwit.cli.report import Report, print_info, print_json
+    from godwit.cli.report import Report, print_histogram, print_info, print_json
 
     display = Display(quiet=quiet)
     begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, format=format, id_base=id_base, directed=directed)
+    loaded = inputs.load_graph(graph, display, reading)
     read_s = perf_counter() - begin
     with display.waiting("counting"):
         found = {
             "command": "info",
             **facts.graph_facts(loaded, graph),
             **facts.degree_facts(loaded),
-            "seconds": {"read": read_s},
         }
+        found["histogram"] = facts.histogram_facts(loaded)
+        found["memory"] = facts.memory_facts(loaded)
+    with display.waiting("searching"):
+        found |= facts.structure_facts(loaded)
+    found["seconds"] = {"read": read_s, "examine": perf_counter() - begin - read_s}
     if json:
         print_json(found)
     elif not quiet:
-        print_info(Report(), found)
+        report = Report()
+        print_info(report, found)
+        if plot:
+            print_histogram(report, found["histogram"])
 
 
+@options.reads_graph
 def partition(
     graph: options.GraphOption,
     parts: Annotated[
@@ -83,14 +103,14 @@ def partition(
     output: options.OwnersOutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-    format: options.FormatOption = None,
-    id_base: options.IdBaseOption = None,
-    directed: options.DirectedOption = None,
+    *,
+    reading: options.Reading,
 ) -> None:
     """Divide a graph, and show what the division costs: cut arcs, borders, balance."""
     from godwit.cli import facts
-    from godwit.cli.outputs import Column, Output
+    from godwit.cli.outputs import Output
     from godwit.cli.report import Report, print_json, print_partition
+    from godwit.graph.interchange.tables import Column
     from godwit.graph.partition import partition as divide
 
     if parts < 1:
@@ -102,7 +122,7 @@ def partition(
     inputs.check_method(wanted)
     display = Display(quiet=quiet)
     begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, format=format, id_base=id_base, directed=directed)
+    loaded = inputs.load_graph(graph, display, reading)
     seconds = {"read": perf_counter() - begin}
     with display.waiting("partitioning"):
         begin = perf_counter()
@@ -111,7 +131,7 @@ def partition(
         begin = perf_counter()
         measured = facts.partition_facts(division)
         seconds["measure"] = perf_counter() - begin
-    destination.write([Column("part", division.owner)], loaded.id_base)
+    destination.write([Column("part", division.owner)], loaded.ids)
     found = {
         "command": "partition",
         "graph": facts.graph_facts(loaded, graph),

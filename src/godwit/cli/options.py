@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,34 +19,8 @@ GraphOption = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
-        help="A file, or a generated graph such as rmat:20, road:1000x1000 or path:1000.",
-        show_default=False,
-    ),
-]
-FormatOption = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="Where the content does not tell it: dimacs, matrix-market, edge-list.",
-        rich_help_panel=_READING,
-    ),
-]
-IdBaseOption = Annotated[
-    int | None,
-    typer.Option(
-        "--id-base",
-        help="What the file calls its first vertex; by default 1 for DIMACS and Matrix Market, 0 "
-        "for edge lists.",
-        rich_help_panel=_READING,
-    ),
-]
-DirectedOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--directed/--undirected",
-        help="By default as the file has it. --undirected makes an edge of every arc, and one edge "
-        "of all arcs between two vertices, with the least of their weights.",
-        rich_help_panel=_READING,
+        help="A file, a generated graph such as rmat:20 or road:1000x1000, or a named data set such as "
+        "dataset:USA-road-d.NY.",
         show_default=False,
     ),
 ]
@@ -178,3 +156,100 @@ OwnersOutputOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a graph is read: the options of every command that reads one."""
+
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="The file's format, where the content does not tell it; godwit convert --help names "
+            "them all.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+    id_base: Annotated[
+        int | None,
+        typer.Option(
+            "--id-base",
+            help="What the file calls its first vertex; by default 1 for DIMACS, Matrix Market and "
+            "METIS, 0 for the others.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+    directed: Annotated[
+        bool | None,
+        typer.Option(
+            "--directed/--undirected",
+            help="By default as the file has it. --undirected makes an edge of every arc, and one "
+            "edge of all arcs between two vertices, with the least of their weights.",
+            rich_help_panel=_READING,
+            show_default=False,
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="SOURCE,TARGET[,WEIGHT]",
+            help="Of a table (CSV, Parquet): the columns that hold the arcs.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+    relabel: Annotated[
+        bool | None,
+        typer.Option(
+            "--relabel/--no-relabel",
+            help="Of edge lists and tables: whether the vertices are the ids that occur, or numbers "
+            "up to the largest. By default, texts and sparse numbers are relabelled; results name "
+            "the ids of the file either way.",
+            rich_help_panel=_READING,
+            show_default=False,
+        ),
+    ] = None
+    weight_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--weight-dtype",
+            help="What the weights in a Galois or GAP file are: int32, uint32, int64, float32 or "
+            "float64.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was given, as :func:`godwit.read` takes it."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if self.columns is not None:
+            given["columns"] = [name.strip() for name in self.columns.split(",")]
+        return given
+
+
+def reads_graph(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of :class:`Reading` in the place of its parameter ``reading``."""
+    hints = get_type_hints(command, include_extras=True)
+    options = get_type_hints(Reading, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "reading"
+    ]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for name, hint in options.items()
+        if name in Reading.__dataclass_fields__
+    ]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        reading = Reading(**{name: given.pop(name) for name in Reading.__dataclass_fields__})
+        command(**given, reading=reading)
+
+    changed: Any = with_options
+    changed.__signature__ = inspect.Signature(parameters)
+    changed.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_options

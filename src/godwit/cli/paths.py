@@ -14,7 +14,6 @@ from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.paths import PathResult
-    from godwit.cli.outputs import Column
     from godwit.graph.csr import Graph
     from godwit.solvers.placement import PlacedGraph
 
@@ -69,6 +68,7 @@ class _Query:
     tuning: dict[str, Any]
 
 
+@options.reads_graph
 def paths(
     context: typer.Context,
     graph: options.GraphOption,
@@ -84,12 +84,11 @@ def paths(
     partition: options.PartitionOption = None,
     seed: options.SeedOption = 0,
     timeout: options.TimeoutOption = None,
-    format: options.FormatOption = None,
-    id_base: options.IdBaseOption = None,
-    directed: options.DirectedOption = None,
     delta: options.DeltaOption = None,
     window: options.WindowOption = None,
     ring_items: options.RingItemsOption = None,
+    *,
+    reading: options.Reading,
 ) -> None:
     """Distances from a vertex."""
     from godwit.cli.outputs import Output
@@ -114,7 +113,7 @@ def paths(
     _check_early(query)
     display = Display(quiet=quiet)
     begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, format=format, id_base=id_base, directed=directed)
+    loaded = inputs.load_graph(graph, display, reading)
     read_s = perf_counter() - begin
     facts = _run(query, loaded, graph, read_s, destination, display)
     if json:
@@ -141,6 +140,7 @@ def _check_early(query: _Query) -> None:
 def _run(
     query: _Query, graph: Graph, name: str, read_s: float, destination: Any, display: Display
 ) -> dict[str, Any]:
+    from godwit.algorithms.paths import path_columns
     from godwit.cli import facts
     from godwit.solvers.placement import place
 
@@ -155,9 +155,9 @@ def _run(
                 _verify(query, result, target)
         if destination.target is not None:
             with display.waiting("writing"):
-                columns = _columns(result, query.predecessors)
+                columns = path_columns(result, predecessors=query.predecessors)
                 with result.statistics.phase("write"):
-                    destination.write(columns, graph.id_base)
+                    destination.write(columns, graph.ids)
         found = facts.result_facts(result)
         if target is not None:
             found["target"] = facts.target_facts(result, target)
@@ -204,13 +204,3 @@ def _verify(query: _Query, result: PathResult, target: int | None) -> None:
         cutoff = to_target if cutoff is None else min(cutoff, to_target)
     check = {"bfs": verification.verify_bfs, "sssp": verification.verify_sssp}[query.algorithm]
     check(result.graph, result.sources, result.distance, result.predecessor, cutoff=cutoff)
-
-
-def _columns(result: PathResult, predecessors: bool) -> list[Column]:
-    from godwit.cli.outputs import Column
-
-    columns = [Column("distance", result.distance, result.reached)]
-    if predecessors:
-        before = result.predecessor
-        columns.append(Column("predecessor", before, before >= 0, ids=True))
-    return columns

@@ -7,6 +7,7 @@ narrow wraps the lines.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -286,7 +287,7 @@ def print_info(report: Report, facts: Facts) -> None:
     report.facts(
         [
             ("graph", facts["name"]),
-            ("vertices", f"{integer(facts['vertices'])}, ids from {facts['id_base']}"),
+            ("vertices", _vertices(facts)),
             ("arcs", integer(facts["arcs"])),
             *edges,
             ("directed", "yes" if facts["directed"] else "no (each edge is two arcs)"),
@@ -299,8 +300,80 @@ def print_info(report: Report, facts: Facts) -> None:
             ("no arcs out", f"{integer(facts['sinks'])} vertices"),
             ("isolated", f"{integer(facts['isolated_vertices'])} vertices"),
             ("self-loops", integer(facts["self_loops"])),
-            ("memory", f"{size(facts['memory_bytes'])} ({facts['id_dtype']} ids)"),
+            ("components", _components(facts)),
+            ("diameter", _diameter(facts["diameter"])),
+            ("memory", f"{size(facts['memory_bytes'])} ({facts['target_dtype']} targets)"),
             ("loaded in", f"{facts['seconds']['read']:.3f} s"),
+        ]
+    )
+    rows = [
+        [
+            integer(one["devices"]),
+            *(integer(one[name]) for name in ("vertices", "arcs", "halo_vertices")),
+            size(one["bytes"]),
+        ]
+        for one in facts["memory"]
+    ]
+    report.table(
+        ["devices", "vertices", "arcs", "halo vertices", "memory"],
+        rows,
+        title="Largest part of a contiguous partition, with one value of 8 bytes a vertex",
+        text_columns=0,
+    )
+
+
+_BAR_WIDTH = 50
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def print_histogram(report: Report, histogram: list[Facts]) -> None:
+    """Bars for classes of degrees; logarithmic, as most vertices are in few of them."""
+    largest = max((math.log2(1 + one["vertices"]) for one in histogram), default=0)
+    rows = []
+    for one in histogram:
+        degrees = integer(one["from"])
+        if one["to"] > one["from"]:
+            degrees += f" to {integer(one['to'])}"
+        filled = round(8 * _BAR_WIDTH * math.log2(1 + one["vertices"]) / (largest or 1))
+        bar = "█" * (filled // 8) + _EIGHTHS[filled % 8].strip()
+        rows.append([bar, degrees, integer(one["vertices"])])
+    report.table(["(logarithmic)", "out-degree", "vertices"], rows, title="Degrees")
+
+
+def _components(facts: Facts) -> str:
+    if facts["vertices"] == 0:
+        return "0"
+    share = facts["largest_component"] / facts["vertices"]
+    return (
+        f"{integer(facts['components'])} weak, the largest of "
+        f"{integer(facts['largest_component'])} vertices ({share:.1%})"
+    )
+
+
+def _diameter(bounds: Facts | None) -> str:
+    if bounds is None:
+        return "none"
+    lower, upper = bounds["lower"], bounds["upper"]
+    known = integer(lower) if lower == upper else f"{integer(lower)} to {integer(upper)}"
+    return f"{known} edges (of the largest component, directions ignored)"
+
+
+def _vertices(facts: Facts) -> str:
+    count = integer(facts["vertices"])
+    if facts["vertices"] == 0:
+        return count
+    kind = "" if facts["ids"] == "consecutive" else f"{facts['ids']} "
+    return f"{count}, {kind}ids {facts['first_id']} to {facts['last_id']}"
+
+
+def print_written(report: Report, facts: Facts) -> None:
+    """The table of convert and generate."""
+    seconds = facts["seconds"]
+    report.facts(
+        [
+            ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
+            ("written", f"{facts['output']}: {facts['format']}, {size(facts['bytes'])}"),
+            ("seconds", ", ".join(f"{phase} {taken:.3f}" for phase, taken in seconds.items())),
         ]
     )
 

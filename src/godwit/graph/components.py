@@ -152,6 +152,6 @@ def largest_component(graph: Graph) -> tuple[Graph, Array]:
     )
     new_weights = None if weights is None else new_payload.view(weights.dtype)
     component = Graph.trusted(
-        offsets, targets, new_weights, directed=graph.directed, id_base=graph.id_base
+        offsets, targets, new_weights, directed=graph.directed, ids=graph.ids.take(vertices)
     )
     return component, vertices

@@ -5,7 +5,8 @@ An undirected graph stores an edge as two arcs of equal weight, one in each dire
 self-loop as one arc. Vertices count from 0.
 
 This module needs NumPy only; whatever touches every arc is compiled and lives in the modules beside
-it (``build``, ``transform``, ``components``, ``degrees``), which are imported on first use.
+it (``build``, ``transform``, ``components``, ``degrees``, ``interchange``), which are imported on
+first use.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from godwit import config
 from godwit.dtypes import (
     ID_DTYPES,
     Array,
+    as_array,
     as_count,
     as_integers,
     as_weights,
@@ -28,14 +30,12 @@ from godwit.dtypes import (
     shown,
 )
 from godwit.errors import GraphTooLargeError, InputError
+from godwit.graph.ids import VertexIds
 
 if TYPE_CHECKING:
     from godwit.graph.degrees import DegreeStatistics
 
 Merge = Literal["min", "max", "sum", "first"]
-
-MAXIMAL_ID_BASE = 2**31 - 1
-"""The largest id that a first vertex can have."""
 
 
 class Graph:
@@ -48,16 +48,18 @@ class Graph:
         narrower ones are widened
     :param directed: False promises that every arc u -> v has its equal v -> u; that is checked.
         Arrays that are kept must not be changed afterwards
-    :param id_base: what the source of the graph called its first vertex; Godwit's functions count
-        from 0 all the same
+    :param ids: what the source of the graph calls its vertices, if not 0, 1, 2, …: the first of
+        consecutive integers, or (n) distinct integers, texts or hashable objects. Godwit's functions
+        count from 0 all the same; see :attr:`ids`
     :raises InputError: naming the first entry that is wrong
     """
 
     __slots__ = (
         "__weakref__",
         "_cache",
+        "_check",
         "_directed",
-        "_id_base",
+        "_ids",
         "_offsets",
         "_original",
         "_targets",
@@ -68,7 +70,8 @@ class Graph:
     _targets: Array
     _weights: Array | None
     _directed: bool
-    _id_base: int
+    _ids: VertexIds
+    _check: Callable[[], None] | None
     _cache: dict[Any, Any]
     _original: weakref.ref[Graph] | None  # of which this is the reverse
 
@@ -79,22 +82,11 @@ class Graph:
         weights: Any = None,
         *,
         directed: bool = True,
-        id_base: int = 0,
+        ids: Any = 0,
     ) -> None:
-        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
-        keep = isinstance(targets, np.ndarray) and targets.dtype in ID_DTYPES
-        self._set_checked(offsets, targets, weights, directed, id_base, keep_id_dtype=keep)
-
-    def _set_checked(
-        self,
-        offsets: Any,
-        targets: Any,
-        weights: Any,
-        directed: bool,
-        id_base: int,
-        *,
-        keep_id_dtype: bool,
-    ) -> None:
+        if hasattr(targets, "dtype"):
+            targets = as_array(targets, "targets")
+        keep_id_dtype = isinstance(targets, np.ndarray) and targets.dtype in ID_DTYPES
         offsets = frozen(as_integers(offsets, "offsets"), np.int64)
         targets = as_integers(targets, "targets")
         weights = as_weights(weights, len(targets))
@@ -105,7 +97,7 @@ class Graph:
             from godwit.graph import transform
 
             transform.check_symmetric(offsets, targets, weights)
-        self._set(offsets, targets, weights, directed, id_base)
+        self._set(offsets, targets, weights, directed, ids)
 
     def _set(
         self,
@@ -113,13 +105,14 @@ class Graph:
         targets: Array,
         weights: Array | None,
         directed: bool,
-        id_base: int,
+        ids: Any,
     ) -> None:
         self._offsets = frozen(offsets, np.int64)
         self._targets = frozen(targets, targets.dtype)
         self._weights = None if weights is None else frozen(weights, weights.dtype)
         self._directed = bool(directed)
-        self._id_base = int(id_base)
+        self._ids = VertexIds(len(offsets) - 1, ids)
+        self._check = None
         self._cache = {}
         self._original = None
 
@@ -131,11 +124,17 @@ class Graph:
         weights: Array | None = None,
         *,
         directed: bool = True,
-        id_base: int = 0,
+        ids: Any = 0,
+        check: Callable[[], None] | None = None,
     ) -> Graph:
-        """A graph of arrays that are known to be right: nothing is checked, nothing is copied."""
+        """A graph of arrays that are known to be right: nothing is checked, nothing is copied.
+
+        :param check: what finds out whether they are right, called once before the arrays are first
+            handed out; it raises an error of ours if they are not
+        """
         graph = cls.__new__(cls)
-        graph._set(offsets, targets, weights, directed, id_base)
+        graph._set(offsets, targets, weights, directed, ids)
+        graph._check = check
         return graph
 
     @classmethod
@@ -148,7 +147,7 @@ class Graph:
         vertex_count: int | None = None,
         directed: bool = True,
         id_dtype: Any = None,
-        id_base: int = 0,
+        ids: Any = 0,
     ) -> Graph:
         """A graph from pairs of vertices, in any order; each row is sorted by target.
 
@@ -162,10 +161,10 @@ class Graph:
         :param vertex_count: n; by default one more than the largest id
         :param directed: if False, each pair is an edge and is stored in both directions
         :param id_dtype: int32 or int64; by default int32 where n < 2**31
+        :param ids: as of ``Graph(...)``
         :raises InputError: naming the first id that is out of range, and its position
         :raises GraphTooLargeError: before anything is allocated
         """
-        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
         sources = as_integers(sources, "sources")
         targets = as_integers(targets, "targets")
         if len(sources) != len(targets):
@@ -180,10 +179,10 @@ class Graph:
         offsets, row_targets, row_weights = build.arcs_to_rows(
             sources, targets, weights, vertex_count, dtype, both_directions=not directed
         )
-        return cls.trusted(offsets, row_targets, row_weights, directed=directed, id_base=id_base)
+        return cls.trusted(offsets, row_targets, row_weights, directed=directed, ids=ids)
 
-    @classmethod
-    def from_scipy(cls, matrix: Any, *, directed: bool = True) -> Graph:
+    @staticmethod
+    def from_scipy(matrix: Any, *, directed: bool = True) -> Graph:
         """A graph from a square ``scipy.sparse`` matrix or array (csr, csc, coo, or what converts).
 
         Every stored entry (i, j) is one arc i -> j: explicit zeros are arcs of weight 0, entries
@@ -194,28 +193,123 @@ class Graph:
 
         :param directed: False promises that the matrix is symmetric; that is checked
         """
-        shape = getattr(matrix, "shape", None)
-        if not hasattr(matrix, "tocsr") or shape is None:
-            raise InputError(f"matrix must be a scipy.sparse matrix, got {type(matrix).__name__}")
-        if len(shape) != 2 or shape[0] != shape[1]:
-            raise InputError(f"matrix must be square, got shape {shape}")
-        n = int(shape[0])
-        if matrix.format == "coo":
-            weights = _matrix_weights(matrix.data)
-            graph = cls.from_arcs(matrix.row, matrix.col, weights, vertex_count=n)
-            if directed:
-                return graph
-            return cls(graph.offsets, graph.targets, graph.weights, directed=False)
-        transposed = matrix.format == "csc"
-        if not transposed and matrix.format != "csr":
-            matrix = matrix.tocsr()
-        graph = cls.__new__(cls)
-        weights = _matrix_weights(matrix.data)
-        graph._set_checked(matrix.indptr, matrix.indices, weights, directed, 0, keep_id_dtype=False)
-        if not transposed or not directed:
-            return graph
-        reverse = graph.reverse
-        return cls.trusted(reverse.offsets, reverse.targets, reverse.weights)
+        from godwit.graph.interchange import scipy_matrices
+
+        return scipy_matrices.from_scipy(matrix, directed)
+
+    @staticmethod
+    def from_networkx(graph: Any, weight: Any = "weight") -> Graph:
+        """A graph from a NetworkX graph: Graph, DiGraph, MultiGraph or MultiDiGraph.
+
+        Nodes, whatever they are, become vertices in their order, and :attr:`ids` keeps them.
+
+        >>> import networkx as nx
+        >>> graph = Graph.from_networkx(nx.DiGraph([("Ulm", "Bonn"), ("Bonn", "Jena")]))
+        >>> graph.ids.vertex("Jena")
+        2
+
+        :param weight: the attribute of edges that is their weight (int64 where all are integers, else
+            float64); None for a graph without weights, as when no edge has the attribute
+        :raises InputError: naming the first edge that lacks the attribute while others have it, or
+            whose weight is no number
+        """
+        from godwit.graph.interchange import networkx_graphs
+
+        return networkx_graphs.from_networkx(graph, weight)
+
+    @staticmethod
+    def from_igraph(graph: Any, weight: str | None = "weight") -> Graph:
+        """A graph from an ``igraph.Graph``; its vertices' ``"name"``, if they have any, become ids.
+
+        :param weight: as of :meth:`from_networkx`
+        :raises InputError: as :meth:`from_networkx`; or a name occurs twice
+        """
+        from godwit.graph.interchange import libraries
+
+        return libraries.from_igraph(graph, weight)
+
+    @staticmethod
+    def from_networkit(graph: Any) -> Graph:
+        """A graph from a ``networkit.Graph``; float64 weights if it has weights.
+
+        Where nodes were removed, the numbers of the others become ids.
+        """
+        from godwit.graph.interchange import libraries
+
+        return libraries.from_networkit(graph)
+
+    @staticmethod
+    def from_edge_index(
+        edge_index: Any,
+        edge_weight: Any = None,
+        *,
+        vertex_count: int | None = None,
+        directed: bool = True,
+    ) -> Graph:
+        """A graph from PyTorch Geometric's ``data.edge_index`` and ``data.edge_weight``.
+
+        Each row is sorted by target; parallel arcs stay in the order given.
+
+        :param edge_index: (2, m) integers, an array or tensor: sources above targets
+        :param edge_weight: None, or (m) numbers
+        :param vertex_count: n (``data.num_nodes``); by default one more than the largest id
+        :param directed: False promises that every edge is there in both directions, as
+            ``data.is_undirected()`` finds out; that is checked
+        :raises InputError: the shape is another, or naming the first id that is out of range
+        """
+        from godwit.graph.interchange import libraries
+
+        return libraries.from_edge_index(edge_index, edge_weight, vertex_count, directed)
+
+    @staticmethod
+    def from_table(
+        table: Any,
+        source: str | None = None,
+        target: str | None = None,
+        weight: str | None = None,
+        *,
+        directed: bool | None = None,
+        relabel: bool | None = None,
+    ) -> Graph:
+        """A graph from a table with a row per arc: of pandas, Polars, Arrow or whatever library's tables
+        have ``__arrow_c_stream__`` or ``__dataframe__``.
+
+        Ids are integers or texts. Parallel arcs and self-loops are kept.
+
+        :param source: name of the column of sources; by default those that are usually called so are
+            taken, else the first two, and a weight if one is called so
+        :param target: name of the column of targets
+        :param weight: name of the column of weights; None: none, if sources and targets are named
+        :param directed: False: each row is an edge. None: directed, unless :meth:`to_arrow` made the
+            table of an undirected graph
+        :param relabel: True: the vertices are the distinct ids that occur, in ascending order. False:
+            ids are vertices, counted from 0. None: relabel texts, and integers that are negative or of
+            which only a small part occurs
+        :raises InputError: naming the column, or the row (counted from 0)
+        """
+        from godwit.graph.interchange import tables
+
+        return tables.graph_from_table(table, source, target, weight, directed, relabel)
+
+    def to_arrow(self) -> Any:
+        """The arcs as a ``pyarrow.Table``; of an undirected graph each edge once.
+
+        Columns ``source`` and ``target`` hold ids (:attr:`ids`; objects as texts), ``weight`` weights.
+        The metadata of the schema has what :meth:`from_table` needs to make the same graph, vertices
+        without arcs included if ids are consecutive.
+        """
+        from godwit.graph.interchange import tables
+
+        return tables.arc_table(self)
+
+    def to_pandas(self) -> Any:
+        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``, which has no metadata.
+
+        :raises InputError: pandas is not installed
+        """
+        from godwit.graph.interchange import tables
+
+        return tables.to_pandas(tables.arc_table(self), nullable=False)
 
     def to_scipy(self) -> Any:
         """The adjacency as a ``scipy.sparse.csr_array``; data of ones (bool) where unweighted.
@@ -227,29 +321,44 @@ class Graph:
         (sparse arithmetic and ``todense`` add them up, others keep them apart). Use
         :meth:`merge_parallel_arcs` first where there are any.
         """
-        from scipy.sparse import csr_array
+        from godwit.graph.interchange import scipy_matrices
 
-        n, m = self.vertex_count, self.arc_count
-        data = np.ones(m, np.bool_) if self._weights is None else self._weights
-        index_dtype = np.int32 if max(n, m) < 2**31 else np.int64
-        indices = self._targets.astype(index_dtype, copy=False)
-        indptr = self._offsets.astype(index_dtype, copy=False)
-        return csr_array((data, indices, indptr), shape=(n, n), copy=False)
+        return scipy_matrices.to_scipy(self)
+
+    def to_networkx(self) -> Any:
+        """The graph as one of NetworkX, whose nodes are the :attr:`ids`.
+
+        A DiGraph, or a Graph if undirected; a MultiDiGraph or MultiGraph if there are parallel arcs.
+        Weights become the attribute ``weight`` of edges.
+
+        :raises InputError: NetworkX is not installed
+        """
+        from godwit.graph.interchange import networkx_graphs
+
+        return networkx_graphs.to_networkx(self)
 
     @property
     def offsets(self) -> Array:
         """(n + 1) int64: where the arcs of each vertex begin."""
+        self._run_check()
         return self._offsets
 
     @property
     def targets(self) -> Array:
         """(m) int32 or int64: the vertex that each arc goes to."""
+        self._run_check()
         return self._targets
 
     @property
     def weights(self) -> Array | None:
         """(m) weights of the arcs, or None."""
+        self._run_check()
         return self._weights
+
+    def _run_check(self) -> None:
+        if self._check is not None:
+            self._check()
+            self._check = None
 
     @property
     def directed(self) -> bool:
@@ -257,9 +366,11 @@ class Graph:
         return self._directed
 
     @property
-    def id_base(self) -> int:
-        """What the source of the graph called its first vertex."""
-        return self._id_base
+    def ids(self) -> VertexIds:
+        """What the source of the graph calls its vertices: ``ids[v]`` is the id of a vertex,
+        ``ids.vertex(id)`` the vertex of an id."""
+        self._run_check()
+        return self._ids
 
     @property
     def is_weighted(self) -> bool:
@@ -317,7 +428,7 @@ class Graph:
 
     def out_degree(self) -> Array:
         """(n) int64: the number of arcs that leave each vertex."""
-        return np.diff(self._offsets)
+        return np.diff(self.offsets)
 
     def highest_degree_vertex(self) -> int:
         """The vertex with most out-arcs; the smallest of several."""
@@ -362,8 +473,23 @@ class Graph:
 
         return transform.merged(self, how)
 
+    def replicate(self, count: int) -> Graph:
+        """So many disjoint copies of the graph as one; itself, if that is 1.
+
+        Vertex v of copy c, counted from 0, is vertex ``c * vertex_count + v``, with the same weights;
+        ids that are consecutive integers count on.
+
+        :raises InputError: if vertices have other ids (:attr:`ids`), which two cannot share
+        :raises GraphTooLargeError: before anything is allocated
+        """
+        from godwit.graph import transform
+
+        return transform.replicated(self, count)
+
     def relabel(self, permutation: Any) -> Graph:
         """The same graph with vertex v called ``permutation[v]``; rows are sorted by target.
+
+        Ids of their own (:attr:`ids`) stay with their vertices, consecutive ones are consecutive again.
 
         :param permutation: (n) integers, each of 0 .. n - 1 once
         """
@@ -375,7 +501,8 @@ class Graph:
         """The largest weakly connected component, and which vertices it is made of.
 
         Of several equally large the one with the smallest vertex. Vertex i of the component is
-        ``vertices[i]`` of this graph; ``vertices`` ascends, and has the dtype of the ids.
+        ``vertices[i]`` of this graph and keeps its id (:attr:`ids`); ``vertices`` ascends, and has
+        the dtype of the targets.
         """
         from godwit.graph import components
 
@@ -387,40 +514,38 @@ class Graph:
         if not self._directed and checked is not None:
             from godwit.graph import transform
 
-            transform.check_symmetric(self._offsets, self._targets, checked)
+            transform.check_symmetric(self.offsets, self.targets, checked)
         return self._replaced(checked)
 
     def without_weights(self) -> Graph:
         """The same arcs without weights; itself, if it has none."""
         return self._replaced(None) if self.is_weighted else self
 
-    def with_random_weights(self, low: int, high: int, seed: int = 0) -> Graph:
-        """The same arcs with random integer weights in [low, high], both included.
+    def with_random_weights(self, low: float, high: float, seed: int = 0) -> Graph:
+        """The same arcs with random weights.
 
         The weight of u -> v is a hash of {u, v} and the seed: equal in both directions, and the
-        same on every machine.
+        same on every machine. Two integers give integers in [low, high], both included, int32 if
+        they fit, else int64; if either is a float, weights are float64 in [low, high).
         """
-        from godwit.graph import transform
+        from godwit.graph import weights
 
-        return self._replaced(transform.random_weights(self, low, high, seed))
+        return self._replaced(weights.random_weights(self, low, high, seed))
+
+    def with_ids(self, ids: Any) -> Graph:
+        """The same graph with other ids: as of ``Graph(...)``; 0 for none but the numbers 0 to n - 1."""
+        self._run_check()
+        return Graph.trusted(
+            self._offsets, self._targets, self._weights, directed=self._directed, ids=ids
+        )
 
     def _replaced(self, weights: Array | None) -> Graph:
         return Graph.trusted(
-            self._offsets,
-            self._targets,
-            weights,
-            directed=self._directed,
-            id_base=self._id_base,
+            self.offsets, self.targets, weights, directed=self._directed, ids=self._ids
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (
-            self._offsets,
-            self._targets,
-            self._weights,
-            self._directed,
-            self._id_base,
-        )
+        return _restored, (self.offsets, self.targets, self.weights, self._directed, self._ids)
 
     def __repr__(self) -> str:
         kind = "directed" if self._directed else "undirected"
@@ -432,9 +557,9 @@ class Graph:
 
 
 def _restored(
-    offsets: Array, targets: Array, weights: Array | None, directed: bool, id_base: int
+    offsets: Array, targets: Array, weights: Array | None, directed: bool, ids: VertexIds
 ) -> Graph:
-    return Graph.trusted(offsets, targets, weights, directed=directed, id_base=id_base)
+    return Graph.trusted(offsets, targets, weights, directed=directed, ids=ids)
 
 
 def estimate_bytes(
@@ -455,15 +580,6 @@ def require_memory(needed_bytes: int, what: str) -> None:
             f"{what} needs some {needed_bytes / 2**30:,.2f} GiB, "
             f"and {available / 2**30:,.2f} GiB are available"
         )
-
-
-def _matrix_weights(data: Array) -> Array | None:
-    """Weights of the entries of a matrix; None for a boolean one, whose entries all say True."""
-    if data.dtype != np.bool_:
-        return data
-    if not data.all():
-        raise InputError("a boolean matrix must not store False: call eliminate_zeros() first")
-    return None
 
 
 def _count_vertices(sources: Array, targets: Array, vertex_count: int | None) -> int:

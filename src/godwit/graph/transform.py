@@ -1,4 +1,4 @@
-"""Graphs from graphs: reversed, symmetrized, relabelled, reweighted, without some of the arcs.
+"""Graphs from graphs: reversed, symmetrized, relabelled, replicated, without some of the arcs.
 
 Each is one parallel pass over the rows, or goes through ``build`` where arcs must be sorted anew.
 Results do not depend on the number of threads.
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_integer, as_integers, frozen, shown
+from godwit.dtypes import Array, as_count, as_integers, frozen, id_dtype_for, shown
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, Merge, estimate_bytes, require_memory
-from godwit.graph.hashing import mix, seed_word
+from godwit.graph.hashing import mix
 from godwit.graph.rows import arc_sources, bits_of, row_range, thread_count_for
+from godwit.parallel.atomics import load_acquire
 from godwit.parallel.kernel import kernel
-from godwit.parallel.team import run_team
+from godwit.parallel.team import ABORT, block_range, run_team
 
 _MERGE_CODES = {"first": 0, "min": 1, "max": 2, "sum": 3}
 _MINIMUM, _MAXIMUM, _SUM = 1, 2, 3
@@ -33,7 +34,7 @@ def reversed_graph(graph: Graph) -> Graph:
         graph.targets.dtype,
         sources_ascend=True,
     )
-    return Graph.trusted(offsets, targets, weights, directed=True, id_base=graph.id_base)
+    return Graph.trusted(offsets, targets, weights, directed=True, ids=graph.ids)
 
 
 def symmetrized(graph: Graph, merge: Merge | None) -> Graph:
@@ -51,7 +52,7 @@ def symmetrized(graph: Graph, merge: Merge | None) -> Graph:
         both_directions=True,
         merge=merge is not None and not graph.is_weighted,
     )
-    result = Graph.trusted(offsets, targets, weights, directed=False, id_base=graph.id_base)
+    result = Graph.trusted(offsets, targets, weights, directed=False, ids=graph.ids)
     # Both directions of an edge list its arcs in the same order, so that even sums of floats agree.
     return result if merge is None or weights is None else merged(result, merge)
 
@@ -77,7 +78,12 @@ def relabelled(graph: Graph, permutation: Any) -> Graph:
     offsets, targets, weights = arcs_to_rows(
         new_ids[sources], new_ids[graph.targets], graph.weights, n, graph.targets.dtype
     )
-    return Graph.trusted(offsets, targets, weights, directed=graph.directed, id_base=graph.id_base)
+    ids = graph.ids
+    if ids.kind != "consecutive":  # they stay with their vertices
+        before = np.empty(n, np.int64)
+        before[new_ids] = np.arange(n)
+        ids = ids.take(before)
+    return Graph.trusted(offsets, targets, weights, directed=graph.directed, ids=ids)
 
 
 @kernel
@@ -112,7 +118,7 @@ def with_sorted_rows(graph: Graph) -> Graph:
         graph.vertex_count,
         graph.targets.dtype,
     )
-    return Graph.trusted(offsets, targets, weights, directed=graph.directed, id_base=graph.id_base)
+    return Graph.trusted(offsets, targets, weights, directed=graph.directed, ids=graph.ids)
 
 
 @kernel
@@ -256,62 +262,77 @@ def _filtered(graph: Graph, loops: bool, merge: int) -> Graph:
         targets,
         None if weights is None else new_weights,
         directed=graph.directed,
-        id_base=graph.id_base,
+        ids=graph.ids,
     )
 
 
 @kernel
-def _hash_weights(
+def _copy_rows(
     rank: int,
     size: int,
     control: Any,
     offsets: Any,
     targets: Any,
-    low: int,
-    span: Any,
-    seed: Any,
-    weights: Any,
+    payload: Any,
+    new_offsets: Any,
+    new_targets: Any,
+    new_payload: Any,
 ) -> None:
-    """``low + hash % span`` for every arc, from its two ends whatever their order."""
-    begin, end = row_range(rank, size, offsets)
-    start = mix(seed)
-    for v in range(begin, end):
-        for i in range(offsets[v], offsets[v + 1]):
-            target: Any = np.int64(targets[i])
-            word = mix(mix(start ^ np.uint64(min(v, target))) ^ np.uint64(max(v, target)))
-            weights[i] = low + np.int64(word % span)
+    """Write copy after copy: rows, then arcs, each thread equal parts of both."""
+    n = offsets.size - 1
+    m = targets.size
+    begin, end = block_range(rank, size, new_offsets.size - 1)
+    for row in range(begin, end):
+        new_offsets[row + 1] = row // n * m + offsets[row % n + 1]
+    weighted = payload.size > 0
+    begin, end = block_range(rank, size, new_targets.size)
+    to = begin
+    while to < end:
+        if load_acquire(control, ABORT) != 0:
+            return
+        copy = to // m
+        stop = min(end, (copy + 1) * m)
+        for i in range(to, stop):
+            new_targets[i] = targets[i - copy * m] + copy * n
+        if weighted:
+            for i in range(to, stop):
+                new_payload[i] = payload[i - copy * m]
+        to = stop
 
 
-def random_weights(graph: Graph, low: int, high: int, seed: int) -> Array:
-    """Weights for :meth:`Graph.with_random_weights`: int32 if they fit, else int64."""
-    low, high = check_weight_range(low, high)
-    small = low >= -(2**31) and high < 2**31
-    require_memory(graph.arc_count * (4 if small else 8), "an array of weights")
-    weights = np.empty(graph.arc_count, np.int32 if small else np.int64)
+def replicated(graph: Graph, count: Any) -> Graph:
+    """See :meth:`Graph.replicate`."""
+    count = as_count(count, "count", 1)
+    if count == 1:
+        return graph
+    if graph.ids.kind != "consecutive":
+        raise InputError(
+            f"{shown(count)} copies cannot share {graph.ids.described}; "
+            "call with_ids(0) first to go without"
+        )
+    n, m = graph.vertex_count * count, graph.arc_count * count
+    dtype = max(graph.targets.dtype, id_dtype_for(n), key=lambda dtype: dtype.itemsize)
+    weights = graph.weights
+    weight_bytes = 0 if weights is None else weights.itemsize
+    require_memory(
+        estimate_bytes(n, m, dtype.itemsize, weight_bytes), f"a graph of {shown(count)} copies"
+    )
+    offsets = np.zeros(n + 1, np.int64)
+    targets = np.empty(m, dtype)
+    payload = bits_of(weights)
+    new_payload = np.empty(0 if weights is None else m, payload.dtype)
     run_team(
-        _hash_weights,
+        _copy_rows,
         graph.offsets,
         graph.targets,
-        np.int64(low),
-        np.uint64(high - low + 1),
-        seed_word(seed),
-        weights,
-        threads=thread_count_for(graph.arc_count),
+        payload,
+        offsets,
+        targets,
+        new_payload,
+        threads=thread_count_for(m),
     )
-    return weights
-
-
-def check_weight_range(low: Any, high: Any) -> tuple[int, int]:
-    """The bounds of random weights as integers; InputError if they are not."""
-    try:
-        first, last = as_integer(low, "low"), as_integer(high, "high")
-    except InputError:
-        first, last = 0, -1
-    if not -(2**62) < first <= last < 2**62:
-        raise InputError(
-            f"weights must be integers low <= high, got {shown(low)} and {shown(high)}"
-        )
-    return first, last
+    new_weights = None if weights is None else new_payload.view(weights.dtype)
+    return Graph.trusted(offsets, targets, new_weights, directed=graph.directed, ids=graph.ids.base)
 
 
 @kernel
@@ -334,19 +355,25 @@ def _direction_hashes(
     sums[rank, 1] = backward
 
 
+def direction_hashes(offsets: Array, targets: Array, weights: Array | None) -> tuple[int, int]:
+    """Two hashes of all arcs with their weights, whatever their order: as they are, and turned round."""
+    threads = thread_count_for(len(targets))
+    sums = np.zeros((threads, 2), np.uint64)
+    run_team(
+        _direction_hashes, frozen(offsets), frozen(targets), bits_of(weights), sums, threads=threads
+    )
+    forward, backward = sums.sum(axis=0).tolist()
+    return forward, backward
+
+
 def check_symmetric(offsets: Array, targets: Array, weights: Array | None) -> None:
     """Check that the arcs turned round are the same arcs: InputError naming one that is missing.
 
     The two sums of hashes are equal if the multisets of arcs are, and only with probability about
     2**-64 otherwise: one pass, no memory.
     """
-    threads = thread_count_for(len(targets))
-    sums = np.zeros((threads, 2), np.uint64)
-    run_team(
-        _direction_hashes, frozen(offsets), frozen(targets), bits_of(weights), sums, threads=threads
-    )
-    totals = sums.sum(axis=0)
-    if totals[0] == totals[1]:
+    forward_hash, backward_hash = direction_hashes(offsets, targets, weights)
+    if forward_hash == backward_hash:
         return
     sources = arc_sources(offsets, len(targets), targets.dtype)
     bits = bits_of(weights) if weights is not None else np.zeros(len(targets), np.int32)

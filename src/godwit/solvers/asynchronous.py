@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from godwit.arrays import host_array
 from godwit.backends.base import Array, PlacedPart, ProgressPoll, Seeds, WorklistOptions
 from godwit.dataflow.tuning import (
     DEFAULT_RING_ITEMS,
@@ -17,9 +18,10 @@ from godwit.dataflow.tuning import (
     as_window,
     check_callable,
 )
-from godwit.dtypes import as_bucket_width, as_positive_number
+from godwit.dtypes import as_array, as_bucket_width, as_positive_number
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
+from godwit.graph.ids import VertexIds
 from godwit.graph.layout import LocalGraph
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
@@ -66,11 +68,17 @@ class SolverOptions:
 
 @dataclass
 class Solution:
-    """Values and fields by vertex id, and how they came about."""
+    """Values and fields of every vertex, shape (n) each, and how they came about."""
 
     values: Array
     fields: Array | None
     statistics: RunStatistics
+    ids: VertexIds
+
+    def to_dict(self) -> dict[Any, int | float]:
+        """The value of every vertex, by its id (:attr:`Graph.ids`)."""
+        values = host_array(self.values).tolist()
+        return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
 
 
 def solve(
@@ -143,7 +151,7 @@ def solve(
         fields = None
         if program.field_dtype is not None:
             fields = layout.gather([part.fields for part in parts])
-    return Solution(reached_values, fields, statistics)
+    return Solution(reached_values, fields, statistics, graph.ids)
 
 
 _ITEM_BYTES = 16
@@ -223,7 +231,7 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
 def _as_value(program: VertexProgram, value: Any, what: str) -> Any:
     """A number in the program's dtype; InputError if it does not fit."""
     try:
-        converted = np.array(value).astype(program.dtype).item()
+        converted = host_array(value).astype(program.dtype).item()
     except (TypeError, ValueError, OverflowError):
         converted = None
     exact = program.dtype.kind == "f" or converted == value
@@ -240,14 +248,14 @@ def _initial(
     if initial is None:
         return np.full(len(vertices), identity, dtype)
     if callable(initial):
-        made = np.asarray(initial(vertices))
+        made = as_array(initial(vertices), "initial")
         if made.shape not in ((), vertices.shape):
             raise InputError(
                 f"initial must return a number, or one for each of {len(vertices)} vertices, "
                 f"got an array of shape {made.shape}"
             )
         return np.array(np.broadcast_to(_as_values(made, dtype), vertices.shape))
-    whole = np.asarray(initial)
+    whole = as_array(initial, "initial")
     if whole.ndim == 0:
         return np.full(len(vertices), _as_values(whole, dtype))
     if whole.shape != (count,):

@@ -1,26 +1,25 @@
-"""A file's bytes in memory, decompressed if they are compressed.
+"""Compressed streams, both ways: gzip, bzip2, xz and zstd.
 
-The compression is recognized by the first bytes, whatever the file is called: gzip, bzip2, xz,
-zstd, each also as several streams one after another. The text gets a newline at its end if it has
-none, and padding behind it, as the scanner wants it.
+The compression of a file is recognized by its first bytes, whatever it is called; several streams
+one after another are one. What is written is compressed as the name of the file ends.
 """
 
 from __future__ import annotations
 
 import bz2
+import gzip
 import lzma
 import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-
-import numpy as np
+from typing import Any, BinaryIO, Protocol, cast
 
 from godwit import config
-from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
-from godwit.graph.readers.text import PADDING_BYTES, Progress, Text
+from godwit.errors import FileError, FormatError
+from godwit.graph.formats.format import Progress
 
 _BLOCK_BYTES = 1 << 20  # of the raw file, between two reports of progress
 _OUTPUT_BYTES = 1 << 24  # at most, of one step: a small block may hold gigabytes of zeros
@@ -28,38 +27,7 @@ _READ_BYTES = 1 << 26
 _MAGIC_BYTES = 6
 
 
-def load_text(path: str | os.PathLike[str], progress: Progress | None = None) -> Text:
-    """Read a file whole, decompressing it if need be.
-
-    :param progress: called with (position in the file, its size, "reading" or "decompressing")
-    :raises FileError: if it is missing or cannot be read
-    :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
-    :raises GraphTooLargeError: if the text does not fit in memory
-    """
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path must be a string or a path, got {path!r}")
-    path = Path(path)
-    try:
-        file = path.open("rb")
-    except ValueError as error:  # a null byte
-        raise FileError(f"cannot read {str(path)!r}: {error}") from error
-    except OSError as error:
-        raise _file_error(path, error) from error
-    with file:
-        raw = _RawFile(path, file, progress)
-        head = raw.peek(_MAGIC_BYTES)
-        if not head:
-            raise FormatError(path, "the file is empty")
-        for name, magic, blocks in _COMPRESSIONS:
-            if head.startswith(magic):
-                raw.phase = "decompressing"
-                return _gather(path, blocks(raw, name, magic))
-        if raw.is_regular:
-            return _read_whole(raw)
-        return _gather(path, iter(lambda: raw.read(_BLOCK_BYTES), b""))
-
-
-class _RawFile:
+class RawFile:
     """The file as it lies on disk: counts what is read, and turns its failures into FileError."""
 
     def __init__(self, path: Path, file: BinaryIO, progress: Progress | None) -> None:
@@ -79,7 +47,7 @@ class _RawFile:
         try:
             self._head = self._file.read(size)
         except OSError as error:
-            raise _file_error(self.path, error) from error
+            raise file_error(self.path, error) from error
         return self._head
 
     def read(self, size: int = -1) -> bytes:
@@ -88,7 +56,7 @@ class _RawFile:
         try:
             data += self._file.read(size - len(data) if size >= 0 else -1)
         except OSError as error:
-            raise _file_error(self.path, error) from error
+            raise file_error(self.path, error) from error
         self._advance(len(data))
         return data
 
@@ -101,7 +69,7 @@ class _RawFile:
                 done += count
                 self._advance(count)
         except OSError as error:
-            raise _file_error(self.path, error) from error
+            raise file_error(self.path, error) from error
         return done
 
     def close(self) -> None:
@@ -114,45 +82,8 @@ class _RawFile:
             self._progress(self._position, max(self.size, self._position), self.phase)
 
 
-def _read_whole(raw: _RawFile) -> Text:
-    _require_memory(raw.path, raw.size)
-    buffer = np.empty(raw.size + 1 + PADDING_BYTES, np.uint8)
-    count = raw.read_into(buffer[: raw.size + 1].data)
-    if count != raw.size:
-        raise FileError(f"{raw.path} changed its size while it was read")
-    if buffer[count - 1] != ord("\n"):
-        buffer[count] = ord("\n")
-        count += 1
-    buffer[count:] = 0
-    return Text(raw.path, buffer, count)
-
-
-def _gather(path: Path, blocks: Iterator[bytes]) -> Text:
-    available = config.available_memory_bytes()
-    gathered = bytearray()
-    for block in blocks:
-        if len(gathered) + len(block) > available:
-            _require_memory(path, len(gathered) + len(block))
-        gathered += block
-    if not gathered:
-        raise FormatError(path, "the file is empty")
-    if gathered[-1] != ord("\n"):
-        gathered += b"\n"
-    count = len(gathered)
-    gathered += bytes(PADDING_BYTES)
-    return Text(path, np.frombuffer(gathered, np.uint8), count)
-
-
-def _require_memory(path: Path, needed: int) -> None:
-    available = config.available_memory_bytes()
-    if needed > available:
-        raise GraphTooLargeError(
-            f"{path}: its text alone needs at least {needed / 2**30:,.2f} GiB of memory, "
-            f"and {available / 2**30:,.2f} GiB are available"
-        )
-
-
-def _file_error(path: Path, error: OSError) -> FileError:
+def file_error(path: Path, error: OSError) -> FileError:
+    """The system's error about a file that is read, as ours."""
     if isinstance(error, FileNotFoundError):
         return FileError(f"no such file: {path}")
     if isinstance(error, IsADirectoryError):
@@ -204,10 +135,10 @@ def _xz_decompressor() -> _Decompressor:
 
 def _streams(
     make: Callable[[], _Decompressor],
-) -> Callable[[_RawFile, str, bytes], Iterator[bytes]]:
+) -> Callable[[RawFile, str, bytes], Iterator[bytes]]:
     """Blocks of text from one or more streams in a row, with zero bytes allowed between them."""
 
-    def blocks(raw: _RawFile, name: str, magic: bytes) -> Iterator[bytes]:
+    def blocks(raw: RawFile, name: str, magic: bytes) -> Iterator[bytes]:
         decompressor = make()
         data = raw.read(_BLOCK_BYTES)
         ended = False
@@ -236,7 +167,7 @@ def _streams(
     return blocks
 
 
-def _behind_zeros(raw: _RawFile, data: bytes) -> bytes:
+def _behind_zeros(raw: RawFile, data: bytes) -> bytes:
     """What follows a stream and its padding: nothing, or enough to see the next one's magic."""
     data = data.lstrip(b"\0")
     while len(data) < _MAGIC_BYTES:
@@ -247,7 +178,7 @@ def _behind_zeros(raw: _RawFile, data: bytes) -> bytes:
     return data
 
 
-def _zstd_blocks(raw: _RawFile, name: str, magic: bytes) -> Iterator[bytes]:
+def _zstd_blocks(raw: RawFile, name: str, magic: bytes) -> Iterator[bytes]:
     import pyarrow
 
     try:
@@ -262,9 +193,40 @@ def _zstd_blocks(raw: _RawFile, name: str, magic: bytes) -> Iterator[bytes]:
         raise FormatError(raw.path, f"{problem}: {error}") from error
 
 
-_COMPRESSIONS: tuple[tuple[str, bytes, Callable[[_RawFile, str, bytes], Iterator[Any]]], ...] = (
+_COMPRESSIONS: tuple[tuple[str, bytes, Callable[[RawFile, str, bytes], Iterator[Any]]], ...] = (
     ("gzip", b"\x1f\x8b", _streams(_GzipDecompressor)),
     ("bzip2", b"BZh", _streams(bz2.BZ2Decompressor)),
     ("xz", b"\xfd7zXZ\x00", _streams(_xz_decompressor)),
     ("zstd", b"\x28\xb5\x2f\xfd", _zstd_blocks),
 )
+
+
+def decompressed(raw: RawFile) -> tuple[str, Iterator[bytes]] | None:
+    """The name of the file's compression, and its content in blocks; None if it has none."""
+    head = raw.peek(_MAGIC_BYTES)
+    for name, magic, blocks in _COMPRESSIONS:
+        if head.startswith(magic):
+            raw.phase = "decompressing"
+            return name, blocks(raw, name, magic)
+    return None
+
+
+@contextmanager
+def compressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
+    """A file to write to, whose content goes compressed into another one."""
+    if compression is None:
+        yield file
+    elif compression == "gzip":
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+            yield cast(BinaryIO, packed)
+    elif compression == "bzip2":
+        with bz2.BZ2File(file, "wb") as packed_2:
+            yield cast(BinaryIO, packed_2)
+    elif compression == "xz":
+        with lzma.LZMAFile(file, "wb", preset=1) as packed_3:
+            yield cast(BinaryIO, packed_3)
+    else:
+        import pyarrow
+
+        with pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), "zstd") as packed_4:
+            yield packed_4

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.graph.readers.words import leading_zeros, multiply_high
+from godwit.graph.formats.words import leading_zeros, multiply_high
 
 _SMALLEST_POWER = -342
 _LARGEST_POWER = 308

@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from godwit.graph.readers.decimals import HARD, double_bits
-from godwit.graph.readers.words import WORD_BYTES, load_word, trailing_zeros
+from godwit.graph.formats.decimals import HARD, double_bits
+from godwit.graph.formats.words import WORD_BYTES, load_word, trailing_zeros
 from godwit.parallel.atomics import fetch_add, load_acquire
 from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, CURSOR
+from godwit.parallel.team import ABORT, CURSOR, block_range
+
+_POLL_STEPS = 16_384
 
 # Columns of the report, one row a piece.
-FOUND, STATUS, POSITION, MIN_ID, MAX_ID, HARD_COUNT = range(6)
-REPORT_COLUMNS = 6
+FOUND, STATUS, POSITION, MIN_ID, MAX_ID = range(5)
+REPORT_COLUMNS = 5
 
 # Status of a piece: why its scan ended at POSITION (the first byte of a line).
 FINE, MALFORMED, OUT_OF_RANGE, WIDE, FRACTION = range(5)
@@ -36,6 +38,7 @@ _SPACE = 32
 _TAB = 9
 _PLUS = 43
 _MINUS = 45
+_COMMA = 44
 _POINT = 46
 _ZERO = 48
 
@@ -61,6 +64,8 @@ _ONE = np.uint64(1)
 _MOST_DIGITS = 19  # of an int64
 _MOST_MANTISSA_DIGITS = 19  # of a uint64
 _HUGE = (1 << 63) - 1
+
+WORD_LENGTH_BITS = 16
 
 
 def count_lines(
@@ -137,28 +142,27 @@ def scan_arcs(
             at += 1
         arc = first_arc[k]
         status = FINE
-        hard = 0
         min_id = np.int64(_HUGE)
         max_id = np.int64(-1)
         line = at
         while at < stop:
             line = at
-            at = _skip_blanks(text, at)
+            at = skip_blanks(text, at)
             if _holds_no_arc(text, at, comment, other_comment):
                 while text[at] != _NEWLINE:
                     at += 1
                 at += 1
                 continue
             if prefix != 0:
-                if text[at] != prefix or not _is_blank(text[at + 1]):
+                if text[at] != prefix or not is_blank(text[at + 1]):
                     status = MALFORMED
                     break
-                at = _skip_blanks(text, at + 2)
-            source, at = _scan_id(text, at)
+                at = skip_blanks(text, at + 2)
+            source, at = scan_vertex(text, at)
             after = _skip_separator(text, at, comma)
             target = np.int64(-1)
             if after > at:
-                target, at = _scan_id(text, after)
+                target, at = scan_vertex(text, after)
             if source < 0 or target < 0:
                 status = MALFORMED
                 break
@@ -168,14 +172,13 @@ def scan_arcs(
                     status = MALFORMED
                     break
                 if column == REAL:
-                    bits, at = _scan_real(text, after, powers)
+                    bits, at = scan_real(text, after, powers)
                     if at < 0:
                         status = MALFORMED
                         break
                     wide_weights[arc] = bits
-                    hard += 1 if bits >= np.int64(HARD) else 0
                 else:
-                    weight, at, status = _scan_integer(text, after)
+                    weight, at, status = scan_integer(text, after)
                     if status != FINE:
                         break
                     if column == INTEGER_64:
@@ -186,7 +189,7 @@ def scan_arcs(
                         status = WIDE
                         break
             if text[at] != _NEWLINE:
-                at = _skip_blanks(text, at)
+                at = skip_blanks(text, at)
                 if text[at] == _RETURN:
                     at += 1
                 if text[at] != _NEWLINE:
@@ -208,7 +211,6 @@ def scan_arcs(
         report[k, POSITION] = line
         report[k, MIN_ID] = min_id
         report[k, MAX_ID] = max_id
-        report[k, HARD_COUNT] = hard
 
 
 def _holds_no_arc(text: Any, at: int, comment: int, other_comment: int) -> Any:
@@ -219,7 +221,8 @@ def _holds_no_arc(text: Any, at: int, comment: int, other_comment: int) -> Any:
     return byte == _NEWLINE or byte == comment or byte == other_comment  # noqa: PLR1714
 
 
-def _is_blank(byte: int) -> bool:
+def is_blank(byte: int) -> bool:
+    """Whether a byte is a blank or a tab."""
     return byte == _SPACE or byte == _TAB  # noqa: PLR1714 (compiled: no tuple)
 
 
@@ -227,17 +230,18 @@ def _is_digit(byte: int) -> bool:
     return byte >= _ZERO and byte < _ZERO + 10
 
 
-def _skip_blanks(text: Any, at: int) -> int:
-    while _is_blank(text[at]):
+def skip_blanks(text: Any, at: int) -> int:
+    """The first position from here on that is no blank."""
+    while is_blank(text[at]):
         at += 1
     return at
 
 
 def _skip_separator(text: Any, at: int, comma: int) -> int:
     """Past blanks with at most one comma among them."""
-    at = _skip_blanks(text, at)
+    at = skip_blanks(text, at)
     if text[at] == comma:
-        at = _skip_blanks(text, at + 1)
+        at = skip_blanks(text, at + 1)
     return at
 
 
@@ -266,6 +270,23 @@ def _scan_id(text: Any, at: Any) -> Any:
     return value, at
 
 
+def _scan_word(text: Any, at: Any) -> Any:
+    """A word as its position * 2**WORD_LENGTH_BITS + its length, and the position behind it.
+
+    -1 where there is none, or one that is too long.
+    """
+    begin = at
+    while not is_blank(text[at]) and text[at] != _COMMA and text[at] > _RETURN:
+        at += 1
+    length = at - begin
+    if length == 0 or length >= (1 << WORD_LENGTH_BITS):
+        return np.int64(-1), at
+    return np.int64(begin) << WORD_LENGTH_BITS | np.int64(length), at
+
+
+scan_vertex = _scan_id
+
+
 def _eight_digits(word: Any) -> Any:
     """The number whose eight digits (0 to 9, not characters) are the bytes of a word."""
     word = word * _TEN + (word >> _EIGHT_BITS)
@@ -274,7 +295,7 @@ def _eight_digits(word: Any) -> Any:
     return (upper + lower) >> _THIRTY_TWO
 
 
-def _scan_integer(text: Any, at: int) -> Any:
+def scan_integer(text: Any, at: int) -> Any:
     """A signed integer: value, position behind it, FINE, MALFORMED, WIDE or FRACTION."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
@@ -290,7 +311,7 @@ def _scan_integer(text: Any, at: int) -> Any:
     return (-value if negative else value), after, FINE
 
 
-def _scan_real(text: Any, at: int, powers: Any) -> Any:
+def scan_real(text: Any, at: int, powers: Any) -> Any:
     """A decimal number: the bits of the nearest double, and the position behind it, -1 if none."""
     begin = at
     negative = text[at] == _MINUS
@@ -358,5 +379,21 @@ def _begins_word(byte: int) -> bool:
     return lower == 105 or lower == 110  # noqa: PLR1714 ('i' of inf, 'n' of nan)
 
 
+@kernel
+def copy_words(
+    rank: int, size: int, control: Any, text: Any, words: Any, offsets: Any, characters: Any
+) -> None:
+    """Copy words, as :func:`_scan_word` gives them, one behind the other, to where offsets say."""
+    begin, end = block_range(rank, size, words.size)
+    for i in range(begin, end):
+        if i % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        shift = (words[i] >> WORD_LENGTH_BITS) - offsets[i]
+        for to in range(offsets[i], offsets[i + 1]):
+            characters[to] = text[to + shift]
+
+
 COUNT_LINES = kernel(count_lines)
 SCAN_ARCS = kernel(scan_arcs)
+SCAN_WORDS = SCAN_ARCS.bind(scan_vertex=_scan_word)
+"""As SCAN_ARCS, where sources and targets are words instead of numbers."""

@@ -1,0 +1,127 @@
+"""Arrays of other libraries: brought to the host, where the kernels run, and results taken to a GPU.
+
+Whatever the host can read is shared, not copied: NumPy, what has ``__array__`` (PyTorch, JAX, pandas)
+or ``__dlpack__``. What lies on a GPU (DLPack says where an array lies; ``__cuda_array_interface__``
+means a GPU) is copied once, by its own library where that does so, else by CuPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from godwit.errors import DeviceError, InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# DLPack's numbers of the devices whose memory the host can read: its own, and pinned by CUDA or ROCm.
+_HOST_DEVICE_TYPES = (1, 3, 11)
+
+_CUPY_ADVICE = "pip install cupy-cuda13x (or cupy-cuda12x, as the driver has it)"
+
+
+def host_array(values: Any) -> Array:
+    """The values as a NumPy array, shared where the host can read them.
+
+    :raises TypeError: they are no array
+    :raises ValueError: likewise
+    :raises DeviceError: they lie on a GPU, and nothing installed copies them to the host
+    """
+    if isinstance(values, np.ndarray):
+        return np.asarray(values)
+    if getattr(values, "requires_grad", False):  # PyTorch hands out no others
+        values = values.detach()
+    if not _is_on_host(values):
+        return _copied_to_host(values)
+    if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+        try:
+            return np.from_dlpack(values)
+        except (BufferError, RuntimeError, NotImplementedError) as error:
+            raise TypeError(str(error)) from error
+    return np.asarray(values)
+
+
+def _is_on_host(values: Any) -> bool:
+    if hasattr(values, "__cuda_array_interface__"):
+        return False
+    try:
+        where = getattr(values, "__dlpack_device__", None)
+        return where is None or int(where()[0]) in _HOST_DEVICE_TYPES
+    except (BufferError, RuntimeError, ValueError):  # a device that DLPack does not know
+        return True
+
+
+def _copied_to_host(values: Any) -> Array:
+    try:
+        if hasattr(values, "cpu"):  # PyTorch
+            return np.asarray(values.cpu())
+        if hasattr(values, "__array__"):  # JAX and Numba copy; CuPy and cuDF refuse
+            return np.asarray(values)
+    except TypeError:
+        pass
+    cupy = _cupy(f"a {type(values).__module__}.{type(values).__name__} lies on a GPU")
+    try:
+        shared = cupy.from_dlpack if hasattr(values, "__dlpack__") else cupy.asarray
+        copied: Array = cupy.asnumpy(shared(values))
+    except (RuntimeError, BufferError) as error:  # CuPy's errors of CUDA are of the first kind
+        raise DeviceError(f"an array on a GPU could not be copied to the host: {error}") from error
+    return copied
+
+
+def _cupy(why: str) -> Any:
+    try:
+        import cupy
+    except ImportError:
+        raise DeviceError(f"{why}, which needs CuPy: {_CUPY_ADVICE}") from None
+    return cupy
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the arrays of a result live.
+
+    :param gpu: the number of a GPU, whose arrays are CuPy's; None for NumPy on the host
+    """
+
+    gpu: int | None = None
+
+    @classmethod
+    def named(cls, name: Any) -> Home:
+        """What ``results=`` names: ``"host"``, ``"cuda"`` (GPU 0) or ``"cuda:1"``.
+
+        :raises InputError: none of these
+        :raises DeviceError: there is no such GPU, or no CuPy
+        """
+        if name == "host":
+            return cls()
+        kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+        number = number if colon else "0"
+        if kind != "cuda" or not (number.isascii() and number.isdecimal() and len(number) < 6):
+            raise InputError(
+                f"results must be 'host', 'cuda' or such as 'cuda:1', got {name!r:.80}"
+            )
+        cupy = _cupy(f"results={name!r} makes arrays on a GPU")
+        try:
+            count = int(cupy.cuda.runtime.getDeviceCount())
+        except RuntimeError as error:  # no driver, or no GPU
+            raise DeviceError(f"results={name!r} needs a GPU ({error}); 'host' works") from error
+        if int(number) >= count:
+            there = ", ".join(["'host'", *(f"'cuda:{one}'" for one in range(count))])
+            raise DeviceError(f"there is no GPU for results={name!r}; there are {there}")
+        return cls(int(number))
+
+    def place(self, array: Array) -> Any:
+        """The array itself on the host, or a copy on the GPU."""
+        if self.gpu is None:
+            return array
+        import cupy
+
+        try:
+            with cupy.cuda.Device(self.gpu):
+                return cupy.asarray(array)
+        except (RuntimeError, MemoryError) as error:
+            raise DeviceError(
+                f"a result of {array.nbytes:,} bytes could not be copied to GPU {self.gpu}: {error}"
+            ) from error

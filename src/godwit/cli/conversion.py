@@ -1,0 +1,155 @@
+"""The commands that write graphs: ``convert`` and ``generate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from godwit.cli import inputs, options
+from godwit.cli.progress import Display
+from godwit.errors import InputError
+from godwit.graph.format_names import format_line
+from godwit.graph.generators.spec import GENERATORS, is_spec
+
+if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
+
+CONVERT_EPILOG = f"""Examples:
+
+  godwit convert USA-road-d.NY.gr.xz roads.godwit
+
+  godwit convert follows.csv follows.parquet --columns user,friend
+
+  godwit convert web.mtx.gz web.graph --undirected --drop weights
+
+  godwit convert dataset:soc-LiveJournal1 lj.sg
+
+Formats: {format_line()}. Names that end in .gz, .bz2, .xz or .zst are compressed. A .godwit file opens in
+milliseconds, whatever its size.
+"""
+_GENERATORS = "\n\n".join(f"  {one.own_usage}\n  {one.help}" for one in GENERATORS.values())
+GENERATE_EPILOG = f"""Examples:
+
+  godwit generate rmat:20 rmat20.godwit
+
+  godwit generate road:1000x1000,keep=0.7,weights=1..64 roads.gr.gz
+
+Generators:
+
+{_GENERATORS}
+
+Each also takes seed=, weights=LOW..HIGH (integers, or floats as in 0.0..1.0) and copies=.
+"""
+_RESULT = "What comes out"
+_DROPPABLE = ("weights", "ids")
+
+OutputArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="OUTPUT", help="The file to write; its ending says the format.", show_default=False
+    ),
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="FORMAT",
+        help="The format to write, where the ending does not say it.",
+        rich_help_panel=_RESULT,
+    ),
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="WHAT",
+        help="weights or ids, which a format may have no room for; may be given twice.",
+        rich_help_panel=_RESULT,
+        show_default=False,
+    ),
+]
+
+
+@options.reads_graph
+def convert(
+    graph: options.GraphOption,
+    output: OutputArgument,
+    to: ToOption = None,
+    drop: DropOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+    *,
+    reading: options.Reading,
+) -> None:
+    """Write a graph in another format. What that has no room for is refused, not lost."""
+    _write(graph, output, to, drop or [], json, quiet, reading)
+
+
+def generate(
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC", help="NAME:SIZE[,KEY=VALUE...]; see below.", show_default=False
+        ),
+    ],
+    output: OutputArgument,
+    to: ToOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Make a graph, and write it to a file. The same arguments always make the same graph."""
+    if not is_spec(spec):
+        raise InputError(
+            f"{spec!r} is no generator: use NAME:SIZE with a NAME of {', '.join(GENERATORS)}"
+        )
+    _write(spec, output, to, [], json, quiet, options.Reading())
+
+
+def _write(
+    text: str,
+    output: Path,
+    to: str | None,
+    drop: list[str],
+    json: bool,
+    quiet: bool,
+    reading: options.Reading,
+) -> None:
+    from godwit.cli import facts
+    from godwit.cli.report import Report, print_json, print_written
+    from godwit.files import check_writable
+    from godwit.graph.formats import writable_format, write
+
+    for what in drop:
+        if what not in _DROPPABLE:
+            raise InputError(f"--drop must be {' or '.join(_DROPPABLE)}, got {what!r}")
+    chosen = writable_format(output, to)
+    check_writable(output, text)
+    display = Display(quiet=quiet)
+    begin = perf_counter()
+    graph = _dropped(inputs.load_graph(text, display, reading), drop)
+    seconds = {"read": perf_counter() - begin}
+    with display.waiting(f"writing {output.name}"):
+        begin = perf_counter()
+        write(graph, output, format=to)
+        seconds["write"] = perf_counter() - begin
+    found = {
+        "command": "convert",
+        "graph": facts.graph_facts(graph, text),
+        "output": str(output),
+        "format": chosen.name,
+        "bytes": output.stat().st_size,
+        "seconds": seconds,
+    }
+    if json:
+        print_json(found)
+    elif not quiet:
+        print_written(Report(), found)
+
+
+def _dropped(graph: Graph, drop: list[str]) -> Graph:
+    if "weights" in drop:
+        graph = graph.without_weights()
+    return graph.with_ids(0) if "ids" in drop else graph

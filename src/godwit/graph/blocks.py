@@ -1,0 +1,201 @@
+"""Rows of arcs that come in blocks: in one, or in many that are gone through twice.
+
+The first time the arcs of each row are counted, the second time they are put there. A block is made
+into rows of its own, sorted and stable, which are appended to the rows of the whole; in the end each
+row is a sequence of sorted runs in the order of the file, and they are merged, stably. So the result
+is that of one block, and memory holds the graph and a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.graph.build import arcs_to_rows
+from godwit.graph.csr import estimate_bytes, require_memory
+from godwit.graph.rows import bits_of, row_range, thread_count_for
+from godwit.parallel.atomics import fetch_add, load_acquire
+from godwit.parallel.kernel import kernel
+from godwit.parallel.team import ABORT, block_range, run_team
+
+Rows = tuple[Array, Array, Array | None]
+
+_POLL_STEPS = 16_384
+
+
+def rows_of_blocks(
+    blocks: Callable[[], Iterable[tuple[Array, Array, Array | None]]],
+    vertex_count: int,
+    id_dtype: np.dtype[Any],
+    weight_dtype: np.dtype[Any] | None,
+    both_directions: bool,
+    one_block: bool,
+) -> Rows:
+    """Rows (offsets, targets, weights) of arcs in any order, sorted by target, stably.
+
+    :param blocks: goes through all (sources, targets, weights), each time it is called; ids are
+        trusted, weights of ``weight_dtype``
+    :param both_directions: store each pair twice, turned round, except self-loops
+    :param one_block: there is one block only
+    :raises GraphTooLargeError: before anything large is allocated
+    """
+    if one_block:
+        for sources, targets, weights in blocks():
+            return arcs_to_rows(
+                sources, targets, weights, vertex_count, id_dtype, both_directions=both_directions
+            )
+    offsets = _count(blocks, vertex_count, id_dtype, both_directions)
+    count, longest = int(offsets[-1]), int(np.diff(offsets).max(initial=0))
+    threads = thread_count_for(count)
+    arc_bytes = id_dtype.itemsize + (0 if weight_dtype is None else weight_dtype.itemsize)
+    require_memory(
+        estimate_bytes(vertex_count, count * arc_bytes, 1) + threads * longest * arc_bytes,
+        f"a graph of {vertex_count:,} vertices and {count:,} arcs",
+    )
+    targets = np.empty(count, id_dtype)
+    weights = None if weight_dtype is None else np.empty(count, weight_dtype)
+    payload = np.empty(0, np.int32) if weights is None else weights.view(f"i{weights.itemsize}")
+    # While rows are filled, entry v + 1 is where the next arc of v goes: in the end, that is v's end.
+    offsets[1:] = offsets[:-1]
+    for block in blocks():
+        if len(block[0]) == 0:
+            continue
+        rows, row_targets, row_weights = arcs_to_rows(
+            *block, vertex_count, id_dtype, both_directions=both_directions
+        )
+        arguments = (rows, row_targets, bits_of(row_weights), offsets, targets, payload)
+        run_team(_append, *arguments, threads=thread_count_for(len(row_targets)))
+    run_team(
+        _merge_runs,
+        offsets,
+        targets,
+        payload,
+        np.empty((threads, longest), id_dtype),
+        np.empty((threads, longest if payload.size else 0), payload.dtype),
+        threads=threads,
+    )
+    return offsets, targets, weights
+
+
+def _count(
+    blocks: Callable[[], Iterable[tuple[Array, Array, Array | None]]],
+    vertex_count: int,
+    id_dtype: np.dtype[Any],
+    both_directions: bool,
+) -> Array:
+    require_memory(8 * (vertex_count + 1), f"a graph of {vertex_count:,} vertices")
+    offsets = np.zeros(vertex_count + 1, np.int64)
+    for sources, targets, _ in blocks():
+        run_team(
+            _count_arcs,
+            sources.astype(id_dtype, copy=False),
+            targets.astype(id_dtype, copy=False),
+            both_directions,
+            offsets,
+            threads=thread_count_for(len(sources)),
+        )
+    np.cumsum(offsets, out=offsets)
+    return offsets
+
+
+@kernel
+def _count_arcs(
+    rank: int,
+    size: int,
+    control: Any,
+    sources: Any,
+    targets: Any,
+    both_directions: bool,
+    counts: Any,
+) -> None:
+    """Add the number of arcs that leave v to ``counts[v + 1]``."""
+    begin, end = block_range(rank, size, sources.size)
+    for i in range(begin, end):
+        if i % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        fetch_add(counts, sources[i] + 1, 1)
+        if both_directions and sources[i] != targets[i]:
+            fetch_add(counts, targets[i] + 1, 1)
+
+
+@kernel
+def _append(
+    rank: int,
+    size: int,
+    control: Any,
+    rows: Any,
+    row_targets: Any,
+    row_payload: Any,
+    ends: Any,
+    targets: Any,
+    payload: Any,
+) -> None:
+    """Put each row of a block behind what there is of that row, and move its end."""
+    begin, end = row_range(rank, size, rows)
+    weighted = payload.size > 0
+    for v in range(begin, end):
+        if v % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        shift = ends[v + 1] - rows[v]
+        for arc in range(rows[v], rows[v + 1]):
+            targets[arc + shift] = row_targets[arc]
+            if weighted:
+                payload[arc + shift] = row_payload[arc]
+        ends[v + 1] += rows[v + 1] - rows[v]
+
+
+@kernel
+def _merge_runs(
+    rank: int,
+    size: int,
+    control: Any,
+    offsets: Any,
+    targets: Any,
+    payload: Any,
+    spare_targets: Any,
+    spare_payload: Any,
+) -> None:
+    """Sort each row by merging its ascending runs in pairs, until there is one."""
+    begin, end = row_range(rank, size, offsets)
+    weighted = payload.size > 0
+    for v in range(begin, end):
+        if v % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        first = offsets[v]
+        stop = offsets[v + 1]
+        while _run_end(targets, first, stop) < stop:
+            left = first
+            while left < stop:
+                middle = _run_end(targets, left, stop)
+                last = _run_end(targets, middle, stop)
+                i = left
+                j = middle
+                for to in range(left - first, last - first):
+                    # Of equal ones the left comes first: it came first in the file.
+                    take_left = j >= last or (i < middle and targets[i] <= targets[j])
+                    at = i if take_left else j
+                    spare_targets[rank, to] = targets[at]
+                    if weighted:
+                        spare_payload[rank, to] = payload[at]
+                    if take_left:
+                        i += 1
+                    else:
+                        j += 1
+                left = last
+            for k in range(stop - first):
+                targets[first + k] = spare_targets[rank, k]
+                if weighted:
+                    payload[first + k] = spare_payload[rank, k]
+
+
+def _run_end(targets: Any, begin: Any, end: Any) -> Any:
+    """Where the ascending run that begins there ends."""
+    if begin >= end:
+        return end
+    at = begin + 1
+    while at < end and targets[at - 1] <= targets[at]:
+        at += 1
+    return at

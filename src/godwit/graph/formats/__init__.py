@@ -1,0 +1,253 @@
+"""Graphs from files and to files: format and compression are recognized by the content.
+
+A file goes through these hands: ``source`` and ``compression`` give its content; a format (one module
+each, :class:`Format`) says what it means, reads it and writes it. What text formats share is in
+``text`` (lines), ``arc_lines`` and ``scanner`` (lines of arcs into columns); ``arcs`` makes a graph of
+columns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from godwit.dtypes import WEIGHT_DTYPES, as_count, shown
+from godwit.errors import FormatError, InputError
+from godwit.files import replacing
+from godwit.graph.csr import Graph
+from godwit.graph.format_names import FORMATS
+from godwit.graph.formats.compression import compressed
+from godwit.graph.formats.format import (
+    COMPRESSION_SUFFIXES,
+    Format,
+    Head,
+    Progress,
+    ReadOptions,
+    without_compression,
+)
+from godwit.graph.formats.source import open_source
+from godwit.graph.ids import MAXIMAL_ID_BASE
+
+__all__ = ["FORMATS", "read", "write"]
+
+
+@cache
+def format_named(name: str) -> Format:
+    """The format of a name in :data:`FORMATS`."""
+    module = import_module(f"godwit.graph.formats.{FORMATS[name].module}")
+    found: Format = module.FORMAT
+    return found
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    id_base: int | None = None,
+    directed: bool | None = None,
+    weighted: bool | None = None,
+    columns: tuple[str, ...] | list[str] | None = None,
+    relabel: bool | None = None,
+    weight_dtype: Any = None,
+    progress: Progress | None = None,
+) -> Graph:
+    """Read a graph from a file, compressed (gzip, bzip2, xz, zstd) or not.
+
+    Vertices are counted from 0 in the graph, whatever the file calls them; that is kept as
+    ``graph.ids``. Parallel arcs and self-loops are kept. Weights in text are int32, or int64 if one
+    of them needs it; float64 if they are real numbers.
+
+    :param path: the file
+    :param format: a name in :data:`FORMATS`; recognized by the content if None
+    :param id_base: what the file calls the first vertex. None: 1 for Matrix Market, METIS and DIMACS
+        (but 0 for DIMACS without a problem line if there is a vertex 0), 0 for the others
+    :param directed: None: as the file has it (a symmetric matrix is undirected, an edge list is
+        directed unless a comment says otherwise). False: each arc of the file is an edge. True: for
+        an undirected file, the same arcs in a graph that is called directed
+    :param weighted: None: as the file has it. False: drop the weights. True: there must be some
+    :param columns: of a table (CSV, Parquet), the names of those that hold sources, targets and, if
+        there is a third name, weights
+    :param relabel: for edge lists and tables. True: the vertices are the distinct ids that occur, in
+        ascending order. False: ids are numbers from ``id_base`` on. None: relabel texts, and integers
+        of which only a small part occurs
+    :param weight_dtype: for formats that say how many bytes a weight has, but not what they mean
+        (Galois, GAP)
+    :param progress: called now and then from the calling thread with (bytes done, bytes in all,
+        phase); while the file is read or decompressed these are bytes of the file itself
+    :raises FileError: if the file is missing or cannot be read
+    :raises FormatError: if it cannot be read as a graph; names the line
+    :raises GraphTooLargeError: before more is allocated than there is memory
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, got {shown(path)}")
+    if format is not None:
+        _check_format(format)
+    if id_base is not None:
+        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function, got {shown(progress)}")
+    options = ReadOptions(
+        id_base,
+        directed,
+        weighted,
+        _checked_columns(columns),
+        relabel,
+        _checked_weight_dtype(weight_dtype),
+        progress,
+    )
+    with open_source(path, progress) as source:
+        found = format_named(format) if format is not None else _recognize(source.head, options)
+        _check_meant(source.path, found, options)
+        return _as_wanted(found.read(source, options), source.path, options)
+
+
+def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+    """Write a graph to a file, compressed as the name ends (.gz, .bz2, .xz, .zst).
+
+    What the format cannot hold is refused, not dropped. The file is complete, or not there.
+
+    :param format: a name in :data:`FORMATS`; by the ending of the name if None
+    :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction
+    :raises FileError: the file cannot be written; what was there before is there still
+    """
+    if not isinstance(graph, Graph):
+        raise InputError(f"expected a Graph, got a {type(graph).__name__}")
+    chosen = writable_format(path, format)
+    name = Path(path)
+    _check_ending(graph, name)
+    compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())
+    packed_suffix = name.suffix if compression is not None else ""
+    stem = name.with_suffix("") if compression is not None else name
+    parts = {name: chosen.write}
+    for suffix, write_named in chosen.beside.items():
+        part = Path(f"{stem.with_suffix(suffix)}{packed_suffix}")
+        if part in parts:
+            raise InputError(f"a file of format {chosen.name} cannot be called {part.name}")
+        parts[part] = partial(_write_named, write_named, stem.stem)
+    with ExitStack() as complete:
+        files = {part: complete.enter_context(replacing(part)) for part in parts}
+        for part, write_part in parts.items():
+            with compressed(files[part], compression) as file:
+                write_part(graph, file)
+
+
+def _write_named(
+    write: Callable[[Graph, BinaryIO, str], None], name: str, graph: Graph, file: BinaryIO
+) -> None:
+    write(graph, file, name)
+
+
+def writable_format(path: str | os.PathLike[str], format: str | None = None) -> Format:
+    """The format that a file of this name is written in.
+
+    :raises InputError: there is none
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, got {shown(path)}")
+    if format is not None:
+        _check_format(format)
+        return format_named(format)
+    name = without_compression(Path(path).name).lower()
+    known = {ending: format for format, one in FORMATS.items() for ending in one.endings}
+    for ending in known:
+        if name.endswith(ending):
+            return format_named(known[ending])
+    raise InputError(
+        f"cannot tell the format from the name {os.fspath(path)!r}: use one of {', '.join(known)}, "
+        "or say format= (command line: --to)"
+    )
+
+
+_HOLDS_WEIGHTS = {".el": False, ".wel": True, ".sg": False, ".wsg": True, ".vgr": False}
+"""Other programs tell by these endings whether there are weights."""
+
+
+def _check_ending(graph: Graph, path: Path) -> None:
+    """Refuse a name that says of the weights what is not so."""
+    ending = Path(without_compression(path.name)).suffix.lower()
+    expected = _HOLDS_WEIGHTS.get(ending)
+    if expected is None or expected == graph.is_weighted:
+        return
+    if expected:
+        raise InputError(f"a {ending} file has weights, and the graph has none")
+    raise InputError(
+        f"a {ending} file has no weights, and the graph has some: choose another ending, or drop them "
+        "with graph.without_weights() (command line: --drop weights)"
+    )
+
+
+def _recognize(head: Head, options: ReadOptions) -> Format:
+    """The format of a file that begins like this."""
+    for candidate in map(format_named, FORMATS):
+        if candidate.name == "edge-list" and options.columns is not None and head.lines:
+            return format_named("csv")  # only the user knows that the first line names columns
+        if (head.lines or not head.is_text) and candidate.recognize(head):
+            return candidate
+    problem = f"unknown format; known are {', '.join(FORMATS)} (format=, command line: --format)"
+    if not head.is_text:
+        raise FormatError(head.path, f"{problem}; this is not a text file")
+    number, first = next(
+        ((i, line) for i, line in enumerate(head.content.decode("utf-8-sig", "replace").split("\n"), 1)
+         if line.strip()),
+        (1, ""),
+    )  # fmt: skip
+    raise FormatError(head.path, problem, line=number, text=first)
+
+
+def _check_format(format: Any) -> None:
+    if not (isinstance(format, str) and format in FORMATS):
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {shown(format)}")
+
+
+def _checked_columns(columns: Any) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
+        raise InputError(f"columns must be names, got {shown(columns)}")
+    names = tuple(columns)
+    if len(names) not in (2, 3) or len(set(names)) < len(names):
+        raise InputError(f"columns must be 2 or 3 different names, got {shown(columns)}")
+    return names
+
+
+def _checked_weight_dtype(weight_dtype: Any) -> np.dtype[Any] | None:
+    if weight_dtype is None:
+        return None
+    try:
+        dtype: np.dtype[Any] = np.dtype(weight_dtype)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype not in WEIGHT_DTYPES:
+        known = ", ".join(one.name for one in WEIGHT_DTYPES)
+        raise InputError(f"weight_dtype must be one of {known}, got {shown(weight_dtype)}")
+    return dtype
+
+
+def _check_meant(path: Path, format: Format, options: ReadOptions) -> None:
+    """Refuse options that mean nothing for the format."""
+    given = {
+        name: getattr(options, name) for name in ("id_base", "columns", "relabel", "weight_dtype")
+    }
+    for name, value in given.items():
+        if value is not None and name not in format.options:
+            raise InputError(f"{path} is of format {format.name}, for which {name} means nothing")
+
+
+def _as_wanted(graph: Graph, path: Path, options: ReadOptions) -> Graph:
+    """Follow the options that the format has left to us."""
+    if options.weighted is True and not graph.is_weighted:
+        raise FormatError(path, "the file has no weights, and weighted=True asks for them")
+    if options.weighted is False:
+        graph = graph.without_weights()
+    if options.directed is False and graph.directed:
+        return graph.symmetrize(merge=None)
+    if options.directed is True and not graph.directed:
+        return Graph.trusted(graph.offsets, graph.targets, graph.weights, ids=graph.ids)
+    return graph

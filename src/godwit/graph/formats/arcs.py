@@ -1,0 +1,167 @@
+"""Arcs on their way from a file to a graph: columns, in one block or in many.
+
+A file that fits in memory comes as one block. A larger one comes as many, and is gone through
+several times: for what is said of the whole, to count the arcs of each row, and to fill the rows. So
+memory holds the graph and a block, never the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from godwit.dtypes import Array, frozen, id_dtype_for
+from godwit.errors import FormatError
+from godwit.graph.blocks import rows_of_blocks
+from godwit.graph.csr import Graph
+from godwit.graph.formats.format import ReadOptions
+from godwit.graph.ids import VertexIds
+
+
+class Block(NamedTuple):
+    """Some arcs of a file, in the order of the file."""
+
+    sources: Any
+    """(k) ids: int32 or int64, or an Arrow array of texts."""
+    targets: Any
+    weights: Array | None
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """All arcs of a file.
+
+    :ivar blocks: goes through them from the beginning, each time it is called
+    :ivar count: how many there are
+    :ivar weight_dtype: int32, int64, float32 or float64; None where there are no weights
+    :ivar one_block: whether they come as one block
+    """
+
+    path: Path
+    blocks: Callable[[], Iterable[Block]]
+    count: int
+    weight_dtype: np.dtype[Any] | None
+    one_block: bool
+
+    @property
+    def weighted(self) -> bool:
+        """Whether arcs have weights."""
+        return self.weight_dtype is not None
+
+
+def assemble(
+    arcs: Arcs,
+    options: ReadOptions,
+    *,
+    vertex_count: int,
+    directed: bool,
+    ids: Any = 0,
+) -> Graph:
+    """The graph made of arcs whose ids are vertices, 0 to ``vertex_count - 1`` (not checked here).
+
+    :param directed: False: each arc is an edge, which the file has once
+    :param ids: as of ``Graph(...)``
+    :raises GraphTooLargeError: before anything large is allocated
+    """
+    if options.weighted is True and not arcs.weighted:
+        raise FormatError(arcs.path, "the file has no weights, and weighted=True asks for them")
+    if options.weighted is False:
+        arcs = _unweighted(arcs)
+    if options.progress is not None:
+        options.progress(1, 1, "building")
+    both_directions = not directed or options.directed is False
+    dtype = id_dtype_for(vertex_count)
+    rows = rows_of_blocks(
+        arcs.blocks, vertex_count, dtype, arcs.weight_dtype, both_directions, arcs.one_block
+    )
+    stays_undirected = both_directions and options.directed is not True
+    return Graph.trusted(*rows, directed=not stays_undirected, ids=ids)
+
+
+def wants_relabelling(options: ReadOptions, min_id: int, max_id: int, count: int) -> bool:
+    """Whether integer ids are only names: as the user says; else, whether they are sparse.
+
+    They are if one is negative, or if no more than one in eight of the numbers up to the largest can
+    occur (and that is more than a million).
+    """
+    if options.relabel is not None or options.id_base is not None:
+        return bool(options.relabel)
+    return min_id < 0 or (max_id >= _FEW_VERTICES and max_id >= _SPARSE * 2 * count)
+
+
+_FEW_VERTICES = 1 << 20
+_SPARSE = 8
+
+
+def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
+    """The same arcs between the vertices 0, 1, 2, …: the distinct ids of the file in ascending order.
+
+    :param typed: whether texts are meant as such; if not, those that are all integers of 64 bits are
+        integers
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def encode() -> Iterator[tuple[list[Any], Array | None]]:
+        # Ids are hashed once, in two threads: most of the time goes into that.
+        with ThreadPoolExecutor(2) as pool:
+            for block in arcs.blocks():
+                columns = (_arrow(block.sources), _arrow(block.targets))
+                yield list(pool.map(pc.dictionary_encode, columns)), block.weights
+
+    held = list(encode()) if arcs.one_block else None
+    distinct: Any = pa.array([], pa.int64())
+    for columns, _ in encode() if held is None else held:
+        parts = [column.dictionary for column in columns]
+        distinct = pc.unique(pa.chunked_array(parts if len(distinct) == 0 else [distinct, *parts]))
+    numbers = None if typed and not pa.types.is_integer(distinct.type) else _as_numbers(distinct)
+    order = pc.sort_indices(distinct if numbers is None else numbers)
+    distinct = distinct.take(order)
+    if numbers is not None:
+        ids = VertexIds.trusted(
+            "integer", frozen(numbers.take(order).to_numpy(zero_copy_only=False))
+        )
+    else:
+        ids = VertexIds.trusted("text", distinct)
+
+    def vertices(column: Any) -> Array:
+        found = pc.index_in(column.dictionary, value_set=distinct).to_numpy(zero_copy_only=False)
+        vertices: Array = found[column.indices.to_numpy()]
+        return vertices
+
+    def blocks() -> Iterable[Block]:
+        for columns, weights in encode() if held is None else held:
+            yield Block(vertices(columns[0]), vertices(columns[1]), weights)
+
+    return replace(arcs, blocks=blocks), ids
+
+
+def _as_numbers(distinct: Any) -> Any:
+    """The ids as distinct int64 (Arrow), or None if they are not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = distinct.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return numbers if pc.count_distinct(numbers).as_py() == len(numbers) else None
+
+
+def _unweighted(arcs: Arcs) -> Arcs:
+    def blocks() -> Iterable[Block]:
+        for block in arcs.blocks():
+            yield block._replace(weights=None)
+
+    return replace(arcs, blocks=blocks, weight_dtype=None)
+
+
+def _arrow(ids: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(ids.astype(np.int64)) if isinstance(ids, np.ndarray) else ids

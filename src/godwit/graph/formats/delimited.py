@@ -1,0 +1,423 @@
+"""CSV with a header: named columns between commas, semicolons or tabs (RFC 4180, parsed by Arrow).
+
+A column is an integer column if all its fields are integers, and so on: the narrowest type that fits is
+found by trying. A field without quotes and characters is no text of no characters, but nothing; spaces
+belong to a text. Files without a header are edge lists.
+
+A file whose columns may take more than half of the memory is parsed block by block, each time that its
+arcs are asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+
+from godwit import config
+from godwit.errors import FormatError, InputError
+from godwit.graph.csr import Graph
+from godwit.graph.formats.format import HEAD_BYTES, Format, Head, ReadOptions
+from godwit.graph.formats.source import Source
+from godwit.graph.formats.tables import (
+    NAMES,
+    chosen_columns,
+    graph_of_tables,
+    known_columns,
+    require_all_in_arcs,
+    tables_of,
+)
+
+_DELIMITERS = ",\t;"
+_NUMBER = re.compile(r"\s*[-+]?(\.?[0-9].*|inf|infinity|nan)?\s*", re.IGNORECASE)
+_INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
+
+_SHARE_HELD = 1 / 6  # the text, its columns and what is made of them take up to 5.4 times the text
+_SHARE_OF_BLOCK = 1 / 64
+_SMALLEST_BLOCK = 1 << 16
+_LARGEST_BLOCK = 1 << 28
+_COUNTED_BYTES = 1 << 24
+_PARALLEL_BLOCK = 1 << 22  # that a thread takes, where the file is parsed at a stretch
+
+
+def recognize(head: Head) -> bool:
+    """Whether the first line names columns: usual ones, or any above numbers."""
+    lines = head.lines
+    if len(lines) == 0 or lines[0][0] in "#%":
+        return False
+    names, delimiter = _fields(lines[0])
+    if known_columns(names) is not None:
+        return True
+    if len(lines) < 2 or len(names) < 2 or any(map(_NUMBER.fullmatch, names[:2])):
+        return False
+    first = _split(lines[1], delimiter)
+    return len(first) == len(names) and all(_INTEGER.fullmatch(field) for field in first[:2])
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """Arcs, with int32, int64 or float64 weights if there is a column for them; directed.
+
+    Columns are those of ``options.columns``; None: see
+    :func:`godwit.graph.formats.tables.chosen_columns`. Texts, sparse or negative integers as ids are
+    relabelled. Integers count from ``options.id_base``; None: 0.
+    """
+    table = _Table(source, options)
+    return graph_of_tables(
+        source.path, table.parsed, options, table.problem, one_table=not table.in_blocks
+    )
+
+
+class _Table:
+    """The rows behind the header."""
+
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        import pyarrow as pa
+
+        self.source = source
+        self.progress = options.progress
+        names, self.delimiter, begin, self.header_line = _header(source)
+        self.width = len(names)
+        self.columns = chosen_columns(names, options.columns, self.problem)
+        if options.weighted is False:
+            self.columns = self.columns._replace(weight=None)
+        self.content: Any = pa.py_buffer(source.content())[begin:]
+        self.in_blocks = self.content.size > _SHARE_HELD * config.available_memory_bytes()
+        self.types = [pa.int32(), pa.int32(), pa.int32()][: len(self.columns.used)]
+        self._held: Any = None
+        self._require_closed_quotes()
+        self._settle_types()
+
+    def parsed(self) -> Iterator[Any]:
+        """Tables of the two or three columns."""
+        if not self.in_blocks:
+            yield self._held
+            return
+        with self._errors_placed():
+            yield from self._blocks(threaded=True)
+
+    def problem(self, message: str, row: int | None) -> FormatError:
+        """The error about a row (counted from 0), or about the file."""
+        if row is None:
+            return FormatError(self.source.path, message)
+        line, text = self._place(row)
+        return FormatError(self.source.path, message, line=line, text=text)
+
+    def _require_closed_quotes(self) -> None:
+        """Refuse a quotation mark that is open at the end, which Arrow closes there."""
+        characters = np.frombuffer(self.content, np.uint8)
+        quotes = sum(
+            int(np.count_nonzero(characters[begin : begin + _COUNTED_BYTES] == ord('"')))
+            for begin in range(0, len(characters), _COUNTED_BYTES)
+        )
+        if quotes % 2 == 0:
+            return
+        reader = csv.reader(self._lines(), delimiter=self.delimiter, strict=True)
+        line = 0
+        try:
+            for _ in reader:
+                line = reader.line_num
+        except csv.Error as error:
+            if "unexpected end" in str(error) or "field limit" in str(error):
+                raise FormatError(
+                    self.source.path,
+                    'a quotation mark (") is open at the end of the file, in the row that begins here',
+                    line=self.header_line + line + 1,
+                ) from None
+
+    def _lines(self) -> io.TextIOWrapper:
+        import pyarrow as pa
+
+        content = io.BufferedReader(pa.BufferReader(self.content))
+        return io.TextIOWrapper(content, "utf-8", "replace", newline="")
+
+    def _settle_types(self) -> None:
+        """Widen the types of columns until all fields fit. What the first of them need is likely."""
+        import pyarrow as pa
+
+        whole = self.content
+        beginning = whole[: min(whole.size, HEAD_BYTES)].to_pybytes()
+        beginning = beginning[: beginning.rfind(b"\n") + 1]
+        with suppress(pa.ArrowInvalid):  # it may end within quotes
+            self._widen(lambda: self._parse(pa.py_buffer(beginning)))
+        with self._errors_placed():
+            if self.in_blocks:
+                self._widen(lambda: [None for _ in self._blocks(threaded=True)])
+            else:
+                self._held = self._widen(lambda: self._parse(whole))
+
+    def _widen(self, parse: Callable[[], Any]) -> Any:
+        """What ``parse`` returns when all types are wide enough."""
+        import pyarrow as pa
+
+        while True:
+            try:
+                return parse()
+            except pa.ArrowInvalid as error:
+                found = re.match(r"In CSV column #([0-9]+): .*conversion error to", str(error))
+                if found is None:
+                    raise
+                position = self.columns.used.index(int(found[1]))
+                wider = self._wider(position, str(error))
+                if wider is None:
+                    raise
+                if pa.types.is_large_string(wider):
+                    self.types[:2] = [wider, wider]
+                else:
+                    self.types[position] = wider
+
+    def _wider(self, position: int, message: str) -> Any:
+        import pyarrow as pa
+
+        last = pa.float64() if position == 2 else pa.large_string()
+        kinds = [pa.int32(), pa.int64(), last]
+        at = kinds.index(self.types[position])
+        too_large = re.search(r"invalid value '\s*-?[0-9]+\s*'", message) is not None
+        if at == 2 or (at == 1 and position == 2 and too_large):
+            return None  # integers stay exact, or fail
+        return kinds[1] if at == 0 and too_large else last
+
+    def _parse(self, content: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.csv
+
+        if content.size == 0:
+            return self._empty()
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(content), **self._options(_PARALLEL_BLOCK, True)
+        )
+
+    def _blocks(self, threaded: bool) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.csv
+
+        if self.content.size == 0:
+            yield self._empty()
+            return
+        wanted = int(config.available_memory_bytes() * _SHARE_OF_BLOCK)
+        block = min(max(wanted, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        reader = pyarrow.csv.open_csv(
+            pa.BufferReader(self.content), **self._options(block, threaded)
+        )
+        done = 0
+        for batch in iter(lambda: next(reader, None), None):
+            yield pa.Table.from_batches([batch])
+            done = min(done + block, self.content.size)
+            if self.progress is not None:
+                self.progress(done, self.content.size, "parsing")
+
+    def _empty(self) -> Any:
+        import pyarrow as pa
+
+        return pa.schema(
+            [(name, kind) for name, kind in zip(NAMES, self.types, strict=False)]
+        ).empty_table()
+
+    def _options(self, block: int, threaded: bool) -> dict[str, Any]:
+        from pyarrow.csv import ConvertOptions, ParseOptions
+        from pyarrow.csv import ReadOptions as RowOptions
+
+        used = [str(position) for position in self.columns.used]
+        return {
+            "read_options": RowOptions(
+                block_size=block,
+                use_threads=threaded,
+                column_names=[str(position) for position in range(self.width)],
+            ),
+            "parse_options": ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            "convert_options": ConvertOptions(
+                include_columns=used,
+                column_types=dict(zip(used, self.types, strict=True)),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        }
+
+    @contextmanager
+    def _errors_placed(self) -> Iterator[None]:
+        """Turn Arrow's complaints into ours, which name the line."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            self._fail(str(error))
+
+    def _fail(self, message: str) -> NoReturn:
+        """Say which row is wrong: one thread that goes through them can tell."""
+        import pyarrow as pa
+
+        try:
+            for _ in self._blocks(threaded=False):
+                pass
+        except pa.ArrowInvalid as error:
+            message = str(error)
+        row = re.search(r"Row #([0-9]+)", message)
+        raise self.problem(self._explained(message), None if row is None else int(row[1]) - 1)
+
+    def _explained(self, message: str) -> str:
+        columns = re.search(r"Expected [0-9]+ columns, got ([0-9]+)", message)
+        if columns is not None:
+            return f"malformed row: the header has {self.width} columns, this one {columns[1]}"
+        if "straddling" in message:
+            return 'a row does not end within megabytes: is a quotation mark (") open?'
+        column = re.match(r"In CSV column #([0-9]+)", message)
+        if column is None:
+            return f"malformed CSV: {message}"
+        if "UTF8" in message:
+            return "the text is not UTF-8"
+        name = NAMES[self.columns.used.index(int(column[1]))]
+        if re.search(r"invalid value '\s*-?[0-9]+\s*'", message):
+            return f"the {name} does not fit in 64 bits"
+        return f"the {name} is not a number"
+
+    def _place(self, row: int) -> tuple[int | None, str | None]:
+        """Line and text of a row, as Python's parser sees them; nothing if it does not get there."""
+        reader = csv.reader(self._lines(), delimiter=self.delimiter)
+        try:
+            for fields in filter(None, reader):
+                if row == 0:
+                    return self.header_line + reader.line_num, self.delimiter.join(fields)
+                row -= 1
+        except csv.Error:
+            pass
+        return None, None
+
+
+def _header(source: Source) -> tuple[list[str], str, int, int]:
+    """Names, delimiter, the position behind the first line that is not blank, and its number."""
+    content = source.head.content
+    begin = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+    found = re.compile(rb"([ \t]*[\r\n])*").match(content, begin)
+    assert found is not None
+    end = re.compile(rb"\r\n|\r|\n").search(content, found.end())
+    if end is None and source.size > len(content):
+        raise FormatError(source.path, "the first line, which names columns, is too long", line=1)
+    stop = len(content) if end is None else end.start()
+    behind = len(content) if end is None else end.end()
+    line = content[begin:stop].decode("utf-8", "replace").strip("\r\n")
+    number = 1 + len(re.findall(rb"\r\n|\r|\n", content[begin : found.end()]))
+    names, delimiter = _fields(line)
+    if names[0] == "" and len(names) == 1:
+        raise FormatError(source.path, "there is no line that names columns")
+    if all(_NUMBER.fullmatch(name) for name in names[:2]):
+        raise FormatError(
+            source.path,
+            "the first line must name columns; format edge-list does without (format=, command "
+            "line: --format)",
+            line=number,
+            text=line,
+        )
+    return names, delimiter, behind, number
+
+
+def _fields(line: str) -> tuple[list[str], str]:
+    """The fields of a header, and the delimiter that makes most of them."""
+    split = [(_split(line, delimiter), delimiter) for delimiter in _DELIMITERS]
+    return max(split, key=lambda fields_by: len(fields_by[0]))
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    try:
+        fields = next(csv.reader([line], delimiter=delimiter), [""])
+    except csv.Error:
+        return [""]
+    return [field.strip() for field in fields]
+
+
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Columns source, target and weight, with the ids of the vertices; edges once.
+
+    The file says neither that a graph is undirected, nor what the first of consecutive ids is, nor
+    that there are no vertices between integers that are ids: read it with ``directed=False``,
+    ``id_base=`` or ``relabel=True`` where that is so.
+
+    :raises InputError: vertices would be lost, as they have no arcs; or ids are objects, or texts which
+        are all numbers
+    """
+    require_all_in_arcs(graph, "CSV", "write Parquet or another format")
+    _require_read_as_texts(graph)
+    names = NAMES if graph.is_weighted else NAMES[:2]
+    file.write((",".join(names) + "\n").encode())
+    for table in tables_of(graph):
+        columns = [column.combine_chunks() for column in table.columns]
+        fields = [*map(_quoted, columns[:2]), *map(_digits, columns[2:])]
+        if table.num_rows:
+            file.write(_lines(fields))
+
+
+def _require_read_as_texts(graph: Graph) -> None:
+    """Refuse texts that would be read as integers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if graph.ids.kind != "text" or graph.vertex_count == 0:
+        return
+    try:
+        pc.utf8_trim_whitespace(graph.ids.to_arrow()).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return
+    raise InputError(
+        "CSV cannot hold text ids that are all integers: write Parquet, or make them integers with "
+        "graph.with_ids(...)"
+    )
+
+
+def _quoted(ids: Any) -> Any:
+    """Ids as fields: in quotes where they need them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(ids.type):
+        return ids.cast(pa.large_string())
+    special = pc.match_substring_regex(ids, r'[",;\t\r\n]|^\s|\s$|^$')
+    if not pc.any(special).as_py():
+        return ids
+    quote = _text('"')
+    inside = pc.replace_substring(ids, '"', '""')
+    return pc.if_else(special, pc.binary_join_element_wise(quote, inside, quote, _text("")), ids)
+
+
+def _digits(weights: Any) -> Any:
+    """Weights as fields; those that are floats look it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(weights.type):
+        return weights.cast(pa.large_string())
+    # The digits of a float32 are not those of the float64 that is read.
+    fields = weights.cast(pa.float64()).cast(pa.large_string())
+    ending = pc.if_else(pc.match_substring_regex(fields, "[.en]"), "", ".0")
+    return pc.binary_join_element_wise(fields, ending.cast(pa.large_string()), _text(""))
+
+
+def _lines(columns: list[Any]) -> memoryview:
+    """Columns of fields as the bytes of lines."""
+    import pyarrow.compute as pc
+
+    between = [*chain.from_iterable((column, _text(",")) for column in columns)][:-1]
+    lines = pc.binary_join_element_wise(*between, _text("\n"), _text(""))
+    _, offsets, characters = lines.buffers()
+    ends = np.frombuffer(offsets, np.int64)
+    return memoryview(characters)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
+
+
+def _text(text: str) -> Any:
+    import pyarrow as pa
+
+    return pa.scalar(text, pa.large_string())
+
+
+FORMAT = Format(
+    "csv",
+    recognize,
+    read,
+    write,
+    options=frozenset({"columns", "relabel", "id_base"}),
+)

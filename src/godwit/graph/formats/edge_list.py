@@ -1,0 +1,190 @@
+"""Edge lists: ``SOURCE TARGET`` or ``SOURCE TARGET WEIGHT`` on each line (SNAP's, .el, .wel, .csv).
+
+Columns are separated by blanks, or by a comma; lines that begin with # or % are comments. The first
+arc decides whether there are weights. Ids are vertices as they are, n is the largest plus one; unless
+they are texts, or so few of the possible ones occur that they are only names (:func:`read`).
+
+Of the comments before the first arc two are understood, as SNAP writes them: ``# Undirected graph``
+(each edge is listed once) and ``# Nodes: N Edges: M``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from godwit.graph.csr import Graph
+from godwit.graph.formats.arc_lines import (
+    ArcLines,
+    IdRange,
+    ScannedArcs,
+    UnfitIdError,
+    check_arc_count,
+    check_vertex_count,
+    largest_vertex_count,
+    read_arcs,
+)
+from godwit.graph.formats.arcs import Arcs, assemble, relabelled, wants_relabelling
+from godwit.graph.formats.format import Format, Head, ReadOptions
+from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
+from godwit.graph.formats.source import Source
+from godwit.graph.formats.text import Text
+from godwit.graph.formats.text_writing import write_edge_list
+
+_COMMENTS = "#%"
+_WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
+_SEPARATOR = re.compile(r"\s*,\s*|\s+")
+_ID = re.compile(r"-?[0-9]+")
+_WEIGHT = re.compile(r"[-+.0-9a-zA-Z]+")
+_NUMBER = re.compile(
+    r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(inf|infinity|nan)", re.IGNORECASE
+)
+_COUNTS = re.compile(r"[#%]\s*nodes:\s*([0-9]{1,18})\s+edges:\s*([0-9]{1,18})\s*", re.IGNORECASE)
+_DIRECTION = re.compile(r"[#%]\s*(un)?directed graph\b", re.IGNORECASE)
+_UNDIRECTED = re.compile(r"[#%]\s*undirected graph\b", re.IGNORECASE)
+_ANY_ID = IdRange(0, (1 << 63) - 1, False)
+
+
+def recognize(head: Head) -> bool:
+    """Whether a file that begins like this is in this format.
+
+    Where ids are integers, the first arc must be right, and no line may have more than three columns:
+    files of other formats begin with two or three numbers too. Where they are texts, all lines must
+    have the same two or three columns. What else is wrong is better reported as a line.
+    """
+    arcs = [_SEPARATOR.split(line) for line in head.lines if line[0] not in _COMMENTS]
+    if not arcs:
+        return any(map(_DIRECTION.match, head.lines))
+    if not 2 <= len(arcs[0]) <= max(map(len, arcs)) <= 3:
+        return False
+    if _ID.fullmatch(arcs[0][0]) and _ID.fullmatch(arcs[0][1]):
+        return len(arcs[0]) == 2 or _WEIGHT.fullmatch(arcs[0][2]) is not None
+    return all(
+        len(arc) == len(arcs[0])
+        and "" not in arc
+        and (len(arc) == 2 or _NUMBER.fullmatch(arc[2]) is not None)
+        for arc in arcs
+    )
+
+
+class _Comments(NamedTuple):
+    """What the comments before the first arc say."""
+
+    undirected: bool = False
+    vertex_count: int | None = None
+    arc_count: int = 0
+    position: int = 0
+    """Where the counts stand."""
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """Arcs, with int32, int64 or float64 weights if there is a third column.
+
+    The first vertex is called ``options.id_base``; None: 0. If ``options.relabel`` the vertices are the
+    distinct ids in ascending order. None: that is so where ids are texts (those of the first arc are)
+    or integers that no vertex can have, where a comment says that there are fewer vertices than the
+    largest id needs, and where ids are sparse (:func:`godwit.graph.formats.arcs.wants_relabelling`).
+    """
+    text = source.text()
+    position, fields, comments = _begin(text)
+    weighted = len(fields) > 2
+    expected = "SOURCE TARGET WEIGHT" if weighted else "SOURCE TARGET"
+    lines = ArcLines(expected, comments=_COMMENTS, comma=True)
+    kinds = _WEIGHTS if weighted else (NONE,)
+
+    def scan(lines: ArcLines, ids: IdRange) -> ScannedArcs:
+        return read_arcs(text, position, lines, ids, kinds, options.progress)
+
+    base = options.id_base or 0
+    as_they_are = options.relabel is False or options.id_base is not None
+    words = replace(lines, words=True)
+    arcs: ScannedArcs
+    if as_they_are:
+        arcs = scan(lines, IdRange(base, largest_vertex_count(), False))
+    elif not all(map(_is_integer, fields[:2])):
+        return _of_names(scan(words, _ANY_ID), comments, text, options)
+    else:
+        try:
+            arcs = scan(lines, _ANY_ID)
+        except UnfitIdError as error:
+            graph = _of_names(scan(words, _ANY_ID), comments, text, options)
+            if options.relabel or _are_sparse(graph):
+                return graph
+            raise error from None
+    declared = comments.vertex_count
+    needed = max(arcs.max_id + 1 - base, 0)
+    if declared is not None and options.relabel is None:
+        are_names = needed > declared
+    else:
+        are_names = wants_relabelling(options, arcs.min_id, arcs.max_id, arcs.count)
+    if are_names and not as_they_are:
+        return _of_names(arcs, comments, text, options)
+    _check_counts(text, comments, arcs)
+    vertex_count = max(needed, declared or 0)
+    text.release()
+    return assemble(
+        arcs, options, vertex_count=vertex_count, directed=not comments.undirected, ids=base
+    )
+
+
+def _begin(text: Text) -> tuple[int, list[str], _Comments]:
+    """Position and fields of the first arc, and what is said before it."""
+    comments = _Comments()
+    for position, line in text.lines():
+        if not line:
+            continue
+        if line[0] not in _COMMENTS:
+            return position, _SEPARATOR.split(line), comments
+        if _UNDIRECTED.match(line):
+            comments = comments._replace(undirected=True)
+        elif counts := _COUNTS.fullmatch(line):
+            comments = comments._replace(
+                vertex_count=int(counts[1]), arc_count=int(counts[2]), position=position
+            )
+            check_vertex_count(text, int(counts[1]), position)
+    if comments.vertex_count is None:
+        raise text.error("there are no arcs, only comments")
+    return text.size, ["0", "0"], comments
+
+
+def _are_sparse(graph: Graph) -> bool:
+    """Whether ids of which one is no vertex look like names, and not like a mistake in one line."""
+    ids = graph.ids
+    if ids.kind != "integer":
+        return True
+    largest = max(abs(int(ids.stored.min())), abs(int(ids.stored.max())))
+    return wants_relabelling(ReadOptions(), 0, largest, graph.arc_count)
+
+
+def _is_integer(field: str) -> bool:
+    """Whether an id is taken for a number: a 63-bit integer; negative ones are refused later."""
+    return (
+        _ID.fullmatch(field) is not None and len(field) < 20 and int(field) < _ANY_ID.vertex_count
+    )
+
+
+def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:
+    if comments.vertex_count is not None:
+        unit = "edges in a comment (remove it if it is wrong)"
+        check_arc_count(text, comments.arc_count, arcs.count, comments.position, unit)
+
+
+def _of_names(arcs: Arcs, comments: _Comments, text: Text, options: ReadOptions) -> Graph:
+    """The graph whose vertices are the ids that occur."""
+    _check_counts(text, comments, arcs)
+    arcs, ids = relabelled(arcs)
+    declared = comments.vertex_count
+    if declared is not None and len(ids) > declared:
+        raise text.error(f"declares {declared} nodes, but {len(ids)} occur", comments.position)
+    text.release()
+    return assemble(arcs, options, vertex_count=len(ids), directed=not comments.undirected, ids=ids)
+
+
+FORMAT = Format(
+    "edge-list",
+    recognize,
+    read,
+    write_edge_list,
+    options=frozenset({"id_base", "relabel"}),
+)

@@ -1,0 +1,134 @@
+"""What a format is: how it is recognized, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from godwit.errors import InputError
+
+if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
+    from godwit.graph.formats.source import Source
+
+Progress = Callable[[int, int, str], None]
+"""Called now and then, from the calling thread, with (bytes done, bytes in all, phase)."""
+
+_LINES_TO_LOOK_AT = 100
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a user may say about a file; see :func:`godwit.read`."""
+
+    id_base: int | None = None
+    directed: bool | None = None
+    weighted: bool | None = None
+    columns: tuple[str, ...] | None = None
+    relabel: bool | None = None
+    weight_dtype: np.dtype[Any] | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a file's content, decompressed, by which its format is recognized."""
+
+    path: Path
+    content: bytes
+    """Some 64 KiB, or all of it."""
+    size: int
+    """Bytes of all of it."""
+
+    @property
+    def stem(self) -> str:
+        """The file's name in small letters, without the ending of its compression."""
+        return without_compression(self.path.name).lower()
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether there is no zero byte in it."""
+        return b"\0" not in self.content
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The first line that is not blank, and up to 100 that are no comments (# or %) either,
+        stripped; none where this is no text."""
+        if not self.is_text:
+            return []
+        text = self.content.decode("utf-8-sig", "replace")
+        whole = text.splitlines() if len(self.content) < HEAD_BYTES else text.splitlines()[:-1]
+        filled = (line.strip() for line in (whole or [text]) if line.strip())
+        first = next(filled, None)
+        if first is None:
+            return []
+        data = (line for line in filled if not line.startswith(("#", "%")))
+        return [first, *islice(data, _LINES_TO_LOOK_AT)]
+
+
+HEAD_BYTES = 1 << 16
+
+COMPRESSION_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+
+
+def without_compression(name: str) -> str:
+    """The name of a file without the ending of its compression."""
+    path = Path(name)
+    return path.stem if path.suffix.lower() in COMPRESSION_SUFFIXES else path.name
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    :ivar name: as ``format=`` takes it; :mod:`godwit.graph.format_names` knows how files end
+    :ivar recognize: whether a file that begins like this is in the format
+    :ivar read: the graph in a file, given its source and the options. ``weighted=False`` and
+        ``directed`` that were not followed here are by :func:`godwit.read`
+    :ivar write: writes a graph to a binary file, or raises InputError before it has written anything
+        if the format cannot hold what the graph has
+    :ivar beside: what is written beside it: suffix in the place of the file's own, and how, given the
+        graph, the file and the name of all of them without suffixes
+    :ivar options: those of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` that mean
+        something for the format
+    """
+
+    name: str
+    recognize: Callable[[Head], bool]
+    read: Callable[[Source, ReadOptions], Graph]
+    write: Callable[[Graph, BinaryIO], None]
+    beside: Mapping[str, Callable[[Graph, BinaryIO, str], None]] = field(default_factory=dict)
+    options: frozenset[str] = frozenset()
+
+
+def require_no_weights(graph: Graph, format: str) -> None:
+    """Refuse to write weights where a format has no room for them. :raises InputError: saying so"""
+    if graph.is_weighted:
+        raise InputError(
+            f"{format} cannot hold weights: drop them with graph.without_weights() "
+            "(command line: --drop weights)"
+        )
+
+
+def require_consecutive_ids(graph: Graph, format: str) -> None:
+    """Refuse to write ids where a format numbers the vertices itself. :raises InputError: saying so"""
+    if graph.ids.kind != "consecutive":
+        raise InputError(
+            f"{format} cannot hold {graph.ids.kind} ids: drop them with graph.with_ids(0) "
+            "(command line: --drop ids)"
+        )
+
+
+def require_undirected(graph: Graph, format: str) -> None:
+    """Refuse to write arcs where a format has edges only. :raises InputError: saying so"""
+    if graph.directed:
+        raise InputError(
+            f"{format} cannot hold a directed graph: symmetrize() it first "
+            "(command line: --undirected)"
+        )

@@ -1,0 +1,277 @@
+"""LDBC Graphalytics: vertices in NAME.v, edges in NAME.e, what they mean in NAME.properties.
+
+Source: LDBC Graphalytics Benchmark Specification, section on data. Each line of NAME.v is a vertex, an
+integer of 64 bits, and each line of NAME.e is ``SOURCE TARGET [WEIGHT]``. The properties say
+``graph.NAME.directed = true`` or false; an undirected graph has each edge once. They may name other
+files, and say how many vertices and edges there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.errors import FileError
+from godwit.graph.csr import Graph
+from godwit.graph.formats.adjacency import AdjacencyLines, read_adjacency
+from godwit.graph.formats.adjacency_list import require_integer_ids
+from godwit.graph.formats.arc_lines import ArcLines, IdRange, check_arc_count, read_arcs, windows
+from godwit.graph.formats.arcs import Block, assemble
+from godwit.graph.formats.format import (
+    COMPRESSION_SUFFIXES,
+    Format,
+    Head,
+    ReadOptions,
+    without_compression,
+)
+from godwit.graph.formats.names import Names
+from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
+from godwit.graph.formats.source import Source, open_source
+from godwit.graph.formats.text import Text
+from godwit.graph.formats.text_writing import line_count, write_arcs, write_rows
+
+_VERTEX_LINES = AdjacencyLines("VERTEX (an integer that is not negative)", "#", named=True)
+_ANY_ID = IdRange(0, (1 << 63) - 1, False)
+_EDGES, _VERTICES, _PROPERTIES = ".e", ".v", ".properties"
+_PROPERTY = re.compile(r"(graph\.[^=:\s]*)\s*[=:]\s*(.*)")
+_WEIGHTS = {"integer": (INTEGER_32, INTEGER_64, REAL), "real": (REAL,)}
+_COUNT = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class _Properties:
+    """What the properties say, and where: (position, value)."""
+
+    text: Text | None = None
+    directed: bool = True
+    weights: str | None = None
+    vertices: tuple[int, int] | None = None
+    edges: tuple[int, int] | None = None
+    vertex_file: str | None = None
+    edge_file: str | None = None
+
+
+def recognize(head: Head) -> bool:
+    """Whether this is one of the files of a graph, and those of vertices and edges are there."""
+    suffix = Path(head.stem).suffix
+    if suffix == _PROPERTIES:
+        return any(map(_PROPERTY.fullmatch, head.lines))
+    if suffix not in (_EDGES, _VERTICES):
+        return False
+    return all(_beside(head.path, part) is not None for part in (_EDGES, _VERTICES))
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """The graph that any of its files belongs to.
+
+    Vertices are those of NAME.v, in ascending order. Without properties the graph is directed.
+    Weights are int32, int64 or float64; float64 if the properties call them real.
+
+    :raises FileError: there is no file of vertices, or of edges
+    """
+    path = source.path
+    suffix = Path(without_compression(path.name)).suffix.lower()
+    with ExitStack() as open_files:
+
+        def opened(part: str, name: str | None = None) -> Source:
+            if suffix == part:
+                return source
+            wanted = name or Path(without_compression(path.name)).with_suffix(part).name
+            beside = _existing(path, wanted)
+            if beside is None:
+                raise FileError(f"no such file: {path.parent / wanted}, which belongs to {path}")
+            return open_files.enter_context(open_source(beside, options.progress))
+
+        properties = _Properties()
+        if suffix == _PROPERTIES or _beside(path, _PROPERTIES) is not None:
+            properties = _read_properties(opened(_PROPERTIES).text())
+        named = properties if suffix == _PROPERTIES else _Properties()
+        vertices = opened(_VERTICES, named.vertex_file)
+        names = _read_vertices(vertices.text(), properties, options)
+        is_edges = suffix not in (_VERTICES, _PROPERTIES)
+        edges = source if is_edges else opened(_EDGES, named.edge_file)
+        return _read_edges(edges.text(), vertices.path, names, properties, options)
+
+
+def _beside(path: Path, suffix: str) -> Path | None:
+    """The file of the same name with another suffix; None if there is none."""
+    return _existing(path, path.with_name(without_compression(path.name)).with_suffix(suffix).name)
+
+
+def _existing(path: Path, name: str) -> Path | None:
+    """The file of a name beside another one: compressed like that, or else; None if there is none."""
+    own = path.name.removeprefix(without_compression(path.name))
+    for packed in (own, "", *COMPRESSION_SUFFIXES):
+        candidate = path.with_name(f"{name}{packed}")
+        if os.path.isfile(candidate):
+            return candidate
+    return None
+
+
+def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) -> Names:
+    arcs = read_adjacency(text, text.begin, _VERTEX_LINES, _ANY_ID, options.progress)
+    if arcs.count:
+        position = next(at for at, line in text.lines() if len(line.split()) > 1 and line[0] != "#")
+        raise text.error(f"malformed line, expected {_VERTEX_LINES.expected}", position)
+    ids = arcs.heads
+    assert ids is not None
+    names = Names(ids)
+    if names.duplicate is not None:
+        raise text.error(f"vertex {names.duplicate} is listed twice")
+    if properties.vertices is not None and properties.text is not None:
+        position, declared = properties.vertices
+        check_arc_count(properties.text, declared, len(ids), position, "vertices")
+    return names
+
+
+def _read_edges(
+    text: Text, vertex_path: Path, names: Names, properties: _Properties, options: ReadOptions
+) -> Graph:
+    begin, line = next(
+        ((at, line) for at, line in text.lines() if line and line[0] != "#"), (text.size, "")
+    )
+    kinds: tuple[int, ...] = (NONE,)
+    if properties.weights is not None or len(line.split()) > 2:
+        kinds = _WEIGHTS[properties.weights or "integer"]
+    expected = "SOURCE TARGET" if kinds == (NONE,) else "SOURCE TARGET WEIGHT"
+    lines = ArcLines(expected, comments="#")
+    arcs = read_arcs(text, begin, lines, _ANY_ID, kinds, options.progress)
+    if properties.edges is not None and properties.text is not None:
+        position, declared = properties.edges
+        check_arc_count(properties.text, declared, arcs.count, position, "edges")
+
+    def with_vertices(block: Block) -> Block:
+        columns: list[Array] = []
+        for ids in (block.sources, block.targets):
+            vertices = names.vertices(ids)
+            unknown = np.flatnonzero(vertices < 0)
+            if len(unknown):
+                k = unknown[0]
+                position = _find_edge(text, begin, int(block.sources[k]), int(block.targets[k]))
+                raise text.error(f"vertex {ids[k]} is not in {vertex_path.name}", position)
+            columns.append(vertices)
+        return Block(columns[0], columns[1], block.weights)
+
+    blocks: Callable[[], Iterable[Block]]
+    if arcs.one_block:
+        only = list(map(with_vertices, arcs.blocks()))
+
+        def blocks() -> Iterable[Block]:
+            return only
+    else:
+        for block in arcs.blocks():
+            with_vertices(block)
+
+        def blocks() -> Iterable[Block]:
+            return map(with_vertices, arcs.blocks())
+
+    text.release()
+    return assemble(
+        replace(arcs, blocks=blocks),
+        options,
+        vertex_count=len(names.ids),
+        directed=properties.directed,
+        ids=names.ids,
+    )
+
+
+def _find_edge(text: Text, begin: int, source: int, target: int) -> int:
+    """The position of the first line with an edge, which is known to be there."""
+    edge = re.compile(rb"^[ \t]*0*%d[ \t]+0*%d(?![0-9])" % (source, target), re.MULTILINE)
+    for low, high in windows(text, begin):
+        buffer, shift = text.window(low, high)
+        found = edge.search(buffer[low - shift : high - shift].data)
+        if found is not None:
+            return low + found.start()
+    return begin
+
+
+def _read_properties(text: Text) -> _Properties:
+    found = _Properties(text)
+    for position, line in text.lines():
+        property = _PROPERTY.fullmatch(line)
+        if property is None:
+            if line and line[0] not in "#!" and "=" not in line:
+                raise text.error("malformed line, expected KEY = VALUE", position)
+            continue
+        key, value = property[1], property[2].strip()
+        if key.endswith(".directed"):
+            if value.lower() not in ("true", "false"):
+                raise text.error("directed must be true or false", position)
+            found = replace(found, directed=value.lower() == "true")
+        elif key.endswith(".edge-properties.types"):
+            if value not in _WEIGHTS:
+                raise text.error(f"weights must be one of {', '.join(_WEIGHTS)}", position)
+            found = replace(found, weights=value)
+        elif key.endswith(".meta.vertices"):
+            found = replace(found, vertices=(position, _count(text, position, value)))
+        elif key.endswith(".meta.edges"):
+            found = replace(found, edges=(position, _count(text, position, value)))
+        elif key.endswith(".vertex-file"):
+            found = replace(found, vertex_file=value)
+        elif key.endswith(".edge-file"):
+            found = replace(found, edge_file=value)
+    return found
+
+
+def _count(text: Text, position: int, value: str) -> int:
+    if _COUNT.fullmatch(value) is None:
+        raise text.error("expected a number of vertices or edges", position)
+    return int(value)
+
+
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Write arcs, or each edge once.
+
+    :raises InputError: ids are no integers, or negative
+    """
+    require_integer_ids(graph, "Graphalytics")
+    if graph.arc_count == 0:
+        file.write(b"# no edges\n")  # empty files are refused
+    write_arcs(graph, file)
+
+
+def write_vertices(graph: Graph, file: BinaryIO, name: str) -> None:
+    """Write the ids of all vertices."""
+    ids = require_integer_ids(graph, "Graphalytics")
+    if graph.vertex_count == 0:
+        file.write(b"# no vertices\n")
+    vertices = Graph.trusted(np.zeros_like(graph.offsets), np.empty(0, np.int32))
+    write_rows(vertices, file, base=graph.ids.base, names=ids, headed=True)
+
+
+def write_properties(graph: Graph, file: BinaryIO, name: str) -> None:
+    """Write what the other files do not say."""
+    prefix = f"graph.{name}"
+    lines = [
+        f"{prefix}.vertex-file = {name}{_VERTICES}",
+        f"{prefix}.edge-file = {name}{_EDGES}",
+        f"{prefix}.meta.vertices = {graph.vertex_count}",
+        f"{prefix}.meta.edges = {line_count(graph)}",
+        f"{prefix}.directed = {'true' if graph.directed else 'false'}",
+    ]
+    weights = graph.weights
+    if weights is not None:
+        kind = "real" if weights.dtype.kind == "f" else "integer"
+        lines += [
+            f"{prefix}.edge-properties.names = weight",
+            f"{prefix}.edge-properties.types = {kind}",
+        ]
+    file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+FORMAT = Format(
+    "graphalytics",
+    recognize,
+    read,
+    write,
+    {_VERTICES: write_vertices, _PROPERTIES: write_properties},
+)

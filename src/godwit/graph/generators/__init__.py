@@ -1,0 +1,46 @@
+"""Synthetic graphs, each a function of its arguments alone: the same on any number of threads.
+
+Names are imported when first used, so that the command line can list them without NumPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from godwit.graph.generators.spec import GENERATORS
+
+if TYPE_CHECKING:
+    from godwit.graph.generators.classic import binary_tree as binary_tree
+    from godwit.graph.generators.classic import caterpillar as caterpillar
+    from godwit.graph.generators.classic import complete as complete
+    from godwit.graph.generators.classic import path as path
+    from godwit.graph.generators.classic import star as star
+    from godwit.graph.generators.collaboration import cliques as cliques
+    from godwit.graph.generators.geometric import delaunay as delaunay
+    from godwit.graph.generators.geometric import random_geometric as random_geometric
+    from godwit.graph.generators.grids import grid as grid
+    from godwit.graph.generators.grids import road as road
+    from godwit.graph.generators.grids import stencil as stencil
+    from godwit.graph.generators.meshes import bubbles as bubbles
+    from godwit.graph.generators.random import barabasi_albert as barabasi_albert
+    from godwit.graph.generators.random import uniform as uniform
+    from godwit.graph.generators.random import watts_strogatz as watts_strogatz
+    from godwit.graph.generators.recursive import rmat as rmat
+
+_HOMES = {generator.function: generator.module for generator in GENERATORS.values()}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'godwit.graph.generators' has no attribute {name!r}")
+    value = getattr(import_module(f"godwit.graph.generators.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,193 @@
+"""Graphs of random points in the unit square: neighbours within a radius, Delaunay triangulations.
+
+Point i is a hash of (seed, i). Points are sorted into square cells, row by row, and numbered in
+that order, so that near points have near numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from godwit.dtypes import Array, as_count, as_integer, as_positive_number, frozen, id_dtype_for
+from godwit.graph.build import arcs_to_rows
+from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.generators.classic import complete
+from godwit.graph.generators.common import (
+    POLL_STEPS,
+    WeightRange,
+    as_weight_range,
+    edge_arrays,
+    graph_of_edges,
+    graph_of_rows,
+    unit,
+    weighted,
+)
+from godwit.graph.hashing import mix, seed_word
+from godwit.graph.rows import thread_count_for
+from godwit.parallel.atomics import load_acquire
+from godwit.parallel.kernel import kernel
+from godwit.parallel.team import ABORT, block_range, run_team
+
+_MOST_POINTS = 2**40
+_ONE = np.uint64(1)
+
+# What a triangulation takes at its peak for a point: 708 measured, of 300,000 and of a million.
+_QHULL_BYTES_PER_POINT = 800
+
+
+class Points(NamedTuple):
+    """Points of the unit square, sorted into ``side * side`` cells, row by row.
+
+    :param x, y: (n) float64 in [0, 1)
+    :param cells: (side * side + 1) int64: where the points of each cell begin
+    """
+
+    x: Array
+    y: Array
+    cells: Array
+    side: int
+
+
+def _point(start: Any, i: Any) -> Any:
+    word = mix(start ^ np.uint64(i))
+    return unit(word), unit(mix(word ^ _ONE))
+
+
+@kernel
+def _find_cells(rank: int, size: int, control: Any, seed: Any, side: int, cell: Any) -> None:
+    """The cell of every point, in the order in which they are drawn."""
+    begin, end = block_range(rank, size, cell.size)
+    start = mix(seed)
+    for i in range(begin, end):
+        if i % POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        x, y = _point(start, i)
+        cell[i] = np.int64(y * side) * side + np.int64(x * side)
+
+
+@kernel
+def _draw_points(rank: int, size: int, control: Any, seed: Any, order: Any, x: Any, y: Any) -> None:
+    """The coordinates of the points, in the order that the cells gave them."""
+    begin, end = block_range(rank, size, order.size)
+    start = mix(seed)
+    for i in range(begin, end):
+        x[i], y[i] = _point(start, order[i])
+
+
+def sorted_points(n: int, side: int, seed: int) -> Points:
+    """Random points in the order of their cells, of which each row has ``side``."""
+    threads = thread_count_for(n)
+    dtype = id_dtype_for(max(n, side * side))
+    cell = np.empty(n, dtype)
+    run_team(_find_cells, seed_word(seed), side, cell, threads=threads)
+    # A stable sort by cell is what builds the rows of a graph with an arc from each cell to its points.
+    offsets, order, _ = arcs_to_rows(
+        cell, np.arange(n, dtype=dtype), None, max(n, side * side), dtype
+    )
+    x, y = np.empty((2, n))
+    run_team(_draw_points, seed_word(seed), order, x, y, threads=threads)
+    return Points(frozen(x), frozen(y), frozen(offsets[: side * side + 1]), side)
+
+
+@kernel
+def _geometric_rows(
+    rank: int,
+    size: int,
+    control: Any,
+    x: Any,
+    y: Any,
+    cells: Any,
+    side: int,
+    radius: float,
+    fill: bool,
+    offsets: Any,
+    targets: Any,
+) -> None:
+    """Rows of the neighbours within ``radius``, which is no more than the side of a cell."""
+    begin, end = block_range(rank, size, x.size)
+    square = radius * radius
+    for v in range(begin, end):
+        if v % POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        row: Any = np.int64(y[v] * side)
+        column: Any = np.int64(x[v] * side)
+        to = offsets[v] if fill else np.int64(0)
+        for r in range(max(row - 1, 0), min(row + 2, side)):
+            first = cells[r * side + max(column - 1, 0)]
+            last = cells[r * side + min(column + 2, side)]
+            for u in range(first, last):
+                dx = x[u] - x[v]
+                dy = y[u] - y[v]
+                if dx * dx + dy * dy <= square and u != v:
+                    if fill:
+                        targets[to] = u
+                    to += 1
+        if not fill:
+            offsets[v + 1] = to
+
+
+def random_geometric(
+    n: int, radius: float | None = None, *, seed: int = 0, weights: WeightRange | None = None
+) -> Graph:
+    """Random points in the unit square, joined where they are at most ``radius`` apart.
+
+    Undirected. The default makes what the DIMACS-10 collection calls rgg_n_2_k, for n = 2**k:
+    one component but for a few vertices, of mean degree near ``0.95 * log(n)``.
+
+    :param radius: positive; ``0.55 * sqrt(log(n) / n)`` by default. The mean degree is about
+        ``pi * radius**2 * n``, less at the border
+    :param weights: (low, high) as of :meth:`Graph.with_random_weights`
+    :raises GraphTooLargeError: before anything large is allocated
+    """
+    n = as_count(n, "n", 0, _MOST_POINTS)
+    if radius is None:
+        # Rounded, since the last bits of a logarithm are not the same everywhere.
+        radius = round(0.55 * math.sqrt(math.log(max(n, 2)) / max(n, 2)), 12)
+    radius = as_positive_number(radius, "radius")
+    seed = as_integer(seed, "seed")
+    weights = as_weight_range(weights)
+    what = f"a geometric graph of {n:,} vertices and radius {radius:g}"
+    # Cells no narrower than the radius, a rounding error allowed for, and no more than points.
+    side = max(1, math.floor(min((1 - 1e-9) / radius, math.sqrt(n))))
+    # In the worst place, the corner, a quarter of the disc is inside.
+    least_arcs = n * max(0.0, n * min(1.0, math.pi * radius**2 / 4) / 2 - 1)
+    id_bytes = id_dtype_for(n).itemsize
+    require_memory(estimate_bytes(n, round(least_arcs), id_bytes) + n * (2 * id_bytes + 24), what)
+    points = sorted_points(n, side, seed)
+    graph = graph_of_rows(_geometric_rows, (*points, radius), n, what)
+    return weighted(graph, weights, seed)
+
+
+def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
+    """The Delaunay triangulation of random points in the unit square, by SciPy (Qhull).
+
+    Undirected, planar, of mean degree near 6: what the DIMACS-10 collection calls delaunay_nk, for
+    n = 2**k. Qhull runs on one thread.
+
+    :param weights: (low, high) as of :meth:`Graph.with_random_weights`
+    :raises GraphTooLargeError: before anything is allocated
+    """
+    n = as_count(n, "n", 0, 2**31 - 1)
+    seed = as_integer(seed, "seed")
+    weights = as_weight_range(weights)
+    if n < 4:
+        return complete(n, seed=seed, weights=weights)
+    what = f"a Delaunay triangulation of {n:,} points"
+    require_memory(n * _QHULL_BYTES_PER_POINT, what)
+    from scipy.spatial import Delaunay
+
+    points = sorted_points(n, max(1, math.isqrt(n // 2)), seed)
+    triangulation = Delaunay(np.column_stack([points.x, points.y]))
+    corners = triangulation.simplices
+    # Points that Qhull cannot tell apart from another, within rounding, are joined to that one.
+    twins = triangulation.coplanar[:, [0, 2]]
+    k = len(corners)
+    ends = edge_arrays(n, 3 * k + len(twins), what)
+    for side in range(3):
+        ends[0, side * k : (side + 1) * k] = corners[:, side]
+        ends[1, side * k : (side + 1) * k] = corners[:, (side + 1) % 3]
+    ends[:, 3 * k :] = twins.T
+    return weighted(graph_of_edges(n, ends), weights, seed)

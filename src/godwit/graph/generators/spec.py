@@ -1,0 +1,260 @@
+"""Generated graphs in one line of text: ``name:size[,key=value...]``, as ``rmat:20,seed=3``.
+
+The size is one or several integers with ``x`` between them, of which all but the first may be left
+out together; keys are the keyword arguments of the function, besides ``copies``, the number of
+disjoint copies that the graph is made of. Needs no NumPy until a graph is made.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from godwit.errors import InputError
+
+if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
+
+# Narrower than int() and float(), which take 1_000 and digits of any script.
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+def plain_integer(text: str) -> int | None:
+    """The integer that is written, or None if it is none."""
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def plain_number(text: str) -> float | None:
+    """The number that is written, infinity included, or None if it is none."""
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(value) else value
+
+
+def _flag(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text)
+
+
+def _weight_range(text: str) -> tuple[float, float] | None:
+    """``1..64`` are integers, ``0.0..1.0`` floats."""
+    bounds = text.split("..")
+    for read in (plain_integer, plain_number):
+        values = [read(bound) for bound in bounds]
+        if len(values) == 2 and None not in values:
+            return values[0], values[1]  # type: ignore[return-value]
+    return None
+
+
+def _quadrants(text: str) -> str | tuple[float, ...] | None:
+    """A name, or ``0.57/0.19/0.19``."""
+    if text.isalnum() and not text[0].isdigit():
+        return text
+    values = [plain_number(part) for part in text.split("/")]
+    return None if None in values else tuple(values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Option:
+    default: str
+    read: Callable[[str], Any]
+
+
+_COMMON = {
+    "seed": _Option("0", plain_integer),
+    "weights": _Option("LOW..HIGH", _weight_range),
+    "copies": _Option("1", plain_integer),
+}
+
+
+def _optional(options: dict[str, _Option]) -> str:
+    return "".join(f"[,{key}={option.default}]" for key, option in options.items())
+
+
+@dataclass(frozen=True)
+class Generator:
+    """How a generator is called from text.
+
+    :param name: before the colon
+    :param module: of this package, where the function is
+    :param size: names of the positional arguments, with ``x`` between them
+    :param help: one line
+    """
+
+    name: str
+    module: str
+    size: str
+    help: str
+    options: dict[str, _Option] = field(default_factory=dict)
+
+    @property
+    def function(self) -> str:
+        """The name of the Python function."""
+        return self.name.replace("-", "_")
+
+    @property
+    def own_usage(self) -> str:
+        """What can be written of its own, say ``road:ROWSxCOLUMNS[,keep=0.6]``."""
+        return f"{self.name}:{self.size}" + _optional(self.options)
+
+    @property
+    def usage(self) -> str:
+        """All that can be written, say ``path:VERTICES[,seed=0][,weights=LOW..HIGH][,copies=1]``."""
+        return self.own_usage + _optional(_COMMON)
+
+
+GENERATORS = {
+    generator.name: generator
+    for generator in (
+        Generator(
+            "rmat",
+            "recursive",
+            "SCALE",
+            "R-MAT: 2**SCALE vertices, degrees very skewed",
+            {
+                "edge_factor": _Option("16", plain_integer),
+                "parameters": _Option("graph500", _quadrants),
+                "symmetrize": _Option("true", _flag),
+                "simple": _Option("true", _flag),
+            },
+        ),
+        Generator(
+            "uniform",
+            "random",
+            "VERTICES",
+            "any two vertices joined with equal chance",
+            {"edges": _Option("16*VERTICES", plain_integer)},
+        ),
+        Generator(
+            "watts-strogatz",
+            "random",
+            "VERTICES",
+            "small world: a ring with shortcuts",
+            {
+                "neighbours": _Option("6", plain_integer),
+                "rewire": _Option("0.1", plain_number),
+            },
+        ),
+        Generator(
+            "barabasi-albert",
+            "random",
+            "VERTICES",
+            "scale-free: new vertices attach to well-connected ones",
+            {"attach": _Option("4", plain_integer)},
+        ),
+        Generator(
+            "cliques",
+            "collaboration",
+            "VERTICES",
+            "overlapping cliques, as of co-authors",
+            {
+                "count": _Option("VERTICES/2", plain_integer),
+                "largest": _Option("64", plain_integer),
+            },
+        ),
+        Generator("grid", "grids", "ROWSxCOLUMNS", "full 2-D grid"),
+        Generator(
+            "road",
+            "grids",
+            "ROWSxCOLUMNS",
+            "percolated 2-D grid, like a road network",
+            {"keep": _Option("0.6", plain_number)},
+        ),
+        Generator(
+            "stencil",
+            "grids",
+            "NXxNYxNZ",
+            "3-D grid of 6 or 26 neighbours",
+            {"points": _Option("7", plain_integer)},
+        ),
+        Generator(
+            "random-geometric",
+            "geometric",
+            "VERTICES",
+            "points in the unit square, joined if near",
+            {"radius": _Option("0.55*sqrt(log(n)/n)", plain_number)},
+        ),
+        Generator("delaunay", "geometric", "VERTICES", "Delaunay triangulation of random points"),
+        Generator(
+            "bubbles",
+            "meshes",
+            "ROWSxCOLUMNS",
+            "triangles of a mesh with round holes",
+            {"spacing": _Option("64", plain_integer)},
+        ),
+        Generator("path", "classic", "VERTICES", "path"),
+        Generator("star", "classic", "VERTICES", "one vertex joined to all others"),
+        Generator("complete", "classic", "VERTICES", "every vertex joined to every other"),
+        Generator("binary-tree", "classic", "VERTICES", "binary tree, filled level by level"),
+        Generator("caterpillar", "classic", "SPINExLEGS", "path with legs"),
+    )
+}
+"""The generators by the names that text gives them; each has ``.usage`` and ``.help``."""
+
+_SPEC = re.compile(rf"({'|'.join(GENERATORS)}):(.*)", re.DOTALL)
+
+
+def is_spec(text: str) -> bool:
+    """Whether the text begins as the description of a generated graph does."""
+    return _SPEC.fullmatch(text) is not None
+
+
+def parse_spec(spec: str) -> Callable[[], Graph]:
+    """What makes the graph described by, say, ``road:1000x1000,keep=0.7,weights=1..64``.
+
+    :raises InputError: if the text cannot be understood; values are judged when the graph is made
+    """
+    match = _SPEC.fullmatch(spec) if isinstance(spec, str) else None
+    if match is None:
+        raise InputError(
+            f"a generated graph is described by NAME:SIZE, where NAME is one of "
+            f"{', '.join(GENERATORS)}; got {spec!r:.80}"
+        )
+    generator = GENERATORS[match[1]]
+    options = {**generator.options, **_COMMON}
+
+    def understood(value: Any, part: str) -> Any:
+        if value is None:
+            raise InputError(
+                f"cannot understand {part!r:.80} in {spec!r:.80}; expected {generator.usage}"
+            )
+        return value
+
+    size, *settings = match[2].split(",")
+    parts = size.split("x")
+    if len(parts) not in (1, len(generator.size.split("x"))):
+        understood(None, size)
+    arguments = [understood(plain_integer(part), part) for part in parts]
+    keywords: dict[str, Any] = {}
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        if key not in options or key in keywords:
+            understood(None, setting)
+        keywords[key] = understood(options[key].read(text), setting)
+    copies = keywords.pop("copies", 1)
+
+    def make() -> Graph:
+        from godwit.graph import generators
+
+        graph: Graph = getattr(generators, generator.function)(*arguments, **keywords)
+        return graph.replicate(copies)
+
+    return make
+
+
+def generate(spec: str) -> Graph:
+    """The graph described by, say, ``rmat:20,seed=3``: what the command line takes for a file.
+
+    ``NAME:SIZE[,key=value...]``: the name of a function of :mod:`godwit.generators` with ``-`` for
+    ``_``, its sizes with ``x`` between them, and its keyword arguments as ``keep=0.7``,
+    ``simple=false``, ``weights=1..64`` (integers) or ``weights=0.0..1.0`` (floats); ``copies=4`` makes
+    four disjoint copies, as :meth:`Graph.replicate` does.
+
+    :raises InputError: if the text cannot be understood, or the function refuses a value
+    :raises GraphTooLargeError: before anything large is allocated
+    """
+    return parse_spec(spec)()

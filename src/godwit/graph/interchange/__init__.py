@@ -1,0 +1,1 @@
+"""Graphs of other libraries, and back: a module each, behind the methods of ``Graph``."""

@@ -1,0 +1,71 @@
+"""Graphs of igraph and networkit, and PyTorch Geometric's arrays: lists of edges.
+
+Neither library is imported: a graph that is handed over brings its own methods.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from godwit.dtypes import as_array
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.graph.interchange.attributes import weights_of
+
+
+def from_edge_index(
+    edge_index: Any, edge_weight: Any, vertex_count: int | None, directed: bool
+) -> Graph:
+    """See :meth:`Graph.from_edge_index`."""
+    pairs = as_array(edge_index, "edge_index")
+    if pairs.ndim != 2 or len(pairs) != 2:
+        raise InputError(f"edge_index must have shape (2, m), got {pairs.shape}")
+    graph = Graph.from_arcs(pairs[0], pairs[1], edge_weight, vertex_count=vertex_count)
+    if directed:
+        return graph
+    return Graph(graph.offsets, graph.targets, graph.weights, directed=False)
+
+
+def from_igraph(source: Any, weight: str | None) -> Graph:
+    """See :meth:`Graph.from_igraph`."""
+    if not (hasattr(source, "get_edgelist") and hasattr(source, "vs")):
+        raise InputError(f"expected an igraph.Graph, got a {type(source).__name__}")
+    names = source.vs["name"] if "name" in source.vs.attributes() else 0
+    m = source.ecount()
+    pairs = np.fromiter(chain.from_iterable(source.get_edgelist()), np.int64, 2 * m).reshape(m, 2)
+    weights = None
+    if weight is not None and weight in source.es.attributes():
+        weights = weights_of(source.es[weight], weight, lambda i: str(tuple(pairs[i].tolist())))
+    return Graph.from_arcs(
+        pairs[:, 0],
+        pairs[:, 1],
+        weights,
+        vertex_count=source.vcount(),
+        directed=source.is_directed(),
+        ids=names,
+    )
+
+
+def from_networkit(source: Any) -> Graph:
+    """See :meth:`Graph.from_networkit`."""
+    if not (hasattr(source, "iterEdgesWeights") and hasattr(source, "upperNodeIdBound")):
+        raise InputError(f"expected a networkit.Graph, got a {type(source).__name__}")
+    n, m = source.numberOfNodes(), source.numberOfEdges()
+    edge = np.dtype([("tail", np.int64), ("head", np.int64), ("weight", np.float64)])
+    edges = np.fromiter(source.iterEdgesWeights(), edge, m)
+    tails, heads = edges["tail"], edges["head"]
+    ids: Any = 0
+    if source.upperNodeIdBound() > n:  # some were removed; iterNodes ascends
+        ids = np.fromiter(source.iterNodes(), np.int64, n)
+        tails, heads = np.searchsorted(ids, tails), np.searchsorted(ids, heads)
+    return Graph.from_arcs(
+        tails,
+        heads,
+        edges["weight"] if source.isWeighted() else None,
+        vertex_count=n,
+        directed=source.isDirected(),
+        ids=ids,
+    )

@@ -1,0 +1,153 @@
+"""Tables of other libraries as graphs, and graphs and results as tables.
+
+Tables come as Arrow streams (``__arrow_c_stream__``: Arrow, Polars, DuckDB, pandas from version 2.2 on)
+or by the dataframe interchange protocol (``__dataframe__``); no other library is imported for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from godwit.dtypes import Array, shown
+from godwit.errors import InputError
+from godwit.graph.csr import estimate_bytes, require_memory
+from godwit.graph.formats.format import ReadOptions
+from godwit.graph.formats.tables import (
+    Columns,
+    chosen_columns,
+    graph_of_tables,
+    said_by,
+    schema_of,
+    tables_of,
+)
+
+if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
+    from godwit.graph.ids import VertexIds
+
+
+@dataclass(frozen=True)
+class Column:
+    """A value per vertex.
+
+    :param name: of the column
+    :param values: (n) as the Python functions return them
+    :param present: bool (n), False where there is no value; None if there is one everywhere
+    :param ids: whether the values are vertices
+    """
+
+    name: str
+    values: Array
+    present: Array | None = None
+    ids: bool = False
+
+
+def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
+    """An Arrow table with a row per vertex: column ``vertex``, with ids, and others, with nulls where
+    there is no value; vertices among the values are called by their ids, too."""
+    import pyarrow as pa
+
+    names = ids.to_arrow()
+    arrays = {"vertex": names}
+    for column in columns:
+        absent = None if column.present is None else ~column.present
+        values = pa.array(column.values, mask=absent)
+        arrays[column.name] = names.take(values) if column.ids else values
+    return pa.table(arrays)
+
+
+def graph_from_table(
+    table: Any,
+    source: str | None,
+    target: str | None,
+    weight: str | None,
+    directed: bool | None,
+    relabel: bool | None,
+) -> Graph:
+    """The graph in a table; see :meth:`godwit.Graph.from_table`."""
+    arrow = _arrow_table(table)
+    names = [str(name) for name in arrow.column_names]
+    columns = _columns(names, source, target, weight)
+    chosen = arrow.select(columns.used)
+    return graph_of_tables(
+        Path("table"),
+        lambda: [chosen],
+        ReadOptions(directed=directed, relabel=relabel),
+        _problem,
+        said=said_by(arrow.schema.metadata, _problem),
+        one_table=True,
+    )
+
+
+def arc_table(graph: Graph) -> Any:
+    """The arcs of a graph as an Arrow table; see :meth:`godwit.Graph.to_arrow`."""
+    import pyarrow as pa
+
+    weight_bytes = 0 if graph.weights is None else graph.weights.itemsize
+    require_memory(estimate_bytes(0, graph.arc_count, 16, weight_bytes), "a table of all arcs")
+    tables = list(tables_of(graph))
+    return pa.concat_tables(tables) if tables else schema_of(graph).empty_table()
+
+
+def to_pandas(table: Any, *, nullable: bool) -> Any:
+    """An Arrow table as a ``pandas.DataFrame``.
+
+    :param nullable: whether integers may be missing, and have the dtypes of pandas for that
+    :raises InputError: pandas is not installed
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InputError("pandas is not installed: pip install pandas") from None
+    import pyarrow as pa
+
+    dtypes = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()} if nullable else {}
+    return table.to_pandas(types_mapper=dtypes.get)
+
+
+def _columns(
+    names: list[str], source: str | None, target: str | None, weight: str | None
+) -> Columns:
+    given = {"source": source, "target": target, "weight": weight}
+    for which, name in given.items():
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"{which} must be the name of a column, got {shown(name)}")
+    if (source is None) != (target is None):
+        raise InputError("source and target must be given both, or neither")
+    if source is None or target is None:
+        columns = chosen_columns(names, None, _problem)
+        if weight is None:
+            return columns
+        source, target = names[columns.source], names[columns.target]
+    wanted = [source, target] if weight is None else [source, target, weight]
+    return chosen_columns(names, wanted, _problem)
+
+
+def _problem(message: str, row: int | None) -> InputError:
+    where = "table" if row is None else f"table, row {row:,}"
+    return InputError(f"{where}: {message}")
+
+
+def _arrow_table(table: Any) -> Any:
+    """A table of any library as an Arrow table."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(table, pa.Table):
+            return table
+        if hasattr(table, "__arrow_c_stream__") or isinstance(table, pa.RecordBatch):
+            return pa.table(table)
+        if type(table).__module__.split(".")[0] == "pandas":
+            return pa.Table.from_pandas(table)
+        if hasattr(table, "__dataframe__"):
+            from pyarrow.interchange import from_dataframe
+
+            return from_dataframe(table)
+    except (pa.ArrowException, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"the table cannot be read: {error}") from error
+    raise InputError(
+        "table must be of pandas, Polars, Arrow or another library whose tables have "
+        f"__arrow_c_stream__ or __dataframe__, got {shown(table)}"
+    )

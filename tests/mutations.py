@@ -1,0 +1,42 @@
+"""Damaged files: ``mutated(content, seed)`` is the content with something wrong, the same each time."""
+
+from __future__ import annotations
+
+import random
+
+
+def mutated(content: bytes, seed: int) -> bytes:
+    """A copy with one to three mutations, never equal to ``content``.
+
+    A mutation flips a bit, sets a byte, inserts or deletes some bytes, cuts off the end, repeats a
+    block, or overwrites 8 bytes with what breaks arithmetic: 0, -1, 2**31, 2**63 - 1.
+    """
+    generator = random.Random(seed)
+    while True:
+        result = bytearray(content)
+        for _ in range(generator.choice((1, 1, 2, 3))):
+            _mutate(result, generator)
+        if result != content:
+            return bytes(result)
+
+
+def _mutate(data: bytearray, generator: random.Random) -> None:
+    # Headers are short and files long: half of the mutations are among the first bytes.
+    at = generator.randrange((min(len(data), 96) if generator.random() < 0.5 else len(data)) or 1)
+    length = generator.randrange(1, 1 + generator.choice((1, 8, 64)))
+    match generator.randrange(8):
+        case 0 | 1 if data:
+            data[at] ^= 1 << generator.randrange(8)
+        case 2 if data:
+            data[at] = generator.choice((0, 1, 0x0A, 0x20, 0x30, 0x39, 0x7F, 0xFF))
+        case 3:
+            data[at:at] = generator.randbytes(length)
+        case 4:
+            del data[at : at + length]
+        case 5:
+            del data[at:]
+        case 6:
+            data[at:at] = data[at : at + length]
+        case 7:
+            number = generator.choice((0, -1, 2**31, 2**63 - 1))
+            data[at : at + 8] = number.to_bytes(8, "little", signed=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from godwit import errors as errors
+    from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
     from godwit.algorithms.verification import verify_bfs as verify_bfs
     from godwit.algorithms.verification import verify_sssp as verify_sssp
     from godwit.api import bfs as bfs
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from godwit.graph.datasets import dataset as dataset
     from godwit.graph.datasets import datasets as datasets
     from godwit.graph.formats import read as read
+    from godwit.graph.formats import write as write
     from godwit.graph.generators.spec import generate as generate
     from godwit.graph.partition import Partition as Partition
     from godwit.graph.partition import partition as partition
@@ -52,6 +54,7 @@ _HOMES = {
     "bfs": "api",
     "dataset": "graph.datasets",
     "datasets": "graph.datasets",
+    "diameter_bounds": "algorithms.diameter",
     "errors": "errors",
     "generate": "graph.generators.spec",
     "generators": "graph.generators",
@@ -62,6 +65,7 @@ _HOMES = {
     "sssp": "api",
     "verify_bfs": "algorithms.verification",
     "verify_sssp": "algorithms.verification",
+    "write": "graph.formats",
 }
 
 _MODULES = ("errors", "generators")

@@ -44,6 +44,8 @@ def rows_of_blocks(
     """
     if one_block:
         for sources, targets, weights in blocks():
+            if not both_directions and _are_rows(sources, targets, id_dtype):
+                return _row_begins(sources, vertex_count), targets, weights
             return arcs_to_rows(
                 sources, targets, weights, vertex_count, id_dtype, both_directions=both_directions
             )
@@ -78,6 +80,48 @@ def rows_of_blocks(
         threads=threads,
     )
     return offsets, targets, weights
+
+
+def _are_rows(sources: Array, targets: Array, id_dtype: np.dtype[Any]) -> bool:
+    """Whether arcs are sorted already, by source and then by target, as many files are."""
+    if targets.dtype != id_dtype or sources.dtype != id_dtype:
+        return False
+    threads = thread_count_for(len(sources))
+    return all(run_team(_ascend, sources, targets, threads=threads))
+
+
+def _row_begins(sources: Array, vertex_count: int) -> Array:
+    require_memory(8 * (vertex_count + 1), f"a graph of {vertex_count:,} vertices")
+    offsets = np.zeros(vertex_count + 1, np.int64)
+    run_team(_begin_rows, sources, offsets, threads=thread_count_for(len(sources)))
+    return offsets
+
+
+@kernel
+def _ascend(rank: int, size: int, control: Any, sources: Any, targets: Any) -> bool:
+    """Whether no arc of a part comes before the one in front of it."""
+    begin, end = block_range(rank, size, sources.size)
+    for i in range(max(begin, 1), end):
+        source = sources[i]
+        before = sources[i - 1]
+        if source < before or (source == before and targets[i] < targets[i - 1]):
+            return False
+    return True
+
+
+@kernel
+def _begin_rows(rank: int, size: int, control: Any, sources: Any, offsets: Any) -> None:
+    """Set where the rows begin whose first arc is in a part; the last part sets the rest."""
+    begin, end = block_range(rank, size, sources.size)
+    for i in range(begin, end):
+        if i == 0 or sources[i] != sources[i - 1]:
+            first = 0 if i == 0 else sources[i - 1] + 1
+            for v in range(first, sources[i] + 1):
+                offsets[v] = i
+    if rank == size - 1:
+        last = sources[sources.size - 1] + 1 if sources.size > 0 else 0
+        for v in range(last, offsets.size):
+            offsets[v] = sources.size
 
 
 def _count(

@@ -51,6 +51,7 @@ _EIGHT_BITS = np.uint64(8)
 _SEVEN = np.uint64(7)
 _ONES = np.uint64(0x0101010101010101)
 _TEN = np.uint64(10)
+_TEN_TO_8 = np.uint64(10**8)
 _PAIRS = np.uint64(0x000000FF000000FF)
 _PAIR_WEIGHTS_1 = np.uint64(0x000F424000000064)
 _PAIR_WEIGHTS_2 = np.uint64(0x0000271000000001)
@@ -338,6 +339,14 @@ def scan_real(text: Any, at: int, powers: Any) -> Any:
     if text[at] == _POINT:
         at += 1
         first = at
+        while digits + 8 <= _MOST_MANTISSA_DIGITS:
+            word = load_word(text, at) ^ _EIGHT_ZEROS
+            if ((word + _TEN_TO_HIGH_BIT) | word) & _HIGH_BITS != np.uint64(0):
+                break
+            mantissa = mantissa * _TEN_TO_8 + _eight_digits(word)
+            digits += 8  # leading zeros too: rather too many than too few
+            power -= 8
+            at += 8
         while _is_digit(text[at]):
             if digits < _MOST_MANTISSA_DIGITS:
                 mantissa = mantissa * _TEN + np.uint64(text[at] - _ZERO)

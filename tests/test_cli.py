@@ -477,7 +477,7 @@ class TestConversion:
             (["path:3", "a.el", "--drop", "all"], "--drop must be weights or ids"),
             (["path:3", "absent/a.el"], "cannot write absent/a.el: No such file or directory"),
             (["absent.gr", "a.el"], "no such file: absent.gr"),
-            (["path:3", "a.el", "--columns", "u,v"], "are for files"),
+            (["path:3", "a.el", "--columns", "u,v"], "--columns is for files"),
             (["dataset:no-such-graph", "a.el"], "no data set is called 'no-such-graph'"),
         ],
     )
@@ -489,6 +489,22 @@ class TestConversion:
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
         assert list(tmp_path.iterdir()) == []
+
+    def test_weights_are_drawn_on_request(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.gr"
+        assert "--weights LOW..HIGH" in run("convert", "road:9x9", path, status=2).stderr
+        run("convert", "road:9x9", path, "--weights", "1..3", "-q")
+        assert (
+            gw.read(path).weights.tolist() == gw.generate("road:9x9,weights=1..3").weights.tolist()
+        )
+        assert (
+            "--weights must be"
+            in run("convert", "road:9x9", path, "--weights", "3", status=2).stderr
+        )
+
+    def test_a_name_that_contradicts_is_found_out_at_once(self, tmp_path: Path) -> None:
+        for spec, name in (("rmat:39,weights=1..9", "a.el"), ("rmat:39", "a.wel")):
+            assert "file has" in run("generate", spec, tmp_path / name, status=2).stderr
 
     def test_generate_wants_a_generator(self, tmp_path: Path) -> None:
         assert "is no generator" in run("generate", "a.gr", tmp_path / "b.gr", status=2).stderr

@@ -311,7 +311,7 @@ def test_repr_says_what_it_is() -> None:
 def test_require_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(2**30))
     require_memory(2**30, "this")
-    with pytest.raises(GraphTooLargeError, match=r"this needs some 2.00 GiB, and 1.00 GiB are"):
+    with pytest.raises(GraphTooLargeError, match=r"this needs some 2.0 GiB, and 1.0 GiB are"):
         require_memory(2**31, "this")
 
 

@@ -469,7 +469,7 @@ def galois_bytes(graph: Graph, version: int, *, filled: bool = True) -> bytes:
 def test_galois_round_trip(
     tmp_path_factory: pytest.TempPathFactory, graph: Graph, packed: str
 ) -> None:
-    path = tmp_path_factory.mktemp("galois") / f"graph.vgr{packed}"
+    path = tmp_path_factory.mktemp("galois") / f"graph.sgr{packed}"
     write(graph, path)
     if not packed:
         assert path.read_bytes() == galois_bytes(graph, 1)
@@ -498,14 +498,14 @@ def test_galois_version_2_is_written_where_1_does_not_do(
 ) -> None:
     monkeypatch.setattr(galois, "_VERTICES_OF_VERSION_1", 100)
     graph = named_graph("random directed")
-    write(graph, tmp_path / "graph.vgr")
-    assert (tmp_path / "graph.vgr").read_bytes() == galois_bytes(graph, 2, filled=False)
-    assert same(read(tmp_path / "graph.vgr"), graph)
+    write(graph, tmp_path / "graph.sgr")
+    assert (tmp_path / "graph.sgr").read_bytes() == galois_bytes(graph, 2, filled=False)
+    assert same(read(tmp_path / "graph.sgr"), graph)
 
 
 def test_galois_weight_dtypes(tmp_path: Path) -> None:
     graph = Graph.from_arcs([0, 1], [1, 0], np.array([0.5, 2.5]))
-    path = tmp_path / "graph.vgr"
+    path = tmp_path / "graph.sgr"
     write(graph, path)
     assert graph.weights is not None
     assert same(read(path), graph.with_weights(graph.weights.view(np.int64)))
@@ -515,7 +515,7 @@ def test_galois_weight_dtypes(tmp_path: Path) -> None:
 
 
 def test_galois_files_that_are_wrong(tmp_path: Path) -> None:
-    path = tmp_path / "graph.vgr"
+    path = tmp_path / "graph.sgr"
 
     def refused(content: bytes, message: str, **options: Any) -> None:
         path.write_bytes(content)

@@ -41,7 +41,22 @@ def test_both_ways(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("absent", [99, "absent", None, 2.0, True, [1], 2**70, ("b", 2)])
+def test_as_a_collection(kind: str) -> None:
+    ids = ids_of(kind)
+    assert list(ids) == [ids[v] for v in range(4)] == ids.of((0, 1, 2, 3))
+    assert ids[2] in ids
+    assert "absent" not in ids
+    for wrong in (4, -1):
+        with pytest.raises(IndexError, match=r"in \[0, 4\)"):
+            ids[wrong]
+        with pytest.raises(IndexError, match=r"in \[0, 4\)"):
+            ids.of([0, wrong])
+    with pytest.raises(InputError, match="must be an integer"):
+        ids["a"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("absent", [99, "absent", None, 2.0, True, [1], 2**70, ("b", 2), "\ud800"])
 def test_what_is_no_id_is_named(kind: str, absent: Any) -> None:
     if kind == "object" and absent is True:
         return  # equal to 1, as everywhere in Python
@@ -70,6 +85,10 @@ def test_equal_after_pickling_and_not_to_others(kind: str) -> None:
         (np.zeros(3), "must be integers, texts or objects"),
         (pa.array(["a", None, "b"]), "must not be null"),
         (pa.array([b"\xff", b"a", b"b"]), "must be integers or texts"),
+        (pa.array([[1], [2], [3]]), "must be integers or texts"),
+        (pa.array([1.5, 2.5, 3.5]), "must be integers, texts or objects"),
+        (["a", None, "b"], "must not be None"),
+        (VertexIds(50, 1), "an id for each of the 3 vertices, got 50"),
         ("abc", "or an id for each vertex"),
         (2.5, "or an id for each vertex"),
         (-1, "must not be negative"),
@@ -92,10 +111,24 @@ def test_refused(ids: Any, message: str) -> None:
         ([2**70, 1], "object"),
         (range(2), "integer"),
         ({"a": 1, "b": 2}, "text"),
+        ([np.int64(1), np.int64(2)], "integer"),
+        ([np.str_("a"), "b"], "text"),
+        (["\ud800", "b"], "object"),
     ],
 )
 def test_whatever_holds_ids(given: Any, kind: str) -> None:
     assert VertexIds(2, given).kind == kind
+
+
+def test_unsigned_hashes_that_files_have_as_texts_are_found_as_integers() -> None:
+    ids = VertexIds(2, [str(2**63 + 5), "7"])
+    assert ids.vertex(2**63 + 5) == 0
+    assert ids.vertices([7, str(2**63 + 5)]).tolist() == [1, 0]
+
+
+def test_objects_of_one_text_are_not_mixed_up() -> None:
+    with pytest.raises(InputError, match="several ids are objects whose text is '1'"):
+        VertexIds(2, [1, "1"]).to_arrow()
 
 
 def test_graphs_carry_ids_along() -> None:

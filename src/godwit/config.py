@@ -60,6 +60,15 @@ def missing_memory_bytes(needed_bytes: int) -> int | None:
 _ALWAYS_THERE_BYTES = 1 << 20
 
 
+def readable_bytes(count: float) -> str:
+    """1.5 GiB"""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
 def available_memory_bytes() -> int:
     """Memory that may still be allocated, in bytes.
 

@@ -27,8 +27,6 @@ def check_writable(target: str | os.PathLike[str], input_path: str | None = None
     path = _real_path(target)
     with errors_named(target):
         if path.exists():
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise FileError(f"cannot write {target}: it is not a regular file")
             if input_path is not None and Path(input_path).exists() and path.samefile(input_path):
                 raise InputError(f"writing {target} would overwrite the graph itself")
             if not os.access(path, os.W_OK):
@@ -72,10 +70,15 @@ def errors_named(target: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _real_path(target: str | os.PathLike[str]) -> Path:
+    """The file that a name leads to, over links; only regular ones are replaced."""
     try:
-        return Path(os.path.realpath(target))
+        path = Path(os.path.realpath(target))
     except ValueError as error:  # a null byte
         raise FileError(f"cannot write {str(target)!r}: {error}") from error
+    with errors_named(target), suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):  # a loop of links is an OSError here
+            raise FileError(f"cannot write {target}: it is not a regular file")
+    return path
 
 
 def _make_temporary(path: Path) -> tuple[int, str]:

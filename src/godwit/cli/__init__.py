@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+_INTERRUPTED = 130
 _TERMINATED = 143
 
 
@@ -21,9 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the arguments are those of the process by default."""
     # A clean way out, by which temporary files are removed and devices stop.
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    from godwit.cli.application import command
+    try:
+        from godwit.cli.application import command
 
-    command().main(args=arguments, prog_name="godwit")
+        command().main(args=arguments, prog_name="godwit")
+    except KeyboardInterrupt:  # while it was imported, or on its way out
+        print("godwit: interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
     raise AssertionError("the command always exits")
 
 

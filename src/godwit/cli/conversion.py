@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from godwit.cli import inputs, options
 from godwit.cli.progress import Display
 from godwit.errors import InputError
 from godwit.graph.format_names import format_line
-from godwit.graph.generators.spec import GENERATORS, is_spec
+from godwit.graph.generators.spec import GENERATORS, is_spec, weight_range
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph
@@ -24,6 +25,8 @@ CONVERT_EPILOG = f"""Examples:
   godwit convert follows.csv follows.parquet --columns user,friend
 
   godwit convert web.mtx.gz web.graph --undirected --drop weights
+
+  godwit convert web.mtx.gz web.gr --weights 1..64
 
   godwit convert dataset:soc-LiveJournal1 lj.sg
 
@@ -79,13 +82,36 @@ def convert(
     output: OutputArgument,
     to: ToOption = None,
     drop: DropOption = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="LOW..HIGH",
+            help="Random weights in the place of the graph's, equal in both directions of an edge: "
+            "integers as in 1..64, both included, or floats as in 0.0..1.0.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
     *,
     reading: options.Reading,
 ) -> None:
     """Write a graph in another format. What that has no room for is refused, not lost."""
-    _write(graph, output, to, drop or [], json, quiet, reading)
+    for what in drop or []:
+        if what not in _DROPPABLE:
+            raise InputError(f"--drop must be {' or '.join(_DROPPABLE)}, got {what!r}")
+    bounds = None if weights is None else weight_range(weights)
+    if weights is not None and bounds is None:
+        raise InputError(f"--weights must be LOW..HIGH, as in 1..64, got {weights!r}")
+
+    def changed(loaded: Graph) -> Graph:
+        if bounds is not None:
+            loaded = loaded.with_random_weights(*bounds)
+        return _dropped(loaded, drop or [])
+
+    weighted = True if bounds is not None else False if "weights" in (drop or []) else None
+    _write("convert", graph, output, to, weighted, changed, json, quiet, reading)
 
 
 def generate(
@@ -105,38 +131,46 @@ def generate(
         raise InputError(
             f"{spec!r} is no generator: use NAME:SIZE with a NAME of {', '.join(GENERATORS)}"
         )
-    _write(spec, output, to, [], json, quiet, options.Reading())
+    weighted = ",weights=" in spec
+    _write("generate", spec, output, to, weighted, None, json, quiet, options.Reading())
 
 
 def _write(
+    command: str,
     text: str,
     output: Path,
     to: str | None,
-    drop: list[str],
+    weighted: bool | None,
+    change: Callable[[Graph], Graph] | None,
     json: bool,
     quiet: bool,
     reading: options.Reading,
 ) -> None:
+    """Read, change and write; what is sure to fail does so before a graph is read.
+
+    :param weighted: whether what is written has weights, if that is known
+    """
     from godwit.cli import facts
     from godwit.cli.report import Report, print_json, print_written
     from godwit.files import check_writable
-    from godwit.graph.formats import writable_format, write
+    from godwit.graph.formats import check_ending, writable_format, write
 
-    for what in drop:
-        if what not in _DROPPABLE:
-            raise InputError(f"--drop must be {' or '.join(_DROPPABLE)}, got {what!r}")
     chosen = writable_format(output, to)
     check_writable(output, text)
+    if weighted is not None:
+        check_ending(output, weighted=weighted)
     display = Display(quiet=quiet)
     begin = perf_counter()
-    graph = _dropped(inputs.load_graph(text, display, reading), drop)
+    graph = inputs.load_graph(text, display, reading)
+    if change is not None:
+        graph = change(graph)
     seconds = {"read": perf_counter() - begin}
     with display.waiting(f"writing {output.name}"):
         begin = perf_counter()
         write(graph, output, format=to)
         seconds["write"] = perf_counter() - begin
     found = {
-        "command": "convert",
+        "command": command,
         "graph": facts.graph_facts(graph, text),
         "output": str(output),
         "format": chosen.name,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph
 
 MAX_DEGREE = "max-degree"
-DATASET = "dataset:"
 
 
 def load_graph(text: str, display: Display, reading: Reading) -> Graph:
@@ -30,16 +29,16 @@ def load_graph(text: str, display: Display, reading: Reading) -> Graph:
     given = reading.given
     if is_spec(text):
         if given.pop("directed", None) or given:
-            raise InputError(
-                f"--directed and other options of reading are for files; {text} is a generated graph"
-            )
+            raise InputError(f"{_options(reading)} is for files; {text} is a generated graph")
         make = parse_spec(text)
         with display.waiting(f"generating {text}"):
             graph = make()
     else:
         # The reader would make an edge of each arc, and two edges where both directions are listed.
         given["directed"] = reading.directed or None
-        if text.startswith(DATASET):
+        from godwit.graph.datasets import is_dataset
+
+        if is_dataset(text):
             graph = _fetch(text, display, given)
         else:
             from godwit.graph.formats import read
@@ -50,6 +49,12 @@ def load_graph(text: str, display: Display, reading: Reading) -> Graph:
         with display.waiting("symmetrizing"):
             return graph.symmetrize()
     return graph
+
+
+def _options(reading: Reading) -> str:
+    """The options that were given, as they are written."""
+    names = [f"--{name.replace('_', '-')}" for name in reading.given if name != "directed"]
+    return " ".join([*names, *(["--directed"] if reading.directed else [])])
 
 
 def _fetch(name: str, display: Display, given: dict[str, Any]) -> Graph:
@@ -95,6 +100,8 @@ def parse_partition(text: str | None) -> Any:
 
 def load_owners(path: Path) -> Any:
     """The array in a .npy file."""
+    from tokenize import TokenError  # NumPy parses the header as Python
+
     import numpy as np
 
     from godwit.errors import FileError, FormatError
@@ -102,7 +109,7 @@ def load_owners(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             return np.lib.format.read_array(file, allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, SyntaxError, TokenError, MemoryError) as error:
         raise FormatError(path, f"not an array of owners in NumPy's format: {error}") from error
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from godwit.cli.facts import Facts
+from godwit.config import readable_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,16 +106,6 @@ def number(value: Any) -> str:
     if value is None:
         return "none"
     return integer(value) if isinstance(value, int) else f"{value:,.6g}"
-
-
-def size(count: int) -> str:
-    """1.5 GiB"""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"
 
 
 def _visible(text: str) -> str:
@@ -302,7 +293,10 @@ def print_info(report: Report, facts: Facts) -> None:
             ("self-loops", integer(facts["self_loops"])),
             ("components", _components(facts)),
             ("diameter", _diameter(facts["diameter"])),
-            ("memory", f"{size(facts['memory_bytes'])} ({facts['target_dtype']} targets)"),
+            (
+                "memory",
+                f"{readable_bytes(facts['memory_bytes'])} ({facts['target_dtype']} targets)",
+            ),
             ("loaded in", f"{facts['seconds']['read']:.3f} s"),
         ]
     )
@@ -310,7 +304,7 @@ def print_info(report: Report, facts: Facts) -> None:
         [
             integer(one["devices"]),
             *(integer(one[name]) for name in ("vertices", "arcs", "halo_vertices")),
-            size(one["bytes"]),
+            readable_bytes(one["bytes"]),
         ]
         for one in facts["memory"]
     ]
@@ -372,7 +366,7 @@ def print_written(report: Report, facts: Facts) -> None:
     report.facts(
         [
             ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
-            ("written", f"{facts['output']}: {facts['format']}, {size(facts['bytes'])}"),
+            ("written", f"{facts['output']}: {facts['format']}, {readable_bytes(facts['bytes'])}"),
             ("seconds", ", ".join(f"{phase} {taken:.3f}" for phase, taken in seconds.items())),
         ]
     )
@@ -421,7 +415,7 @@ def print_devices(report: Report, devices: list[Facts]) -> None:
             device["kind"],
             device["description"],
             integer(device["threads"]),
-            size(device["memory_bytes"]),
+            readable_bytes(device["memory_bytes"]),
         ]
         for device in devices
     ]

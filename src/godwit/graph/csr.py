@@ -577,8 +577,8 @@ def require_memory(needed_bytes: int, what: str) -> None:
     available = config.missing_memory_bytes(needed_bytes)
     if available is not None:
         raise GraphTooLargeError(
-            f"{what} needs some {needed_bytes / 2**30:,.2f} GiB, "
-            f"and {available / 2**30:,.2f} GiB are available"
+            f"{what} needs some {config.readable_bytes(needed_bytes)}, "
+            f"and {config.readable_bytes(available)} are available"
         )
 
 

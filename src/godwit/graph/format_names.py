@@ -12,15 +12,17 @@ class FormatName(NamedTuple):
     """In :mod:`godwit.graph.formats`."""
     endings: tuple[str, ...]
     """Of files that are written in it, without that of a compression."""
+    certain: bool = False
+    """Whether no file of another format is taken for one."""
 
 
 FORMATS = {
-    "godwit": FormatName("native", (".godwit",)),
-    "gap": FormatName("gap", (".sg", ".wsg")),
-    "galois": FormatName("galois", (".vgr", ".sgr")),
-    "parquet": FormatName("parquet", (".parquet",)),
-    "dimacs": FormatName("dimacs", (".gr",)),
-    "matrix-market": FormatName("matrix_market", (".mtx",)),
+    "godwit": FormatName("native", (".godwit",), certain=True),
+    "gap": FormatName("gap", (".sg", ".wsg"), certain=True),
+    "galois": FormatName("galois", (".vgr", ".sgr"), certain=True),
+    "parquet": FormatName("parquet", (".parquet",), certain=True),
+    "dimacs": FormatName("dimacs", (".gr",), certain=True),
+    "matrix-market": FormatName("matrix_market", (".mtx",), certain=True),
     "graphalytics": FormatName("graphalytics", (".e",)),
     "webgraph-ascii": FormatName("webgraph", (".graph-txt",)),
     "metis": FormatName("metis", (".graph",)),
@@ -28,7 +30,8 @@ FORMATS = {
     "csv": FormatName("delimited", (".csv", ".tsv")),
     "edge-list": FormatName("edge_list", (".el", ".wel", ".txt")),
 }
-"""The formats, in the order in which they are tried on a file: those that are certain come first."""
+"""The formats, in the order in which they are tried on a file: those that are certain come first. Among
+the others, the one that the file's name speaks for."""
 
 
 def format_line() -> str:

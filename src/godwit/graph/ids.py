@@ -8,12 +8,12 @@ its characters), or any hashable object of Python (object array). Ids are distin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from godwit.dtypes import Array, as_array, as_count, frozen, shown
+from godwit.dtypes import Array, as_array, as_count, as_integer, as_integers, frozen, shown
 from godwit.errors import InputError
 
 MAXIMAL_ID_BASE = 2**31 - 1
@@ -45,7 +45,7 @@ class VertexIds:
         if isinstance(ids, VertexIds):
             self._kind, self._base, self._held = ids._kind, ids._base, ids._held
             self._index = ids._index
-            given = count if ids._held is None else len(ids)
+            given = len(ids)
         elif hasattr(ids, "__index__") and np.ndim(ids) == 0:
             self._kind = "consecutive"
             self._base = as_count(ids, "the first id", 0, MAXIMAL_ID_BASE)
@@ -94,22 +94,41 @@ class VertexIds:
         return self._count
 
     def __getitem__(self, vertex: int) -> Any:
-        """The id of a vertex: an int, a str or another object."""
+        """The id of a vertex: an int, a str or another object.
+
+        :raises IndexError: there is no such vertex
+        """
+        at = as_integer(vertex, "vertex")
+        if not 0 <= at < self._count:
+            raise IndexError(f"vertex must be in [0, {self._count}), got {shown(vertex)}")
         if self._stored is None:
-            return int(vertex) + self._base
-        value = self._stored[int(vertex)]
+            return at + self._base
+        value = self._stored[at]
         if self._kind == "text":
             return value.as_py()
         return int(value) if self._kind == "integer" else value
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.of(np.arange(self._count)))
+
+    def __contains__(self, id: Any) -> bool:
+        return self._find(id) is not None
+
     def of(self, vertices: Any) -> list[Any]:
-        """The ids of several vertices, as Python has them."""
+        """The ids of several vertices, as Python has them.
+
+        :raises IndexError: one of them is none
+        """
+        several = as_integers(vertices, "vertices")
+        wrong = (several < 0) | (several >= self._count)
+        if wrong.any():
+            first = int(several[np.argmax(wrong)])
+            raise IndexError(f"vertices must be in [0, {self._count}), got {first}")
+        if self._stored is None:
+            return (several.astype(np.int64) + self._base).tolist()  # type: ignore[no-any-return]
         if self._kind == "text":
-            taken: list[Any] = self._stored.take(_arrow(np.asarray(vertices, np.int64))).to_pylist()
-            return taken
-        named = self.stored[vertices] if self._stored is not None else vertices + self._base
-        listed: list[Any] = np.asarray(named).tolist()
-        return listed
+            return self._stored.take(_arrow(several)).to_pylist()  # type: ignore[no-any-return]
+        return self._stored[several].tolist()  # type: ignore[no-any-return]
 
     @property
     def stored(self) -> Any:
@@ -119,13 +138,23 @@ class VertexIds:
         return self._stored
 
     def to_arrow(self) -> Any:
-        """(n) ids as an Arrow array; objects as the text that ``str`` makes of them."""
+        """(n) ids as an Arrow array; objects as the text that ``str`` makes of them.
+
+        :raises InputError: two objects have one text
+        """
         if self._kind == "text":
             return self._stored
         if self._kind == "object":
             import pyarrow as pa
 
-            return pa.array([str(one) for one in self._stored], pa.large_string())
+            texts = [str(one) for one in self._stored]
+            if len(set(texts)) < len(texts):
+                again = Counter(texts).most_common(1)[0][0]
+                raise InputError(
+                    f"several ids are objects whose text is {shown(again)}: a table cannot tell them "
+                    "apart; drop them with graph.with_ids(0)"
+                )
+            return pa.array(texts, pa.large_string())
         return _arrow(self.stored)
 
     def vertex(self, id: Any, what: str = "vertex") -> int:
@@ -141,6 +170,14 @@ class VertexIds:
 
     def vertices(self, ids: Sequence[Any] | Array, what: str = "vertex") -> Array:
         """int64 (k): the vertices that have the ids. :raises InputError: one of them has none."""
+        if self._kind == "text" and len(ids) > 1:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            listed = [_as_text(one) for one in ids]
+            found = pc.index_in(pa.array(listed, pa.large_string()), value_set=self._stored)
+            if found.null_count == 0:
+                return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
         return np.array([self.vertex(one, what) for one in ids], np.int64)
 
     @property
@@ -191,9 +228,10 @@ class VertexIds:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not isinstance(id, str):
+        text = _as_text(id)
+        if text is None:
             return None
-        at = int(pc.index(self._stored, pa.scalar(id, pa.large_string())).as_py())
+        at = int(pc.index(self._stored, pa.scalar(text, pa.large_string())).as_py())
         return None if at < 0 else at
 
     def __eq__(self, other: object) -> bool:
@@ -218,6 +256,22 @@ class VertexIds:
         return f"<VertexIds: {self.described}>"
 
 
+def _as_text(id: Any) -> str | None:
+    """A text that may be an id; integers are looked for by their digits, as files have them."""
+    if isinstance(id, int) and not isinstance(id, bool):
+        return str(id)
+    return id if isinstance(id, str) and _is_unicode(id) else None
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair in it, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _stored(ids: Any) -> tuple[Kind, Any]:
     """Ids as they are kept, from whatever array or sequence there is."""
     if hasattr(ids, "__arrow_array__") or type(ids).__module__.startswith("pyarrow"):
@@ -236,7 +290,9 @@ def _stored(ids: Any) -> tuple[Kind, Any]:
     if array.dtype != object:
         raise InputError(f"ids must be integers, texts or objects, got {array.dtype}")
     types = set(map(type, array))
-    if types == {str}:
+    if type(None) in types:
+        raise InputError("ids must not be None")
+    if types == {str} and all(map(_is_unicode, array)):
         import pyarrow as pa
 
         return "text", pa.array(array, pa.large_string())
@@ -254,7 +310,7 @@ def _array_of_objects(ids: Any) -> Array:
     listed = list(ids)
     array = np.empty(len(listed), object)
     for i, one in enumerate(listed):  # NumPy would unpack tuples
-        array[i] = one
+        array[i] = one.item() if isinstance(one, np.generic) else one
     return array
 
 
@@ -263,16 +319,18 @@ def _stored_arrow(ids: Any) -> tuple[Kind, Any]:
 
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.combine_chunks()
-    array = ids if isinstance(ids, pa.Array) else pa.array(ids)
-    if array.null_count:
-        raise InputError(f"ids must not be null, and {array.null_count} are")
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_integer(array.type):
-        return _stored(array.to_numpy(zero_copy_only=False))
     try:
+        array = ids if isinstance(ids, pa.Array) else pa.array(ids)
+        if array.null_count:
+            raise InputError(f"ids must not be null, and {array.null_count} are")
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_integer(array.type):
+            return _stored(array.to_numpy(zero_copy_only=False))
+        if pa.types.is_floating(array.type):
+            raise InputError(f"ids must be integers, texts or objects, got {array.type}")
         return "text", array.cast(pa.large_string())
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise InputError(f"ids must be integers or texts: {error}") from None
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from godwit.dtypes import WEIGHT_DTYPES, as_count, shown
 from godwit.errors import FormatError, InputError
-from godwit.files import replacing
+from godwit.files import errors_named, replacing
 from godwit.graph.csr import Graph
 from godwit.graph.format_names import FORMATS
 from godwit.graph.formats.compression import compressed
@@ -93,6 +93,10 @@ def read(
         id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function, got {shown(progress)}")
+    if relabel is True and id_base is not None:
+        raise InputError(
+            "relabel=True and id_base contradict each other: ids are names, or numbers"
+        )
     options = ReadOptions(
         id_base,
         directed,
@@ -111,7 +115,9 @@ def read(
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
     """Write a graph to a file, compressed as the name ends (.gz, .bz2, .xz, .zst).
 
-    What the format cannot hold is refused, not dropped. The file is complete, or not there.
+    What the format cannot hold is refused, not dropped. The file is complete, or not there. Some formats
+    do not say all that they hold, and want it said when they are read again: the kind of weights
+    (Galois: ``weight_dtype=``), directions and integer ids (CSV: ``directed=False``, ``relabel=True``).
 
     :param format: a name in :data:`FORMATS`; by the ending of the name if None
     :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction
@@ -121,7 +127,7 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
         raise InputError(f"expected a Graph, got a {type(graph).__name__}")
     chosen = writable_format(path, format)
     name = Path(path)
-    _check_ending(graph, name)
+    check_ending(name, weighted=graph.is_weighted)
     compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())
     packed_suffix = name.suffix if compression is not None else ""
     stem = name.with_suffix("") if compression is not None else name
@@ -134,7 +140,7 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     with ExitStack() as complete:
         files = {part: complete.enter_context(replacing(part)) for part in parts}
         for part, write_part in parts.items():
-            with compressed(files[part], compression) as file:
+            with errors_named(part), compressed(files[part], compression) as file:
                 write_part(graph, file)
 
 
@@ -156,9 +162,9 @@ def writable_format(path: str | os.PathLike[str], format: str | None = None) -> 
         return format_named(format)
     name = without_compression(Path(path).name).lower()
     known = {ending: format for format, one in FORMATS.items() for ending in one.endings}
-    for ending in known:
+    for ending, found in known.items():
         if name.endswith(ending):
-            return format_named(known[ending])
+            return format_named(found)
     raise InputError(
         f"cannot tell the format from the name {os.fspath(path)!r}: use one of {', '.join(known)}, "
         "or say format= (command line: --to)"
@@ -169,11 +175,11 @@ _HOLDS_WEIGHTS = {".el": False, ".wel": True, ".sg": False, ".wsg": True, ".vgr"
 """Other programs tell by these endings whether there are weights."""
 
 
-def _check_ending(graph: Graph, path: Path) -> None:
-    """Refuse a name that says of the weights what is not so."""
+def check_ending(path: Path, *, weighted: bool) -> None:
+    """Refuse a name that says of the weights what is not so. :raises InputError: naming the ending"""
     ending = Path(without_compression(path.name)).suffix.lower()
     expected = _HOLDS_WEIGHTS.get(ending)
-    if expected is None or expected == graph.is_weighted:
+    if expected is None or expected == weighted:
         return
     if expected:
         raise InputError(f"a {ending} file has weights, and the graph has none")
@@ -185,14 +191,23 @@ def _check_ending(graph: Graph, path: Path) -> None:
 
 def _recognize(head: Head, options: ReadOptions) -> Format:
     """The format of a file that begins like this."""
-    for candidate in map(format_named, FORMATS):
+
+    def rank(name: str) -> int:
+        one = FORMATS[name]
+        return 0 if one.certain else 1 if head.stem.endswith(one.endings) else 2
+
+    for candidate in map(format_named, sorted(FORMATS, key=rank)):
         if candidate.name == "edge-list" and options.columns is not None and head.lines:
             return format_named("csv")  # only the user knows that the first line names columns
         if (head.lines or not head.is_text) and candidate.recognize(head):
             return candidate
     problem = f"unknown format; known are {', '.join(FORMATS)} (format=, command line: --format)"
+    if head.content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FormatError(head.path, "this is text in UTF-16: save it as UTF-8")
     if not head.is_text:
         raise FormatError(head.path, f"{problem}; this is not a text file")
+    if b"\r" in head.content and b"\n" not in head.content:
+        raise FormatError(head.path, "its lines end with CR alone: convert them to LF or CR LF")
     number, first = next(
         ((i, line) for i, line in enumerate(head.content.decode("utf-8-sig", "replace").split("\n"), 1)
          if line.strip()),

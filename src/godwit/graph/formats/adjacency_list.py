@@ -32,15 +32,21 @@ def recognize(head: Head) -> bool:
     """Whether a file that begins like this is in this format.
 
     Lines are integers. Where the name does not end with .adj, one is of more than three, as in no edge
-    list, and their first ones ascend, as below no header that says how many vertices there are.
+    list, not all are of equally many, as in tables, and their first ones ascend, as below no header that
+    says how many vertices there are.
     """
     rows = [line.split() for line in head.lines if not line.startswith("#")]
-    if not all(word.isdecimal() and len(word) < 20 for row in rows for word in row):
+    if not all(rows) or not all(
+        word.isdecimal() and len(word) < 20 for row in rows for word in row
+    ):
         return False
     if head.stem.endswith(".adj"):
         return True
     heads = [int(row[0]) for row in rows]
-    return max(map(len, rows), default=0) > 3 and all(u < v for u, v in pairwise(heads))
+    lengths = set(map(len, rows))
+    return (
+        max(lengths, default=0) > 3 and len(lengths) > 1 and all(u < v for u, v in pairwise(heads))
+    )
 
 
 def read(source: Source, options: ReadOptions) -> Graph:

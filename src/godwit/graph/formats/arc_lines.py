@@ -129,10 +129,9 @@ def largest_vertex_count() -> int:
 def check_vertex_count(text: Text, vertex_count: int, position: int) -> None:
     """Refuse a declared number of vertices that no memory could hold."""
     if vertex_count > largest_vertex_count():
-        available = config.available_memory_bytes() / 2**30
+        available = config.readable_bytes(config.available_memory_bytes())
         raise text.error(
-            f"declares {vertex_count} vertices, which do not fit in memory "
-            f"({available:,.2f} GiB available)",
+            f"declares {vertex_count} vertices, which do not fit in memory ({available} available)",
             position,
         )
 
@@ -262,8 +261,8 @@ class _Columns:
         available = config.available_memory_bytes()
         if needed > available:
             raise GraphTooLargeError(
-                f"{text.path}: {count:,} arcs need at least {needed / 2**30:,.2f} GiB of memory, "
-                f"and {available / 2**30:,.2f} GiB are available"
+                f"{text.path}: {count:,} arcs need at least {config.readable_bytes(needed)} of memory, "
+                f"and {config.readable_bytes(available)} are available"
             )
         self.sources: Array = np.empty(count, self.id_dtype)
         self.targets: Array = np.empty(count, self.id_dtype)

@@ -20,7 +20,7 @@ from godwit.errors import FormatError
 from godwit.graph.blocks import rows_of_blocks
 from godwit.graph.csr import Graph
 from godwit.graph.formats.format import ReadOptions
-from godwit.graph.ids import VertexIds
+from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 
 
 class Block(NamedTuple):
@@ -123,9 +123,8 @@ def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
     order = pc.sort_indices(distinct if numbers is None else numbers)
     distinct = distinct.take(order)
     if numbers is not None:
-        ids = VertexIds.trusted(
-            "integer", frozen(numbers.take(order).to_numpy(zero_copy_only=False))
-        )
+        stored = frozen(numbers.take(order).to_numpy(zero_copy_only=False))
+        ids = _integer_ids(stored)
     else:
         ids = VertexIds.trusted("text", distinct)
 
@@ -141,11 +140,28 @@ def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
     return replace(arcs, blocks=blocks), ids
 
 
+def _integer_ids(ascending: Array) -> VertexIds:
+    """Ids that are integers, consecutive or not."""
+    count = len(ascending)
+    if (
+        count > 0
+        and 0 <= ascending[0] <= MAXIMAL_ID_BASE
+        and ascending[-1] - ascending[0] == count - 1
+    ):
+        return VertexIds(count, int(ascending[0]))
+    return VertexIds.trusted("integer", ascending)
+
+
 def _as_numbers(distinct: Any) -> Any:
     """The ids as distinct int64 (Arrow), or None if they are not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not pa.types.is_integer(distinct.type):
+        # Arrow takes hexadecimal numbers, too.
+        decimal = pc.match_substring_regex(distinct, "^-?[0-9]+$")
+        if not pc.all(decimal, min_count=0).as_py():
+            return None
     try:
         numbers = distinct.cast(pa.int64())
     except pa.ArrowInvalid:

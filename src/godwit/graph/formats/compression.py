@@ -69,7 +69,9 @@ class RawFile:
         begins = range(0, len(buffer), _READ_BYTES)
         done = 0
         with ThreadPoolExecutor(2) as pool:
-            for count in pool.map(lambda at: self._read_at(buffer[at : at + _READ_BYTES], at), begins):
+            for count in pool.map(
+                lambda at: self._read_at(buffer[at : at + _READ_BYTES], at), begins
+            ):
                 done += count
                 self._advance(count)
         return done

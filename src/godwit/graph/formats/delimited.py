@@ -1,8 +1,9 @@
-"""CSV with a header: named columns between commas, semicolons or tabs (RFC 4180, parsed by Arrow).
+"""CSV: columns between commas, semicolons or tabs (RFC 4180, parsed by Arrow), usually below their names.
 
 A column is an integer column if all its fields are integers, and so on: the narrowest type that fits is
-found by trying. A field without quotes and characters is no text of no characters, but nothing; spaces
-belong to a text. Files without a header are edge lists.
+found by trying. Integers are decimal, and there may be blanks around them. A field without quotes and
+characters is no text of no characters, but nothing; spaces belong to a text. Files without names of
+columns are edge lists, unless they have quotes (``csv_header``).
 
 A file whose columns may take more than half of the memory is parsed block by block, each time that its
 arcs are asked for.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, BinaryIO, NoReturn
@@ -23,20 +24,19 @@ import numpy as np
 from godwit import config
 from godwit.errors import FormatError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.formats.csv_header import Header, header_of
 from godwit.graph.formats.format import HEAD_BYTES, Format, Head, ReadOptions
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.tables import (
     NAMES,
+    Columns,
     chosen_columns,
     graph_of_tables,
-    known_columns,
     require_all_in_arcs,
     tables_of,
 )
 
-_DELIMITERS = ",\t;"
-_NUMBER = re.compile(r"\s*[-+]?(\.?[0-9].*|inf|infinity|nan)?\s*", re.IGNORECASE)
-_INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
+_HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
 
 _SHARE_HELD = 1 / 6  # the text, its columns and what is made of them take up to 5.4 times the text
 _SHARE_OF_BLOCK = 1 / 64
@@ -47,17 +47,9 @@ _PARALLEL_BLOCK = 1 << 22  # that a thread takes, where the file is parsed at a 
 
 
 def recognize(head: Head) -> bool:
-    """Whether the first line names columns: usual ones, or any above numbers."""
-    lines = head.lines
-    if len(lines) == 0 or lines[0][0] in "#%":
-        return False
-    names, delimiter = _fields(lines[0])
-    if known_columns(names) is not None:
-        return True
-    if len(lines) < 2 or len(names) < 2 or any(map(_NUMBER.fullmatch, names[:2])):
-        return False
-    first = _split(lines[1], delimiter)
-    return len(first) == len(names) and all(_INTEGER.fullmatch(field) for field in first[:2])
+    """Whether the first line names columns, or has quotes that edge lists do not know."""
+    header = header_of(head)
+    return header is not None and header.certain
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
@@ -74,23 +66,29 @@ def read(source: Source, options: ReadOptions) -> Graph:
 
 
 class _Table:
-    """The rows behind the header."""
+    """The rows behind the header, or all where there is none."""
 
     def __init__(self, source: Source, options: ReadOptions) -> None:
         import pyarrow as pa
 
         self.source = source
         self.progress = options.progress
-        names, self.delimiter, begin, self.header_line = _header(source)
-        self.width = len(names)
-        self.columns = chosen_columns(names, options.columns, self.problem)
+        header = _header(source, options.columns)
+        self.delimiter = header.delimiter
+        self.width = len(header.fields)
+        self.named = header.names
+        self.lines_before = header.line.number if header.names else header.line.number - 1
+        self.columns = Columns(0, 1, 2 if self.width > 2 else None)
+        if header.names:
+            self.columns = chosen_columns(header.fields, options.columns, self.problem)
         if options.weighted is False:
             self.columns = self.columns._replace(weight=None)
+        begin = header.line.end if header.names else header.line.begin
         self.content: Any = pa.py_buffer(source.content())[begin:]
         self.in_blocks = self.content.size > _SHARE_HELD * config.available_memory_bytes()
         self.types = [pa.int32(), pa.int32(), pa.int32()][: len(self.columns.used)]
         self._held: Any = None
-        self._require_closed_quotes()
+        self._look_through()
         self._settle_types()
 
     def parsed(self) -> Iterator[Any]:
@@ -108,15 +106,24 @@ class _Table:
         line, text = self._place(row)
         return FormatError(self.source.path, message, line=line, text=text)
 
+    def _look_through(self) -> None:
+        """See to what Arrow is too lenient about, where there are characters for it."""
+        quotes = 0
+        hexadecimal = False
+        last = b""
+        for begin in range(0, self.content.size, _COUNTED_BYTES):
+            end = min(begin + _COUNTED_BYTES, self.content.size)
+            piece = last + self.content[begin:end].to_pybytes()
+            quotes += piece.count(b'"', len(last))
+            hexadecimal = hexadecimal or b"0x" in piece or b"0X" in piece
+            last = piece[-1:]
+        if quotes % 2:
+            self._require_closed_quotes()
+        if hexadecimal:
+            self._settle_hexadecimal()
+
     def _require_closed_quotes(self) -> None:
         """Refuse a quotation mark that is open at the end, which Arrow closes there."""
-        characters = np.frombuffer(self.content, np.uint8)
-        quotes = sum(
-            int(np.count_nonzero(characters[begin : begin + _COUNTED_BYTES] == ord('"')))
-            for begin in range(0, len(characters), _COUNTED_BYTES)
-        )
-        if quotes % 2 == 0:
-            return
         reader = csv.reader(self._lines(), delimiter=self.delimiter, strict=True)
         line = 0
         try:
@@ -127,7 +134,7 @@ class _Table:
                 raise FormatError(
                     self.source.path,
                     'a quotation mark (") is open at the end of the file, in the row that begins here',
-                    line=self.header_line + line + 1,
+                    line=self.lines_before + line + 1,
                 ) from None
 
     def _lines(self) -> io.TextIOWrapper:
@@ -135,6 +142,27 @@ class _Table:
 
         content = io.BufferedReader(pa.BufferReader(self.content))
         return io.TextIOWrapper(content, "utf-8", "replace", newline="")
+
+    def _settle_hexadecimal(self) -> None:
+        """Take ids for texts where one begins like a hexadecimal number; refuse such weights."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        narrow = self.types
+        self.types = [pa.large_string() for _ in narrow]
+        found = [False for _ in narrow]
+        row = 0
+        with self._errors_placed():
+            for table in self._blocks(threaded=True):
+                wrong = [pc.match_substring_regex(one, _HEXADECIMAL) for one in table.columns]
+                at = pc.index(wrong[2], True).as_py() if len(wrong) > 2 else -1
+                if at >= 0:
+                    raise self.problem("the weight is not a decimal number", row + at)
+                found = [old or pc.any(one).as_py() for old, one in zip(found, wrong, strict=True)]
+                row += table.num_rows
+        self.types = narrow
+        if any(found):
+            self.types[:2] = [pa.large_string(), pa.large_string()]
 
     def _settle_types(self) -> None:
         """Widen the types of columns until all fields fit. What the first of them need is likely."""
@@ -264,7 +292,8 @@ class _Table:
     def _explained(self, message: str) -> str:
         columns = re.search(r"Expected [0-9]+ columns, got ([0-9]+)", message)
         if columns is not None:
-            return f"malformed row: the header has {self.width} columns, this one {columns[1]}"
+            first = "header" if self.named else "first row"
+            return f"malformed row: the {first} has {self.width} columns, this one {columns[1]}"
         if "straddling" in message:
             return 'a row does not end within megabytes: is a quotation mark (") open?'
         column = re.match(r"In CSV column #([0-9]+)", message)
@@ -283,52 +312,34 @@ class _Table:
         try:
             for fields in filter(None, reader):
                 if row == 0:
-                    return self.header_line + reader.line_num, self.delimiter.join(fields)
+                    return self.lines_before + reader.line_num, self.delimiter.join(fields)
                 row -= 1
         except csv.Error:
             pass
         return None, None
 
 
-def _header(source: Source) -> tuple[list[str], str, int, int]:
-    """Names, delimiter, the position behind the first line that is not blank, and its number."""
-    content = source.head.content
-    begin = 3 if content.startswith(b"\xef\xbb\xbf") else 0
-    found = re.compile(rb"([ \t]*[\r\n])*").match(content, begin)
-    assert found is not None
-    end = re.compile(rb"\r\n|\r|\n").search(content, found.end())
-    if end is None and source.size > len(content):
-        raise FormatError(source.path, "the first line, which names columns, is too long", line=1)
-    stop = len(content) if end is None else end.start()
-    behind = len(content) if end is None else end.end()
-    line = content[begin:stop].decode("utf-8", "replace").strip("\r\n")
-    number = 1 + len(re.findall(rb"\r\n|\r|\n", content[begin : found.end()]))
-    names, delimiter = _fields(line)
-    if names[0] == "" and len(names) == 1:
+def _header(source: Source, wanted: Sequence[str] | None) -> Header:
+    """The line that names columns, or the first row of two or three columns.
+
+    :raises FormatError: there is neither
+    """
+    header = header_of(source.head, wanted)
+    if header is None:
+        if source.size > len(source.head.content):
+            raise FormatError(source.path, "the line that names columns is too long")
         raise FormatError(source.path, "there is no line that names columns")
-    if all(_NUMBER.fullmatch(name) for name in names[:2]):
-        raise FormatError(
-            source.path,
-            "the first line must name columns; format edge-list does without (format=, command "
-            "line: --format)",
-            line=number,
-            text=line,
-        )
-    return names, delimiter, behind, number
-
-
-def _fields(line: str) -> tuple[list[str], str]:
-    """The fields of a header, and the delimiter that makes most of them."""
-    split = [(_split(line, delimiter), delimiter) for delimiter in _DELIMITERS]
-    return max(split, key=lambda fields_by: len(fields_by[0]))
-
-
-def _split(line: str, delimiter: str) -> list[str]:
-    try:
-        fields = next(csv.reader([line], delimiter=delimiter), [""])
-    except csv.Error:
-        return [""]
-    return [field.strip() for field in fields]
+    if header.names or (header.certain and len(header.fields) <= len(NAMES)):
+        return header
+    hint = "" if header.certain else (
+        "; format edge-list does without (format=, command line: --format)"
+    )  # fmt: skip
+    raise FormatError(
+        source.path,
+        f"the first line must name columns{hint}",
+        line=header.line.number,
+        text=header.line.text,
+    )
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
@@ -359,8 +370,11 @@ def _require_read_as_texts(graph: Graph) -> None:
 
     if graph.ids.kind != "text" or graph.vertex_count == 0:
         return
+    texts = pc.utf8_trim_whitespace(graph.ids.to_arrow())
+    if not pc.all(pc.match_substring_regex(texts, "^-?[0-9]+$")).as_py():
+        return
     try:
-        pc.utf8_trim_whitespace(graph.ids.to_arrow()).cast(pa.int64())
+        texts.cast(pa.int64())
     except pa.ArrowInvalid:
         return
     raise InputError(

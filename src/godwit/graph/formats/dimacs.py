@@ -32,7 +32,18 @@ _NUMBER = r"([0-9]{1,18})"
 
 def recognize(head: Head) -> bool:
     """Whether a file that begins like this is in this format."""
-    return bool(head.lines) and re.match(r"c(\W|$)|p\s+[a-z]|a\s+[0-9-]", head.lines[0]) is not None
+    if not head.lines:
+        return False
+    words = [re.split(r"\s+", line, flags=re.ASCII) for line in head.lines]
+    others = [line for line in words if line[0] != "c"]
+    if not others:  # comments only, unless it is a list of edges from a vertex c
+        return any(len(line) not in (2, 3) for line in words)
+    first = others[0]
+    if words[0][0] not in ("c", "p", "a"):
+        return False
+    if first[0] == "p":
+        return len(first) > 2 or head.stem.endswith(".gr")
+    return first[0] == "a" and len(first) > 2 and first[1].isdecimal() and first[2].isdecimal()
 
 
 def read(source: Source, options: ReadOptions) -> Graph:

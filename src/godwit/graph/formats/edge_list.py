@@ -4,8 +4,9 @@ Columns are separated by blanks, or by a comma; lines that begin with # or % are
 arc decides whether there are weights. Ids are vertices as they are, n is the largest plus one; unless
 they are texts, or so few of the possible ones occur that they are only names (:func:`read`).
 
-Of the comments before the first arc two are understood, as SNAP writes them: ``# Undirected graph``
-(each edge is listed once) and ``# Nodes: N Edges: M``.
+Of the comments before the first arc three are understood: as SNAP writes them, ``# Undirected graph``
+(each edge is listed once) and ``# Nodes: N Edges: M``; and, as Godwit does, ``# Ids: text``, ``# Ids:
+integer`` (of which only those that occur are vertices) or ``# Ids: from K``.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import write_edge_list
+from godwit.graph.ids import MAXIMAL_ID_BASE
 
 _COMMENTS = "#%"
 _WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
-_SEPARATOR = re.compile(r"\s*,\s*|\s+")
+_SEPARATOR = re.compile(r"\s*,\s*|\s+", re.ASCII)
 _ID = re.compile(r"-?[0-9]+")
 _WEIGHT = re.compile(r"[-+.0-9a-zA-Z]+")
 _NUMBER = re.compile(
@@ -43,6 +45,7 @@ _NUMBER = re.compile(
 _COUNTS = re.compile(r"[#%]\s*nodes:\s*([0-9]{1,18})\s+edges:\s*([0-9]{1,18})\s*", re.IGNORECASE)
 _DIRECTION = re.compile(r"[#%]\s*(un)?directed graph\b", re.IGNORECASE)
 _UNDIRECTED = re.compile(r"[#%]\s*undirected graph\b", re.IGNORECASE)
+_IDS = re.compile(r"[#%]\s*ids:\s*(text|integer|from ([0-9]{1,10}))\s*", re.IGNORECASE)
 _ANY_ID = IdRange(0, (1 << 63) - 1, False)
 
 
@@ -72,6 +75,9 @@ class _Comments(NamedTuple):
     """What the comments before the first arc say."""
 
     undirected: bool = False
+    ids: str = ""
+    """"text", "integer", or nothing."""
+    id_base: int | None = None
     vertex_count: int | None = None
     arc_count: int = 0
     position: int = 0
@@ -88,6 +94,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
     """
     text = source.text()
     position, fields, comments = _begin(text)
+    if options.relabel is None and options.id_base is None:
+        options = replace(options, id_base=comments.id_base, relabel=True if comments.ids else None)
     weighted = len(fields) > 2
     expected = "SOURCE TARGET WEIGHT" if weighted else "SOURCE TARGET"
     lines = ArcLines(expected, comments=_COMMENTS, comma=True)
@@ -102,7 +110,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     arcs: ScannedArcs
     if as_they_are:
         arcs = scan(lines, IdRange(base, largest_vertex_count(), False))
-    elif not all(map(_is_integer, fields[:2])):
+    elif comments.ids == "text" or not all(map(_is_integer, fields[:2])):
         return _of_names(scan(words, _ANY_ID), comments, text, options)
     else:
         try:
@@ -138,6 +146,9 @@ def _begin(text: Text) -> tuple[int, list[str], _Comments]:
             return position, _SEPARATOR.split(line), comments
         if _UNDIRECTED.match(line):
             comments = comments._replace(undirected=True)
+        elif ids := _IDS.fullmatch(line):
+            base = None if ids[2] is None else min(int(ids[2]), MAXIMAL_ID_BASE)
+            comments = comments._replace(ids="" if ids[2] else ids[1].lower(), id_base=base)
         elif counts := _COUNTS.fullmatch(line):
             comments = comments._replace(
                 vertex_count=int(counts[1]), arc_count=int(counts[2]), position=position
@@ -173,7 +184,7 @@ def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:
 def _of_names(arcs: Arcs, comments: _Comments, text: Text, options: ReadOptions) -> Graph:
     """The graph whose vertices are the ids that occur."""
     _check_counts(text, comments, arcs)
-    arcs, ids = relabelled(arcs)
+    arcs, ids = relabelled(arcs, typed=comments.ids == "text")
     declared = comments.vertex_count
     if declared is not None and len(ids) > declared:
         raise text.error(f"declares {declared} nodes, but {len(ids)} occur", comments.position)

@@ -63,8 +63,9 @@ class Head:
         if not self.is_text:
             return []
         text = self.content.decode("utf-8-sig", "replace")
-        whole = text.splitlines() if len(self.content) < HEAD_BYTES else text.splitlines()[:-1]
-        filled = (line.strip() for line in (whole or [text]) if line.strip())
+        lines = text.split("\n")
+        whole = lines if len(self.content) < HEAD_BYTES else lines[:-1]
+        filled = (line.strip(BLANKS) for line in (whole or [text]) if line.strip(BLANKS))
         first = next(filled, None)
         if first is None:
             return []
@@ -73,6 +74,9 @@ class Head:
 
 
 HEAD_BYTES = 1 << 16
+
+BLANKS = " \t\n\r\v\f"
+"""What separates words in files; other blanks of Unicode are characters of them."""
 
 COMPRESSION_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 
@@ -118,9 +122,11 @@ def require_no_weights(graph: Graph, format: str) -> None:
 
 def require_consecutive_ids(graph: Graph, format: str) -> None:
     """Refuse to write ids where a format numbers the vertices itself. :raises InputError: saying so"""
-    if graph.ids.kind != "consecutive":
+    ids = graph.ids
+    if ids.kind != "consecutive" or ids.base > 1:  # from 0 and from 1 are but manners of counting
+        kind = f"{ids.kind} ids" if ids.kind != "consecutive" else f"ids from {ids.base} on"
         raise InputError(
-            f"{format} cannot hold {graph.ids.kind} ids: drop them with graph.with_ids(0) "
+            f"{format} cannot hold {kind}: drop them with graph.with_ids(0) "
             "(command line: --drop ids)"
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import FileError, FormatError
+from godwit.graph.formats.format import BLANKS
 
 PADDING_BYTES = 8  # compiled scanners load whole words
 
@@ -50,7 +51,7 @@ class Text:
         position = self.begin if begin is None else begin
         while position < self.size:
             end = self._line_end(position)
-            yield position, self._decode(position, min(end, position + _LINE_BYTES)).strip()
+            yield position, self._decode(position, min(end, position + _LINE_BYTES)).strip(BLANKS)
             position = end + 1
 
     def behind_line(self, position: int) -> int:

@@ -12,16 +12,18 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from godwit.dtypes import Array, frozen
+from godwit.dtypes import Array, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.format import require_consecutive_ids
+from godwit.graph.formats.scanner import WORD_LENGTH_BITS
 from godwit.graph.rows import thread_count_for
 from godwit.parallel.atomics import load_acquire
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import ABORT, block_range, run_team
 
 _ARCS_PER_PIECE = 1 << 20
+LONGEST_ID_BYTES = 1 << WORD_LENGTH_BITS
 _POLL_STEPS = 16_384
 
 _NEWLINE = 10
@@ -98,7 +100,7 @@ def write_arcs(
             columns.append(weights)
         if first:
             # Arrow writes 1.0 as 1: the first weight has a point, so that all are read as doubles.
-            line = [str(column[0]) for column in columns]
+            line = [str(_widened(column)[0]) for column in columns]
             file.write((separator.join([*([prefix] if prefix else []), *line]) + "\n").encode())
             columns = [column[1:] for column in columns]
             first = False
@@ -151,7 +153,8 @@ def write_dimacs(graph: Graph, file: BinaryIO) -> None:
     if not graph.is_weighted:
         raise InputError(
             "DIMACS arcs have weights, and the graph has none: add some with "
-            "graph.with_weights(...) or graph.with_random_weights(...)"
+            "graph.with_weights(...) or graph.with_random_weights(...) "
+            "(command line: --weights LOW..HIGH)"
         )
     file.write(f"p sp {graph.vertex_count} {graph.arc_count}\n".encode())
     write_arcs(graph, file, prefix="a", base=1, both=True)
@@ -165,15 +168,20 @@ def write_edge_list(graph: Graph, file: BinaryIO) -> None:
     """
     _check_listable(graph)
     kind = "Directed" if graph.directed else "Undirected"
-    counts = f"# Nodes: {graph.vertex_count} Edges: {line_count(graph)}"
-    file.write(f"# {kind} graph\n{counts}\n".encode())
+    head = f"# {kind} graph\n# Nodes: {graph.vertex_count} Edges: {line_count(graph)}\n"
+    ids = graph.ids
+    if ids.kind != "consecutive":
+        head += f"# Ids: {ids.kind}\n"
+    elif ids.base > 0:
+        head += f"# Ids: from {ids.base}\n"
+    file.write(head.encode())
     write_arcs(graph, file)
 
 
 def _check_listable(graph: Graph) -> None:
     """Refuse ids that an edge list cannot hold."""
     ids = graph.ids
-    if ids.kind == "consecutive" and ids.base == 0:
+    if ids.kind == "consecutive":
         return
     if graph.degree_statistics().isolated:
         raise InputError(
@@ -181,16 +189,23 @@ def _check_listable(graph: Graph) -> None:
             f"{graph.degree_statistics().isolated:,}: drop the ids with graph.with_ids(0) "
             "(command line: --drop ids)"
         )
-    if ids.kind in ("text", "object"):
+    if ids.kind == "object":
+        raise InputError(
+            "an edge list cannot hold ids that are Python objects: name the vertices by texts or "
+            "integers with graph.with_ids(...), or drop the ids (command line: --drop ids)"
+        )
+    if ids.kind == "text":
         import pyarrow.compute as pc
 
-        texts = ids.to_arrow()
+        texts = ids.stored
         wrong = pc.match_substring_regex(texts, r'^$|^[#%]|[\x00-\x20,"]')
+        wrong = pc.or_(wrong, pc.greater_equal(pc.binary_length(texts), LONGEST_ID_BYTES))
         at = pc.index(wrong, True).as_py()
         if at >= 0:
             raise InputError(
-                f"an edge list cannot hold the id {texts[at].as_py()!r}: ids must not be empty, "
-                "begin with # or %, or have blanks, commas, quotes or control characters in them"
+                f"an edge list cannot hold the id {shown(texts[at].as_py())}: ids must not be empty, "
+                "begin with # or %, have blanks, commas, quotes or control characters in them, or be "
+                f"of {LONGEST_ID_BYTES:,} bytes"
             )
 
 

@@ -40,8 +40,8 @@ def _flag(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text)
 
 
-def _weight_range(text: str) -> tuple[float, float] | None:
-    """``1..64`` are integers, ``0.0..1.0`` floats."""
+def weight_range(text: str) -> tuple[float, float] | None:
+    """The bounds that are written, or None if they are none: ``1..64`` are integers, ``0.0..1.0`` floats."""
     bounds = text.split("..")
     for read in (plain_integer, plain_number):
         values = [read(bound) for bound in bounds]
@@ -66,7 +66,7 @@ class _Option:
 
 _COMMON = {
     "seed": _Option("0", plain_integer),
-    "weights": _Option("LOW..HIGH", _weight_range),
+    "weights": _Option("LOW..HIGH", weight_range),
     "copies": _Option("1", plain_integer),
 }
 

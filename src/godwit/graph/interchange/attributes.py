@@ -56,7 +56,7 @@ def weights_of(values: list[Any], name: Any, edge: Callable[[int], str]) -> Arra
 
 def _check_range(values: list[Any], name: Any, edge: Callable[[int], str]) -> None:
     """Refuse integers beyond 64 bits."""
-    if min(values) >= -(2**63) and max(values) < 2**63:
+    if int(min(values)) >= -(2**63) and int(max(values)) < 2**63:
         return
     for i, value in enumerate(values):
         if not -(2**63) <= value < 2**63:

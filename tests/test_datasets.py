@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
@@ -173,10 +173,8 @@ def test_of_an_archive_the_graph_alone_is_kept(
     assert arcs_of(graph) == [(0, 1), (0, 2), (1, 0), (2, 0)]
     assert not graph.directed
     stored = str(Path(path).with_name(f"{member}.zst"))
-    assert files_in(cache.parent.parent) == [
-        f"cache/datasets/{stored}",
-        f"cache/datasets/{stored}.json",
-    ]
+    assert files_in(cache) == [stored, f"{stored}.json"]
+    assert not list(cache.parent.parent.rglob("outside.txt"))
     gw.dataset(name)
     assert mirror.downloads == [path]
 
@@ -367,10 +365,18 @@ def test_an_unknown_host_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatc
     assert "https://www.diag.uniroma1.it/challenge9/data/USA-road-d/USA-road-d.NY.gr.gz" in message
 
 
-@pytest.mark.parametrize("home", ["gopher://x", "http://", "http://[", "://", "http://*.a:99999"])
+@pytest.mark.parametrize("home", ["http://", "http://[", "http://*.a:99999"])
 def test_mirrors_that_are_no_urls(cache: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
     monkeypatch.setenv("GODWIT_DATASETS", home)
     assert failure().startswith("cannot fetch USA-road-d.NY from ")
+
+
+@pytest.mark.parametrize("home", ["ftp://x/y", "gopher://x", "://", "file://elsewhere/data"])
+def test_mirrors_of_other_kinds(cache: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.setenv("GODWIT_DATASETS", home)
+    message = failure()
+    assert "GODWIT_DATASETS must be an http:// or https:// address, or a folder, got" in message
+    assert home in message
 
 
 @pytest.mark.parametrize("form", ["{} *{}", "{}  {}", "{}  ./{}", "{} {}"])
@@ -413,7 +419,7 @@ def test_a_file_that_changed_is_not_read(mirror: Mirror, cache: Path) -> None:
     assert mirror.downloads == [ROAD_FILE] * 2
 
 
-@pytest.mark.parametrize("record", [None, b"", b"{}", b"[1]", b'{"sha256": 1}', b"\xff\x00"])
+@pytest.mark.parametrize("record", [None, b"", b"{}", b"[1]", b"7", b'{"sha256": 1}', b"\xff\x00"])
 def test_a_file_that_somebody_put_there_is_trusted_and_remembered(
     cache: Path, record: bytes | None
 ) -> None:
@@ -446,6 +452,160 @@ def test_a_folder_serves_as_mirror(
     assert gw.dataset("cnr-2000").arc_count == 4
     assert files_in(cache) == ["LAW/cnr-2000.mtx.zst", "LAW/cnr-2000.mtx.zst.json"]
     assert f"no file {folder / 'USA-road-d.BAY.gr.gz'}" in failure("USA-road-d.BAY")
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_a_folder_may_be_a_url(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    folder = tmp_path / "a mirror"
+    folder.mkdir()
+    (folder / ROAD_FILE).write_bytes(gzip.compress(ROADS))
+    monkeypatch.setenv("GODWIT_DATASETS", f"file://{host}{quote(str(folder))}/")
+    assert fetching.fetch(named("USA-road-d.NY")) == folder / ROAD_FILE
+
+
+def test_a_home_that_nobody_has_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GODWIT_DATASETS", "~no-such-user/data")
+    assert "no file ~no-such-user/data/USA-road-d.NY.gr.gz" in failure()
+
+
+def archive_of(vertices: int) -> bytes:
+    matrix = f"%%MatrixMarket matrix coordinate pattern general\n{vertices} {vertices} 1\n2 1\n"
+    return tar_of({"cnr-2000.mtx": matrix.encode()})
+
+
+def vertex_count() -> int:
+    return gw.dataset("cnr-2000").vertex_count
+
+
+class TestOrigins:
+    """What is kept is served only to those who ask for what it was made of."""
+
+    @pytest.fixture
+    def folder(self, cache: Path, tmp_path: Path) -> Path:
+        folder = tmp_path / "folder"
+        (folder / "LAW").mkdir(parents=True)
+        (folder / MATRIX_FILE).write_bytes(archive_of(7))
+        return folder
+
+    def test_of_a_folder_nothing_is_served_without_it(
+        self, mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GODWIT_DATASETS", str(folder))
+        assert vertex_count() == 7
+        monkeypatch.setenv("GODWIT_DATASETS", mirror.url)
+        assert vertex_count() == 3
+        assert vertex_count() == 3
+        assert mirror.downloads == [MATRIX_FILE]
+        monkeypatch.setenv("GODWIT_DATASETS", str(folder))
+        assert vertex_count() == 7
+
+    def test_interrupted_before_it_is_recorded(
+        self, mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(done: int, total: int, phase: str) -> None:
+            if phase == "checking":
+                raise KeyboardInterrupt
+
+        monkeypatch.setenv("GODWIT_DATASETS", str(folder))
+        with pytest.raises(KeyboardInterrupt):
+            gw.dataset("cnr-2000", progress=interrupt)
+        monkeypatch.setenv("GODWIT_DATASETS", mirror.url)
+        assert vertex_count() == 3
+
+    def test_what_was_unpacked_from_nobody_knows_where_is_not_served(
+        self, mirror: Mirror, cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GODWIT_DATASETS", str(folder))
+        assert vertex_count() == 7
+        (cache / "LAW" / "cnr-2000.mtx.zst.json").unlink()
+        monkeypatch.setenv("GODWIT_DATASETS", mirror.url)
+        assert vertex_count() == 3
+
+    def test_an_archive_that_is_replaced_is_unpacked_anew(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GODWIT_DATASETS", str(folder))
+        assert vertex_count() == 7
+        status = (folder / MATRIX_FILE).stat()
+        (folder / MATRIX_FILE).write_bytes(archive_of(8))
+        os.utime(folder / MATRIX_FILE, ns=(1, 1))
+        assert vertex_count() == 8
+        (folder / MATRIX_FILE).write_bytes(archive_of(1234567))
+        os.utime(folder / MATRIX_FILE, ns=(1, 1))
+        assert (folder / MATRIX_FILE).stat().st_size != status.st_size
+        assert vertex_count() == 1234567
+
+    def test_an_archive_is_unpacked_once(
+        self, cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(folder.parent)
+        stored = cache / "LAW" / "cnr-2000.mtx.zst"
+        times = []
+        for name in (str(folder), "folder", f"{folder}/", f"file://{folder}"):
+            monkeypatch.setenv("GODWIT_DATASETS", name)
+            assert vertex_count() == 7
+            times.append(stored.stat().st_mtime_ns)
+        assert len(set(times)) == 1
+
+    def test_of_one_mirror_nothing_is_served_for_another(
+        self, mirror: Mirror, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert gw.dataset("USA-road-d.NY").arc_count == 3
+        monkeypatch.setenv("GODWIT_DATASETS", f"{mirror.url}/")
+        assert gw.dataset("USA-road-d.NY").arc_count == 3
+        assert mirror.downloads == [ROAD_FILE]
+        mirror.files[f"other/{ROAD_FILE}"] = b"p sp 2 1\na 1 2 5\n"
+        os.utime(cache / ROAD_FILE, ns=(1, 1))  # as if the cache had been copied
+        monkeypatch.setenv("GODWIT_DATASETS", f"{mirror.url}/other")
+        assert gw.dataset("USA-road-d.NY").arc_count == 1
+
+    def test_the_home_is_another_origin(
+        self, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gw.dataset("USA-road-d.NY")
+        monkeypatch.delenv("GODWIT_DATASETS")
+
+        def unknown(*_: object, **__: object) -> None:
+            raise socket.gaierror(-2, "Name or service not known")
+
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+        assert "is this machine offline?" in failure()
+
+    def test_an_archive_in_the_cache_goes_before_what_was_fetched(
+        self, mirror: Mirror, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert vertex_count() == 3
+        (cache / MATRIX_FILE).write_bytes(archive_of(9))
+        assert vertex_count() == 9
+        (cache / MATRIX_FILE).write_bytes(archive_of(1234567))
+        assert vertex_count() == 1234567
+        (cache / MATRIX_FILE).unlink()
+        monkeypatch.setenv("GODWIT_DATASETS", "http://")
+        assert vertex_count() == 1234567
+
+    def test_a_file_put_in_place_of_a_mirrors_is_kept(
+        self, mirror: Mirror, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gw.dataset("USA-road-d.NY")
+        monkeypatch.setenv("GODWIT_DATASETS", "http://")
+        assert f"put it at {cache / ROAD_FILE}" in failure()
+        (cache / ROAD_FILE).write_bytes(b"p sp 2 1\na 1 2 5\n")
+        for home in ("http://", "http://[", mirror.url):
+            monkeypatch.setenv("GODWIT_DATASETS", home)
+            assert gw.dataset("USA-road-d.NY").arc_count == 1
+        (cache / ROAD_FILE).write_bytes(b"p sp 2 0\n")
+        assert "no longer what was fetched" in failure()
+
+    def test_passwords_are_not_kept(
+        self, mirror: Mirror, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GODWIT_DATASETS", mirror.url.replace("://", "://me:secret@"))
+        gw.dataset("USA-road-d.NY")
+        record = (cache / f"{ROAD_FILE}.json").read_text()
+        assert f"{mirror.url}/{ROAD_FILE}" in record
+        assert "secret" not in record
 
 
 def unpacking_failure(data: DataSet, content: bytes, stored: Path) -> str | None:

@@ -8,6 +8,9 @@ import io
 import lzma
 import os
 import random
+import stat
+import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable
@@ -560,6 +563,38 @@ def test_pipe(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     graph = read(path)
     writer.join()
     assert graph.arc_count == 5
+
+
+class TestDevices:
+    @pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom"])
+    def test_they_are_refused(self, path: str) -> None:
+        if not Path(path).exists():
+            pytest.skip(f"no {path} here")
+        with pytest.raises(FileError, match=f"{path} is a device, not a file"):
+            read(path)
+
+    def test_disks_are_refused(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = write(DIMACS)
+        status = os.stat_result((stat.S_IFBLK | 0o600, *[0] * 9))
+        monkeypatch.setattr(os, "fstat", lambda _: status)
+        with pytest.raises(FileError, match="is a device, not a file"):
+            read(path)
+
+    def test_terminals_are_read(self) -> None:
+        pty = pytest.importorskip("pty")
+        master, terminal = pty.openpty()
+        try:
+            os.write(master, DIMACS.encode() + b"\x04\x04")  # Ctrl-D
+            assert read(os.ttyname(terminal)).arc_count == 5
+        finally:
+            os.close(master)
+            os.close(terminal)
+
+    @pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="no /dev/stdin here")
+    def test_standard_input_is_read(self) -> None:
+        command = [sys.executable, "-c", "import godwit; godwit.read('/dev/stdin')"]
+        found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert b"/dev/stdin: the file is empty" in found.stderr
 
 
 class TestFuzz:

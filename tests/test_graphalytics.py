@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.errors import FileError, FormatError, GodwitError, InputError
+from godwit.errors import FileError, FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph
 from godwit.graph.formats import arc_lines, read, write
@@ -94,6 +95,46 @@ def test_properties_may_name_other_files(put: Put) -> None:
     other = path.with_name("x.properties")
     other.write_text(PROPERTIES.replace("g.v", "other.v").replace("g.e", "other.e"))
     assert read(other).vertex_count == 4
+
+
+@pytest.mark.parametrize("name", ["../g.v", "/g.v", ".", "..", "", "sub/g.v", "g.v/", "./g.v"])
+@pytest.mark.parametrize("key", ["vertex-file", "edge-file"])
+def test_properties_name_files_beside_them(put: Put, key: str, name: str) -> None:
+    path = put(properties=f"graph.x.directed = true\ngraph.x.{key} = {name}\n")
+    with pytest.raises(FormatError, match="name of a file in the same folder") as caught:
+        read(path.with_suffix(".properties"))
+    assert (caught.value.path.name, caught.value.line) == ("g.properties", 2)
+
+
+@pytest.mark.parametrize("name", ["ird=x#", "a b", "a:b", "a\\b", "a\nb", " a", "a\udcff"])
+def test_names_that_properties_cannot_hold(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be called .*: it has .* in it"):
+        write(Graph.from_arcs([0], [1]), tmp_path / f"{name}.e")
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(name=st.text(st.characters(exclude_characters="/\0"), min_size=1, max_size=8))
+def test_any_other_name_is_read(tmp_path_factory: Any, name: str) -> None:
+    folder = tmp_path_factory.mktemp("names")
+    graph = Graph.from_arcs([0], [1], [2], directed=False)
+    if re.search(r"[\s=:\\\x00-\x1f\x7f]", name):
+        with pytest.raises(InputError, match="cannot be called"):
+            write(graph, folder / f"x{name}.e")
+        return
+    write(graph, folder / f"x{name}.e")
+    found = read(folder / f"x{name}.properties")
+    assert (found.directed, arcs_of(found)) == (False, arcs_of(graph))
+
+
+def test_vertices_that_do_not_fit(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FormatError, match=r"too large: ids are below \d+: '9+'$") as caught:
+        read(put("5 10\n", f"5\n10\n{'9' * 20}\n"))
+    assert (caught.value.path.name, caught.value.line) == ("g.v", 3)
+    path = put("5 10\n", "".join(f"{k}\n" for k in range(5000)))
+    monkeypatch.setenv("GODWIT_MEMORY_BYTES", "30000")
+    monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 1)
+    with pytest.raises(GraphTooLargeError, match=r"g\.v: 5,000 vertices needs"):
+        read(path)
 
 
 def test_consecutive_ids_are_not_stored(put: Put) -> None:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,6 +195,13 @@ class TestNetworkx:
     def test_refuses_what_is_no_graph(self) -> None:
         with pytest.raises(InputError, match=r"expected a networkx.Graph, got a dict"):
             Graph.from_networkx({0: [1]})
+        with pytest.raises(InputError, match=r"expected a networkx.Graph, got the class DiGraph"):
+            Graph.from_networkx(nx.DiGraph)
+
+    @pytest.mark.parametrize("weight", [[], {}, (1, [])], ids=repr)
+    def test_refuses_what_is_no_name_of_an_attribute(self, weight: Any) -> None:
+        with pytest.raises(InputError, match="weight must be the name of an attribute, or None"):
+            Graph.from_networkx(nx.path_graph(3), weight)
 
     def test_without_networkx(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "networkx", None)
@@ -351,6 +359,19 @@ class TestArrays:
         with pytest.raises(DeviceError, match=r"lies on a GPU, which needs CuPy: pip install"):
             Graph.from_arcs(values, [1, 2])
 
+    @pytest.mark.parametrize("method", ["__dlpack_device__", "__dlpack__", "__array__"])
+    @pytest.mark.parametrize("error", [KeyError, BufferError, ZeroDivisionError, AttributeError])
+    def test_what_its_own_library_cannot_convert_is_refused(
+        self, method: str, error: type[Exception]
+    ) -> None:
+        def broken(_: Any, *__: Any, **___: Any) -> Any:
+            raise error("lost")
+
+        methods = {"__dlpack__": broken, "__dlpack_device__": lambda _: (1, 0), method: broken}
+        values = type("Broken", (), methods)()
+        with pytest.raises(InputError, match=r"sources must be an array: .*lost"):
+            Graph.from_arcs(values, [1])
+
     @pytest.mark.parametrize("values", [[[1], [1, 2]], object(), "text", None])
     def test_what_is_no_array_is_refused(self, values: Any) -> None:
         with pytest.raises(InputError, match="sources must"):
@@ -441,7 +462,8 @@ def test_jax_arrays() -> None:
     graph = Graph.from_arcs(jnp.array([0, 1]), jnp.array([1, 2]), jnp.array([3.0, 4.0]))
     assert gw.sssp(graph, jnp.array([0])).distance.tolist() == [0, 3, 7]
     assert jnp.from_dlpack(gw.bfs(graph, 0).distance).tolist() == [0, 1, 2]
-    shared = jnp.array([1, 2], "int32")
+    jax = pytest.importorskip("jax")
+    shared = jax.device_put(np.array([1, 2], np.int32), jax.devices("cpu")[0])
     graph = Graph(jnp.array([0, 1, 2, 2]), shared)
     assert graph.targets.ctypes.data == shared.unsafe_buffer_pointer()
 
@@ -498,9 +520,22 @@ class TestIgraph:
         with pytest.raises(InputError, match=r"edge \(1, 2\) has no 'weight', and others have"):
             Graph.from_igraph(source)
 
-    def test_refuses_what_is_no_graph(self) -> None:
+    def test_names_that_some_vertices_lack(self, igraph: Any) -> None:
+        source = igraph.Graph([(0, 1)])
+        source.vs[0]["name"] = "a"
+        with pytest.raises(InputError, match="vertex 1 has no 'name': give every"):
+            Graph.from_igraph(source)
+
+    @pytest.mark.parametrize("weight", [[], 3, b"weight"], ids=repr)
+    def test_refuses_what_is_no_name_of_an_attribute(self, igraph: Any, weight: Any) -> None:
+        with pytest.raises(InputError, match="weight must be the name of an attribute, or None"):
+            Graph.from_igraph(igraph.Graph([(0, 1)]), weight)
+
+    def test_refuses_what_is_no_graph(self, igraph: Any) -> None:
         with pytest.raises(InputError, match=r"expected an igraph.Graph, got a DiGraph"):
             Graph.from_igraph(nx.DiGraph())
+        with pytest.raises(InputError, match=r"expected an igraph.Graph, got the class Graph"):
+            Graph.from_igraph(igraph.Graph)
 
 
 class TestNetworkit:
@@ -525,9 +560,97 @@ class TestNetworkit:
         assert graph.vertex_count == 3
         assert gw.bfs(graph, graph.ids.vertex(1)).to_dict() == {1: 0, 2: 2, 4: 1}
 
-    def test_refuses_what_is_no_graph(self) -> None:
+    def test_refuses_what_is_no_graph(self, networkit: Any) -> None:
         with pytest.raises(InputError, match=r"expected a networkit.Graph, got a DiGraph"):
             Graph.from_networkit(nx.DiGraph())
+        with pytest.raises(InputError, match=r"expected a networkit.Graph, got the class Graph"):
+            Graph.from_networkit(networkit.Graph)
+
+
+class TestTables:
+    """What tests/test_tables.py does not ask of ``Graph.from_table``."""
+
+    @pytest.mark.parametrize(
+        ("source", "target"),
+        [
+            (pa.array([1]), pa.array(["1"])),
+            (pa.array([1], pa.uint64()), pa.array(["1"], pa.large_string())),
+            (pa.array([1]).dictionary_encode(), pa.array(["1"]).dictionary_encode()),
+        ],
+    )
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_integers_beside_texts_are_refused(
+        self, source: Any, target: Any, turned: bool
+    ) -> None:
+        columns = [source, target] if not turned else [target, source]
+        table = pa.table([*columns, pa.array([2])], ["source", "target", "weight"])
+        integers, texts = ("source", "target") if not turned else ("target", "source")
+        message = f"ids of column '{integers}' are integers and those of column '{texts}' are texts"
+        for relabel in (None, True):
+            with pytest.raises(InputError, match=message):
+                Graph.from_table(table, relabel=relabel)
+
+    def test_columns_of_pandas(self) -> None:
+        pd = pytest.importorskip("pandas")
+        with pytest.raises(InputError, match="ids of column 'a' are integers"):
+            Graph.from_table(pd.DataFrame({"a": [1], "b": ["1"]}))
+
+    @pytest.mark.parametrize(
+        ("source", "target"),
+        [("float64", "float64"), ("object", "object"), ("int64", "object"), ("float64", "str")],
+    )
+    def test_empty_tables_of_pandas(self, source: str, target: str) -> None:
+        pd = pytest.importorskip("pandas")
+        columns = {"source": source, "target": target, "weight": "float64"}
+        table = pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns.items()})
+        graph = Graph.from_table(table)
+        assert (graph.vertex_count, graph.arc_count) == (0, 0)
+        assert graph.is_weighted
+
+    def test_refuses_classes(self) -> None:
+        with pytest.raises(InputError, match="table must be of pandas, Polars, Arrow"):
+            Graph.from_table(pa.Table)
+        from scipy.sparse import csr_array
+
+        with pytest.raises(InputError, match=r"matrix must be a scipy.sparse matrix, got "):
+            Graph.from_scipy(csr_array)
+
+    def test_foreign_errors(self) -> None:
+        class Broken:
+            def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+                raise KeyError("lost")
+
+        with pytest.raises(InputError, match=r"the table cannot be read: .*lost"):
+            Graph.from_table(Broken())
+
+
+@pytest.mark.parametrize("value", ["no", 0, 1, [], np.ones(2), np.int64(1)], ids=repr)
+def test_flags_are_bools(value: Any) -> None:
+    from scipy.sparse import coo_array, csr_array
+
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("directed", lambda: Graph([0, 0], [], directed=value)),
+        ("directed", lambda: Graph.from_arcs([0], [0], directed=value)),
+        ("directed", lambda: Graph.from_scipy(csr_array((2, 2)), directed=value)),
+        ("directed", lambda: Graph.from_scipy(coo_array((2, 2)), directed=value)),
+        ("directed", lambda: Graph.from_edge_index([[0], [0]], directed=value)),
+        ("directed", lambda: Graph.from_table(_LOOP, directed=value)),
+        ("relabel", lambda: Graph.from_table(_LOOP, relabel=value)),
+        ("symmetrize", lambda: gw.generators.rmat(2, symmetrize=value)),
+        ("simple", lambda: gw.generators.rmat(2, simple=value)),
+    ]
+    for name, call in calls:
+        with pytest.raises(InputError, match=f"{name} must be True or False, got "):
+            call()
+
+
+def test_numpys_flags_are_flags() -> None:
+    assert Graph.from_arcs([0], [0], directed=np.True_).directed is True
+    assert Graph.from_table(_LOOP, directed=np.False_, relabel=np.True_).directed is False
+    assert gw.generators.rmat(2, symmetrize=np.False_, simple=np.False_).arc_count == 64
+
+
+_LOOP = pa.table({"source": [0], "target": [0]})
 
 
 def test_no_library_is_imported() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import gzip
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -75,12 +77,16 @@ def _dense(graph: Graph) -> tuple[Any, Any, Any]:
     return vertex[tails[once]], vertex[graph.targets[once]], weights
 
 
-def all_integers(ids: list[Any]) -> bool:
-    try:
-        pa.array([str(one).strip() for one in ids], pa.string()).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+def all_integers(ids: list[str]) -> bool:
+    """Whether all are decimal numbers of 64 bits, perhaps between blanks."""
+    return all(
+        re.fullmatch("-?[0-9]+", one.strip()) and -(2**63) <= int(one) < 2**63 for one in ids
+    )
+
+
+def named_arcs(graph: Graph) -> list[tuple[Any, Any]]:
+    tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+    return list(zip(graph.ids.of(tails), graph.ids.of(graph.targets), strict=True))
 
 
 class TestRoundTrip:
@@ -238,10 +244,80 @@ class TestColumns:
         assert identified(read(parquet_file(tmp_path, table), columns=columns)) == wanted
         assert identified(Graph.from_table(table, *columns)) == wanted
 
-    def test_texts_below_unusual_names_need_them(self, tmp_path: Path) -> None:
-        path = csv_file(tmp_path, "user,friend,score\nann,bob,3\n")
-        graph = read(path, columns=("user", "friend", "score"))
-        assert identified(graph) == identified(Graph.from_arcs([0], [1], [3], ids=["ann", "bob"]))
+    def test_texts_below_unusual_names(self, tmp_path: Path) -> None:
+        text = "user,friend,score\nann,bob,3\n"
+        weighted = identified(Graph.from_arcs([0], [1], [3], ids=["ann", "bob"]))
+        for name in ("edges.csv", "edges"):
+            graph = read(csv_file(tmp_path, text, name), columns=("user", "friend", "score"))
+            assert identified(graph) == weighted
+
+    @pytest.mark.parametrize(
+        "header", ["follower,followee", "person\tfriend", '"user";"friend"', "user,friend,since"]
+    )
+    @pytest.mark.parametrize("name", ["edges.csv", "edges.TSV", "edges.csv.gz"])
+    def test_a_file_called_csv_has_a_header(self, tmp_path: Path, name: str, header: str) -> None:
+        delimiter = next(one for one in ",;\t" if one in header)
+        text = f"{header}\n" + delimiter.join(["ann", "bob", "x"][: len(header.split(delimiter))])
+        packed = gzip.compress(text.encode()) if name.endswith("gz") else text
+        assert named_arcs(read(csv_file(tmp_path, packed, name))) == [("ann", "bob")]
+
+    @pytest.mark.parametrize(
+        ("text", "arcs"),
+        [
+            ("1,bob\n2,cyd\n", [("1", "bob"), ("2", "cyd")]),
+            ("1,2\n2,3\n", [(1, 2), (2, 3)]),
+            ("ann bob\nbob cyd\n", [("ann", "bob"), ("bob", "cyd")]),
+            ("# Directed graph\nann,bob\nbob,cyd\n", [("ann", "bob"), ("bob", "cyd")]),
+        ],
+    )
+    def test_a_file_called_csv_without_header(
+        self, tmp_path: Path, text: str, arcs: list[tuple[Any, Any]]
+    ) -> None:
+        assert named_arcs(read(csv_file(tmp_path, text))) == arcs
+
+    @pytest.mark.parametrize("name", ["edges.csv", "edges"])
+    @pytest.mark.parametrize("comments", ["# hi\n", "\n% hi, you\n\n# a,b,c\r\n"])
+    @pytest.mark.parametrize("header", ["source,target", "user,friend"])
+    def test_comments_above_the_header(
+        self, tmp_path: Path, name: str, comments: str, header: str
+    ) -> None:
+        path = csv_file(tmp_path, f"{comments}{header}\nann,bob\n\nbob,cyd\n", name)
+        ways: list[dict[str, Any]] = [{"columns": header.split(",")}, {"format": "csv"}]
+        if name.endswith("csv") or header == "source,target":
+            ways.append({})
+        for way in ways:
+            assert named_arcs(read(path, **way)) == [("ann", "bob"), ("bob", "cyd")]
+
+    def test_a_line_below_comments_is_named(self, tmp_path: Path) -> None:
+        path = csv_file(tmp_path, "# hi\n\n# ho\nsource,target\n0,1\n2,\n")
+        with pytest.raises(FormatError, match="there is no target") as caught:
+            read(path)
+        assert caught.value.line == 6
+        path = csv_file(tmp_path, f"#{'x' * 70000}\nsource,target\n0,1\n")
+        with pytest.raises(FormatError, match="too long"):
+            read(path, format="csv")
+
+    @pytest.mark.parametrize(
+        ("text", "name", "columns"),
+        [
+            ("#source,target\nann,bob\n", "edges", None),
+            ("# source;target\nann;bob\n", "edges", None),
+            ("#node1\tnode2\nann\tbob\n", "edges.tsv", None),
+            ("# hi\n#user,friend\nann,bob\n", "edges.csv", None),
+            ("#user,friend\nann,bob\n", "edges", ("user", "friend")),
+            ("# friend, user\nuser,friend\nann,bob\n", "edges", ("user", "friend")),
+        ],
+    )
+    def test_a_header_that_is_a_comment(
+        self, tmp_path: Path, text: str, name: str, columns: tuple[str, str] | None
+    ) -> None:
+        assert named_arcs(read(csv_file(tmp_path, text, name), columns=columns)) == [("ann", "bob")]
+
+    def test_comments_of_edge_lists(self, tmp_path: Path) -> None:
+        text = "# Undirected graph\n# Nodes: 3 Edges: 1\n# FromNodeId\tToNodeId\n0\t1\n"
+        for name in ("edges.tsv", "edges.txt"):
+            graph = read(csv_file(tmp_path, text, name))
+            assert (graph.vertex_count, graph.directed, graph.arc_count) == (3, False, 2)
 
     def test_a_third_column_of_another_name_is_no_weight(self, tmp_path: Path) -> None:
         assert not read(csv_file(tmp_path, "a,b,year\n0,1,1999\n")).is_weighted
@@ -262,13 +338,83 @@ class TestColumns:
 
     @pytest.mark.parametrize("text", ["0,1\n1,2\n", "0\t1\t5\n", "0 1\n", "ann,bob\nbob,cyd\n"])
     def test_no_header_no_csv(self, tmp_path: Path, text: str) -> None:
-        assert read(csv_file(tmp_path, text)).arc_count == text.count("\n")
+        name = "edges" if text[0] == "a" else "edges.csv"
+        assert read(csv_file(tmp_path, text, name)).arc_count == text.count("\n")
         if text[0] == "0":
             with pytest.raises(FormatError, match=r"must name columns|at least two columns"):
                 read(csv_file(tmp_path, text), format="csv")
 
 
 class TestCsv:
+    @pytest.mark.parametrize(
+        ("text", "arcs", "weights"),
+        [
+            ('"a","b"\n"c","a"\n', [("a", "b"), ("c", "a")], None),
+            ('\n# c\na,"b ""c"" d"\nb,a\n', [("a", 'b "c" d'), ("b", "a")], None),
+            ('"1";"2";2.5\n"2";"3";1\n', [(1, 2), (2, 3)], [2.5, 1]),
+            ('"a"\t"b"\t"3"', [("a", "b")], [3]),
+            ('"0x1","2"\n', [("0x1", "2")], None),
+        ],
+    )
+    def test_quotes_without_header(
+        self, tmp_path: Path, text: str, arcs: list[tuple[Any, Any]], weights: list[float] | None
+    ) -> None:
+        graph = read(csv_file(tmp_path, text, "edges"))
+        assert named_arcs(graph) == arcs
+        assert (None if graph.weights is None else graph.weights.tolist()) == weights
+
+    @pytest.mark.parametrize(
+        ("text", "line", "message"),
+        [
+            ('"a","b"\n"c","d","e"\n', 2, "the first row has 2 columns, this one 3"),
+            ('"a","b","c"\n"c","d",5\n', 1, "the weight is not a number"),
+            ('"a","b",1,2\n"c","d",3,4\n', 1, "the first line must name columns"),
+        ],
+    )
+    def test_wrong_quotes_without_header(
+        self, tmp_path: Path, text: str, line: int, message: str
+    ) -> None:
+        with pytest.raises(FormatError, match=message) as caught:
+            read(csv_file(tmp_path, text, "edges"))
+        assert caught.value.line == line
+
+    @pytest.mark.parametrize("memory", [2**30, 2**19])  # at a stretch, and in blocks
+    @pytest.mark.parametrize("digits", ["0x10", "-0X1f", "+5", "1_0", "1e3", "1.0"])
+    def test_integers_are_decimal(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: str, memory: int
+    ) -> None:
+        monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(memory))
+        rows = "1,2,3\n" * 20000
+        text = f"source,target,weight\n{rows}1,{digits},3\n"
+        graph = read(csv_file(tmp_path, text))
+        assert sorted(graph.ids.of(np.arange(3))) == sorted(["1", "2", digits])
+        path = csv_file(
+            tmp_path, f"source,target,weight,note\n{rows.replace('3', '3,')}1,2,0x10,a\n"
+        )
+        with pytest.raises(FormatError, match="the weight is not a decimal number") as caught:
+            read(path)
+        assert caught.value.line == 20002
+        assert read(path, weighted=False).vertex_count == 3
+
+    def test_other_columns_may_be_hexadecimal(self, tmp_path: Path) -> None:
+        graph = read(csv_file(tmp_path, "color,from,to\n0xff,0, 1\n"))
+        assert named_arcs(graph) == [(0, 1)]
+
+    def test_weights_are_decimal_infinite_or_no_numbers(self, tmp_path: Path) -> None:
+        path = csv_file(tmp_path, "source,target,weight\n0,0,inf\n0,0,-1e-3\n0,0,nan\n")
+        np.testing.assert_array_equal(read(path).weights, [np.inf, -1e-3, np.nan])
+
+    def test_texts_that_look_hexadecimal_are_written(self, tmp_path: Path) -> None:
+        graph = Graph.from_arcs([0], [1], ids=["0x1", "0x2"])
+        write(graph, tmp_path / "edges.csv")
+        assert named_arcs(read(tmp_path / "edges.csv")) == [("0x1", "0x2")]
+
+    @pytest.mark.parametrize("ids", [[9, 5, 7], [0, 1, 3], [4, 5, 6], [-4, 2**62, 0]])
+    def test_integers_are_the_vertices_if_relabelled(self, tmp_path: Path, ids: list[int]) -> None:
+        graph = Graph.from_arcs([0, 1], [1, 2], ids=ids)
+        write(graph, tmp_path / "edges.csv")
+        assert identified(read(tmp_path / "edges.csv", relabel=True)) == identified(graph)
+
     def test_quotes_blank_lines_and_a_byte_order_mark(self, tmp_path: Path) -> None:
         text = '\ufeff\n\r\n"source","target"\r\n"a,b","c""d"\r\n\r\n"e\nf","a,b"\r\n'
         graph = read(csv_file(tmp_path, text))

@@ -31,15 +31,21 @@ def host_array(values: Any) -> Array:
     """
     if isinstance(values, np.ndarray):
         return np.asarray(values)
+    try:
+        return _shared_or_copied(values)
+    except (TypeError, ValueError, DeviceError, MemoryError):
+        raise
+    except Exception as error:  # methods of a foreign library raise anything
+        raise TypeError(f"{type(error).__name__}: {error}") from error
+
+
+def _shared_or_copied(values: Any) -> Array:
     if getattr(values, "requires_grad", False):  # PyTorch hands out no others
         values = values.detach()
     if not _is_on_host(values):
         return _copied_to_host(values)
     if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-        try:
-            return np.from_dlpack(values)
-        except (BufferError, RuntimeError, NotImplementedError) as error:
-            raise TypeError(str(error)) from error
+        return np.from_dlpack(values)
     return np.asarray(values)
 
 

@@ -71,6 +71,13 @@ def as_count(value: Any, name: str, low: int = 0, high: int | None = None) -> in
     return count
 
 
+def as_flag(value: Any, name: str) -> bool:
+    """The value as a bool; InputError if it is none, Python's or NumPy's: "no" would count as true."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise InputError(f"{name} must be True or False, got {shown(value)}")
+
+
 def as_number(value: Any, name: str) -> int | float:
     """The value as an int, exact, or as a float; InputError if it is no real number, or a bool."""
     if not isinstance(value, bool):

@@ -65,7 +65,7 @@ class PathResult:
     @property
     def reached(self) -> Array:
         """bool (n): whether a vertex was reached."""
-        reached: Array = self.distance != self.unreached
+        reached: Array = self.home.place(self._distance != self.unreached)
         return reached
 
     @property

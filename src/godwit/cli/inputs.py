@@ -1,7 +1,7 @@
 """What is written on the command line, and what it means.
 
-A graph is a file, ``name:size[,key=value...]`` for a generator, or ``dataset:name``; a vertex is the id that the file
-gives it (``graph.ids``). Whatever needs no graph is checked before one is read.
+A graph is a file, ``name:size[,key=value...]`` for a generator, or ``dataset:name``; a vertex is the id
+that the file gives it (``graph.ids``). Whatever needs no graph is checked before one is read.
 """
 
 from __future__ import annotations

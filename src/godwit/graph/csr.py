@@ -23,6 +23,7 @@ from godwit.dtypes import (
     Array,
     as_array,
     as_count,
+    as_flag,
     as_integers,
     as_weights,
     frozen,
@@ -84,6 +85,7 @@ class Graph:
         directed: bool = True,
         ids: Any = 0,
     ) -> None:
+        directed = as_flag(directed, "directed")
         if hasattr(targets, "dtype"):
             targets = as_array(targets, "targets")
         keep_id_dtype = isinstance(targets, np.ndarray) and targets.dtype in ID_DTYPES
@@ -165,6 +167,7 @@ class Graph:
         :raises InputError: naming the first id that is out of range, and its position
         :raises GraphTooLargeError: before anything is allocated
         """
+        directed = as_flag(directed, "directed")
         sources = as_integers(sources, "sources")
         targets = as_integers(targets, "targets")
         if len(sources) != len(targets):

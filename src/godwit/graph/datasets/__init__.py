@@ -1,8 +1,8 @@
 """Named graphs from their official homes: fetched once, kept in the cache, checked, read.
 
 ``catalog`` says what there is and where, ``fetching`` brings a file into the cache, by way of
-``archives`` if it is wrapped in one; the formats do the rest. Nothing is fetched but by
-:func:`dataset`.
+``archives`` if it is wrapped in one, and ``records`` knows what it was made of; the formats do the
+rest. Nothing is fetched but by :func:`dataset`.
 """
 
 from __future__ import annotations

@@ -14,23 +14,25 @@ from __future__ import annotations
 import atexit
 import gzip
 import hashlib
-import json
 import os
+import re
 import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 from godwit import config
 from godwit.errors import FileError
 from godwit.files import errors_named, replacing
 from godwit.graph.datasets.archives import BLOCK_BYTES, member_blocks
 from godwit.graph.datasets.catalog import DataSet
+from godwit.graph.datasets.records import Origin, digest, is_kept, record
 from godwit.graph.formats.compression import compressed, file_error
 from godwit.graph.formats.format import Progress
 
@@ -46,42 +48,66 @@ def fetch(data: DataSet, progress: Progress | None = None) -> Path:
     :param progress: called with (bytes done, bytes in all or done, phase)
     :raises FileError: it cannot be had; says what to do
     """
-    mirror = config.dataset_mirror()
-    folder = None if mirror is None or "://" in mirror else Path(mirror).expanduser()
+    mirror = _mirror()
+    folder = mirror if isinstance(mirror, Path) else None
     if folder is not None and not (folder / data.file).is_file():
         raise FileError(f"{data.name}: no file {folder / data.file} (GODWIT_DATASETS={mirror})")
     if folder is not None and not data.member:
         return folder / data.file
     kept = cache_folder()
     stored = kept / data.stored
-    if stored.is_file():
-        with _errors_of_reading(stored):
-            _check_unchanged(stored, progress)
-        return stored
-    _make_folder(stored.parent)
     placed = (folder or kept) / data.file
-    if data.member and placed.is_file():
-        with _errors_of_reading(placed), placed.open("rb") as archive:
-            _unpack(data, archive, str(placed), stored, progress)
+    archive = placed if data.member and placed.is_file() else None
+    address = None if isinstance(mirror, Path) else mirror
+    url = data.url if address is None else f"{address.rstrip('/')}/{data.file}"
+    if archive is None:
+        origin = Origin(re.sub(r"(?<=://)[^/]*@", "", url))  # without a password
     else:
-        _download(data, mirror, kept, progress)
+        with _errors_of_reading(archive):
+            status = archive.stat()
+        place = data.file if folder is None else os.path.realpath(archive)
+        origin = Origin(place, status.st_size, status.st_mtime_ns)
+    with _errors_of_reading(stored):
+        if is_kept(data, stored, origin, progress):
+            return stored
+    _make_folder(stored.parent)
+    if archive is None:
+        checksum = _download(data, url, address, kept, progress)
+    else:
+        with _errors_of_reading(archive), archive.open("rb") as file:
+            checksum = _unpack(data, file, str(archive), stored, progress)
+    record(stored, checksum, origin)
     return stored
 
 
-def _download(data: DataSet, mirror: str | None, kept: Path, progress: Progress | None) -> None:
-    """Bring a data set's file from its home, or from a mirror's URL, into the cache."""
+def _mirror() -> Path | str | None:
+    """The folder, or the address, that stands for the homes. :raises FileError: it is neither."""
+    mirror = config.dataset_mirror()
+    if mirror is None or re.match("https?://", mirror, re.IGNORECASE):
+        return mirror
+    if local := re.match("file://(localhost)?(?=/)", mirror, re.IGNORECASE):
+        return Path(unquote(mirror[local.end() :]))
+    if "://" in mirror:
+        raise FileError(
+            f"GODWIT_DATASETS must be an http:// or https:// address, or a folder, got {mirror!r}"
+        )
+    return Path(os.path.expanduser(mirror))
+
+
+def _download(
+    data: DataSet, url: str, mirror: str | None, kept: Path, progress: Progress | None
+) -> str:
+    """Bring a data set's file from its home, or from a mirror, into the cache. :returns: its SHA-256"""
     stored = kept / data.stored
-    url = data.url if mirror is None else f"{mirror.rstrip('/')}/{data.file}"
     expected = None if mirror is None else _published_checksum(data, mirror, kept)
     if data.member:
         with errors_named(stored), tempfile.TemporaryFile(dir=stored.parent) as archive:
             _receive(data, url, kept, _Receiver(archive, stored.parent, progress), expected)
-            _unpack(data, archive, url, stored, progress)
-    else:
-        with replacing(stored) as file:
-            receiver = _Receiver(file, stored.parent, progress)
-            _receive(data, url, kept, receiver, expected)
-        _record(stored, receiver.sha256.hexdigest())
+            return _unpack(data, archive, url, stored, progress)
+    with replacing(stored) as file:
+        receiver = _Receiver(file, stored.parent, progress)
+        _receive(data, url, kept, receiver, expected)
+    return receiver.sha256.hexdigest()
 
 
 def cache_folder() -> Path:
@@ -278,64 +304,22 @@ def _not_fetched(data: DataSet, origin: str, problem: str, kept: Path) -> FileEr
 
 def _unpack(
     data: DataSet, archive: IO[bytes], origin: str, stored: Path, progress: Progress | None
-) -> None:
-    """Keep the graph's file of an archive. :raises FileError: the archive is corrupt or lacks it"""
+) -> str:
+    """Keep the graph's file of an archive.
+
+    :returns: the SHA-256 of what is kept
+    :raises FileError: the archive is corrupt or lacks it
+    """
     total = archive.seek(0, os.SEEK_END)
     archive.seek(0)
-    with replacing(stored) as file, compressed(file, "zstd") as packed:
-        for block in member_blocks(data, archive, origin):
-            packed.write(block)
-            if progress is not None:
-                progress(archive.tell(), total, "unpacking")
-    _record(stored, _digest(stored, progress))
-
-
-def _check_unchanged(stored: Path, progress: Progress | None) -> None:
-    """Compare a file with what was fetched, or note what it is if somebody else put it there."""
-    known = _recorded(stored)
-    status = stored.stat()
-    if known is not None and known[1:] == (status.st_size, status.st_mtime_ns):
-        return
-    checksum = _digest(stored, progress)
-    if known is not None and known[0] != checksum:
-        raise FileError(
-            f"{stored} is no longer what was fetched (its SHA-256 is {checksum}, it was "
-            f"{known[0]}): delete it, to fetch it again"
-        )
-    with suppress(FileError):  # the cache may be another user's
-        _record(stored, checksum)
-
-
-def _digest(path: Path, progress: Progress | None) -> str:
-    sha256 = hashlib.sha256()
-    with path.open("rb") as file:
-        total = os.fstat(file.fileno()).st_size
-        while block := file.read(BLOCK_BYTES):
-            sha256.update(block)
-            if progress is not None:
-                progress(file.tell(), max(total, file.tell()), "checking")
-    return sha256.hexdigest()
-
-
-def _record_of(stored: Path) -> Path:
-    return stored.with_name(f"{stored.name}.json")
-
-
-def _record(stored: Path, checksum: str) -> None:
-    """Note what a file is, beside it."""
-    status = stored.stat()
-    record = {"sha256": checksum, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-    with replacing(_record_of(stored)) as file:
-        file.write(json.dumps(record).encode())
-
-
-def _recorded(stored: Path) -> tuple[str, int, int] | None:
-    """SHA-256, size and time of change; None if nothing, or nothing of sense, is noted."""
-    try:
-        record = json.loads(_record_of(stored).read_bytes())
-        return str(record["sha256"]), int(record["size"]), int(record["mtime_ns"])
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return None
+    with replacing(stored) as file, os.fdopen(os.dup(file.fileno()), "rb") as kept:
+        with compressed(file, "zstd") as packed:  # which closes the file
+            for block in member_blocks(data, archive, origin):
+                packed.write(block)
+                if progress is not None:
+                    progress(archive.tell(), total, "unpacking")
+        kept.seek(0)
+        return digest(kept, progress)
 
 
 def _make_folder(folder: Path) -> None:

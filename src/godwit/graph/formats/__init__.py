@@ -194,7 +194,11 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
 
     def rank(name: str) -> int:
         one = FORMATS[name]
-        return 0 if one.certain else 1 if head.stem.endswith(one.endings) else 2
+        if one.certain:
+            return 0
+        if name == "csv":  # which has a header, and so is no list of edges whatever it is called
+            return 1
+        return 2 if head.stem.endswith(one.endings) else 3
 
     for candidate in map(format_named, sorted(FORMATS, key=rank)):
         if candidate.name == "edge-list" and options.columns is not None and head.lines:

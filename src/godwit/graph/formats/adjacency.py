@@ -222,9 +222,10 @@ class _Columns:
         kind = scan.kind
         weight_bytes = {NONE: 0, INTEGER_32: 4}.get(kind, 8)
         head_count = window.row_count if scan.lines.named else 0
+        what = f"{count:,} arcs" if count else f"{head_count:,} vertices"
         require_memory(
             count * (2 * scan.id_dtype.itemsize + weight_bytes) + 8 * head_count,
-            f"{scan.text.path}: {count:,} arcs",
+            f"{scan.text.path}: {what}",
         )
         self.kind = kind
         self.heads: Array = np.empty(head_count, np.int64)

@@ -71,6 +71,8 @@ class IdRange:
     vertex_count: int
     """As declared; if not declared, as many as memory could hold."""
     declared: bool
+    names: bool = False
+    """Whether ids are names always, of which the graph has as many vertices as occur."""
 
     def complaint(self, text: str) -> str | None:
         """What is wrong with an id, given as its digits and perhaps a sign; None if nothing is."""
@@ -85,6 +87,8 @@ class IdRange:
             return f"vertex id {text} is below the first id, {self.base} (id_base)"
         if value < self.base + self.vertex_count:
             return None
+        if self.names:
+            return f"vertex id {text} is too large: ids are below {self.vertex_count}"
         if not self.declared:
             return (
                 f"vertex id {text} is too large: a graph of so many vertices does not fit in "

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import FileError
+from godwit.errors import FileError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.adjacency import AdjacencyLines, read_adjacency
 from godwit.graph.formats.adjacency_list import require_integer_ids
@@ -39,11 +39,13 @@ from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import line_count, write_arcs, write_rows
 
 _VERTEX_LINES = AdjacencyLines("VERTEX (an integer that is not negative)", "#", named=True)
-_ANY_ID = IdRange(0, (1 << 63) - 1, False)
+_ANY_ID = IdRange(0, (1 << 63) - 1, False, names=True)
 _EDGES, _VERTICES, _PROPERTIES = ".e", ".v", ".properties"
 _PROPERTY = re.compile(r"(graph\.[^=:\s]*)\s*[=:]\s*(.*)")
 _WEIGHTS = {"integer": (INTEGER_32, INTEGER_64, REAL), "real": (REAL,)}
 _COUNT = re.compile(r"[0-9]{1,18}")
+_NO_NAME = re.compile(r"[\s=:\\\x00-\x1f\x7f\ud800-\udfff]")
+"""Characters that mean something in properties, or cannot be in a text."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +218,9 @@ def _read_properties(text: Text) -> _Properties:
         elif key.endswith(".meta.edges"):
             found = replace(found, edges=(position, _count(text, position, value)))
         elif key.endswith(".vertex-file"):
-            found = replace(found, vertex_file=value)
+            found = replace(found, vertex_file=_file_name(text, position, value))
         elif key.endswith(".edge-file"):
-            found = replace(found, edge_file=value)
+            found = replace(found, edge_file=_file_name(text, position, value))
     return found
 
 
@@ -226,6 +228,12 @@ def _count(text: Text, position: int, value: str) -> int:
     if _COUNT.fullmatch(value) is None:
         raise text.error("expected a number of vertices or edges", position)
     return int(value)
+
+
+def _file_name(text: Text, position: int, value: str) -> str:
+    if value in ("", "..") or value != Path(value).name or "\0" in value:
+        raise text.error("expected the name of a file in the same folder", position)
+    return value
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
@@ -249,7 +257,14 @@ def write_vertices(graph: Graph, file: BinaryIO, name: str) -> None:
 
 
 def write_properties(graph: Graph, file: BinaryIO, name: str) -> None:
-    """Write what the other files do not say."""
+    """Write what the other files do not say.
+
+    :raises InputError: properties cannot hold the name
+    """
+    wrong = _NO_NAME.search(name)
+    if wrong is not None or not name:
+        character = "" if wrong is None else f": it has {wrong[0]!r} in it"
+        raise InputError(f"a Graphalytics graph cannot be called {name!r}{character}")
     prefix = f"graph.{name}"
     lines = [
         f"{prefix}.vertex-file = {name}{_VERTICES}",

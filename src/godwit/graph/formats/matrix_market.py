@@ -36,14 +36,16 @@ from godwit.graph.formats.text_writing import line_count, write_arcs
 
 _BANNER = "%%matrixmarket"
 _NUMBER = r"([0-9]{1,18})"
+_COMPLEX = "complex"
+_UNSIGNED = "unsigned-integer"
+_NEGATIVE = re.compile(r"(?<!\S)-0*[1-9]")
 _WEIGHTS = {
     "pattern": (NONE,),
     "integer": (INTEGER_32, INTEGER_64),
-    "unsigned-integer": (INTEGER_32, INTEGER_64),
+    _UNSIGNED: (INTEGER_32, INTEGER_64),
     "real": (REAL,),
     "double": (REAL,),
 }
-_COMPLEX = "complex"
 _SKEW = "skew-symmetric"
 _SYMMETRIES = ("general", "symmetric", _SKEW, "hermitian")
 
@@ -99,7 +101,19 @@ def _read_entries(text: Text, header: _Header, ids: IdRange, options: ReadOption
     begin = text.behind_line(header.size_position)
     arcs = read_arcs(text, begin, ArcLines(expected), ids, kinds, options.progress)
     check_arc_count(text, header.entries, arcs.count, header.size_position, "entries")
+    if header.field == _UNSIGNED:
+        for block in arcs.blocks():
+            _require_unsigned(text, header, block.weights)
     return arcs
+
+
+def _require_unsigned(text: Text, header: _Header, weights: Array | None) -> None:
+    """Refuse negative numbers that are declared not to be."""
+    if weights is None or weights.min(initial=0) >= 0:
+        return
+    lines = text.lines(text.behind_line(header.size_position))
+    found = (at for at, line in lines if line[:1] != "%" and _NEGATIVE.search(line))
+    raise text.error(f"the number is negative, and the header declares {_UNSIGNED}", next(found))
 
 
 def _with_opposites(arcs: Arcs) -> Arcs:
@@ -134,6 +148,8 @@ def _read_array(text: Text, header: _Header) -> Arcs:
     require_memory(64 * count, f"{text.path}: the matrix")
     numbers = _read_numbers(text, header, _kinds_of_number(header.field))
     check_arc_count(text, count, len(numbers[0]), header.size_position, "entries")
+    if header.field == _UNSIGNED:
+        _require_unsigned(text, header, numbers[0])
     if half is None:
         columns, rows = np.divmod(np.arange(count), max(n, 1))
     else:
@@ -179,7 +195,10 @@ def _read_numbers(
     pieces: list[list[Array]] = []
     for low, high in windows(text, begin):
         buffer, shift = text.window(low, high)
-        words = buffer[low - shift : high - shift].tobytes().split()
+        content = buffer[low - shift : high - shift].tobytes()
+        if b"_" in content:  # which Python takes between digits
+            raise _wrong_line(text, low, kinds, ids)
+        words = content.split()
         try:
             columns = [
                 np.fromiter(
@@ -213,6 +232,8 @@ def _wrong_line(
         fields = line.split()
         if not fields:
             continue
+        if "_" in line or not line.isascii():
+            return text.error(f"malformed line, expected {expected}", position)
         try:
             numbers = [kind(field) for kind, field in zip(kinds, fields, strict=True)]
         except ValueError:
@@ -239,6 +260,8 @@ def _narrowed(weights: Array) -> Array:
 def _read_header(text: Text) -> _Header:
     lines = text.lines()
     position, banner = next(lines)
+    if "\r" in banner:
+        raise text.error("its lines end with CR alone: convert them to LF or CR LF")
     layout, field, symmetry = _read_banner(text, position, banner)
     is_array = layout == "array"
     position, line = next(((at, line) for at, line in lines if line and line[0] != "%"), (-1, ""))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -165,12 +166,31 @@ def _drained(gathered: bytearray) -> Iterator[bytes | bytearray]:
     gathered.clear()
 
 
+def _check_ends(path: Path, file: BinaryIO) -> None:
+    """Refuse disks, and devices such as /dev/zero, which never end; terminals and pipes do.
+
+    What standard input is, the user has chosen: often /dev/null.
+    """
+    status = os.fstat(file.fileno())
+    if stat.S_ISBLK(status.st_mode) or (
+        stat.S_ISCHR(status.st_mode) and not file.isatty() and not _is_standard_input(status)
+    ):
+        raise FileError(f"{path} is a device, not a file")
+
+
+def _is_standard_input(status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(status, os.fstat(0))
+    except OSError:  # it is closed
+        return False
+
+
 @contextmanager
 def open_source(path: str | os.PathLike[str], progress: Progress | None = None) -> Iterator[Source]:
     """Open a file, and take its content in if it is compressed or a pipe.
 
     :param progress: called with (position in the file, its size, "reading" or "decompressing")
-    :raises FileError: if it is missing or cannot be read
+    :raises FileError: if it is missing, cannot be read, or is a device other than a terminal
     :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
     """
     if not isinstance(path, str | os.PathLike):
@@ -183,6 +203,7 @@ def open_source(path: str | os.PathLike[str], progress: Progress | None = None) 
     except OSError as error:
         raise file_error(path, error) from error
     with file:
+        _check_ends(path, file)
         source = Source(path, file, progress)
         try:
             yield source

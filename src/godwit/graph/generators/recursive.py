@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import as_count, as_float, as_integer, shown
+from godwit.dtypes import as_count, as_flag, as_float, as_integer, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.generators.common import (
@@ -106,6 +106,8 @@ def rmat(
     scale = as_count(scale, "scale", 0, _MAXIMAL_SCALE)
     edge_factor = as_count(edge_factor, "edge_factor", 0, 2**20)
     a, b, c = _quadrants(parameters)
+    symmetrize = as_flag(symmetrize, "symmetrize")
+    simple = as_flag(simple, "simple")
     seed = as_integer(seed, "seed")
     weights = as_weight_range(weights)
     n = 1 << scale

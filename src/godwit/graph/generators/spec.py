@@ -41,7 +41,7 @@ def _flag(text: str) -> bool | None:
 
 
 def weight_range(text: str) -> tuple[float, float] | None:
-    """The bounds that are written, or None if they are none: ``1..64`` are integers, ``0.0..1.0`` floats."""
+    """The bounds that are written, integers as in ``1..64`` or floats as in ``0.0..1.0``, or None."""
     bounds = text.split("..")
     for read in (plain_integer, plain_number):
         values = [read(bound) for bound in bounds]

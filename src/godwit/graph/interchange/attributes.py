@@ -1,4 +1,4 @@
-"""Weights and ids that other libraries keep as Python objects, one for each edge or vertex.
+"""Graphs, weights and ids of other libraries, which keep one Python object for each edge or vertex.
 
 A weight is a number of Python or NumPy, and keeps its value. Either all edges have one or none has: what
 a missing weight means is not for us to guess.
@@ -18,6 +18,17 @@ from godwit.graph.ids import MAXIMAL_ID_BASE
 _WHOLE = (int, np.integer, np.bool_)
 _REAL = (*_WHOLE, float, np.float32, np.float16)
 _EXACT_FLOAT = 2**53
+
+
+def require_instance(source: Any, expected: str, methods: tuple[str, ...]) -> None:
+    """Refuse what is no graph of a library that is not imported: classes have the methods as well.
+
+    :raises InputError: naming what is expected
+    """
+    if isinstance(source, type):
+        raise InputError(f"expected {expected}, got the class {source.__name__}")
+    if not all(hasattr(source, method) for method in methods):
+        raise InputError(f"expected {expected}, got a {type(source).__name__}")
 
 
 def weights_of(values: list[Any], name: Any, edge: Callable[[int], str]) -> Array | None:

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import as_array
+from godwit.dtypes import as_array, as_flag, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.attributes import weights_of
+from godwit.graph.interchange.attributes import require_instance, weights_of
 
 
 def from_edge_index(
     edge_index: Any, edge_weight: Any, vertex_count: int | None, directed: bool
 ) -> Graph:
     """See :meth:`Graph.from_edge_index`."""
+    directed = as_flag(directed, "directed")
     pairs = as_array(edge_index, "edge_index")
     if pairs.ndim != 2 or len(pairs) != 2:
         raise InputError(f"edge_index must have shape (2, m), got {pairs.shape}")
@@ -31,9 +32,18 @@ def from_edge_index(
 
 def from_igraph(source: Any, weight: str | None) -> Graph:
     """See :meth:`Graph.from_igraph`."""
-    if not (hasattr(source, "get_edgelist") and hasattr(source, "vs")):
-        raise InputError(f"expected an igraph.Graph, got a {type(source).__name__}")
-    names = source.vs["name"] if "name" in source.vs.attributes() else 0
+    require_instance(source, "an igraph.Graph", ("get_edgelist", "vs"))
+    if not isinstance(weight, str | None):
+        raise InputError(f"weight must be the name of an attribute, or None, got {shown(weight)}")
+    ids: Any = 0
+    if "name" in source.vs.attributes():
+        ids = source.vs["name"]
+        for vertex, name in enumerate(ids):
+            if name is None:
+                raise InputError(
+                    f"vertex {vertex} has no 'name': give every vertex one, or none "
+                    "(del graph.vs['name'])"
+                )
     m = source.ecount()
     pairs = np.fromiter(chain.from_iterable(source.get_edgelist()), np.int64, 2 * m).reshape(m, 2)
     weights = None
@@ -45,14 +55,13 @@ def from_igraph(source: Any, weight: str | None) -> Graph:
         weights,
         vertex_count=source.vcount(),
         directed=source.is_directed(),
-        ids=names,
+        ids=ids,
     )
 
 
 def from_networkit(source: Any) -> Graph:
     """See :meth:`Graph.from_networkit`."""
-    if not (hasattr(source, "iterEdgesWeights") and hasattr(source, "upperNodeIdBound")):
-        raise InputError(f"expected a networkit.Graph, got a {type(source).__name__}")
+    require_instance(source, "a networkit.Graph", ("iterEdgesWeights", "upperNodeIdBound"))
     n, m = source.numberOfNodes(), source.numberOfEdges()
     edge = np.dtype([("tail", np.int64), ("head", np.int64), ("weight", np.float64)])
     edges = np.fromiter(source.iterEdgesWeights(), edge, m)

@@ -17,15 +17,20 @@ import numpy as np
 from godwit.dtypes import Array, id_dtype_for, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.attributes import ids_of, weights_of
+from godwit.graph.interchange.attributes import ids_of, require_instance, weights_of
 from godwit.graph.rows import arc_sources
 from godwit.graph.transform import with_sorted_rows
 
 
 def from_networkx(source: Any, weight: Any) -> Graph:
     """See :meth:`Graph.from_networkx`."""
-    if not (hasattr(source, "adjacency") and hasattr(source, "is_multigraph")):
-        raise InputError(f"expected a networkx.Graph, got a {type(source).__name__}")
+    require_instance(source, "a networkx.Graph", ("adjacency", "is_multigraph"))
+    try:
+        hash(weight)
+    except TypeError:
+        raise InputError(
+            f"weight must be the name of an attribute, or None, got {shown(weight)}"
+        ) from None
     labels = list(source)
     rows = [row for _, row in source.adjacency()]  # {neighbour: attributes}
     offsets = _ends(list(map(len, rows)))

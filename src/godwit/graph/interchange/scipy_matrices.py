@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, id_dtype_for
+from godwit.dtypes import Array, as_flag, id_dtype_for
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 
 
 def from_scipy(matrix: Any, directed: bool) -> Graph:
     """See :meth:`Graph.from_scipy`."""
+    directed = as_flag(directed, "directed")
     shape = getattr(matrix, "shape", None)
-    if not hasattr(matrix, "tocsr") or shape is None:
+    if isinstance(matrix, type) or not hasattr(matrix, "tocsr") or shape is None:
         raise InputError(f"matrix must be a scipy.sparse matrix, got {type(matrix).__name__}")
     if len(shape) != 2 or shape[0] != shape[1]:
         raise InputError(f"matrix must be square, got shape {shape}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from godwit.dtypes import Array, shown
+from godwit.dtypes import Array, as_flag, shown
 from godwit.errors import InputError
 from godwit.graph.csr import estimate_bytes, require_memory
 from godwit.graph.formats.format import ReadOptions
@@ -67,10 +67,12 @@ def graph_from_table(
     relabel: bool | None,
 ) -> Graph:
     """The graph in a table; see :meth:`godwit.Graph.from_table`."""
+    directed = None if directed is None else as_flag(directed, "directed")
+    relabel = None if relabel is None else as_flag(relabel, "relabel")
     arrow = _arrow_table(table)
     names = [str(name) for name in arrow.column_names]
     columns = _columns(names, source, target, weight)
-    chosen = arrow.select(columns.used)
+    chosen = _check_ids(arrow.select(columns.used))
     return graph_of_tables(
         Path("table"),
         lambda: [chosen],
@@ -125,6 +127,33 @@ def _columns(
     return chosen_columns(names, wanted, _problem)
 
 
+def _check_ids(table: Any) -> Any:
+    """The table, where its ids are of one kind: 1 and "1" would become one vertex, and they are two.
+
+    Without rows they have no kind: pandas takes what is empty for floats.
+
+    :raises InputError: integers beside texts, naming both columns
+    """
+    import pyarrow as pa
+
+    kinds = [column.type for column in table.columns[:2]]
+    if len(table) == 0:
+        for i, kind in enumerate(kinds):
+            if pa.types.is_floating(kind):
+                table = table.set_column(i, table.column_names[i], pa.nulls(0))
+        return table
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
+    integers = list(map(pa.types.is_integer, kinds))
+    if integers[0] != integers[1] and any("string" in str(kind) for kind in kinds):
+        names = [shown(name) for name in table.column_names[:2]]
+        integer, text = names if integers[0] else reversed(names)
+        raise InputError(
+            f"table: ids of column {integer} are integers and those of column {text} are texts: "
+            "convert either"
+        )
+    return table
+
+
 def _problem(message: str, row: int | None) -> InputError:
     where = "table" if row is None else f"table, row {row:,}"
     return InputError(f"{where}: {message}")
@@ -134,6 +163,8 @@ def _arrow_table(table: Any) -> Any:
     """A table of any library as an Arrow table."""
     import pyarrow as pa
 
+    if isinstance(table, type):  # which has the methods as well
+        raise _no_table(table)
     try:
         if isinstance(table, pa.Table):
             return table
@@ -145,9 +176,15 @@ def _arrow_table(table: Any) -> Any:
             from pyarrow.interchange import from_dataframe
 
             return from_dataframe(table)
-    except (pa.ArrowException, TypeError, ValueError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # methods of a foreign library raise anything
         raise InputError(f"the table cannot be read: {error}") from error
-    raise InputError(
+    raise _no_table(table)
+
+
+def _no_table(table: Any) -> InputError:
+    return InputError(
         "table must be of pandas, Polars, Arrow or another library whose tables have "
         f"__arrow_c_stream__ or __dataframe__, got {shown(table)}"
     )

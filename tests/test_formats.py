@@ -415,6 +415,8 @@ class TestErrors:
             ({"format": "excel"}, "format must be one of "),
             ({"columns": ["u", "v"]}, "is of format dimacs, for which columns means nothing"),
             ({"columns": "uv"}, "columns must be names"),
+            ({"directed": "no"}, "directed must be"),
+            ({"relabel": 1}, "relabel must be"),
             ({"columns": ["u", "u"]}, "columns must be 2 or 3 different names"),
             ({"weight_dtype": "int8"}, "weight_dtype must be one of int32, "),
             ({"id_base": -1}, "id_base must not be negative, got -1"),

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from godwit.dtypes import WEIGHT_DTYPES, as_count, shown
+from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag, shown
 from godwit.errors import FormatError, InputError
 from godwit.files import errors_named, replacing
 from godwit.graph.csr import Graph
@@ -93,6 +93,10 @@ def read(
         id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function, got {shown(progress)}")
+    directed, weighted, relabel = (
+        None if value is None else as_flag(value, name)
+        for name, value in (("directed", directed), ("weighted", weighted), ("relabel", relabel))
+    )
     if relabel is True and id_base is not None:
         raise InputError(
             "relabel=True and id_base contradict each other: ids are names, or numbers"

@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("gate", max_examples=50)  # the whole suite shall take minutes
+settings.load_profile("gate")
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -315,7 +315,8 @@ _STORM = """
         control = new_control()
         try:
             armed = True
-            signal.setitimer(signal.ITIMER_REAL, generator.random() * 2e-4 + 1e-6)
+            # From before the threads wake to long after: how long a run takes differs by machine.
+            signal.setitimer(signal.ITIMER_REAL, 10 ** generator.uniform(-6, -2.5))
             assert team.run([(task, (rank, control)) for rank in range(3)], control) == [0, 1, 2]
             armed = False
             finished += 1
@@ -326,7 +327,7 @@ _STORM = """
         if not team.usable:
             team.close()
             team = Team(3)
-    print("survived", finished > 100 and interrupted > 100)
+    print("survived", finished > 50 and interrupted > 50)
 """
 
 

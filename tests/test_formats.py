@@ -24,7 +24,7 @@ import scipy.io
 
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats import arc_lines, read
+from godwit.graph.formats import pieces, read
 from godwit.graph.formats.arc_lines import ArcLines, IdRange, read_arcs
 from godwit.graph.formats.scanner import INTEGER_32, NONE
 from godwit.graph.formats.source import open_source
@@ -496,7 +496,7 @@ class TestPieces:
         self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("GODWIT_THREADS", str(request.param))
-        monkeypatch.setattr(arc_lines, "_BYTES_FOR_TEAM", 0)
+        monkeypatch.setattr(pieces, "_BYTES_FOR_TEAM", 0)
 
     @pytest.mark.usefixtures("_small_pieces")
     @pytest.mark.parametrize("piece", [1, 2, 3, 7, 16, 61, 1000])
@@ -507,7 +507,7 @@ class TestPieces:
         for at in sorted(generator.sample(range(300), 40), reverse=True):
             lines.insert(at, generator.choice(["", "# comment", "%", "  "]))
         path = write("\n".join(lines))
-        monkeypatch.setattr(arc_lines, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(pieces, "_PIECE_BYTES", piece)
         lines_of_arcs = ArcLines("U V W", comments="#%")
         with open_source(path) as source:
             text = source.text()
@@ -519,7 +519,7 @@ class TestPieces:
 
     @pytest.mark.usefixtures("_small_pieces")
     def test_first_wrong_line(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(arc_lines, "_PIECE_BYTES", 50)
+        monkeypatch.setattr(pieces, "_PIECE_BYTES", 50)
         lines = [f"{i} {i + 1}" for i in range(1000)]
         for wrong in (999, 700, 501, 500):
             lines[wrong] = f"{wrong} x"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats import adjacency, arc_lines, read, write
+from godwit.graph.formats import pieces, read, write
 from graphs import arcs_of, graphs
 from mutations import mutated
 
@@ -387,13 +387,13 @@ def test_pieces_threads_and_windows_change_nothing(
     path = put(_large(sample))
     expected = read(path, format=name)
     assert expected.arc_count > 900
-    monkeypatch.setattr(adjacency, "_BYTES_FOR_TEAM", 0)
+    monkeypatch.setattr(pieces, "_BYTES_FOR_TEAM", 0)
     monkeypatch.setenv("GODWIT_THREADS", "3")
     for piece in (1, 7, 100):
-        monkeypatch.setattr(adjacency, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(pieces, "_PIECE_BYTES", piece)
         assert arcs_of(read(path, format=name)) == arcs_of(expected)
-    monkeypatch.setattr(arc_lines, "_SMALLEST_WINDOW", 300)
-    monkeypatch.setattr(arc_lines, "_SHARE_OF_MEMORY", 1 << 62)
+    monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
+    monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
     monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
     found = read(path, format=name)
     assert arcs_of(found) == arcs_of(expected)

@@ -17,7 +17,7 @@ import godwit as gw
 from godwit.errors import FileError, FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph
-from godwit.graph.formats import arc_lines, read, write
+from godwit.graph.formats import pieces, read, write
 from graphs import arcs_of, graphs
 from mutations import mutated
 
@@ -259,8 +259,8 @@ def test_in_windows(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     expected = read(path)
     monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
-    monkeypatch.setattr(arc_lines, "_SMALLEST_WINDOW", 300)
-    monkeypatch.setattr(arc_lines, "_SHARE_OF_MEMORY", 1 << 62)
+    monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
+    monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
     found = read(path)
     assert named_arcs(found) == named_arcs(expected)
     content = path.read_text()

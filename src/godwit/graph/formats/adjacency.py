@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from godwit import config
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FormatError, InputError
 from godwit.graph.csr import Graph, require_memory
@@ -28,28 +27,22 @@ from godwit.graph.formats.adjacency_scanner import (
     count_rows,
     scan_rows,
 )
-from godwit.graph.formats.arc_lines import IdRange, settle_hard_numbers, windows
+from godwit.graph.formats.arc_lines import IdRange
 from godwit.graph.formats.arcs import Arcs, Block
-from godwit.graph.formats.decimals import powers_of_five
 from godwit.graph.formats.format import Progress
-from godwit.graph.formats.scanner import (
-    FRACTION,
-    INTEGER_32,
-    INTEGER_64,
-    NONE,
-    OUT_OF_RANGE,
-    REAL,
-    WIDE,
+from godwit.graph.formats.pieces import (
+    WEIGHT_DTYPES,
+    Columns,
+    Window,
+    powers_for,
+    wider_kinds,
+    windows,
 )
+from godwit.graph.formats.scanner import NONE, OUT_OF_RANGE, WIDE
 from godwit.graph.formats.text import Text
 from godwit.graph.transform import check_symmetric
-from godwit.parallel.team import CURSOR, new_control, run_team
 
-_PIECE_BYTES = 1 << 18  # scanned at a stretch by one thread
-_BYTES_FOR_TEAM = 1 << 20  # below, waking a second thread costs more than it brings
 _NO_COMMENT = 256  # no byte is that
-
-_DTYPES = {INTEGER_32: np.int32, INTEGER_64: np.int64, REAL: np.float64}
 
 
 @dataclass(frozen=True)
@@ -116,7 +109,7 @@ def read_adjacency(
     rows = count = 0
     all_heads = []
     none = np.empty(0, scan.id_dtype)
-    block = Block(none, none, None if scan.kind == NONE else np.empty(0, _DTYPES[scan.kind]))
+    block = Block(none, none, None if scan.kind == NONE else np.empty(0, WEIGHT_DTYPES[scan.kind]))
     for window in windows(text, begin):
         block, heads, found = scan.settle(rows, *window)
         rows += found
@@ -138,7 +131,7 @@ def read_adjacency(
                 row += found
                 yield block
 
-    weight_dtype = None if scan.kind == NONE else np.dtype(_DTYPES[scan.kind])
+    weight_dtype = WEIGHT_DTYPES[scan.kind]
     named = np.concatenate([np.empty(0, np.int64), *all_heads]) if lines.named else None
     return Adjacency(text.path, blocks, count, weight_dtype, text.whole, rows, named)
 
@@ -181,24 +174,26 @@ class _Scan:
         :param first_row: vertex of the first line
         """
         window = _Window(self.text, self.lines, begin, end)
+        count = window.entry_count
+        head_count = window.row_count if self.lines.named else 0
+        require_memory(8 * head_count, f"{self.text.path}: {head_count:,} vertices")
+        heads: Array = np.empty(head_count, np.int64)
         while True:
-            columns = _Columns(self, window)
-            report = window.scan(self, columns, first_row)
+            columns = Columns(count, self.id_dtype, self.kind, f"{self.text.path}: {count:,} arcs")
+            report = window.scan(self, columns, heads, first_row)
             wrong = np.flatnonzero(report[:, STATUS])
             if len(wrong) == 0:
-                return columns.block(self.text, window.shift), columns.heads, window.row_count
+                return columns.block(self.text, window.shift, count), heads, window.row_count
             found, at, behind = report[wrong[0]].tolist()
             if not self._widen(found):
                 raise self._error(found, at + window.shift, behind + window.shift)
 
     def _widen(self, status: int) -> bool:
         """Whether a weight too wide for its column fits a wider one, which is taken from now on."""
-        kinds = self.lines.kinds
-        needed = {WIDE: INTEGER_64, FRACTION: REAL}.get(status)
-        if needed not in kinds[1:]:
-            return False
-        self.lines = replace(self.lines, kinds=kinds[kinds.index(needed) :])
-        return True
+        kinds = wider_kinds(self.lines.kinds, status)
+        if kinds:
+            self.lines = replace(self.lines, kinds=kinds)
+        return bool(kinds)
 
     def _error(self, status: int, line: int, position: int) -> FormatError:
         """What is wrong with a line, whose scan ended at a position."""
@@ -214,74 +209,21 @@ class _Scan:
         return self.text.error(f"malformed line, expected {self.lines.expected}", line)
 
 
-class _Columns:
-    """Memory for the entries of a window."""
-
-    def __init__(self, scan: _Scan, window: _Window) -> None:
-        count = window.entry_count
-        kind = scan.kind
-        weight_bytes = {NONE: 0, INTEGER_32: 4}.get(kind, 8)
-        head_count = window.row_count if scan.lines.named else 0
-        what = f"{count:,} arcs" if count else f"{head_count:,} vertices"
-        require_memory(
-            count * (2 * scan.id_dtype.itemsize + weight_bytes) + 8 * head_count,
-            f"{scan.text.path}: {what}",
-        )
-        self.kind = kind
-        self.heads: Array = np.empty(head_count, np.int64)
-        self.sources: Array = np.empty(count, scan.id_dtype)
-        self.targets: Array = np.empty(count, scan.id_dtype)
-        self.weights: Array = np.empty(count if kind == INTEGER_32 else 0, np.int32)
-        self.wide_weights: Array = np.empty(count if kind in (INTEGER_64, REAL) else 0, np.int64)
-
-    def block(self, text: Text, shift: int) -> Block:
-        """What has been scanned."""
-        if self.kind == NONE:
-            return Block(self.sources, self.targets, None)
-        if self.kind == REAL:
-            settle_hard_numbers(text, shift, self.wide_weights)
-            return Block(self.sources, self.targets, self.wide_weights.view(np.float64))
-        weights = self.weights if self.kind == INTEGER_32 else self.wide_weights
-        return Block(self.sources, self.targets, weights)
-
-
-class _Window:
-    """Whole lines in memory, in pieces that threads take, and what is counted in each piece."""
+class _Window(Window):
+    """Lines of neighbours, and what is counted in each piece."""
 
     def __init__(self, text: Text, lines: AdjacencyLines, begin: int, end: int) -> None:
-        self.text = text
-        self.buffer, self.shift = text.window(begin, end)
-        self.threads = 1 if end - begin < _BYTES_FOR_TEAM else config.thread_count()
-        place = (begin - self.shift, end - self.shift, _PIECE_BYTES)
-        self.place = tuple(map(np.int64, place))
+        super().__init__(text, begin, end)
         self.comment = np.int64(ord(lines.comment) if lines.comment else _NO_COMMENT)
-        self.counts = np.zeros((-(-(end - begin) // _PIECE_BYTES), 2), np.int64)
-        run_team(
-            count_rows,
-            self.buffer,
-            *self.place,
-            self.comment,
-            lines.named,
-            np.int64(lines.lead),
-            np.int64(lines.step),
-            self.counts,
-            threads=self.threads,
-        )
+        self.counts = np.zeros((self.piece_count, 2), np.int64)
+        shape = (np.int64(lines.lead), np.int64(lines.step))
+        self.run(count_rows, self.comment, lines.named, *shape, self.counts)
         self.row_count, self.entry_count = map(int, self.counts.sum(axis=0))
 
-    def scan(self, scan: _Scan, columns: _Columns, first_row: int) -> Array:
+    def scan(self, scan: _Scan, columns: Columns, heads: Array, first_row: int) -> Array:
         """Run the compiled scanner; its report, with positions in the buffer."""
         before = np.cumsum(self.counts, axis=0) - self.counts
-        report = np.zeros((len(self.counts), REPORT_COLUMNS), np.int64)
-        control = new_control()
-        progress = scan.progress
-        begin = int(self.place[0]) + self.shift
-
-        def poll() -> None:
-            if progress is not None:
-                done = begin + int(control[CURSOR]) * _PIECE_BYTES
-                progress(min(done, self.text.size), self.text.size, "parsing")
-
+        report = np.zeros((self.piece_count, REPORT_COLUMNS), np.int64)
         ids = scan.ids
         numbers = (
             scan.lines.skipped,
@@ -291,23 +233,19 @@ class _Window:
             ids.vertex_count,
             first_row,
         )
-        run_team(
+        self.run(
             scan_rows,
-            self.buffer,
-            *self.place,
             self.comment,
             scan.lines.named,
             *map(np.int64, numbers),
             before,
-            columns.heads,
+            heads,
             columns.sources,
             columns.targets,
             columns.weights,
             columns.wide_weights,
-            powers_of_five() if scan.kind == REAL else np.empty(0, np.uint64),
+            powers_for(scan.kind),
             report,
-            threads=self.threads,
-            control=control,
-            poll=poll if progress is not None else None,
+            progress=scan.progress,
         )
         return report

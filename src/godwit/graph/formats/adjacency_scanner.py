@@ -13,16 +13,14 @@ import numpy as np
 
 from godwit.graph.formats.scanner import (
     FINE,
-    INTEGER_64,
     MALFORMED,
     NONE,
     OUT_OF_RANGE,
-    REAL,
-    WIDE,
+    first_line,
     is_blank,
     scan_integer,
-    scan_real,
     scan_vertex,
+    scan_weight,
     skip_blanks,
 )
 from godwit.parallel.atomics import fetch_add, load_acquire
@@ -38,16 +36,6 @@ REPORT_COLUMNS = 3
 _NEWLINE = 10
 _RETURN = 13
 _SPACE = 32
-
-
-def _first_line(text: Any, at: int, k: int) -> int:
-    """The first byte of the first line that begins in piece k, which begins at a position."""
-    if k == 0:
-        return at
-    at -= 1
-    while text[at] != _NEWLINE:
-        at += 1
-    return at + 1
 
 
 @kernel
@@ -74,7 +62,7 @@ def count_rows(
         if k >= counts.shape[0] or load_acquire(control, ABORT) != 0:
             return
         stop = min(begin + (k + 1) * piece, end)
-        at = _first_line(text, begin + k * piece, k)
+        at = first_line(text, begin + k * piece, k)
         rows = np.int64(0)
         entries = np.int64(0)
         while at < stop:
@@ -136,7 +124,7 @@ def scan_rows(
         if k >= report.shape[0] or load_acquire(control, ABORT) != 0:
             return
         stop = min(begin + (k + 1) * piece, end)
-        at = _first_line(text, begin + k * piece, k)
+        at = first_line(text, begin + k * piece, k)
         row = before[k, 0]
         entry = before[k, 1]
         status = FINE
@@ -181,27 +169,12 @@ def scan_rows(
                     break
                 if column != NONE:
                     at = skip_blanks(text, at)
-                    if column == REAL:
-                        bits, after = scan_real(text, at, powers)
-                        if after < 0 or not _word_ends(text, after):
-                            status = MALFORMED
-                            break
-                        at = after
-                        wide_weights[entry] = bits
-                    else:
-                        weight, at, status = scan_integer(text, at)
-                        if status != FINE:
-                            break
-                        if not _word_ends(text, at):
-                            status = MALFORMED
-                            break
-                        if column == INTEGER_64:
-                            wide_weights[entry] = weight
-                        elif weight == np.int64(np.int32(weight)):
-                            weights[entry] = np.int32(weight)
-                        else:
-                            status = WIDE
-                            break
+                    at, status = scan_weight(text, at, column, entry, weights, wide_weights, powers)
+                    if status != FINE:
+                        break
+                    if not _word_ends(text, at):
+                        status = MALFORMED
+                        break
                 sources[entry] = source
                 targets[entry] = target
                 entry += 1

@@ -19,33 +19,27 @@ import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.errors import FormatError, GraphTooLargeError
+from godwit.errors import FormatError
 from godwit.graph.formats import scanner
 from godwit.graph.formats.arcs import Arcs, Block
-from godwit.graph.formats.decimals import HARD, powers_of_five
 from godwit.graph.formats.format import Progress
-from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
+from godwit.graph.formats.pieces import (
+    WEIGHT_DTYPES,
+    Columns,
+    Window,
+    powers_for,
+    wider_kinds,
+    windows,
+)
+from godwit.graph.formats.scanner import NONE
 from godwit.graph.formats.text import Text
 from godwit.graph.rows import thread_count_for
-from godwit.parallel.team import CURSOR, new_control, run_team
+from godwit.parallel.team import run_team
 
-_PIECE_BYTES = 1 << 18  # scanned at a stretch by one thread; its columns stay in the core's cache
-_BYTES_FOR_TEAM = 1 << 20  # below, waking a second thread costs more than it brings
 _BYTES_PER_VERTEX = 16  # offsets, once and again while the graph is built
-_POSITION_MASK = (1 << 51) - 1  # of a number that the scanner left to us
 _NARROW_END = 2**31 - 1
 _NO_COMMA = ord(" ")
 _LARGEST = (1 << 63) - 1
-
-_SHARE_OF_MEMORY = 16  # a window of a text that is not in memory takes so much of what is available
-_SMALLEST_WINDOW = 1 << 20
-
-_DTYPES = {
-    NONE: None,
-    INTEGER_32: np.dtype(np.int32),
-    INTEGER_64: np.dtype(np.int64),
-    REAL: np.dtype(np.float64),
-}
 
 
 @dataclass(frozen=True)
@@ -115,15 +109,6 @@ class ScannedArcs(Arcs):
     min_id: int
     max_id: int
 
-    def shifted(self, by: int) -> ScannedArcs:
-        """The same arcs between vertices whose numbers are smaller."""
-
-        def blocks() -> Iterator[Block]:
-            for sources, targets, weights in self.blocks():
-                yield Block(sources - by, targets - by, weights)
-
-        return replace(self, blocks=blocks)
-
 
 def largest_vertex_count() -> int:
     """As many vertices as could be held in memory, with no arcs at all."""
@@ -167,7 +152,7 @@ def read_arcs(
     count = 0
     min_id, max_id = _LARGEST, -1
     none = np.empty(0, np.int32)
-    block = Block(none, none, None if scan.kind == NONE else np.empty(0, _DTYPES[scan.kind]))
+    block = Block(none, none, None if scan.kind == NONE else np.empty(0, WEIGHT_DTYPES[scan.kind]))
     for window in windows(text, begin):
         block, low, high = scan.settle(*window)
         count += len(block.sources)
@@ -185,21 +170,9 @@ def read_arcs(
             for window in windows(text, begin):
                 yield scan.settle(*window)[0]
 
-    return ScannedArcs(text.path, blocks, count, _DTYPES[scan.kind], text.whole, min_id, max_id)
-
-
-def windows(text: Text, begin: int) -> Iterator[tuple[int, int]]:
-    """Whole lines that are scanned at a stretch, as (begin, end)."""
-    size = text.size
-    if not text.whole:
-        size = max(config.available_memory_bytes() // _SHARE_OF_MEMORY, _SMALLEST_WINDOW)
-    while begin < text.size:
-        end = min(begin + size, text.size)
-        if end < text.size:
-            line = text.line_begin(end)
-            end = line if line > begin else text.behind_line(end)
-        yield begin, end
-        begin = end
+    return ScannedArcs(
+        text.path, blocks, count, WEIGHT_DTYPES[scan.kind], text.whole, min_id, max_id
+    )
 
 
 class _Scan:
@@ -232,7 +205,12 @@ class _Scan:
         """The columns of the lines in a window, the smallest and the largest id."""
         window = _Window(self.text, begin, end)
         while True:
-            columns = _Columns(self.text, window.line_count, self.tried, self.kind)
+            columns = Columns(
+                window.line_count,
+                np.dtype(np.int32 if self.tried.vertex_count <= _NARROW_END else np.int64),
+                self.kind,
+                f"{self.text.path}: {window.line_count:,} arcs",
+            )
             report = window.scan(self, columns)
             wrong = np.flatnonzero(report[:, scanner.STATUS])
             if len(wrong) == 0:
@@ -243,11 +221,9 @@ class _Scan:
 
     def _widen(self, status: int) -> bool:
         """Whether what was too wide for the columns fits wider ones, which are taken from now on."""
-        if status in (scanner.WIDE, scanner.FRACTION):
-            needed = INTEGER_64 if status == scanner.WIDE else REAL  # integers stay exact, or fail
-            if needed not in self._kinds[1:]:
-                return False
-            self._kinds = self._kinds[self._kinds.index(needed) :]
+        kinds = wider_kinds(self._kinds, status)
+        if kinds:
+            self._kinds = kinds
             return True
         if status == scanner.OUT_OF_RANGE and self.tried.vertex_count < self.ids.vertex_count:
             self.tried = self.ids
@@ -255,38 +231,14 @@ class _Scan:
         return False
 
 
-class _Columns:
-    """Memory for as many arcs as there are lines."""
-
-    def __init__(self, text: Text, count: int, ids: IdRange, kind: int) -> None:
-        self.id_dtype = np.dtype(np.int32 if ids.vertex_count <= _NARROW_END else np.int64)
-        weight_bytes = {NONE: 0, INTEGER_32: 4, INTEGER_64: 8, REAL: 8}[kind]
-        needed = count * (2 * self.id_dtype.itemsize + weight_bytes)
-        available = config.available_memory_bytes()
-        if needed > available:
-            raise GraphTooLargeError(
-                f"{text.path}: {count:,} arcs need at least {config.readable_bytes(needed)} of memory, "
-                f"and {config.readable_bytes(available)} are available"
-            )
-        self.sources: Array = np.empty(count, self.id_dtype)
-        self.targets: Array = np.empty(count, self.id_dtype)
-        self.weights: Array = np.empty(count if kind == INTEGER_32 else 0, np.int32)
-        self.wide_weights: Array = np.empty(count if kind in (INTEGER_64, REAL) else 0, np.int64)
-
-
-class _Window:
-    """Whole lines in memory, in pieces that threads take."""
+class _Window(Window):
+    """Lines of arcs, which are counted in each piece."""
 
     def __init__(self, text: Text, begin: int, end: int) -> None:
-        self.text = text
-        self.buffer, self.shift = text.window(begin, end)
-        self.begin = begin - self.shift
-        self.end = end - self.shift
-        self.threads = 1 if end - begin < _BYTES_FOR_TEAM else config.thread_count()
-        counts = np.zeros(-(-(end - begin) // _PIECE_BYTES), np.int64)
-        place = (self.buffer, np.int64(self.begin), np.int64(self.end), np.int64(_PIECE_BYTES))
-        run_team(scanner.COUNT_LINES, *place, counts, threads=self.threads)
-        self.first_arc = np.zeros(len(counts) + 1, np.int64)
+        super().__init__(text, begin, end)
+        counts = np.zeros(self.piece_count, np.int64)
+        self.run(scanner.COUNT_LINES, counts)
+        self.first_arc = np.zeros(self.piece_count + 1, np.int64)
         np.cumsum(counts, out=self.first_arc[1:])
 
     @property
@@ -294,22 +246,11 @@ class _Window:
         """Lines, arcs or not."""
         return int(self.first_arc[-1])
 
-    def scan(self, scan: _Scan, columns: _Columns) -> Array:
+    def scan(self, scan: _Scan, columns: Columns) -> Array:
         """Run the compiled scanner; its report, with positions in the buffer."""
-        report = np.zeros((len(self.first_arc) - 1, scanner.REPORT_COLUMNS), np.int64)
-        control = new_control()
-        progress = scan.progress
-
-        def poll() -> None:
-            if progress is not None:
-                done = self.begin + self.shift + int(control[CURSOR]) * _PIECE_BYTES
-                progress(min(done, self.text.size), self.text.size, "parsing")
-
+        report = np.zeros((self.piece_count, scanner.REPORT_COLUMNS), np.int64)
         lines = scan.lines
         numbers = (
-            self.begin,
-            self.end,
-            _PIECE_BYTES,
             ord(lines.prefix) if lines.prefix else 0,
             ord(lines.comments[0]),
             ord(lines.comments[-1]),
@@ -318,61 +259,41 @@ class _Window:
             scan.tried.base,
             scan.tried.base + scan.tried.vertex_count,
         )
-        run_team(
+        self.run(
             scanner.SCAN_WORDS if lines.words else scanner.SCAN_ARCS,
-            self.buffer,
             *map(np.int64, numbers),
             self.first_arc,
             columns.sources,
             columns.targets,
             columns.weights,
             columns.wide_weights,
-            powers_of_five() if scan.kind == REAL else np.empty(0, np.uint64),
+            powers_for(scan.kind),
             report,
-            threads=self.threads,
-            control=control,
-            poll=poll if progress is not None else None,
+            progress=scan.progress,
         )
         return report
 
-    def finish(self, scan: _Scan, columns: _Columns, report: Array) -> tuple[Block, int, int]:
+    def finish(self, scan: _Scan, columns: Columns, report: Array) -> tuple[Block, int, int]:
         """Close the gaps that skipped lines have left, and settle what was left to us."""
-        kind = scan.kind
         found = report[:, scanner.FOUND]
         count = int(found.sum())
-        all_columns = [columns.sources, columns.targets]
-        if kind != NONE:
-            all_columns.append(columns.weights if kind == INTEGER_32 else columns.wide_weights)
         if count != self.first_arc[-1]:
             begins = np.cumsum(found) - found
             moved = (begins != self.first_arc[:-1]) & (found > 0)
             for piece in np.flatnonzero(moved).tolist():
                 here, there = int(begins[piece]), int(self.first_arc[piece])
                 length = int(found[piece])
-                for column in all_columns:
+                for column in columns.used:
                     column[here : here + length] = column[there : there + length]
-        sources, targets, *rest = (column[:count] for column in all_columns)
-        weights = rest[0] if rest else None
-        if weights is not None and kind == REAL:
-            settle_hard_numbers(self.text, self.shift, weights)
-            weights = weights.view(np.float64)
+        block = columns.block(self.text, self.shift, count)
         low = int(report[:, scanner.MIN_ID].min(initial=_LARGEST))
         high = int(report[:, scanner.MAX_ID].max(initial=-1))
         if scan.lines.words:
-            sources = _word_array(self.buffer, sources, self.text, self.shift)
-            targets = _word_array(self.buffer, targets, self.text, self.shift)
-        return Block(sources, targets, weights), low, high
-
-
-def settle_hard_numbers(text: Text, shift: int, bits: Array) -> None:
-    """Replace every HARD + position by the bits of the number at that position, read by Python."""
-    values = bits.view(np.float64)
-    for arc in np.flatnonzero(bits >= HARD).tolist():
-        position = (int(bits[arc]) & _POSITION_MASK) + shift
-        try:
-            values[arc] = float(text.word(position))
-        except ValueError:
-            raise text.error("the weight is not a number", text.line_begin(position)) from None
+            block = block._replace(
+                sources=_word_array(self.buffer, block.sources, self.text, self.shift),
+                targets=_word_array(self.buffer, block.targets, self.text, self.shift),
+            )
+        return block, low, high
 
 
 def _error_at(text: Text, position: int, lines: ArcLines, ids: IdRange, status: int) -> FormatError:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class Arcs:
     def weighted(self) -> bool:
         """Whether arcs have weights."""
         return self.weight_dtype is not None
+
+    def shifted(self, by: int) -> Self:
+        """The same arcs between vertices whose numbers are smaller."""
+
+        def blocks() -> Iterator[Block]:
+            for sources, targets, weights in self.blocks():
+                yield Block(sources - by, targets - by, weights)
+
+        return replace(self, blocks=blocks)
 
 
 def assemble(

@@ -23,7 +23,7 @@ from godwit.errors import FileError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.adjacency import AdjacencyLines, read_adjacency
 from godwit.graph.formats.adjacency_list import require_integer_ids
-from godwit.graph.formats.arc_lines import ArcLines, IdRange, check_arc_count, read_arcs, windows
+from godwit.graph.formats.arc_lines import ArcLines, IdRange, check_arc_count, read_arcs
 from godwit.graph.formats.arcs import Block, assemble
 from godwit.graph.formats.format import (
     COMPRESSION_SUFFIXES,
@@ -33,6 +33,7 @@ from godwit.graph.formats.format import (
     without_compression,
 )
 from godwit.graph.formats.names import Names
+from godwit.graph.formats.pieces import windows
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source, open_source
 from godwit.graph.formats.text import Text

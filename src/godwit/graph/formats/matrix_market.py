@@ -25,10 +25,10 @@ from godwit.graph.formats.arc_lines import (
     check_arc_count,
     check_vertex_count,
     read_arcs,
-    windows,
 )
 from godwit.graph.formats.arcs import Arcs, Block, assemble
 from godwit.graph.formats.format import Format, Head, ReadOptions, require_consecutive_ids
+from godwit.graph.formats.pieces import windows
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text

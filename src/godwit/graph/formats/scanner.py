@@ -134,13 +134,8 @@ def scan_arcs(
         k = fetch_add(control, CURSOR, 1)
         if k >= report.shape[0] or load_acquire(control, ABORT) != 0:
             return
-        at = begin + k * piece
-        stop = min(at + piece, end)
-        if k > 0:
-            at -= 1
-            while text[at] != _NEWLINE:
-                at += 1
-            at += 1
+        stop = min(begin + (k + 1) * piece, end)
+        at = first_line(text, begin + k * piece, k)
         arc = first_arc[k]
         status = FINE
         min_id = np.int64(_HUGE)
@@ -172,23 +167,9 @@ def scan_arcs(
                 if after == at:
                     status = MALFORMED
                     break
-                if column == REAL:
-                    bits, at = scan_real(text, after, powers)
-                    if at < 0:
-                        status = MALFORMED
-                        break
-                    wide_weights[arc] = bits
-                else:
-                    weight, at, status = scan_integer(text, after)
-                    if status != FINE:
-                        break
-                    if column == INTEGER_64:
-                        wide_weights[arc] = weight
-                    elif weight == np.int64(np.int32(weight)):
-                        weights[arc] = np.int32(weight)
-                    else:
-                        status = WIDE
-                        break
+                at, status = scan_weight(text, after, column, arc, weights, wide_weights, powers)
+                if status != FINE:
+                    break
             if text[at] != _NEWLINE:
                 at = skip_blanks(text, at)
                 if text[at] == _RETURN:
@@ -212,6 +193,37 @@ def scan_arcs(
         report[k, POSITION] = line
         report[k, MIN_ID] = min_id
         report[k, MAX_ID] = max_id
+
+
+def first_line(text: Any, at: int, k: int) -> int:
+    """The first byte of the first line that begins in piece k, which begins at a position."""
+    if k == 0:
+        return at
+    at -= 1
+    while text[at] != _NEWLINE:
+        at += 1
+    return at + 1
+
+
+def scan_weight(
+    text: Any, at: int, column: int, entry: Any, weights: Any, wide_weights: Any, powers: Any
+) -> Any:
+    """Scan a weight of a kind, and store it as that of an entry: the position behind it, status."""
+    if column == REAL:
+        bits, after = scan_real(text, at, powers)
+        if after < 0:
+            return at, MALFORMED
+        wide_weights[entry] = bits
+        return after, FINE
+    weight, after, status = scan_integer(text, at)
+    if status == FINE:
+        if column == INTEGER_64:
+            wide_weights[entry] = weight
+        elif weight == np.int64(np.int32(weight)):
+            weights[entry] = np.int32(weight)
+        else:
+            status = WIDE
+    return after, status
 
 
 def _holds_no_arc(text: Any, at: int, comment: int, other_comment: int) -> Any:

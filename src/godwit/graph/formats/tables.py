@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -202,7 +202,7 @@ def graph_of_tables(
             )
         count = said.vertex_count
     if base:
-        arcs = _counted_from(arcs, base)
+        arcs = arcs.shifted(base)
     return assemble(arcs, options, vertex_count=count, directed=directed, ids=base)
 
 
@@ -217,16 +217,6 @@ def _is_relabelled(survey: _Survey, said: Said, options: ReadOptions, problem: P
     if said.directed is not None:
         return said.id_base is None
     return wants_relabelling(options, survey.min_id, survey.max_id, survey.count)
-
-
-def _counted_from(arcs: Arcs, base: int) -> Arcs:
-    """The arcs, with vertices in the place of ids that count from ``base``."""
-
-    def blocks() -> Iterator[Block]:
-        for block in arcs.blocks():
-            yield Block(block.sources - base, block.targets - base, block.weights)
-
-    return replace(arcs, blocks=blocks)
 
 
 class _Survey:

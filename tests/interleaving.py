@@ -32,6 +32,7 @@ import inspect
 import operator
 import random
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -286,15 +287,15 @@ class Automaton:
 # --- Memories.
 
 
-class Locations:
-    """Places of locations in a memory's tuples."""
+class Locations(dict[Location, int]):
+    """Places of locations in a memory's tuples, given as they are asked for."""
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self.size = size
-        self._places: dict[Location, int] = {}
 
-    def __getitem__(self, location: Location) -> int:
-        place = self._places.setdefault(location, len(self._places))
+    def __missing__(self, location: Location) -> int:
+        place = self[location] = len(self)
         assert place < self.size, "give the memory more words"
         return place
 
@@ -389,8 +390,11 @@ class ReleaseAcquire:
             value, published = messages[place][-1 - back]
             view = _with(own, place, back)
             if kind == "load_acquire" and published is not None:
-                view = tuple(map(min, view, published))
-            found.append((value, self._tidied(messages, _with(views, thread, view))))
+                view = _newer(view, published)
+            if view == own:
+                found.append((value, memory))  # it has learnt nothing, and memory is tidy
+            else:
+                found.append((value, self._tidied(messages, _with(views, thread, view))))
         return found
 
     def _stored(
@@ -425,9 +429,15 @@ class ReleaseAcquire:
             if len(row) > 1 + back:
                 row = row[-1 - back :]
             if row[-1][1] is not None:
-                row = tuple((value, tuple(map(min, view, oldest))) for value, view in row)
+                row = tuple([(value, _newer(view, oldest)) for value, view in row])
             kept.append(row)
         return tuple(kept), views
+
+
+@lru_cache(maxsize=1 << 16)
+def _newer(view: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Of two views the newer message of each place; the same pairs come again and again."""
+    return tuple(map(min, view, other))
 
 
 def _with(items: Any, place: int, item: Any) -> Any:
@@ -478,7 +488,7 @@ class Model:
         nodes, memory = state
         pairs = list(zip(self.automata, nodes, strict=True))
         return self.invariant(
-            lambda location: self.memory.value(memory, location),
+            partial(self.memory.value, memory),
             [automaton.facts[node] for automaton, node in pairs],
             [automaton.operations[node][0] == "end" for automaton, node in pairs],
         )

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import Delaunay, cKDTree
 
+from godwit.api import generate
 from godwit.errors import GodwitError, GraphTooLargeError, InputError
 from godwit.graph import generators
 from godwit.graph.csr import Graph
@@ -41,7 +42,7 @@ from godwit.graph.generators import (
 )
 from godwit.graph.generators.geometric import Points, sorted_points
 from godwit.graph.generators.recursive import _draw_rmat
-from godwit.graph.generators.spec import GENERATORS, generate, is_spec, parse_spec
+from godwit.graph.generators.spec import GENERATORS, is_spec, parse_spec
 from godwit.graph.hashing import seed_word
 from godwit.parallel.team import run_team
 from graphs import arcs_of, forced_threads

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
 from graphs import graphs, named_graph
+from programs import WALKS
 from references import smallest_label
 
 DEVICES: list[Any] = [None, ["cpu:0"], 2, 3]
@@ -80,23 +81,14 @@ def test_residual_pagerank_equals_networkx(devices: Any, name: str) -> None:
 
 @each_devices
 def test_nothing_that_is_added_gets_lost(devices: Any) -> None:
-    """Tokens walk down a binary tree, halving; the leaves keep them: the sum is what was put in."""
+    """Three walks lead down a binary tree to every leaf: fewer were lost, more were taken twice."""
     depth = 10
     count = 2 ** (depth + 1) - 1
     inner = np.arange(2**depth - 1)
     graph = gw.Graph.from_arcs(
         np.repeat(inner, 2), np.stack([2 * inner + 1, 2 * inner + 2], 1).ravel(), vertex_count=count
     )
-    tokens = gw.VertexProgram(
-        name="tokens",
-        dtype="int64",
-        message=lambda value: value // 2,
-        combine="add",
-        activate=lambda value: value > 0,
-        update=lambda field, value: field + value,
-        field_dtype="int64",
-    )
-    result = gw.run(tokens, graph, {0: 2**depth * 3}, devices=devices, ring_items=1)
+    result = gw.run(WALKS, graph, {0: 3}, devices=devices, ring_items=1)
     leaves = result.fields[2**depth - 1 :]
     assert leaves.tolist() == [3] * 2**depth
 
@@ -142,31 +134,17 @@ def test_a_value_that_does_not_fit_ends_the_run(devices: Any) -> None:
 
 @each_devices
 def test_an_endless_program_times_out_and_the_next_one_runs(devices: Any) -> None:
-    endless = gw.VertexProgram(
-        name="endless",
-        dtype="float64",
-        message=lambda value: value,
-        combine="add",
-        activate=lambda value: value > 0,
-    )
     graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
     with pytest.raises(RunTimeoutError, match=r"did not finish within 0\.3 s"):
-        gw.run(endless, graph, {0: 1.0}, devices=devices, timeout_s=0.3)
+        gw.run(WALKS, graph, {0: 1}, devices=devices, timeout_s=0.3)
     assert gw.bfs(graph, 0, devices=devices).distance.tolist() == [0, 1, 2]
 
 
 def test_progress_is_reported_while_it_runs() -> None:
-    endless = gw.VertexProgram(
-        name="endless",
-        dtype="float64",
-        message=lambda value: value,
-        combine="add",
-        activate=lambda value: value > 0,
-    )
     graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
     seen: list[int] = []
     with pytest.raises(RunTimeoutError):
-        gw.run(endless, graph, {0: 1.0}, timeout_s=0.6, progress=seen.append)
+        gw.run(WALKS, graph, {0: 1}, timeout_s=0.6, progress=seen.append)
     assert len(seen) > 1
     assert seen == sorted(seen)
     assert seen[-1] > 0

@@ -263,7 +263,7 @@ def test_every_schedule_ends_with_everything_processed_once(case: Case) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_schedule_does_so_under_release_and_acquire(name: str) -> None:
-    explore(model_of(CASES[name], memory=ReleaseAcquire(2, 24, _is_hint)))
+    explore(model_of(CASES[name], memory=ReleaseAcquire(2, 20, _is_hint)))
 
 
 @pytest.mark.slow
@@ -378,7 +378,7 @@ def test_the_exploration_finds_this_bug(bug: str) -> None:
 @pytest.mark.parametrize("bug", WEAK_MEMORY_BUGS)
 def test_weak_memory_shows_this_bug(bug: str) -> None:
     replacements = WEAK_MEMORY_BUGS[bug]
-    memories = (ReleaseAcquire(2, 24, _is_hint) for _ in CASES)
+    memories = (ReleaseAcquire(2, 20, _is_hint) for _ in CASES)
     models = (
         model_of(case, replacements, memory)
         for case, memory in zip(CASES.values(), memories, strict=True)

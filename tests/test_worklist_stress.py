@@ -21,9 +21,10 @@ import numpy as np
 import pytest
 
 import godwit
-from godwit import Context, DistributedWorklist, Graph, Router, VertexProgram
+from godwit import Context, DistributedWorklist, Graph, Router
 from godwit.backends.cpu import vertex
 from godwit.errors import RunTimeoutError
+from programs import WALKS
 from references import as_list, dijkstra
 from test_worklist import within
 from worklist_operators import (
@@ -141,17 +142,6 @@ def test_shortest_paths(
         assert as_list(found, np.iinfo(np.int64).max) == dijkstra(graph, [source])
 
 
-WALKS = VertexProgram(
-    name="walks",
-    message=lambda value: value,
-    combine="add",
-    dtype="int64",
-    activate=lambda value: value > 0,
-    update=lambda field, value: field + value,
-    field_dtype="int64",
-)
-
-
 def _walks(graph: Graph) -> list[int]:
     """How many walks lead from vertex 0 to each, in a graph whose arcs go up."""
     walks = [1] + [0] * (graph.vertex_count - 1)
@@ -214,21 +204,14 @@ def test_a_poll_that_raises_ends_an_endless_run(devices: int) -> None:
 
 @pytest.mark.parametrize("devices", ["cpu", 3])
 def test_timeout_s_ends_an_endless_program(devices: Any) -> None:
-    endless = VertexProgram(
-        name="endless",
-        message=lambda value: value,
-        combine="add",
-        dtype="int64",
-        activate=lambda value: value > 0,
-    )
     ring = Graph.from_arcs(np.arange(30), (np.arange(30) + 1) % 30)
     begin = perf_counter()
     with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):
-        godwit.run(endless, ring, {0: 1}, devices=devices, timeout_s=0.3)
+        godwit.run(WALKS, ring, {0: 1}, devices=devices, timeout_s=0.3)
     assert perf_counter() - begin < 30  # most of it compiling, the first time
     begin = perf_counter()
     with pytest.raises(RunTimeoutError):
-        godwit.run(endless, ring, {0: 1}, devices=devices, timeout_s=0.3)
+        godwit.run(WALKS, ring, {0: 1}, devices=devices, timeout_s=0.3)
     assert perf_counter() - begin < 1.3
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from godwit.algorithms.verification import verify_bfs as verify_bfs
     from godwit.algorithms.verification import verify_sssp as verify_sssp
     from godwit.api import bfs as bfs
+    from godwit.api import generate as generate
     from godwit.api import run as run
     from godwit.api import sssp as sssp
     from godwit.backends.registry import all_devices as all_devices
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from godwit.graph.datasets import datasets as datasets
     from godwit.graph.formats import read as read
     from godwit.graph.formats import write as write
-    from godwit.graph.generators.spec import generate as generate
     from godwit.graph.partition import Partition as Partition
     from godwit.graph.partition import partition as partition
     from godwit.solvers.placement import PlacedGraph as PlacedGraph
@@ -56,7 +56,7 @@ _HOMES = {
     "datasets": "graph.datasets",
     "diameter_bounds": "algorithms.diameter",
     "errors": "errors",
-    "generate": "graph.generators.spec",
+    "generate": "api",
     "generators": "graph.generators",
     "partition": "graph.partition",
     "place": "solvers.placement",
@@ -78,9 +78,18 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'godwit' has no attribute {name!r}")
     module = import_module(f"godwit.{home}")
+    if name == "Graph":
+        module.build_on_gpu = _build_on_gpu  # type: ignore[attr-defined]
     value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
+
+
+def _build_on_gpu(*arcs: Any) -> Any:
+    """Rows of arcs that lie on a GPU; the layer of graphs knows no backend, so it is handed this."""
+    from godwit.backends.cuda.arcs import rows_of_arcs
+
+    return rows_of_arcs(*arcs)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from godwit.algorithms.bfs import bfs as _bfs
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
 from godwit.arrays import Home, host_array
-from godwit.backends.registry import DevicesArgument
+from godwit.backends.base import Device
+from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.generators.spec import parse_spec
 from godwit.solvers.asynchronous import Solution, SolverOptions, Start, solve
 from godwit.solvers.placement import PartitionArgument, PlacedGraph, place_for_one_query
 from godwit.solvers.program import VertexProgram
@@ -54,7 +57,7 @@ def bfs(
         ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
     :param timeout_s: give up after so many seconds
     :param progress: called now and then with the number of items processed so far
-    :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items`` of
+    :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
         :class:`godwit.solvers.asynchronous.SolverOptions`
     :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
         ``.statistics``
@@ -162,6 +165,50 @@ def run(
         return solution
 
 
+def generate(spec: str, *, device: str | None = None) -> Graph:
+    """The graph described by, say, ``rmat:20,seed=3``: what the command line takes for a file.
+
+    ``NAME:SIZE[,key=value...]``: the name of a function of :mod:`godwit.generators` with ``-`` for
+    ``_``, its sizes with ``x`` between them, and its keyword arguments as ``keep=0.7``,
+    ``simple=false``, ``weights=1..64`` (integers) or ``weights=0.0..1.0`` (floats); ``copies=4`` makes
+    four disjoint copies, as :meth:`Graph.replicate` does.
+
+    >>> import godwit as gw
+    >>> gw.generate("road:20x30,keep=1.0").vertex_count
+    600
+
+    :param device: ``"cuda:0"``: made on that GPU, which has some of the generators; the same graph,
+        wherever it is made
+    :raises InputError: if the text cannot be understood, the function refuses a value, or the device has
+        no such generator
+    :raises DeviceError: the device is not there
+    :raises GraphTooLargeError: before anything large is allocated
+    """
+    recipe = parse_spec(spec)
+    home = None if device is None else _one_device(device)
+    if home is None or home.kind == "cpu":
+        return recipe()
+    from godwit.backends.cuda.generators import GENERATORS
+
+    function = GENERATORS.get(recipe.generator.function)
+    if function is None:
+        raise InputError(
+            f"{recipe.generator.name} has no version for {home.name}; those that have are "
+            f"{', '.join(GENERATORS)}, and the CPU makes all (device=None)"
+        )
+    return recipe(partial(function, index=int(home.name.partition(":")[2])))
+
+
+def _one_device(device: str) -> Device:
+    """The device of a name, which is one."""
+    if not isinstance(device, str):
+        raise InputError(f"device must be a name such as 'cuda:0', got {shown(device)}")
+    found = resolve_devices(device)
+    if len(found) > 1:
+        raise InputError(f"device must be one, as {found[0].name!r} is; {device!r} is {len(found)}")
+    return found[0]
+
+
 def _start_values(start: Any, count: int) -> Array:
     """An array of initial values; InputError if it is none of shape (n)."""
     try:
@@ -184,7 +231,7 @@ def _start_values(start: Any, count: int) -> Array:
 def _options(
     timeout_s: float | None, progress: Callable[[int], None] | None, tuning: Mapping[str, Any]
 ) -> SolverOptions:
-    known = ("delta", "window", "ring_items", "capacity_items")
+    known = ("delta", "window", "ring_items", "capacity_items", "gpu")
     for name in tuning:
         if name not in known:
             raise TypeError(f"unexpected keyword argument {name!r}")

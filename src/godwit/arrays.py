@@ -42,21 +42,24 @@ def host_array(values: Any) -> Array:
 def _shared_or_copied(values: Any) -> Array:
     if getattr(values, "requires_grad", False):  # PyTorch hands out no others
         values = values.detach()
-    if not _is_on_host(values):
+    if lies_on_gpu(values):
         return _copied_to_host(values)
     if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
         return np.from_dlpack(values)
     return np.asarray(values)
 
 
-def _is_on_host(values: Any) -> bool:
-    if hasattr(values, "__cuda_array_interface__"):
+def lies_on_gpu(values: Any) -> bool:
+    """Whether it is an array that the host cannot read."""
+    if isinstance(values, np.ndarray):
         return False
+    if hasattr(values, "__cuda_array_interface__"):
+        return True
     try:
         where = getattr(values, "__dlpack_device__", None)
-        return where is None or int(where()[0]) in _HOST_DEVICE_TYPES
+        return where is not None and int(where()[0]) not in _HOST_DEVICE_TYPES
     except (BufferError, RuntimeError, ValueError):  # a device that DLPack does not know
-        return True
+        return False
 
 
 def _copied_to_host(values: Any) -> Array:

@@ -118,6 +118,14 @@ def _system_available_bytes() -> int:
     return sys.maxsize
 
 
+def preferred_devices() -> str | None:
+    """``"cpu"`` where GPUs are not to be used unless they are named: ``GODWIT_DEVICES``."""
+    configured = os.environ.get("GODWIT_DEVICES")
+    if configured not in (None, "", "cpu", "cuda"):
+        raise InputError(f"GODWIT_DEVICES must be 'cpu' or 'cuda', got {configured!r}")
+    return configured or None
+
+
 def cache_folder() -> Path | None:
     """Folder for compiled code and data sets: ``GODWIT_CACHE``, else the user's cache folder.
 

@@ -34,6 +34,8 @@ class Device:
     :param memory: tells how much memory may still be allocated on it, in bytes
     :param threads: threads that work for it
     :param shares_memory: whether these threads work on one memory, without mailboxes between them
+    :param fills: whether it initializes values itself: an array of one number repeated (strides 0)
+        costs nothing to hand over
     """
 
     name: str
@@ -42,6 +44,7 @@ class Device:
     memory: Callable[[], int] = field(default=int, repr=False, compare=False)
     threads: int = 1
     shares_memory: bool = False
+    fills: bool = False
 
     @property
     def memory_bytes(self) -> int:
@@ -67,6 +70,8 @@ class ProgramOperators:
     field_dtype: np.dtype[Any] | None = None
     update: Callable[..., Any] | None = None
     uses_weight: bool = True
+    uses_degree: bool = False
+    uses_vertex: bool = False
     identity: Any = 0
     compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a backend has compiled of it, by the backend's own keys."""
@@ -87,28 +92,53 @@ class WorklistOperators:
     """What a backend has compiled of it, by the backend's own keys."""
 
 
+@dataclass(frozen=True)
+class GpuOptions:
+    """How kernels are run; the defaults are good, the others are for tests and comparisons.
+
+    :param transport: ``"direct"`` (items go into the receiver's memory where devices are peers, through
+        the host where not) or ``"host"`` (always through pinned host memory)
+    :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
+    :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all
+    :param threads: of a block; None for what suits the graph
+    :param blocks: at most so many; None for as many as fit
+    :param delay_ns: blocks lag behind at random, by up to so much
+    """
+
+    transport: Literal["direct", "host"] = "direct"
+    slice_s: float = 0.1
+    hops: int = 256
+    threads: int | None = None
+    blocks: int | None = None
+    delay_ns: int = 0
+
+
 @dataclass
 class WorklistOptions:
     """How a run is to go.
 
     :param delta: width of a priority bucket, in units of priority
     :param window: how many buckets a device may run ahead of the lowest one of all
-    :param ring_items: slots of each mailbox
+    :param ring_items: slots of each mailbox; None for what the backend finds good
     :param capacity_items: room of each device's worklist at the start; it grows
     :param next_hop: (devices, devices) where device i sends what is for device j; direct if None
+    :param gpu: how kernels are run
     """
 
     delta: float = 1.0
     window: int = 1
-    ring_items: int = 4096
+    ring_items: int | None = None
     capacity_items: int = 1 << 14
     next_hop: Array | None = None
+    gpu: GpuOptions = field(default_factory=GpuOptions)
 
 
 @dataclass
 class WorklistCounts:
     """What the workers of a run counted, an entry a device.
 
+    ``kernel_s`` is the time that kernels ran, ``busy_share`` the part of it in which blocks did not wait
+    for others; both of GPUs only.
     ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
     """
 
@@ -123,6 +153,9 @@ class WorklistCounts:
     growths: int = 0
     compile_s: float = 0.0
     value_overflow: bool = False
+    kernel_s: float | None = None
+    busy_share: Array | None = None
+    item_bytes: int | None = None
 
 
 @dataclass
@@ -158,6 +191,13 @@ class PlacedPart:
     parameters: Array
 
 
+class Placement(Protocol):
+    """Parts of a graph in the memory of their devices."""
+
+    def close(self) -> None:
+        """Give the memory back; closing twice does no harm."""
+
+
 class Backend(Protocol):
     """A kind of device, and how to run on it."""
 
@@ -168,6 +208,12 @@ class Backend(Protocol):
 
     def find(self, name: str) -> Device:
         """The device of a name; DeviceError, saying what there is, if it is not there."""
+
+    def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> Placement | None:
+        """Bring parts to their devices; None where they are there already.
+
+        :raises GraphTooLargeError: they do not fit; before anything is allocated
+        """
 
     def run_worklist(
         self,
@@ -182,9 +228,13 @@ class Backend(Protocol):
     def run_program(
         self,
         program: ProgramOperators,
+        placement: Any,
         devices: Sequence[Device],
         parts: Sequence[PlacedPart],
         options: WorklistOptions,
         poll: ProgressPoll | None,
     ) -> WorklistCounts:
-        """Run a VertexProgram, one part a device, to its end; the parts hold the result."""
+        """Run a VertexProgram, one part a device, to its end; the parts hold the result.
+
+        :param placement: what :meth:`place` gave for these parts
+        """

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from godwit import config
 from godwit.backends.base import Backend, Device
 from godwit.dtypes import as_count, shown
 from godwit.errors import DeviceError, InputError
@@ -17,8 +18,16 @@ DevicesArgument = int | str | Sequence[str] | None
 def backends() -> dict[str, Backend]:
     """The backends that work on this machine, by kind, the best first."""
     from godwit.backends.cpu.device import CpuBackend
+    from godwit.backends.cuda.device import CudaBackend
 
-    return {"cpu": CpuBackend()}
+    return {"cuda": CudaBackend(), "cpu": CpuBackend()}
+
+
+def gpu_names() -> tuple[str, ...]:
+    """The GPUs that are used where nobody names a device; none where ``GODWIT_DEVICES`` is ``"cpu"``."""
+    if config.preferred_devices() == "cpu":
+        return ()
+    return tuple(device.name for device in backends()["cuda"].devices())
 
 
 def all_devices() -> list[Device]:
@@ -34,18 +43,29 @@ def backend_of(devices: Sequence[Device]) -> Backend:
 def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
     """The devices that an argument names.
 
-    :param devices: None for what is best; a number for that many of the best kind (1 is all cores
-        of the CPU as one device, more are virtual devices); a name; or a sequence of names, in
-        which a name may be repeated
+    :param devices: None for the first GPU, or all cores where there is none; a number for that many
+        GPUs, or, where there is none, virtual devices of the CPU (1 is all cores as one device); a
+        name (``"cuda"``: all GPUs); or a sequence of names, in which a name may be repeated: the same
+        GPU twice is two endpoints that share it
     :raises InputError: not one of these, or no devices
     :raises DeviceError: a device is not there
     """
     if devices is None:
-        return (_find("cpu"),)
+        return (_find((*gpu_names(), "cpu")[0]),)
     if isinstance(devices, str):
+        if devices == "cuda":
+            return tuple(backends()["cuda"].devices()) or (_find("cuda"),)
         return (_find(devices),)
     if isinstance(devices, bool) or not isinstance(devices, Iterable):
         count = _device_count(devices)
+        gpus = gpu_names()
+        if gpus:
+            if count > len(gpus):
+                raise DeviceError(
+                    f"there are {len(gpus)} GPUs, not {count}; name one several times for as many "
+                    f"endpoints, or ask for 'cpu:0' to 'cpu:{count - 1}'"
+                )
+            return tuple(_find(name) for name in gpus[:count])
         if count == 1:
             return (_find("cpu"),)
         return tuple(_find(f"cpu:{index}") for index in range(count))
@@ -58,6 +78,10 @@ def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
     for name in names:
         if not isinstance(name, str):
             raise InputError(f"devices must be names such as 'cpu:0', got {name!r}")
+    if len(names) > 1 and "cuda" in names:
+        raise InputError("'cuda' is all GPUs; name those that you want: 'cuda:0', 'cuda:1'")
+    if names == ["cuda"]:
+        return resolve_devices("cuda")
     if len(names) > 1 and "cpu" in names:
         raise InputError(
             "'cpu' is all cores as one device and cannot be one of several; "

@@ -40,6 +40,8 @@ GENERATE_EPILOG = f"""Examples:
 
   godwit generate road:1000x1000,keep=0.7,weights=1..64 roads.gr.gz
 
+  godwit generate rmat:24 rmat24.godwit --device cuda:0
+
 Generators:
 
 {_GENERATORS}
@@ -123,6 +125,15 @@ def generate(
     ],
     output: OutputArgument,
     to: ToOption = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="Where it is made, such as cuda:0, which has rmat, road and grid; the CPU by default. "
+            "The same graph, wherever it is made.",
+        ),
+    ] = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -132,7 +143,7 @@ def generate(
             f"{spec!r} is no generator: use NAME:SIZE with a NAME of {', '.join(GENERATORS)}"
         )
     weighted = ",weights=" in spec
-    _write("generate", spec, output, to, weighted, None, json, quiet, options.Reading())
+    _write("generate", spec, output, to, weighted, None, json, quiet, options.Reading(), device)
 
 
 def _write(
@@ -145,10 +156,12 @@ def _write(
     json: bool,
     quiet: bool,
     reading: options.Reading,
+    device: str | None = None,
 ) -> None:
     """Read, change and write; what is sure to fail does so before a graph is read.
 
     :param weighted: whether what is written has weights, if that is known
+    :param device: where a generated graph is made
     """
     from godwit.cli import facts
     from godwit.cli.report import Report, print_json, print_written
@@ -161,7 +174,7 @@ def _write(
         check_ending(output, weighted=weighted)
     display = Display(quiet=quiet)
     begin = perf_counter()
-    graph = inputs.load_graph(text, display, reading)
+    graph = inputs.load_graph(text, display, reading, device)
     if change is not None:
         graph = change(graph)
     seconds = {"read": perf_counter() - begin}

@@ -7,6 +7,8 @@ that the file gives it (``graph.ids``). Whatever needs no graph is checked befor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +23,22 @@ if TYPE_CHECKING:
 MAX_DEGREE = "max-degree"
 
 
-def load_graph(text: str, display: Display, reading: Reading) -> Graph:
+def load_graph(text: str, display: Display, reading: Reading, device: str | None = None) -> Graph:
     """The graph that is meant, read, fetched or generated, with progress shown.
 
     ``--undirected`` symmetrizes: the least weight of the arcs that an edge replaces.
+
+    :param device: where a generated graph is made
     """
     given = reading.given
     if is_spec(text):
         if given.pop("directed", None) or given:
             raise InputError(f"{_options(reading)} is for files; {text} is a generated graph")
-        make = parse_spec(text)
+        make: Callable[[], Graph] = parse_spec(text)
+        if device is not None:
+            from godwit.api import generate
+
+            make = partial(generate, text, device=device)
         with display.waiting(f"generating {text}"):
             graph = make()
     else:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 BytesProgress = Callable[[int, int, str], None]
 ItemsProgress = Callable[[int], None]
+StepsProgress = Callable[[int, int], None]
 
 
 class Display:
@@ -56,6 +57,18 @@ class Display:
                     bar.update(task, description=f"{label}: {items:,} items processed")
 
             yield show
+
+    @contextmanager
+    def steps(self, label: str) -> Iterator[StepsProgress | None]:
+        """A bar; yields what to call with (steps done, steps in all)."""
+        if not self.shown:
+            yield None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
+
+        with _bar(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
     @contextmanager
     def waiting(self, label: str) -> Iterator[None]:

@@ -168,7 +168,7 @@ class DistributedWorklist:
             self.router.next_hop,
         )
         check_callable(poll, "poll")
-        require_room(endpoints, options.ring_items, options.capacity_items)
+        require_room(endpoints, self.router.capacity_items, options.capacity_items)
         states = _checked_states(states, endpoints)
         seeds = self._seeds(items, states[0], endpoints)
         counts = context.backend.run_worklist(self._operators, states, seeds, options, poll)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from godwit import config
+from godwit.arrays import lies_on_gpu
 from godwit.dtypes import (
     ID_DTYPES,
     Array,
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
     from godwit.graph.degrees import DegreeStatistics
 
 Merge = Literal["min", "max", "sum", "first"]
+
+Rows = tuple[Array, Array, Array | None]
+"""Offsets, targets and weights."""
+
+build_on_gpu: Callable[[Any, Any, Any, Any, bool, Any], Rows | None] | None = None
+"""What makes rows of the arrays of :meth:`Graph.from_arcs` where they lie on a GPU, or gives None, if they
+had better be brought to the host, where every mistake is named. Set by ``godwit``: this layer knows no GPU.
+"""
 
 
 class Graph:
@@ -168,6 +177,10 @@ class Graph:
         :raises GraphTooLargeError: before anything is allocated
         """
         directed = as_flag(directed, "directed")
+        if build_on_gpu is not None and lies_on_gpu(sources):
+            rows = build_on_gpu(sources, targets, weights, vertex_count, directed, id_dtype)
+            if rows is not None:
+                return cls.trusted(*rows, directed=directed, ids=ids)
         sources = as_integers(sources, "sources")
         targets = as_integers(targets, "targets")
         if len(sources) != len(targets):

@@ -69,16 +69,9 @@ def _float_weights(
 
 def random_weights(graph: Graph, low: float, high: float, seed: int) -> Array:
     """Weights for :meth:`Graph.with_random_weights`."""
-    low, high = check_weight_range(low, high)
-    if isinstance(low, float):
-        dtype: Any = np.float64
-        fill = _float_weights
-        settings: tuple[Any, ...] = (low, high, math.nextafter(high, low))
-    else:
-        dtype = np.int32 if low >= -(2**31) and high < 2**31 else np.int64
-        fill = _integer_weights
-        settings = (np.int64(low), np.uint64(high - low + 1))
-    require_memory(graph.arc_count * np.dtype(dtype).itemsize, "an array of weights")
+    dtype, settings = weight_rule(low, high)
+    fill = _float_weights if dtype.kind == "f" else _integer_weights
+    require_memory(graph.arc_count * dtype.itemsize, "an array of weights")
     weights = np.empty(graph.arc_count, dtype)
     run_team(
         fill,
@@ -90,6 +83,19 @@ def random_weights(graph: Graph, low: float, high: float, seed: int) -> Array:
         threads=thread_count_for(graph.arc_count),
     )
     return weights
+
+
+def weight_rule(low: Any, high: Any) -> tuple[np.dtype[Any], tuple[Any, ...]]:
+    """The dtype of random weights and the numbers that make them of hashes.
+
+    These are (low, span) of integers, and (low, high, last) of floats, of which ``last`` is the largest
+    below ``high``.
+    """
+    low, high = check_weight_range(low, high)
+    if isinstance(low, float):
+        return np.dtype(np.float64), (low, high, math.nextafter(high, low))
+    fits = low >= -(2**31) and high < 2**31
+    return np.dtype(np.int32 if fits else np.int64), (np.int64(low), np.uint64(high - low + 1))
 
 
 def check_weight_range(low: Any, high: Any) -> tuple[int, int] | tuple[float, float]:

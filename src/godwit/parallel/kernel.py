@@ -16,16 +16,13 @@ enumerations, tuples of these, NumPy dtypes and small arrays).
 
 from __future__ import annotations
 
-import builtins
 import os
-import re
 import sys
 import tempfile
 import threading
-import traceback
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,12 +31,13 @@ import numpy as np
 
 from godwit import config
 from godwit.errors import OperatorError
-from godwit.parallel.content import ADAPTERS, Content, is_users, plain_function, references
+from godwit.parallel.content import Content, plain_function
+from godwit.parallel.rebuilding import Originals, rebuild
 
 # Every function below an entry is inlined into it: a call costs nothing. Reference counting
 # (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
 # none.
-_HELPER_OPTIONS = {
+_HELPER_OPTIONS: dict[str, Any] = {
     "nogil": True,
     "forceinline": True,
     "error_model": "numpy",
@@ -47,11 +45,10 @@ _HELPER_OPTIONS = {
     "no_cfunc_wrapper": True,
     "_nrt": False,
 }
-_ENTRY_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+_ENTRY_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 
 # Not imported: what the package names for type checkers only lies above this layer.
 _VERSION: str = sys.modules["godwit"].__version__
-_LONGEST_MESSAGE = 199
 
 
 class Kernel:
@@ -138,16 +135,14 @@ def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> st
 class _Instance:
     """One compiled instantiation.
 
-    :param name: the entry's
     :param key: in the table of the process
     :param dispatcher: Numba's, of the entry
-    :param originals: by id of the rebuilt function: the function it was made of, and what to call it
+    :param originals: what it was made of
     """
 
-    name: str
     key: str
-    dispatcher: Any = None
-    originals: dict[int, tuple[types.FunctionType, str]] = field(default_factory=dict)
+    dispatcher: Any
+    originals: Originals
 
     def fail(self, error: Exception, arguments: tuple[Any, ...]) -> NoReturn:
         """Raise what the user should see of an exception out of the dispatcher."""
@@ -162,156 +157,31 @@ class _Instance:
             with _INSTANCES_LOCK:
                 if _INSTANCES.get(self.key) is self:
                     del _INSTANCES[self.key]
-            raise OperatorError(self._compile_message(str(error))) from error
-        if not self._users():
+            raise OperatorError(self.originals.compile_message(str(error))) from error
+        if not self.originals.users():
             raise error
-        raise OperatorError(self._run_message(error)) from error
-
-    def _users(self) -> list[tuple[types.FunctionType, str]]:
-        return [pair for pair in self.originals.values() if is_users(pair[0])]
-
-    def _compile_message(self, message: str) -> str:
-        """The operator and what is wrong with it, in one line, as far as Numba says so."""
-        lines = [line.strip() for line in message.splitlines() if line.strip()]
-        reason = _reason(lines)
-        number: int | None = None
-        for line in lines:  # from the innermost function outwards
-            callee = re.search(r"callee type: .*<function .* at (0x[0-9a-fA-F]+)>", line)
-            if callee is not None:
-                original = self.originals.get(int(callee[1], 16))
-                if original is not None and is_users(original[0]):
-                    return _shortened(f"cannot compile {_place(original, number)}: {reason}")
-                number = None
-            elif number is None:
-                at = re.search(r'^File ".*", line (\d+)|\.py \((\d+)\)', line)
-                number = int(at[1] or at[2]) if at is not None else None
-        # No callee: the entry's own body, or bytecode that Numba does not even read.
-        entry = next(iter(self.originals.values()))
-        found = entry if is_users(entry[0]) else None
-        if number is not None and "Raised from" in message:
-            found = self._at_line(number) or found
-        if found is not None and number is not None:
-            return _shortened(f"cannot compile {_place(found, number)}: {reason}")
-        users = self._user_labels()
-        using = f" with {', '.join(users)}" if users else ""
-        return _shortened(f"cannot compile {self.name}{using}: {reason}")
-
-    def _run_message(self, error: Exception) -> str:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        frames = traceback.extract_tb(error.__traceback__)
-        number = frames[-1].lineno if frames else None
-        found = None if number is None else self._at_line(number, frames[-1].name)
-        if found is not None:
-            return _shortened(f"{_place(found, number)} raised {what}")
-        users = self._user_labels() or [self.name]
-        one_of = "one of " if len(users) > 1 else ""
-        return _shortened(f"{one_of}{', '.join(users)} raised {what}")
-
-    def _user_labels(self) -> list[str]:
-        labels = dict.fromkeys(f"'{label}'" for _, label in self._users() if label != self.name)
-        return list(labels)[:6]
-
-    def _at_line(
-        self, number: int, name: str | None = None
-    ) -> tuple[types.FunctionType, str] | None:
-        """The user's function around a line, if there is just one (the innermost of nested ones)."""
-        found = []
-        for plain, label in self._users():
-            lines = [line for _, _, line in plain.__code__.co_lines() if line is not None]
-            named = name is None or plain.__name__ in name
-            if named and lines and min(lines) <= number <= max(lines):
-                found.append((max(lines) - min(lines), (plain, label)))
-        found.sort(key=lambda item: item[0])
-        alone = len(found) == 1 or (len(found) > 1 and found[0][0] < found[1][0])
-        return found[0][1] if alone else None
+        raise OperatorError(self.originals.run_message(error)) from error
 
 
 _INSTANCES: dict[str, _Instance] = {}
 _INSTANCES_LOCK = threading.Lock()
 
 
-def _place(original: tuple[types.FunctionType, str], number: int | None) -> str:
-    plain, label = original
-    line = plain.__code__.co_firstlineno if number is None else number
-    return f"'{label}' ({Path(plain.__code__.co_filename).name}, line {line})"
-
-
-_BOILERPLATE = ("Failed in ", "- Resolution failure", "During: ", "Overload", "File ")
-
-
-def _reason(lines: list[str]) -> str:
-    """The line of Numba's message that says what is wrong."""
-    for position, line in enumerate(lines):
-        if line.startswith(_BOILERPLATE):
-            continue
-        reason = re.sub(r"\.*\s*Raised from .*$", "", line)
-        if reason.endswith(":") and position + 1 < len(lines):
-            reason = f"{reason} {lines[position + 1].removeprefix('>>> ')}"
-        return re.sub(
-            r"No implementation of .* found for signature:", "no implementation of", reason
-        )
-    return "no reason given"
-
-
-def _shortened(message: str) -> str:
-    message = " ".join(message.split())
-    if len(message) <= _LONGEST_MESSAGE:
-        return message
-    return message[: _LONGEST_MESSAGE - 1] + "…"
-
-
 def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key: str) -> _Instance:
     module_name = f"godwit._instances.{key}"
     path = _stamp_file(function.__name__, key)
     file_name = f"<godwit {key}>" if path is None else str(path)
-    built: dict[int, Any] = {}
-    instance = _Instance(function.__name__, key)
 
-    def build(plain: types.FunctionType, options: dict[str, Any], label: str) -> Any:
-        if id(plain) in built:
-            return built[id(plain)]
-        namespace: dict[str, Any] = {"__name__": module_name, "__builtins__": builtins}
-        cells = {name: types.CellType() for name in plain.__code__.co_freevars}
-        rebuilt = types.FunctionType(
-            plain.__code__.replace(co_filename=file_name),
-            namespace,
-            plain.__name__,
-            build_value(plain.__defaults__, "default"),
-            tuple(cells.values()),
-        )
-        rebuilt.__kwdefaults__ = plain.__kwdefaults__ and {
-            name: build_value(value, name) for name, value in plain.__kwdefaults__.items()
-        }
-        rebuilt.__qualname__ = plain.__name__
-        compiled = built[id(plain)] = numba.njit(**options)(rebuilt)
-        instance.originals[id(rebuilt)] = (plain, label)
-        for name, value in references(plain, bindings).items():
-            value_label = plain.__name__ if plain.__module__ == ADAPTERS else name
-            if name in cells:
-                cells[name].cell_contents = build_value(value, value_label)
-            else:
-                namespace[name] = build_value(value, value_label)
-        return compiled
+    def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
+        return numba.njit(**(_ENTRY_OPTIONS if is_entry else _HELPER_OPTIONS))(rebuilt)
 
-    def build_value(value: Any, label: str) -> Any:
-        if type(value) is tuple:
-            return tuple(build_value(item, label) for item in value)
-        plain = plain_function(value)
-        if plain is None:
-            return value
-        # A lambda is called as what refers to it calls it: the operator's name in the template.
-        name = label if plain.__name__ == "<lambda>" else plain.__name__
-        return build(plain, _HELPER_OPTIONS, name)
-
-    entry = plain_function(function)
-    assert entry is not None
     module = types.ModuleType(module_name)
     sys.modules[module_name] = module  # where Numba looks for the globals of what it loads
-    instance.dispatcher = build(entry, _ENTRY_OPTIONS, function.__name__)
-    module.__dict__[function.__name__] = instance.dispatcher
+    dispatcher, originals = rebuild(function, bindings, module_name, file_name, compiled)
+    module.__dict__[function.__name__] = dispatcher
     if path is not None:
-        _enable_caching(instance.dispatcher)
-    return instance
+        _enable_caching(dispatcher)
+    return _Instance(key, dispatcher, originals)
 
 
 def _enable_caching(dispatcher: Any) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 
 from godwit.arrays import host_array
-from godwit.backends.base import Array, PlacedPart, ProgressPoll, Seeds, WorklistOptions
+from godwit.backends.base import (
+    Array,
+    GpuOptions,
+    PlacedPart,
+    ProgressPoll,
+    Seeds,
+    WorklistOptions,
+)
 from godwit.dataflow.tuning import (
     DEFAULT_RING_ITEMS,
     as_capacity_items,
@@ -18,7 +25,7 @@ from godwit.dataflow.tuning import (
     as_window,
     check_callable,
 )
-from godwit.dtypes import as_array, as_bucket_width, as_positive_number
+from godwit.dtypes import as_array, as_bucket_width, as_positive_number, shown
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
@@ -41,29 +48,34 @@ class SolverOptions:
 
     :param delta: width of a priority bucket; None to have it chosen from weights and degrees
     :param window: how many buckets a device may run ahead of the lowest one of all
-    :param ring_items: slots of each mailbox
+    :param ring_items: slots of each mailbox; None for what the devices find good
     :param capacity_items: room of each device's worklist at the start; None for about its vertices
     :param timeout_s: RunTimeoutError after so many seconds
     :param progress: called now and then with the number of items processed so far
+    :param gpu: how kernels are run
     """
 
     delta: float | None = None
     window: int = DEFAULT_WINDOW
-    ring_items: int = DEFAULT_RING_ITEMS
+    ring_items: int | None = None
     capacity_items: int | None = None
     timeout_s: float | None = None
     progress: Callable[[int], None] | None = None
+    gpu: GpuOptions = field(default_factory=GpuOptions)
 
     def __post_init__(self) -> None:
         if self.delta is not None:
             self.delta = as_bucket_width(self.delta)
         self.window = as_window(self.window)
-        self.ring_items = as_ring_items(self.ring_items)
+        if self.ring_items is not None:
+            self.ring_items = as_ring_items(self.ring_items)
         if self.capacity_items is not None:
             self.capacity_items = as_capacity_items(self.capacity_items)
         if self.timeout_s is not None:
             self.timeout_s = as_positive_number(self.timeout_s, "timeout_s")
         check_callable(self.progress, "progress")
+        if not isinstance(self.gpu, GpuOptions):
+            raise InputError(f"gpu must be GpuOptions, got {shown(self.gpu)}")
 
 
 @dataclass
@@ -102,13 +114,17 @@ def solve(
     :raises RunTimeoutError: out of time
     """
     layout = placed.layout
+    resident = placed.resident
     graph = placed.graph
     devices = placed.context.devices
     shared = devices[0].shares_memory
     statistics = RunStatistics(
         tuple(device.name for device in devices), "delta-stepping" if shared else "asynchronous"
     )
-    delta = options.delta if options.delta is not None else choose_delta(program, graph)
+    fills = devices[0].fills
+    delta = options.delta
+    if delta is None:
+        delta = choose_gpu_delta(program, graph) if fills else choose_delta(program, graph)
     statistics.delta = None if program.priority is None else delta
     statistics.window = None if shared else options.window
     _require_run_memory(program, graph.vertex_count, len(devices), options)
@@ -120,7 +136,16 @@ def solve(
         initial = start if isinstance(start, np.ndarray) else program.initial
         some = isinstance(start, Mapping)
         parts = [
-            _placed_part(program, graph, part, limits, parameter_array, initial, start_all=not some)
+            _placed_part(
+                program,
+                graph,
+                part,
+                limits,
+                parameter_array,
+                initial,
+                start_all=not some,
+                fills=fills,
+            )
             for part in layout.parts
         ]
         if isinstance(start, Mapping):
@@ -134,9 +159,10 @@ def solve(
             options.window,
             options.ring_items,
             capacity_items if options.capacity_items is None else options.capacity_items,
+            gpu=options.gpu,
         )
         counts = placed.context.backend.run_program(
-            program.operators, devices, parts, run_options, make_poll(options)
+            program.operators, resident, devices, parts, run_options, make_poll(options)
         )
     if counts.value_overflow:
         raise ValueOverflowError(
@@ -162,7 +188,8 @@ def _require_run_memory(
 ) -> None:
     """Refuse a run whose values, worklists and mailboxes will not fit, before they are allocated."""
     values = vertices * (2 * program.dtype.itemsize + 8 * (program.field_dtype is not None))
-    items = devices**2 * options.ring_items + 2 * vertices + (options.capacity_items or 0) * devices
+    ring_items = DEFAULT_RING_ITEMS if options.ring_items is None else options.ring_items
+    items = devices**2 * ring_items + 2 * vertices + (options.capacity_items or 0) * devices
     require_memory(
         values + _ITEM_BYTES * items, f"running {program.name!r} on {vertices:,} vertices"
     )
@@ -190,6 +217,29 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 
 
 _SAMPLED_ARCS = 1 << 16
+
+
+GPU_DELTA_FACTOR = 92.0
+GPU_UNIT_FACTOR = 4.0
+
+
+def choose_gpu_delta(program: VertexProgram, graph: Graph) -> float:
+    """By how much GPUs raise the bound at a meeting.
+
+    Blocks run ahead within it: on long, thin graphs far, since meetings are what costs there; on wide
+    ones hardly, since there every round keeps all busy and order saves work. Hence typical weight over
+    the square of mean degree; where every arc counts the same, order suffers less. The constants are
+    measured (docs/performance.md).
+    """
+    if program.priority is None or graph.arc_count == 0:
+        return 0.0
+    busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
+    degree = graph.arc_count / max(1, busy)
+    if graph.weights is None or not program.operators.uses_weight:
+        return GPU_UNIT_FACTOR * GPU_DELTA_FACTOR / degree**2
+    weight = float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
+    delta: float = GPU_DELTA_FACTOR * weight / degree**2
+    return delta if np.isfinite(delta) else 0.0
 
 
 def _typical_weight(graph: Graph) -> float:
@@ -241,12 +291,16 @@ def _as_value(program: VertexProgram, value: Any, what: str) -> Any:
 
 
 def _initial(
-    initial: Initial, identity: Any, part: LocalGraph, dtype: np.dtype[Any], count: int
-) -> Array:
-    """The values (or fields) that a device's vertices start with: an array of its own."""
+    initial: Initial, identity: Any, part: LocalGraph, dtype: np.dtype[Any], count: int,
+    *, fills: bool,
+) -> Array:  # fmt: skip
+    """The values (or fields) that a device's vertices start with: an array of its own.
+
+    :param fills: one number for all may come as a view that repeats it
+    """
     vertices = part.vertices
     if initial is None:
-        return np.full(len(vertices), identity, dtype)
+        return _repeated(identity, len(vertices), dtype, fills=fills)
     if callable(initial):
         made = as_array(initial(vertices), "initial")
         if made.shape not in ((), vertices.shape):
@@ -257,10 +311,17 @@ def _initial(
         return np.array(np.broadcast_to(_as_values(made, dtype), vertices.shape))
     whole = as_array(initial, "initial")
     if whole.ndim == 0:
-        return np.full(len(vertices), _as_values(whole, dtype))
+        return _repeated(_as_values(whole, dtype), len(vertices), dtype, fills=fills)
     if whole.shape != (count,):
         raise InputError(f"initial values must have shape ({count},), got {whole.shape}")
     return _as_values(whole[vertices], dtype)
+
+
+def _repeated(number: Any, count: int, dtype: np.dtype[Any], *, fills: bool) -> Array:
+    """An array of one number; where the device fills its memory itself, a view of it only."""
+    if fills:
+        return np.broadcast_to(np.array(number, dtype), (count,))
+    return np.full(count, number, dtype)
 
 
 def _as_values(given: Array, dtype: np.dtype[Any]) -> Array:
@@ -280,18 +341,22 @@ def _as_values(given: Array, dtype: np.dtype[Any]) -> Array:
 
 def _placed_part(
     program: VertexProgram, graph: Graph, part: LocalGraph, limits: Array, parameters: Array,
-    initial: Initial, *, start_all: bool,
+    initial: Initial, *, start_all: bool, fills: bool,
 ) -> PlacedPart:  # fmt: skip
-    values = _initial(initial, program.identity, part, program.dtype, graph.vertex_count)
+    count = graph.vertex_count
+    values = _initial(initial, program.identity, part, program.dtype, count, fills=fills)
     fields = np.empty(0, program.dtype)
     if program.field_dtype is not None:
-        fields = _initial(program.field_initial, 0, part, program.field_dtype, graph.vertex_count)
+        given = program.field_initial
+        fields = _initial(given, 0, part, program.field_dtype, count, fills=False)
     nothing = np.empty(0, np.int64)
     return PlacedPart(
         graph=part,
         values=values,
         # What the owner starts from is not known here; the worst value only sends more than needed.
-        halo_values=np.full(len(part.halo_vertices), program.identity, program.dtype),
+        halo_values=_repeated(
+            program.identity, len(part.halo_vertices), program.dtype, fills=fills
+        ),
         fields=fields,
         seeds=Seeds(nothing, nothing.astype(program.dtype), len(values) if start_all else 0),
         limit=limits,
@@ -307,22 +372,30 @@ def _seed(
     local_index = placed.layout.local_index
     # Where values accumulate, one that is active from the beginning never becomes so: all are looked at.
     some_are_active = program.combine == "add" and program.initial is not None
-    keys: list[list[int]] = [[] for _ in parts]
+    found: list[dict[int, Any]] = [{} for _ in parts]
     for vertex, given in start.items():
         value = _as_value(program, given, f"the value of vertex {vertex}")
         place = int(owner[vertex])
         key = int(local_index[vertex])
-        values = parts[place].values
-        if program.combine == "min":
-            values[key] = min(values[key], value)
-        elif program.combine == "max":
-            values[key] = max(values[key], value)
+        before = found[place].get(key, parts[place].values[key])
+        if program.combine == "add":
+            found[place][key] = program.dtype.type(before + value)
         else:
-            values[key] += value
-        keys[place].append(key)
-    for place, part in enumerate(parts):
-        own = np.array([] if some_are_active else keys[place], np.int64)
-        part.seeds = Seeds(own, part.values[own], len(part.values) if some_are_active else 0)
+            better = min if program.combine == "min" else max
+            found[place][key] = better(before, value)
+    for part, own in zip(parts, found, strict=True):
+        keys = np.array(list(own), np.int64)
+        values = np.array(list(own.values()), program.dtype)
+        if part.values.flags.writeable:
+            part.values[keys] = values
+        if some_are_active:
+            # The seeds' values are there; who is active among all is seen when they are looked at.
+            if not part.values.flags.writeable and len(keys):
+                part.values = np.array(part.values)
+                part.values[keys] = values
+            part.seeds = Seeds(keys[:0], values[:0], len(part.values))
+        else:
+            part.seeds = Seeds(keys, values)
 
 
 def _set_target(
@@ -330,7 +403,8 @@ def _set_target(
 ) -> None:
     part = parts[int(placed.partition.owner[target])]
     part.target = int(placed.layout.local_index[target])
-    value = part.values[part.target]
+    seeded = np.flatnonzero(part.seeds.keys == part.target)
+    value = part.seeds.values[seeded[0]] if len(seeded) else part.values[part.target]
     better = min if program.combine == "min" else max
     limits[0] = better(limits[0], value)
 

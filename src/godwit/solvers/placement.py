@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-from godwit.backends.registry import DevicesArgument
+from godwit.backends.base import Placement
+from godwit.backends.registry import DevicesArgument, gpu_names
 from godwit.dataflow.context import Context
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
@@ -35,6 +37,8 @@ class PlacedGraph:
         self._method = method
         self._seed = seed
         self._layout: Layout | None = None
+        self._resident: Placement | None = None
+        self._placing = threading.Lock()
 
     @property
     def layout(self) -> Layout:
@@ -50,6 +54,19 @@ class PlacedGraph:
         """Who owns which vertex."""
         return self.layout.partition
 
+    @property
+    def resident(self) -> Placement | None:
+        """The parts in the memory of their devices, where that is not the host's."""
+        layout = self.layout
+        with self._placing:
+            if self._resident is None:
+                begin = perf_counter()
+                context = self.context
+                self._resident = context.backend.place(context.devices, layout.parts)
+                if self._resident is not None:
+                    self.seconds["upload"] = perf_counter() - begin
+            return self._resident
+
     def _lay_out(self) -> Layout:
         begin = perf_counter()
         parts = len(self.context.devices)
@@ -62,6 +79,10 @@ class PlacedGraph:
     def close(self) -> None:
         """Give the devices' memory back; closing twice does no harm."""
         self._layout = None
+        with self._placing:
+            if self._resident is not None:
+                self._resident.close()
+                self._resident = None
         self.context.close()
 
     def __enter__(self) -> PlacedGraph:
@@ -97,7 +118,11 @@ def place(
     :raises GraphTooLargeError: the parts do not fit in memory
     """
     placed = place_for_one_query(graph, devices, partition, seed=seed)
-    _ = placed.layout
+    try:
+        _ = placed.resident
+    except BaseException:
+        placed.close()
+        raise
     return placed
 
 
@@ -111,8 +136,25 @@ def place_for_one_query(
     """As :func:`place`, but a graph on one device is laid out only if the query asks for it."""
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
-    context = Context(devices)
+    context = Context(default_devices(graph) if devices is None else devices)
     placed = PlacedGraph(graph, context, partition, seed)
     if len(context.devices) > 1 or partition is not None:
         _ = placed.layout
     return placed
+
+
+_MANY_GPUS_ARCS = 1 << 28
+_MANY_GPUS_DEGREE = 8
+
+
+def default_devices(graph: Graph) -> DevicesArgument:
+    """What is best for a graph: all GPUs where it is large and its waves are wide, else one.
+
+    On long, thin graphs (roads) a wave keeps one GPU busy, and every further one only waits.
+    """
+    gpus = gpu_names()
+    if len(gpus) > 1:
+        wide = graph.arc_count >= _MANY_GPUS_DEGREE * graph.vertex_count
+        if graph.arc_count < _MANY_GPUS_ARCS or not wide:
+            gpus = gpus[:1]
+    return list(gpus) or None

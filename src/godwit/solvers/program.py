@@ -114,6 +114,8 @@ class VertexProgram:
             else _with_parameters("update", self.update, ("field", "value"), names),
             identity=_identity(self.combine, dtype),
             uses_weight="weight" in signature(self.message).parameters,
+            uses_degree="degree" in signature(self.message).parameters,
+            uses_vertex="vertex" in signature(self.message).parameters,
         )
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "field_dtype", field_dtype)

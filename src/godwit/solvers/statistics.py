@@ -34,6 +34,8 @@ class RunStatistics:
     :param delta: width of a priority bucket
     :param window: buckets that a device may run ahead
     :param levels: levels of a breadth-first search, where it goes by levels
+    :param busy_share: (devices) of a GPU's time, the part in which its blocks did not wait for others
+    :param item_bytes: of an item on its way between GPUs: bytes sent are so many times the items
     """
 
     devices: tuple[str, ...]
@@ -50,6 +52,8 @@ class RunStatistics:
     delta: float | None = None
     window: int | None = None
     levels: int | None = None
+    busy_share: Array | None = None
+    item_bytes: int | None = None
 
     def take_counts(self, counts: WorklistCounts) -> None:
         """Add what the workers counted."""
@@ -57,6 +61,12 @@ class RunStatistics:
         if counts.compile_s:
             self.seconds["compile"] = counts.compile_s
             self.seconds["run"] -= counts.compile_s
+
+        if counts.kernel_s is not None:
+            self.seconds["kernel"] = counts.kernel_s
+            self.seconds["run"] -= counts.kernel_s
+        self.busy_share = counts.busy_share
+        self.item_bytes = counts.item_bytes
 
         def per_device(values: Array) -> Array:
             # The threads of one shared-memory device count for that device.

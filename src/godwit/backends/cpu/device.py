@@ -19,6 +19,7 @@ from godwit.backends.base import (
     WorklistOptions,
 )
 from godwit.errors import DeviceError
+from godwit.graph.layout import LocalGraph
 
 MAXIMAL_VIRTUAL_DEVICES = 256
 
@@ -50,6 +51,10 @@ class CpuBackend(Backend):
             f"'cpu:{MAXIMAL_VIRTUAL_DEVICES - 1}' (one thread each)"
         )
 
+    def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
+        """Nothing to do: the host's memory is theirs."""
+        return
+
     def run_worklist(
         self,
         operators: WorklistOperators,
@@ -66,6 +71,7 @@ class CpuBackend(Backend):
     def run_program(
         self,
         program: ProgramOperators,
+        placement: Any,
         devices: Sequence[Device],
         parts: Sequence[PlacedPart],
         options: WorklistOptions,

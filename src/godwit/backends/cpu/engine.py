@@ -34,6 +34,9 @@ from godwit.parallel.bits import FROM_BITS
 from godwit.parallel.kernel import Kernel
 from godwit.parallel.team import ABORT, borrowed_team, new_control
 
+RING_ITEMS = 4096
+"""Slots of a mailbox where nobody says otherwise."""
+
 _WORKER = Kernel(worker.run_worker)
 _SHARED = Kernel(shared_memory.run_shared)
 
@@ -63,7 +66,8 @@ def run_workers(
     devices = len(states)
     words = operators.item_bytes // 8
     worklists = _new_worklists(operators, seeds, options, devices)
-    mailboxes = new_mailboxes(devices, options.ring_items, words)
+    ring_items = RING_ITEMS if options.ring_items is None else options.ring_items
+    mailboxes = new_mailboxes(devices, ring_items, words)
     published = np.zeros(devices * PUBLISHED_WORDS, np.int64)
     seen = np.zeros(devices, np.int64)
     control = new_control()

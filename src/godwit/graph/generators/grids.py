@@ -6,6 +6,7 @@ has its neighbours near by in one direction and ``columns`` away in the other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,17 +95,53 @@ def road(
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
-    rows = as_count(rows, "rows", 1, _LONGEST_SIDE)
-    columns = rows if columns is None else as_count(columns, "columns", 1, _LONGEST_SIDE)
-    keep = as_probability(keep, "keep")
-    seed = as_integer(seed, "seed")
-    weights = as_weight_range(weights)
-    n = rows * columns
-    what = f"a grid of {rows:,} x {columns:,}"
-    expected_arcs = round(2 * keep * (2 * n - rows - columns))
-    require_memory(estimate_bytes(n, expected_arcs, id_dtype_for(n).itemsize), what)
-    settings = (columns, seed_word(seed), np.uint64(round(keep * 2**53)))
-    return weighted(graph_of_rows(_grid_rows, settings, n, what), weights, seed)
+    percolation = Percolation.checked(rows, columns, keep, seed, weights)
+    n = percolation.vertices
+    require_memory(
+        estimate_bytes(n, percolation.expected_arcs, id_dtype_for(n).itemsize), percolation.what
+    )
+    settings = (
+        percolation.columns,
+        seed_word(percolation.seed),
+        np.uint64(percolation.threshold),
+    )
+    graph = graph_of_rows(_grid_rows, settings, n, percolation.what)
+    return weighted(graph, percolation.weights, percolation.seed)
+
+
+@dataclass(frozen=True)
+class Percolation:
+    """The checked arguments of :func:`road`, for whatever makes the rows.
+
+    :param threshold: an edge is kept if the upper 53 bits of its hash are below
+    :param expected_arcs: how many there will be, more or less
+    :param what: the graph in words
+    """
+
+    columns: int
+    vertices: int
+    threshold: int
+    expected_arcs: int
+    seed: int
+    weights: WeightRange | None
+    what: str
+
+    @classmethod
+    def checked(cls, rows: Any, columns: Any, keep: Any, seed: Any, weights: Any) -> Percolation:
+        """InputError, naming it, if one of the arguments is wrong."""
+        rows = as_count(rows, "rows", 1, _LONGEST_SIDE)
+        columns = rows if columns is None else as_count(columns, "columns", 1, _LONGEST_SIDE)
+        keep = as_probability(keep, "keep")
+        n = rows * columns
+        return cls(
+            columns=columns,
+            vertices=n,
+            threshold=round(keep * 2**53),
+            expected_arcs=round(2 * keep * (2 * n - rows - columns)),
+            seed=as_integer(seed, "seed"),
+            weights=as_weight_range(weights),
+            what=f"a grid of {rows:,} x {columns:,}",
+        )
 
 
 def grid(

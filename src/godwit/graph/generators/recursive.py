@@ -5,6 +5,7 @@ Source: Chakrabarti, Zhan, Faloutsos: R-MAT: a recursive model for graph mining 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -103,23 +104,73 @@ def rmat(
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
-    scale = as_count(scale, "scale", 0, _MAXIMAL_SCALE)
-    edge_factor = as_count(edge_factor, "edge_factor", 0, 2**20)
-    a, b, c = _quadrants(parameters)
-    symmetrize = as_flag(symmetrize, "symmetrize")
-    simple = as_flag(simple, "simple")
-    seed = as_integer(seed, "seed")
-    weights = as_weight_range(weights)
-    n = 1 << scale
-    edges = edge_factor * n
-    what = f"an R-MAT graph of scale {scale} and edge factor {edge_factor}"
-    ends = edge_arrays(n, edges, what, both_directions=symmetrize)
-    thresholds = [round(t * 2**_LEVEL_BITS) for t in (a, a + b, a + b + c)]
-    run_team(
-        _draw_rmat, scale, seed_word(seed), *thresholds, *ends, threads=thread_count_for(edges)
+    drawing = RmatDrawing.checked(scale, edge_factor, parameters, symmetrize, simple, seed, weights)
+    ends = edge_arrays(
+        drawing.vertices, drawing.edges, drawing.what, both_directions=drawing.symmetrize
     )
-    graph = graph_of_edges(n, ends, both_directions=symmetrize, simple=simple)
-    return weighted(graph, weights, seed)
+    run_team(
+        _draw_rmat,
+        drawing.scale,
+        seed_word(drawing.seed),
+        *drawing.thresholds,
+        *ends,
+        threads=thread_count_for(drawing.edges),
+    )
+    graph = graph_of_edges(
+        drawing.vertices, ends, both_directions=drawing.symmetrize, simple=drawing.simple
+    )
+    return weighted(graph, drawing.weights, drawing.seed)
+
+
+@dataclass(frozen=True)
+class RmatDrawing:
+    """The checked arguments of :func:`rmat`, for whatever draws the edges.
+
+    :param edges: how many are drawn
+    :param thresholds: of a, a + b and a + b + c, in units of 2**-21
+    :param what: the graph in words
+    """
+
+    scale: int
+    edges: int
+    thresholds: tuple[int, int, int]
+    symmetrize: bool
+    simple: bool
+    seed: int
+    weights: WeightRange | None
+    what: str
+
+    @property
+    def vertices(self) -> int:
+        """Of the graph."""
+        return 1 << self.scale
+
+    @classmethod
+    def checked(
+        cls,
+        scale: Any,
+        edge_factor: Any,
+        parameters: Any,
+        symmetrize: Any,
+        simple: Any,
+        seed: Any,
+        weights: Any,
+    ) -> RmatDrawing:
+        """InputError, naming it, if one of the arguments is wrong."""
+        scale = as_count(scale, "scale", 0, _MAXIMAL_SCALE)
+        edge_factor = as_count(edge_factor, "edge_factor", 0, 2**20)
+        a, b, c = _quadrants(parameters)
+        first, second, third = (round(t * 2**_LEVEL_BITS) for t in (a, a + b, a + b + c))
+        return cls(
+            scale=scale,
+            edges=edge_factor << scale,
+            thresholds=(first, second, third),
+            symmetrize=as_flag(symmetrize, "symmetrize"),
+            simple=as_flag(simple, "simple"),
+            seed=as_integer(seed, "seed"),
+            weights=as_weight_range(weights),
+            what=f"an R-MAT graph of scale {scale} and edge factor {edge_factor}",
+        )
 
 
 def _quadrants(parameters: Any) -> tuple[float, float, float]:

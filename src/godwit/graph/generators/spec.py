@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +203,30 @@ def is_spec(text: str) -> bool:
     return _SPEC.fullmatch(text) is not None
 
 
-def parse_spec(spec: str) -> Callable[[], Graph]:
+@dataclass(frozen=True)
+class Recipe:
+    """A text, understood: calling it makes the graph.
+
+    :param arguments: positional ones of the generator's function
+    :param keywords: the others
+    :param copies: how many disjoint ones of it the graph is made of
+    """
+
+    generator: Generator
+    arguments: tuple[int, ...]
+    keywords: Mapping[str, Any]
+    copies: Any
+
+    def __call__(self, function: Callable[..., Graph] | None = None) -> Graph:
+        """The graph, made by another function that takes the same arguments if one is given."""
+        if function is None:
+            from godwit.graph import generators
+
+            function = getattr(generators, self.generator.function)
+        return function(*self.arguments, **self.keywords).replicate(self.copies)
+
+
+def parse_spec(spec: str) -> Recipe:
     """What makes the graph described by, say, ``road:1000x1000,keep=0.7,weights=1..64``.
 
     :raises InputError: if the text cannot be understood; values are judged when the graph is made
@@ -236,25 +259,4 @@ def parse_spec(spec: str) -> Callable[[], Graph]:
             understood(None, setting)
         keywords[key] = understood(options[key].read(text), setting)
     copies = keywords.pop("copies", 1)
-
-    def make() -> Graph:
-        from godwit.graph import generators
-
-        graph: Graph = getattr(generators, generator.function)(*arguments, **keywords)
-        return graph.replicate(copies)
-
-    return make
-
-
-def generate(spec: str) -> Graph:
-    """The graph described by, say, ``rmat:20,seed=3``: what the command line takes for a file.
-
-    ``NAME:SIZE[,key=value...]``: the name of a function of :mod:`godwit.generators` with ``-`` for
-    ``_``, its sizes with ``x`` between them, and its keyword arguments as ``keep=0.7``,
-    ``simple=false``, ``weights=1..64`` (integers) or ``weights=0.0..1.0`` (floats); ``copies=4`` makes
-    four disjoint copies, as :meth:`Graph.replicate` does.
-
-    :raises InputError: if the text cannot be understood, or the function refuses a value
-    :raises GraphTooLargeError: before anything large is allocated
-    """
-    return parse_spec(spec)()
+    return Recipe(generator, tuple(arguments), keywords, copies)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import lies_on_gpu
 from godwit.dtypes import as_array, as_flag, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
@@ -21,9 +22,10 @@ def from_edge_index(
 ) -> Graph:
     """See :meth:`Graph.from_edge_index`."""
     directed = as_flag(directed, "directed")
-    pairs = as_array(edge_index, "edge_index")
+    on_gpu = lies_on_gpu(edge_index) and len(getattr(edge_index, "shape", ())) == 2
+    pairs = edge_index if on_gpu else as_array(edge_index, "edge_index")
     if pairs.ndim != 2 or len(pairs) != 2:
-        raise InputError(f"edge_index must have shape (2, m), got {pairs.shape}")
+        raise InputError(f"edge_index must have shape (2, m), got {tuple(pairs.shape)}")
     graph = Graph.from_arcs(pairs[0], pairs[1], edge_weight, vertex_count=vertex_count)
     if directed:
         return graph

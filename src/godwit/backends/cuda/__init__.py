@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: one persistent kernel per GPU holds worker, router and termination."""

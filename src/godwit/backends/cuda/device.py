@@ -1,0 +1,88 @@
+"""GPUs as a backend: ``"cuda"`` is all of them, ``"cuda:1"`` one; a name may stand several times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from godwit import config
+from godwit.backends.base import (
+    Backend,
+    Device,
+    PlacedPart,
+    ProgramOperators,
+    ProgressPoll,
+    Seeds,
+    WorklistCounts,
+    WorklistOperators,
+    WorklistOptions,
+)
+from godwit.backends.cuda import driver
+from godwit.errors import DeviceError, InputError
+from godwit.graph.layout import LocalGraph
+
+
+class CudaBackend(Backend):
+    """The GPUs of this machine. Libraries are imported when they are first asked for."""
+
+    kind = "cuda"
+
+    def devices(self) -> Sequence[Device]:
+        """One a GPU."""
+        return [self.find(f"cuda:{index}") for index in range(driver.device_count())]
+
+    def find(self, name: str) -> Device:
+        """The device of a name."""
+        count = driver.device_count()
+        if count == 0:
+            raise DeviceError(f"there is no device {name!r}: {driver.why_not()}; 'cpu' works")
+        match = re.fullmatch(r"cuda:(\d{1,4})", name)
+        if not match or int(match[1]) >= count:
+            there = ", ".join(f"'cuda:{index}'" for index in range(count))
+            raise DeviceError(f"there is no device {name!r}; GPUs are {there}, and 'cuda' is all")
+        index = int(match[1])
+        gpu = driver.properties(index)
+        memory = config.readable_bytes(gpu.memory_bytes)
+        return Device(
+            name,
+            self.kind,
+            f"{gpu.name}, {gpu.multiprocessors} multiprocessors, {memory}",
+            partial(driver.free_memory_bytes, index),
+            fills=True,
+        )
+
+    def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> Any:
+        """The parts' rows in the memory of their GPUs."""
+        from godwit.backends.cuda.placement import GpuPlacement
+
+        return GpuPlacement(devices, parts)
+
+    def run_worklist(
+        self,
+        operators: WorklistOperators,
+        states: Sequence[Any],
+        seeds: Sequence[Seeds],
+        options: WorklistOptions,
+        poll: ProgressPoll | None,
+    ) -> WorklistCounts:
+        """Refused: a worklist of a user's own items has no kernel."""
+        raise InputError(
+            "a DistributedWorklist runs on CPU devices, such as devices=4 or ['cpu:0', 'cpu:1']; GPUs "
+            "run vertex programs"
+        )
+
+    def run_program(
+        self,
+        program: ProgramOperators,
+        placement: Any,
+        devices: Sequence[Device],
+        parts: Sequence[PlacedPart],
+        options: WorklistOptions,
+        poll: ProgressPoll | None,
+    ) -> WorklistCounts:
+        """One persistent kernel a device."""
+        from godwit.backends.cuda.engine import run_program
+
+        return run_program(program, placement, parts, options, poll)

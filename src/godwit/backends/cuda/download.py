@@ -1,0 +1,65 @@
+"""Arrays from a GPU to the host at the speed of the bus.
+
+The driver copies to ordinary memory through one small buffer of its own, and the host's pages are touched
+for the first time meanwhile: a few GB/s. Here several threads each own a page-locked buffer and a stream:
+while one waits for its piece to arrive, others move theirs to where it belongs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from godwit import config
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.driver import PinnedBuffer, Stream
+from godwit.dtypes import Array
+
+PIECE_BYTES = 16 << 20
+_MOST_THREADS = 8
+
+
+def bring_down(index: int, pointer: int, array: Array) -> None:
+    """Fill a contiguous host array with what lies at an address of a GPU, whose work there is done."""
+    if array.nbytes == 0:
+        return
+    pieces = -(-array.nbytes // PIECE_BYTES)
+    if pieces == 1:
+        stream = Stream(index)
+        try:
+            driver.copy_async(array.ctypes.data, pointer, array.nbytes, stream)
+            stream.synchronize()
+        finally:
+            stream.close()
+        return
+    workers = min(pieces, _MOST_THREADS, config.thread_count())
+    offsets = iter(range(0, array.nbytes, PIECE_BYTES))
+    lock = threading.Lock()
+    with ThreadPoolExecutor(workers, "godwit-download") as pool:
+        jobs = [
+            pool.submit(_move_pieces, index, pointer, array, offsets, lock) for _ in range(workers)
+        ]
+        for job in jobs:
+            job.result()
+
+
+def _move_pieces(
+    index: int, pointer: int, array: Array, offsets: Iterator[int], lock: threading.Lock
+) -> None:
+    """Take pieces that nobody has taken yet, until there are none."""
+    stream = Stream(index)
+    try:
+        with PinnedBuffer(PIECE_BYTES) as staging:
+            while True:
+                with lock:
+                    offset = next(offsets, None)
+                if offset is None:
+                    return
+                length = min(PIECE_BYTES, array.nbytes - offset)
+                driver.copy_async(staging.pointer, pointer + offset, length, stream)
+                stream.synchronize()
+                ctypes.memmove(array.ctypes.data + offset, staging.pointer, length)
+    finally:
+        stream.close()

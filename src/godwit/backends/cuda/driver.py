@@ -1,0 +1,507 @@
+"""A thin layer over the CUDA runtime: GPUs, plain memory, streams, events, modules, launches.
+
+Why not a pool: stream-ordered pools are not mapped to peers, and a pool that frees late may wait for a
+kernel that waits for a peer. Every :class:`Buffer` is one plain allocation, made and freed while no
+kernel of ours runs. Every call names its GPU by index and makes it current for the calling thread.
+Whatever CUDA reports becomes a DeviceError with CUDA's own words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.backends.cuda.libraries import bindings
+from godwit.dtypes import Array
+from godwit.errors import DeviceError, GraphTooLargeError
+
+_PORTABLE_AND_MAPPED = 0x01 | 0x02
+_NON_BLOCKING = 0x01
+
+
+@dataclass(frozen=True)
+class GpuProperties:
+    """What a GPU is.
+
+    :param name: the maker's name for it
+    :param compute_capability: such as ``"90"``
+    :param multiprocessors: of them
+    :param memory_bytes: in all
+    :param l2_bytes: second-level cache
+    :param threads_per_multiprocessor: at most resident at once
+    :param shared_bytes: shared memory that one block may ask for
+    :param pci_bus_id: where it is plugged in
+    :param cooperative: whether blocks of one launch may wait for each other
+    """
+
+    name: str
+    compute_capability: str
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    threads_per_multiprocessor: int
+    shared_bytes: int
+    pci_bus_id: str
+    cooperative: bool
+
+
+def checked(outcome: tuple[Any, ...], what: str) -> Any:
+    """The results of a call of the bindings; DeviceError, saying what failed, if it did."""
+    status, *results = outcome
+    if int(status) != 0:
+        raise DeviceError(f"{what}: {_error_text(status)}")
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _error_text(status: Any) -> str:
+    driver, runtime = bindings()
+    if isinstance(status, driver.CUresult):
+        name, text = driver.cuGetErrorName(status)[1], driver.cuGetErrorString(status)[1]
+    else:
+        name, text = runtime.cudaGetErrorName(status)[1], runtime.cudaGetErrorString(status)[1]
+    return f"{_decoded(text)} ({_decoded(name)})"
+
+
+def _decoded(text: Any) -> str:
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+@lru_cache(maxsize=1)
+def _discovery() -> tuple[int, str]:
+    """How many GPUs there are; why there is none."""
+    try:
+        _, runtime = bindings()
+    except DeviceError as error:
+        return 0, str(error)
+    try:
+        status, count = runtime.cudaGetDeviceCount()
+    except Exception as error:  # no driver library at all
+        return 0, f"no NVIDIA driver was found ({error})"
+    if int(status) != 0:
+        try:
+            reason = _error_text(status)
+        except Exception as error:  # the words are the driver's, and there may be none
+            reason = f"no NVIDIA driver was found ({error})"
+        return 0, f"no NVIDIA GPU can be used: {reason}"
+    return int(count), "" if count else "there is no NVIDIA GPU"
+
+
+def device_count() -> int:
+    """How many GPUs can be used; 0 also where libraries or the driver are missing."""
+    return _discovery()[0]
+
+
+def why_not() -> str:
+    """Why there is no GPU, for people; empty if there is one."""
+    return _discovery()[1]
+
+
+def use(index: int) -> None:
+    """Make a GPU the current one of this thread."""
+    _, runtime = bindings()
+    checked(runtime.cudaSetDevice(index), f"cuda:{index} cannot be used")
+
+
+@lru_cache(maxsize=64)
+def properties(index: int) -> GpuProperties:
+    """What a GPU is."""
+    _, runtime = bindings()
+    found = checked(runtime.cudaGetDeviceProperties(index), f"cuda:{index} has no properties")
+    bus = checked(runtime.cudaDeviceGetPCIBusId(32, index), f"cuda:{index} has no address")
+    return GpuProperties(
+        name=_decoded(found.name),
+        compute_capability=f"{found.major}{found.minor}",
+        multiprocessors=int(found.multiProcessorCount),
+        memory_bytes=int(found.totalGlobalMem),
+        l2_bytes=int(found.l2CacheSize),
+        threads_per_multiprocessor=int(found.maxThreadsPerMultiProcessor),
+        shared_bytes=int(found.sharedMemPerBlockOptin),
+        pci_bus_id=_decoded(bus).rstrip("\0"),
+        cooperative=bool(found.cooperativeLaunch),
+    )
+
+
+def free_memory_bytes(index: int) -> int:
+    """Memory of a GPU that nothing holds, plus what CuPy's pool keeps for later."""
+    use(index)
+    _, runtime = bindings()
+    free, _total = checked(runtime.cudaMemGetInfo(), f"cuda:{index} does not tell its memory")
+    return int(free) + _pooled_bytes(index)
+
+
+def _pooled_bytes(index: int) -> int:
+    """Free blocks of CuPy's pool, where a program has loaded it; given back when memory is short."""
+    cupy = _loaded_cupy()
+    if cupy is None:
+        return 0
+    with cupy.cuda.Device(index):
+        return int(cupy.get_default_memory_pool().free_bytes())
+
+
+def _loaded_cupy() -> Any:
+    import sys
+
+    return sys.modules.get("cupy")
+
+
+class Buffer:
+    """Memory of one GPU, visible to its peers. A context manager; closing twice does no harm.
+
+    :param index: the GPU
+    :param nbytes: at least 1 is allocated
+    :raises GraphTooLargeError: it does not fit, with need against free
+    """
+
+    def __init__(self, index: int, nbytes: int) -> None:
+        self.index = index
+        self.nbytes = int(nbytes)
+        self.pointer = 0
+        use(index)
+        _, runtime = bindings()
+        status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
+        if status == runtime.cudaError_t.cudaErrorMemoryAllocation:
+            cupy = _loaded_cupy()
+            if cupy is not None:
+                with cupy.cuda.Device(index):
+                    cupy.get_default_memory_pool().free_all_blocks()
+                status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
+        if status == runtime.cudaError_t.cudaErrorMemoryAllocation:
+            free = config.readable_bytes(free_memory_bytes(index))
+            raise GraphTooLargeError(
+                f"cuda:{index} cannot give {config.readable_bytes(self.nbytes)}: {free} are free"
+            )
+        checked((status,), f"memory of cuda:{index}")
+        self.pointer = int(pointer)
+
+    def upload(self, array: Array, offset_bytes: int = 0) -> None:
+        """Copy a host array here."""
+        array = np.ascontiguousarray(array)
+        self._copy(self.pointer + offset_bytes, array.ctypes.data, array.nbytes)
+
+    def download(self, dtype: Any, count: int, offset_bytes: int = 0) -> Array:
+        """A host array of what lies here."""
+        array = np.empty(count, dtype)
+        self._copy(array.ctypes.data, self.pointer + offset_bytes, array.nbytes)
+        return array
+
+    def fill_bytes(self, byte: int, count: int | None = None) -> None:
+        """Set every byte, or the first so many."""
+        use(self.index)
+        _, runtime = bindings()
+        nbytes = self.nbytes if count is None else count
+        if nbytes:
+            checked(runtime.cudaMemset(self.pointer, byte, nbytes), f"filling on cuda:{self.index}")
+            # Filling does not wait, and our streams do not wait for it.
+            checked(runtime.cudaStreamSynchronize(0), f"filling on cuda:{self.index}")
+
+    def _copy(self, destination: int, source: int, nbytes: int) -> None:
+        use(self.index)
+        _, runtime = bindings()
+        if nbytes:
+            kind = runtime.cudaMemcpyKind.cudaMemcpyDefault
+            outcome = runtime.cudaMemcpy(destination, source, nbytes, kind)
+            checked(outcome, f"copying {nbytes:,} bytes on cuda:{self.index}")
+            # From pageable memory it may return before all has arrived.
+            checked(runtime.cudaStreamSynchronize(0), f"copying on cuda:{self.index}")
+
+    def close(self) -> None:
+        """Give the memory back."""
+        pointer, self.pointer = self.pointer, 0
+        if pointer:
+            use(self.index)
+            _, runtime = bindings()
+            runtime.cudaFree(pointer)  # what failed before is reported there
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # the interpreter is going down
+            return
+
+
+class PinnedBuffer:
+    """Host memory that every GPU reads and writes in place."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = int(nbytes)
+        self.pointer = 0
+        _, runtime = bindings()
+        outcome = runtime.cudaHostAlloc(max(1, self.nbytes), _PORTABLE_AND_MAPPED)
+        self.pointer = int(checked(outcome, f"{self.nbytes:,} bytes of pinned host memory"))
+
+    def array(self, dtype: Any) -> Array:
+        """The memory as a NumPy array; not to be used after :meth:`close`."""
+        kind = np.dtype(dtype)
+        raw = (ctypes.c_byte * self.nbytes).from_address(self.pointer)
+        found: Array = np.ctypeslib.as_array(raw).view(kind)
+        return found
+
+    def fill_bytes(self, byte: int) -> None:
+        """Set every byte."""
+        self.array(np.uint8)[:] = byte
+
+    def close(self) -> None:
+        """Give the memory back."""
+        pointer, self.pointer = self.pointer, 0
+        if pointer:
+            _, runtime = bindings()
+            runtime.cudaFreeHost(pointer)
+
+    def __enter__(self) -> PinnedBuffer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # the interpreter is going down
+            return
+
+
+class Stream:
+    """A stream that does not wait for the null stream."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        use(index)
+        _, runtime = bindings()
+        self._stream = checked(
+            runtime.cudaStreamCreateWithFlags(_NON_BLOCKING), f"a stream of cuda:{index}"
+        )
+
+    @property
+    def handle(self) -> int:
+        """As the driver takes it."""
+        return int(self._stream)
+
+    def synchronize(self) -> None:
+        """Wait until all that was put into it is done."""
+        use(self.index)
+        _, runtime = bindings()
+        checked(
+            runtime.cudaStreamSynchronize(self._stream), f"a kernel on cuda:{self.index} failed"
+        )
+
+    def close(self) -> None:
+        """Give it back; what is in it runs to its end."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            use(self.index)
+            _, runtime = bindings()
+            runtime.cudaStreamDestroy(stream)
+
+
+class Event:
+    """A point in a stream, with its time."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        use(index)
+        _, runtime = bindings()
+        self._event = checked(runtime.cudaEventCreate(), f"an event of cuda:{index}")
+
+    def record(self, stream: Stream) -> None:
+        """Put it into a stream of its GPU."""
+        use(self.index)
+        _, runtime = bindings()
+        checked(runtime.cudaEventRecord(self._event, stream.handle), "recording an event")
+
+    def synchronize(self) -> None:
+        """Wait until it is reached."""
+        _, runtime = bindings()
+        checked(runtime.cudaEventSynchronize(self._event), f"a kernel on cuda:{self.index} failed")
+
+    def __del__(self) -> None:
+        try:
+            _, runtime = bindings()
+            runtime.cudaEventDestroy(self._event)
+        except Exception:  # the interpreter is going down
+            return
+
+
+def elapsed_ms(begin: Event, end: Event) -> float:
+    """Time between two events of one GPU."""
+    _, runtime = bindings()
+    return float(checked(runtime.cudaEventElapsedTime(begin._event, end._event), "timing"))
+
+
+def can_access_peer(here: int, there: int) -> bool:
+    """Whether kernels of one GPU may read and write the memory of another."""
+    _, runtime = bindings()
+    if here == there:
+        return True
+    return bool(checked(runtime.cudaDeviceCanAccessPeer(here, there), "asking for peer access"))
+
+
+def peer_attribute(name: str, here: int, there: int) -> int:
+    """``"performance_rank"``, ``"access"`` or ``"native_atomics"`` of a pair of GPUs."""
+    _, runtime = bindings()
+    kinds = runtime.cudaDeviceP2PAttr
+    kind = {
+        "performance_rank": kinds.cudaDevP2PAttrPerformanceRank,
+        "access": kinds.cudaDevP2PAttrAccessSupported,
+        "native_atomics": kinds.cudaDevP2PAttrNativeAtomicSupported,
+    }[name]
+    return int(
+        checked(runtime.cudaDeviceGetP2PAttribute(kind, here, there), "asking for peer access")
+    )
+
+
+def enable_peer_access(indexes: Iterable[int]) -> None:
+    """Let every pair that can use each other's memory; asking twice does no harm."""
+    _, runtime = bindings()
+    distinct = sorted(set(indexes))
+    already = runtime.cudaError_t.cudaErrorPeerAccessAlreadyEnabled
+    for here in distinct:
+        for there in distinct:
+            if here == there or not can_access_peer(here, there):
+                continue
+            use(here)
+            outcome = runtime.cudaDeviceEnablePeerAccess(there, 0)
+            if outcome[0] == already:
+                runtime.cudaGetLastError()  # it sticks otherwise
+            else:
+                checked(outcome, f"peer access from cuda:{here} to cuda:{there}")
+
+
+def copy_async(destination: int, source: int, nbytes: int, stream: Stream) -> None:
+    """Copy in a stream, in any direction."""
+    use(stream.index)
+    _, runtime = bindings()
+    kind = runtime.cudaMemcpyKind.cudaMemcpyDefault
+    outcome = runtime.cudaMemcpyAsync(destination, source, nbytes, kind, stream.handle)
+    checked(outcome, f"copying {nbytes:,} bytes on cuda:{stream.index}")
+
+
+def copy_peer_async(
+    destination: int, to_index: int, source: int, from_index: int, nbytes: int, stream: Stream
+) -> None:
+    """Copy between two GPUs in a stream, through the host where they are no peers."""
+    use(stream.index)
+    _, runtime = bindings()
+    outcome = runtime.cudaMemcpyPeerAsync(
+        destination, to_index, source, from_index, nbytes, stream.handle
+    )
+    checked(outcome, f"copying {nbytes:,} bytes from cuda:{from_index} to cuda:{to_index}")
+
+
+class Kernel:
+    """A kernel that is loaded on a GPU."""
+
+    def __init__(self, index: int, function: Any, name: str) -> None:
+        self.index = index
+        self.name = name
+        self._function = function
+
+    def allow_shared(self, nbytes: int) -> None:
+        """Let it be launched with so much dynamic shared memory."""
+        driver, _ = bindings()
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        use(self.index)
+        outcome = driver.cuFuncSetAttribute(self._function, attribute, nbytes)
+        checked(outcome, f"{nbytes:,} bytes of shared memory for {self.name} on cuda:{self.index}")
+
+    def occupancy(self, threads: int, shared_bytes: int = 0) -> int:
+        """How many blocks of it fit on a multiprocessor at once."""
+        driver, _ = bindings()
+        use(self.index)
+        outcome = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            self._function, threads, shared_bytes
+        )
+        return int(checked(outcome, f"asking for the occupancy of {self.name}"))
+
+    def registers(self) -> int:
+        """Registers a thread."""
+        driver, _ = bindings()
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
+        return int(checked(driver.cuFuncGetAttribute(attribute, self._function), self.name))
+
+    def local_bytes(self) -> int:
+        """Local memory a thread: what did not fit in registers."""
+        driver, _ = bindings()
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+        return int(checked(driver.cuFuncGetAttribute(attribute, self._function), self.name))
+
+
+class Module:
+    """Compiled code on a GPU. Everything is loaded at once, as nothing may be while kernels wait."""
+
+    def __init__(self, index: int, cubin: bytes) -> None:
+        self.index = index
+        driver, runtime = bindings()
+        use(index)
+        checked(runtime.cudaFree(0), f"cuda:{index} cannot be used")
+        self._module = checked(driver.cuModuleLoadData(cubin), f"loading code on cuda:{index}")
+
+    def kernel(self, name: str) -> Kernel:
+        """One of its kernels."""
+        driver, _ = bindings()
+        use(self.index)
+        outcome = driver.cuModuleGetFunction(self._module, name.encode())
+        found = Kernel(self.index, checked(outcome, f"looking for kernel {name}"), name)
+        found.registers()  # loads it now, should loading be lazy
+        return found
+
+
+def load(index: int, cubin: bytes) -> Module:
+    """Compiled code, loaded on a GPU."""
+    return Module(index, cubin)
+
+
+def launch(
+    kernel: Kernel,
+    stream: Stream,
+    *,
+    blocks: int,
+    threads: int,
+    arguments: bytes | Sequence[Any],
+    shared_bytes: int = 0,
+    cooperative: bool = False,
+) -> None:
+    """Start a kernel.
+
+    :param arguments: the bytes of the one struct that it takes by value; or a list of ints (pointers,
+        64 bits) and ctypes numbers
+    :param cooperative: its blocks wait for each other: it is an error if they do not all fit at once
+    """
+    driver, _ = bindings()
+    use(kernel.index)
+    if isinstance(arguments, bytes):
+        held: list[Any] = [ctypes.create_string_buffer(arguments, len(arguments))]
+    else:
+        held = [ctypes.c_uint64(value) if isinstance(value, int) else value for value in arguments]
+    addresses = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
+    start = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
+    last = () if cooperative else (0,)
+    outcome = start(
+        kernel._function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream.handle,
+        ctypes.addressof(addresses), *last,
+    )  # fmt: skip
+    checked(outcome, f"starting {kernel.name} on cuda:{kernel.index}")

@@ -1,0 +1,396 @@
+"""Runs a VertexProgram on placed graphs: prepares memory, starts the workers, slice by slice.
+
+The kernels leave after a time slice with their state in memory, and are started again: between two slices
+the host looks at the clock, reports progress, and takes signals. Nothing is allocated or loaded while
+kernels run, since that may wait for a kernel that waits for another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import (
+    Array,
+    PlacedPart,
+    ProgramOperators,
+    ProgressPoll,
+    WorklistCounts,
+    WorklistOptions,
+)
+from godwit.backends.cuda import driver
+from godwit.backends.cuda import instantiation as kernels
+from godwit.backends.cuda.compilation import cubin
+from godwit.backends.cuda.instantiation import CONTROL, PART, Variant
+from godwit.backends.cuda.placement import GpuPart, GpuPlacement, gpu_lock
+from godwit.errors import DeviceError
+
+PATIENCE_S = 30.0
+"""How long a device waits for the others at a meeting before it gives the run up."""
+QUEUE_ITEMS = 1024
+SPARSE_ITEMS_PER_BLOCK = 256
+PACKED_THREADS = 512
+THREADS = 1024
+_LIST_BYTES_PER_WARP = 2048
+_STATIC_SHARED_BYTES = 1024
+_UNIT_SHIFT = 3
+_SMALL_WORDS = 1 << 18
+
+
+def variant_of(program: ProgramOperators, part: GpuPart, options: WorklistOptions) -> Variant:
+    """What to compile for a program on a part."""
+    weights = part.graph.weights if program.uses_weight else None
+    return Variant(
+        part.graph.targets.dtype,
+        None if weights is None else weights.dtype,
+        part.packs and program.combine != "add",
+        options.gpu.delay_ns,
+    )
+
+
+def run_program(
+    program: ProgramOperators,
+    placement: GpuPlacement,
+    parts: Sequence[PlacedPart],
+    options: WorklistOptions,
+    poll: ProgressPoll | None,
+) -> WorklistCounts:
+    """Run a program to its end; the parts hold the result."""
+    run = _Run(program, placement, parts, options)
+    with _held_gpus(placement.indexes):
+        begin = perf_counter()
+        run.load()
+        compile_s = perf_counter() - begin
+        run.prepare()
+        try:
+            kernel_s = run.drive(poll)
+        finally:
+            run.wait()
+        return run.collect(compile_s, kernel_s)
+
+
+@contextmanager
+def _held_gpus(indexes: Sequence[int]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for index in sorted(set(indexes)):
+            stack.enter_context(gpu_lock(index))
+        yield
+
+
+class _Run:
+    """One run, and the memory that it works in."""
+
+    def __init__(
+        self,
+        program: ProgramOperators,
+        placement: GpuPlacement,
+        parts: Sequence[PlacedPart],
+        options: WorklistOptions,
+    ) -> None:
+        self.program = program
+        self.placement = placement
+        self.parts = parts
+        self.options = options
+        # One kernel for all: packed only if every part's rows are short.
+        variants = [variant_of(program, part, options) for part in placement.parts]
+        packed = all(variant.packed for variant in variants)
+        first = variants[0]
+        self.variant = Variant(first.id_dtype, first.weight_dtype, packed, first.delay_ns)
+        self.parameter_count = len(parts[0].parameters) - 1
+        self.arguments = np.zeros(len(parts), PART)
+        self.shapes: list[tuple[int, int, int]] = []
+        self.kernels: list[dict[str, driver.Kernel]] = []
+
+    def load(self) -> None:
+        """Compile the kernels, or find them, and load them on every GPU."""
+        source = kernels.source(self.program, self.variant, self.parameter_count)
+        functions = kernels.functions(self.program, self.variant, self.parameter_count)
+        for part in self.placement.parts:
+            architecture = driver.properties(part.index).compute_capability
+            key = ("cuda", part.index, self.variant)
+            loaded = self.program.compiled.get(key)
+            if loaded is None:
+                module = driver.load(part.index, cubin(source, functions, architecture))
+                names = ("work", "pack_rows", "fill_values", "seed")
+                loaded = {name: module.kernel(name) for name in names}
+                self.program.compiled[key] = loaded
+            self.kernels.append(loaded)
+
+    def prepare(self) -> None:
+        """Bring up what is missing, initialize the state, connect the devices."""
+        for place, part in enumerate(self.placement.parts):
+            self._prepare_graph(place, part)
+            self._prepare_state(place, part)
+            self._prepare_worker(place, part)
+        self._connect()
+        for place in range(len(self.parts)):
+            # A kernel's first launch may wait for others, so it has to be one that ends by itself.
+            self.arguments[place]["prepare"] = 1
+            self._launch(place)
+            self.placement.parts[place].stream.synchronize()
+            self.arguments[place]["prepare"] = 0
+
+    def _prepare_graph(self, place: int, part: GpuPart) -> None:
+        graph = part.graph
+        own = self.arguments[place]
+        own["offsets"] = part.resident("offsets", graph.offsets).pointer
+        own["targets"] = part.resident("targets", graph.targets).pointer
+        if graph.halo_count:
+            own["halo_remote"] = part.resident("halo_remote", graph.halo_remote).pointer
+        if self.variant.weight_dtype is not None:
+            assert graph.weights is not None
+            own["weights"] = part.resident("weights", graph.weights).pointer
+        if self.program.uses_vertex:
+            own["vertices"] = part.resident("vertices", graph.vertices).pointer
+        if self.variant.packed:
+            self._pack(place, part)
+        own["owned"], own["halo"] = graph.vertex_count, graph.halo_count
+        bounds = np.searchsorted(graph.halo_owner, np.arange(len(self.parts) + 1))
+        own["halo_begin"][: len(bounds)] = bounds
+        own["halo_begin"][len(bounds) :] = graph.halo_count
+
+    def _pack(self, place: int, part: GpuPart) -> None:
+        own = self.arguments[place]
+        count = part.graph.vertex_count
+        weighted = self.variant.weight_dtype is not None
+        name = "weighted_rows" if weighted else "rows"
+        row_bytes = 4 * self.variant.id_dtype.itemsize
+        if name not in part.buffers or (weighted and "row_weights" not in part.buffers):
+            rows = part.room(name, row_bytes * count)
+            weight_bytes = (self.variant.row_bytes - row_bytes) * count
+            row_weights = part.room("row_weights", weight_bytes) if weighted else None
+            self._start(
+                place, "pack_rows", int(own["offsets"]), int(own["targets"]), int(own["weights"]),
+                count, rows.pointer, 0 if row_weights is None else row_weights.pointer,
+            )  # fmt: skip
+        own["rows"] = part.buffers[name].pointer
+        if weighted:
+            own["row_weights"] = part.buffers["row_weights"].pointer
+
+    def _prepare_state(self, place: int, part: GpuPart) -> None:
+        given = self.parts[place]
+        own = self.arguments[place]
+        count, halo = part.graph.vertex_count, part.graph.halo_count
+        value = self.program.value_dtype
+        own["values"] = self._filled(place, "values", given.values)
+        own["halo_values"] = self._filled(place, "halo_values", given.halo_values)
+        if self.program.field_dtype is not None:
+            fields = part.room("fields", given.fields.nbytes)
+            fields.upload(given.fields)
+            own["fields"] = fields.pointer
+        pending = part.room("pending", _bitmap_bytes(count))
+        pending.fill_bytes(0)
+        _set_first_bits(pending, given.seeds.initial_keys)
+        own["pending"] = pending.pointer
+        halo_pending = part.room("halo_pending", _bitmap_bytes(halo))
+        halo_pending.fill_bytes(0)
+        own["halo_pending"] = halo_pending.pointer
+        seeds = len(given.seeds.keys)
+        if seeds:
+            keys = part.room("seed_keys", 8 * seeds)
+            keys.upload(given.seeds.keys.astype(np.int64))
+            values = part.room("seed_values", value.itemsize * seeds)
+            values.upload(given.seeds.values.astype(value))
+            self._start(
+                place, "seed", int(own["values"]), pending.pointer, keys.pointer, values.pointer,
+                seeds,
+            )  # fmt: skip
+        parameters = part.room("parameters", given.parameters.nbytes)
+        parameters.upload(given.parameters)
+        own["parameters"] = parameters.pointer
+        control = np.zeros(1, CONTROL)
+        control["bound"] = -np.inf
+        control["lowest"] = kernels.NO_KEY
+        control["limit"] = _bits(given.limit)
+        part.room("control", CONTROL.itemsize).upload(control)
+        own["control"] = part.buffers["control"].pointer
+        own["target"] = given.target
+
+    def _filled(self, place: int, name: str, given: Array) -> int:
+        """The pointer to an array of the state; one number repeated is filled in where it is."""
+        part = self.placement.parts[place]
+        room = part.room(name, given.nbytes)
+        if len(given) and given.strides == (0,):
+            number = np.array([given[0]], self.program.value_dtype)
+            exact = ctypes.c_uint32 if number.itemsize == 4 else ctypes.c_uint64
+            self._start(place, "fill_values", room.pointer, exact(int(_bits(number))), len(given))
+        else:
+            room.upload(given)
+        return room.pointer
+
+    def _prepare_worker(self, place: int, part: GpuPart) -> None:
+        own = self.arguments[place]
+        own["hubs"] = part.room("hubs", kernels.hub_bytes(self.program) * max(1, part.hubs)).pointer
+        own["has_hubs"] = part.hubs > 0
+        own["devices"], own["device"] = len(self.parts), place
+        own["hops"] = self.options.gpu.hops
+        own["delta"] = self.options.delta * max(1, self.options.window) * (self.options.window > 0)
+        words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
+        own["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
+        own["slice_ns"] = round(self.options.gpu.slice_s * 1e9)
+        own["patience_ns"] = round(PATIENCE_S * 1e9)
+        gpu = driver.properties(part.index)
+        threads = self.options.gpu.threads or (PACKED_THREADS if self.variant.packed else THREADS)
+        item = self.variant.id_dtype.itemsize + self.program.value_dtype.itemsize
+        item += self.variant.row_bytes if self.variant.packed else 0
+        lists = threads // 32 * _LIST_BYTES_PER_WARP
+        room = gpu.shared_bytes - _STATIC_SHARED_BYTES - lists
+        items = min(QUEUE_ITEMS, room // (2 * item) // 32 * 32)
+        shared = lists + 2 * items * item
+        work = self.kernels[place]["work"]
+        work.allow_shared(shared)
+        blocks = gpu.multiprocessors * work.occupancy(threads, shared)
+        blocks //= self.placement.sharing(part.index)
+        if self.options.gpu.blocks:
+            blocks = min(blocks, self.options.gpu.blocks)
+        if blocks < 1:
+            raise DeviceError(
+                f"cuda:{part.index} has {gpu.multiprocessors} multiprocessors, too few for "
+                f"{self.placement.sharing(part.index)} endpoints"
+            )
+        own["queue_items"] = items
+        own["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK
+        self.shapes.append((blocks, threads, shared))
+
+    def _connect(self) -> None:
+        """Mailboxes and boards: in the receiver's memory; on the host where devices are no peers."""
+        count = len(self.parts)
+        item = kernels.item_bytes(self.program, self.variant.id_dtype)
+        through_host = self.options.gpu.transport == "host"
+        boards = []
+        for place, part in enumerate(self.placement.parts):
+            others = [other for other in range(count) if other != place]
+            far = through_host or not all(self.placement.are_peers(place, one) for one in others)
+            room: Any
+            if far and others:
+                room = self.placement.pinned_room(f"board {place}", kernels.BOARD_BYTES)
+            else:
+                room = part.room("board", kernels.BOARD_BYTES)
+            room.fill_bytes(0)
+            boards.append(room.pointer)
+        if count == 1:
+            self.arguments["board"] = boards[0]
+            return
+        traffic = [np.diff(self.arguments[place]["halo_begin"]) for place in range(count)]
+        largest = max(1, *(int(counts.max()) for counts in traffic))
+        limit = self.options.ring_items
+        self.arguments["mailbox_items"] = largest if limit is None else min(limit, largest)
+        for place in range(count):
+            self.arguments[place]["board"] = boards[place]
+            self.arguments[place]["boards"][:count] = boards
+        for receiver, part in enumerate(self.placement.parts):
+            for sender in range(count):
+                if sender == receiver:
+                    continue
+                items = min(int(traffic[sender][receiver]), int(self.arguments[0]["mailbox_items"]))
+                nbytes = 2 * item * int(self.arguments[0]["mailbox_items"]) if items else 0
+                if through_host or not self.placement.are_peers(sender, receiver):
+                    pointer = self.placement.pinned_room(f"{sender} to {receiver}", nbytes).pointer
+                else:
+                    pointer = part.room(f"mailbox {sender}", nbytes).pointer
+                self.arguments[receiver]["inbox"][sender] = pointer
+                self.arguments[sender]["outbox"][receiver] = pointer
+
+    def drive(self, poll: ProgressPoll | None) -> float:
+        """Slice after slice to the end; the seconds that kernels ran."""
+        seconds = 0.0
+        while True:
+            begin = perf_counter()
+            for place in range(len(self.parts)):
+                self._launch(place)
+            self.wait()
+            seconds += perf_counter() - begin
+            controls = self._controls()
+            status = set(controls["status"].tolist())
+            if kernels.PEER_LOST in status:
+                raise DeviceError(
+                    f"a device waited for the others for {PATIENCE_S:g} s: the run was given up"
+                )
+            if poll is not None:
+                poll(int(controls["processed"].sum()))
+            if status == {kernels.FINISHED}:
+                return seconds
+
+    def wait(self) -> None:
+        """Until no kernel of the run is on any device."""
+        for part in self.placement.parts:
+            part.stream.synchronize()
+
+    def _controls(self) -> Array:
+        return np.concatenate(
+            [part.buffers["control"].download(CONTROL, 1) for part in self.placement.parts]
+        )
+
+    def collect(self, compile_s: float, kernel_s: float) -> WorklistCounts:
+        """The results into the parts, and what was counted."""
+        controls = self._controls()
+        for part, given in zip(self.placement.parts, self.parts, strict=True):
+            count = part.graph.vertex_count
+            given.values = part.buffers["values"].download(self.program.value_dtype, count)
+            if self.program.field_dtype is not None:
+                given.fields = part.buffers["fields"].download(self.program.field_dtype, count)
+        value = self.program.value_dtype
+        limits = np.array([row["limit"] for row in controls], np.uint64).view(np.uint8)
+        found = np.ascontiguousarray(limits.reshape(-1, 8)[:, : value.itemsize]).view(value)
+        better = np.max if self.program.combine == "max" else np.min
+        self.parts[0].limit[0] = better(found)
+        devices = len(self.parts)
+        cycles = np.maximum(controls["cycles"], 1).astype(np.float64)
+        return WorklistCounts(
+            processed_items=controls["processed"].astype(np.int64),
+            useless_items=controls["useless"].astype(np.int64),
+            arcs_relaxed=controls["arcs"].astype(np.int64),
+            threshold_changes=controls["threshold_changes"].astype(np.int64),
+            received_items=controls["received"].astype(np.int64),
+            filtered_items=controls["filtered"].astype(np.int64),
+            sent_items=controls["sent"][:, :devices].astype(np.int64),
+            rounds=controls["rounds"].astype(np.int64),
+            compile_s=compile_s,
+            value_overflow=bool(controls["overflow"].any()),
+            kernel_s=kernel_s,
+            busy_share=1.0 - np.minimum(controls["waited"] * 1.0 / cycles, 1.0),
+            item_bytes=kernels.item_bytes(self.program, self.variant.id_dtype),
+        )
+
+    def _launch(self, place: int) -> None:
+        blocks, threads, shared = self.shapes[place]
+        driver.launch(
+            self.kernels[place]["work"],
+            self.placement.parts[place].stream,
+            blocks=blocks,
+            threads=threads,
+            arguments=self.arguments[place].tobytes(),
+            shared_bytes=shared,
+            cooperative=True,
+        )
+
+    def _start(self, place: int, name: str, *arguments: Any) -> None:
+        """A kernel over many elements, to its end."""
+        part = self.placement.parts[place]
+        blocks = 4 * driver.properties(part.index).multiprocessors
+        driver.launch(
+            self.kernels[place][name], part.stream, blocks=blocks, threads=256, arguments=arguments
+        )
+        part.stream.synchronize()
+
+
+def _bitmap_bytes(bits: int) -> int:
+    return 4 * ((bits + 31) // 32)
+
+
+def _set_first_bits(bitmap: driver.Buffer, count: int) -> None:
+    words, rest = divmod(count, 32)
+    if words:
+        bitmap.fill_bytes(0xFF, 4 * words)
+    if rest:
+        bitmap.upload(np.array([(1 << rest) - 1], np.uint32), 4 * words)
+
+
+def _bits(number: Array) -> int:
+    raw = np.asarray(number).reshape(-1)[:1]
+    return int(raw.view(np.uint32 if raw.dtype.itemsize == 4 else np.uint64)[0])

@@ -1,0 +1,199 @@
+// Where all blocks of a grid meet, and all devices of a run.
+//
+// Grid: the last block to arrive does what has to be done alone, then releases the others with one word, in
+// which it tells them how to go on. Invariant: `arrived` counts the blocks of one meeting; only the last one
+// resets it, before the release that lets anyone arrive again. Every block's writes before its arrival are
+// seen by all after the release: fence and atomic by the arriving, acquire by the waiting thread, and the
+// barrier of the block on both sides.
+//
+// Devices: the last block of each device writes its report into a slot of its own at every other device,
+// then the epoch, with release at system scope; and waits until the epochs that it finds at home have come.
+// A slot of epoch e is written again at e + 2, when its reader has met everyone at e + 1, after reading.
+// Termination: a report says what is pending on the device or on the way from it: mailboxes are filled before
+// the meeting, and what is in them counts for the sender. So if nobody has anything, there is nothing.
+#pragma once
+
+#include "part.cuh"
+#include "program.cuh"
+
+// The release word: generation << 40 | flags << 32 | bound as float bits.
+constexpr u32 FLAG_STOP = 1;
+constexpr u32 FLAG_SPARSE = 2;
+constexpr u32 FLAG_LEAVE = 1, FLAG_OVERFLOW = 2, FLAG_LOST = 4;  // of a report
+
+struct Meeting {
+    u64 word;
+    __device__ __forceinline__ bool stops() const { return (word >> 32) & FLAG_STOP; }
+    __device__ __forceinline__ bool is_sparse() const { return (word >> 32) & FLAG_SPARSE; }
+    __device__ __forceinline__ float bound() const {
+        return __uint_as_float(static_cast<u32>(word));
+    }
+};
+
+constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above
+
+// All blocks meet; `last_warp` is called by the first warp of the last block, and returns flags << 32 | bound.
+// Every thread of the block must come. `pending` is added up over the blocks for it.
+template <class Action>
+__device__ __forceinline__ Meeting grid_meet(Control *control, u64 *shared_word, u32 pending,
+                                             bool across_devices, Action last_warp) {
+    block_delay(1);
+    __syncthreads();
+    if (warp_id() == 0) {
+        u64 generation = 0, ticket = 0;
+        if (lane_id() == 0) {
+            generation = load_relaxed(&control->release) >> 40;
+            if (across_devices)
+                __threadfence_system();
+            else
+                __threadfence();
+            ticket = atomicAdd(&control->arrived, (static_cast<u64>(pending) << ARRIVAL_BITS) + 1);
+            __threadfence();
+        }
+        ticket = __shfl_sync(FULL_WARP, ticket, 0);
+        u64 word;
+        if ((ticket & ((1u << ARRIVAL_BITS) - 1)) == gridDim.x - 1) {
+            u64 waiting = (ticket >> ARRIVAL_BITS) + pending;
+            word = last_warp(waiting);
+            if (lane_id() == 0) {
+                control->arrived = 0;
+                word |= ((generation + 1) & 0xffffff) << 40;
+                store_release(&control->release, word);
+            }
+        } else if (lane_id() == 0) {
+            do {
+                word = load_acquire(&control->release);
+            } while ((word >> 40) == generation);
+        }
+        if (lane_id() == 0) *shared_word = word;
+    }
+    __syncthreads();
+    return Meeting{*shared_word};
+}
+
+// A meeting that decides nothing.
+__device__ __forceinline__ void grid_wait(Control *control, u64 *shared_word,
+                                          bool across_devices = false) {
+    grid_meet(control, shared_word, 0, across_devices, [&](u64) -> u64 { return 0; });
+}
+
+// The first warp of the last block of each device: exchange reports. Lane p stands for device p. Returns
+// whether all came in time; `others` is what device p says (for oneself, one's own report).
+template <class P>
+__device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, Report &others) {
+    u32 lane = lane_id();
+    Control *control = part.control;
+    u32 epoch = control->epoch + 1;
+    bool in_time = true;
+    __threadfence_system();
+    if (lane < part.devices) {
+        if (lane == part.device) {
+            others = mine;
+        } else {
+            mine.items = control->outgoing[lane];
+            Board *there = part.boards[lane];
+            Report *slot = &there->reports[epoch & 1][part.device];
+            store_system(&slot->lowest, mine.lowest);
+            store_system(&slot->flags, mine.flags);
+            store_system(&slot->items, mine.items);
+            store_system(&slot->limit, mine.limit);
+            store_system(&slot->waiting, mine.waiting);
+            store_release_system(&there->epochs[part.device][0], epoch);
+            u64 begin = now_ns();
+            const u32 *flag = &part.board->epochs[lane][0];
+            while (static_cast<i32>(load_acquire_system(flag) - epoch) < 0) {
+                if (now_ns() - begin > part.patience_ns) {
+                    in_time = false;
+                    break;
+                }
+            }
+            const Report *report = &part.board->reports[epoch & 1][lane];
+            others.lowest = load_system(&report->lowest);
+            others.flags = load_system(&report->flags);
+            others.items = load_system(&report->items);
+            others.limit = load_system(&report->limit);
+            others.waiting = load_system(&report->waiting);
+        }
+    }
+    in_time = __all_sync(FULL_WARP, in_time);
+    __threadfence_system();
+    if (lane == 0) control->epoch = epoch;
+    return in_time;
+}
+
+template <class Value>
+__device__ __forceinline__ Value value_of_bits(u64 bits) {
+    Value value;
+    memcpy(&value, &bits, sizeof(Value));
+    return value;
+}
+
+template <class Value>
+__device__ __forceinline__ u64 bits_of_value(Value value) {
+    u64 bits = 0;
+    memcpy(&bits, &value, sizeof(Value));
+    return bits;
+}
+
+// The first warp of the last block of each device: what comes after this round. Returns the word to release
+// the others with. The bound never falls, and never stays below everything that is pending: there is always
+// something to do in the next round, whatever delta is.
+template <class P>
+__device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
+    using Value = typename P::Value;
+    Control *control = part.control;
+    u32 lane = lane_id();
+    Report mine{};
+    mine.lowest = load_relaxed(&control->lowest);
+    mine.flags = now_ns() - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
+    if (load_relaxed(&control->overflow)) mine.flags |= FLAG_OVERFLOW;
+    mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
+    mine.waiting = waiting;
+    u32 lowest = mine.lowest, flags = mine.flags;
+    if (part.devices > 1) {
+        Report others = mine;
+        others.items = 0;
+        if (!warp_exchange(part, mine, others)) flags |= FLAG_LOST;
+        bool there = lane < part.devices;
+        lowest = __reduce_min_sync(FULL_WARP, there ? others.lowest : NO_KEY);
+        flags = __reduce_or_sync(FULL_WARP, flags | (there ? others.flags : 0));
+        if (there) {
+            control->incoming[lane] = others.items;
+            control->outgoing[lane] = 0;
+        }
+        Value limit = value_of_bits<Value>(mine.limit);
+        for (u32 device = 0; device < part.devices; device++) {
+            u64 bits = __shfl_sync(FULL_WARP, others.limit, device);
+            Value theirs = value_of_bits<Value>(bits);
+            if (improves<P>(theirs, limit)) limit = theirs;
+        }
+        if (lane == 0) *reinterpret_cast<Value *>(&control->limit) = limit;
+        u32 arriving = __reduce_add_sync(FULL_WARP, there ? others.items : 0);
+        waiting += arriving;
+    }
+    float bound = control->bound;
+    float next = fmaxf(bound, priority_of_key(lowest)) + part.delta;
+    if (!(next >= bound)) next = bound;  // infinity less infinity
+    u32 status = RUNNING;
+    if (flags & FLAG_LOST)
+        status = PEER_LOST;
+    else if (lowest == NO_KEY || (flags & FLAG_OVERFLOW))
+        status = FINISHED;
+    else if (flags & FLAG_LEAVE)
+        status = LEFT;
+    if (lane == 0) {
+        if (next > bound) control->counters[THRESHOLD_CHANGES] += 1;
+        control->counters[ROUNDS] += 1;
+        control->bound = next;
+        control->lowest = NO_KEY;
+        control->hub_cursor = 0;
+        control->round += 1;
+        control->status = status;
+        if (flags & FLAG_OVERFLOW) control->overflow = 1;
+    }
+    __syncwarp();
+    u64 word = __float_as_uint(next);
+    if (status != RUNNING) word |= static_cast<u64>(FLAG_STOP) << 32;
+    if (waiting < part.sparse_items) word |= static_cast<u64>(FLAG_SPARSE) << 32;
+    return word;
+}

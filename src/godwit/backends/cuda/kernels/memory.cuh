@@ -1,0 +1,95 @@
+// Words of memory and how they are touched: types, scopes, order.
+//
+// Shared state of a run (values, bitmaps, control words) is read past the first-level cache, which is not
+// coherent, by relaxed loads at the scope of those who write it. What a graph consists of is read only and
+// may be cached anywhere.
+#pragma once
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+constexpr u32 FULL_WARP = 0xffffffffu;
+constexpr u32 WARP = 32;
+
+template <class T>
+__device__ __forceinline__ T load_relaxed(const T *place) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    if constexpr (sizeof(T) == 4) {
+        u32 bits;
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(bits) : "l"(place) : "memory");
+        T value;
+        memcpy(&value, &bits, 4);
+        return value;
+    } else {
+        u64 bits;
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(bits) : "l"(place) : "memory");
+        T value;
+        memcpy(&value, &bits, 8);
+        return value;
+    }
+}
+
+__device__ __forceinline__ u64 load_acquire(const u64 *place) {
+    u64 value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(place) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_release(u64 *place, u64 value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(place), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ u32 load_acquire_system(const u32 *place) {
+    u32 value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(place) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_release_system(u32 *place, u32 value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(place), "r"(value) : "memory");
+}
+
+template <class T>
+__device__ __forceinline__ T load_system(const T *place) {
+    return *reinterpret_cast<const volatile T *>(place);
+}
+
+template <class T>
+__device__ __forceinline__ void store_system(T *place, T value) {
+    *reinterpret_cast<volatile T *>(place) = value;
+}
+
+// Set bits of a word without asking what they were.
+__device__ __forceinline__ void set_bits(u32 *place, u32 bits) {
+    asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(place), "r"(bits) : "memory");
+}
+
+__device__ __forceinline__ u64 now_ns() {
+    u64 time;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+    return time;
+}
+
+__device__ __forceinline__ u32 lane_id() { return threadIdx.x & (WARP - 1); }
+__device__ __forceinline__ u32 warp_id() { return threadIdx.x / WARP; }
+
+// Where tests ask for it (DELAY_NS), any block may lag behind by a random time: what holds must hold then.
+__device__ __forceinline__ void block_delay(u32 salt) {
+#ifdef DELAY_NS
+    if (threadIdx.x == 0) {
+        u64 word = clock64() * 0x9e3779b97f4a7c15ull + blockIdx.x * 0xbf58476d1ce4e5b9ull + salt;
+        word ^= word >> 29;
+        word *= 0x94d049bb133111ebull;
+        word ^= word >> 32;
+        if (word % 8 == 0) {
+            u64 until = now_ns() + (word >> 8) % (DELAY_NS);
+            while (now_ns() < until) __nanosleep(1000);
+        }
+    }
+    __syncthreads();
+#endif
+}

@@ -1,0 +1,227 @@
+"""A user's operator as code that kernels call: Python to LTO-IR with the C ABI, by Numba.
+
+Numba infers what an operator returns from the types of its arguments. The C prototype is made of
+that, so caller and callee agree by construction; a kernel converts the result on purpose. nvJitLink
+inlines the operator into the kernel that calls it.
+
+What the CPU compiles, the GPU compiles (plain helpers, lambdas, njit functions, closures), except
+what raises: a kernel has nobody to raise to.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from inspect import signature
+from typing import Any
+
+import numba
+import numpy as np
+
+from godwit.backends.cuda import libraries
+from godwit.errors import OperatorError
+from godwit.parallel.content import ADAPTERS, plain_function
+from godwit.parallel.kernel import Kernel
+from godwit.parallel.rebuilding import Originals, place, rebuild
+
+_C_TYPES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}
+"""C's types by the names that NumPy and Numba share."""
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """An operator that kernels call as ``symbol(arguments..., double p0, double p1, ...)``.
+
+    :param symbol: its name in C
+    :param function: takes the arguments and, last and only if it names it ``parameters``, a tuple of
+        the parameters' values
+    :param arguments: dtypes
+    :param parameter_count: how many doubles follow them
+    """
+
+    symbol: str
+    function: Callable[..., Any]
+    arguments: tuple[np.dtype[Any], ...]
+    parameter_count: int = 0
+
+
+@dataclass(frozen=True)
+class CompiledFunction:
+    """What the compilers of kernels need of an operator.
+
+    :param prototype: its declaration in C++
+    :param ltoir: its code, to be linked
+    """
+
+    prototype: str
+    ltoir: bytes
+
+
+def compile_function(function: DeviceFunction, architecture: str) -> CompiledFunction:
+    """Compile an operator for an architecture such as ``"90"``.
+
+    :raises OperatorError: it cannot be compiled, or does not return one number
+    :raises DeviceError: a library is missing
+    """
+    cuda = libraries.numba_cuda()
+    capability = divmod(int(architecture), 10)
+
+    def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
+        return rebuilt if is_entry else _helper_class()(rebuilt, capability)
+
+    entry, originals = rebuild(
+        _entry(function), {}, f"godwit._device.{function.symbol}", "<operator>", compiled
+    )
+    _check_no_exceptions(originals)
+    kinds = [numba.from_dtype(dtype) for dtype in function.arguments]
+    kinds += [numba.float64] * function.parameter_count
+    try:
+        with libraries.numba_cuda_compat():
+            code, returned = cuda.compile(
+                entry,
+                tuple(kinds),
+                debug=False,
+                device=True,
+                abi="c",
+                abi_info={"abi_name": function.symbol},
+                output="ltoir",
+                forceinline=True,
+                cc=capability,
+                opt=True,
+            )
+    except MemoryError:
+        raise
+    except Exception as error:  # Numba's many, NVVM's
+        for result in entry.__globals__["operator"].overloads.values():
+            _return_type(result.signature.return_type, function, originals)
+        _check_on_cpu(function, error)
+        raise OperatorError(originals.compile_message(str(error))) from error
+    taken = [_C_TYPES[dtype.name] for dtype in function.arguments]
+    taken += ["double"] * function.parameter_count
+    kind = _return_type(returned, function, originals)
+    prototype = f'extern "C" __device__ {kind} {function.symbol}({", ".join(taken)});'
+    return CompiledFunction(prototype, bytes(code))
+
+
+def _entry(function: DeviceFunction) -> Callable[..., Any]:
+    """What C calls: the parameters, one by one, become the tuple that the operator takes."""
+    plain = plain_function(function.function)
+    if plain is None:
+        raise OperatorError(
+            f"{function.symbol} must be a Python function, got {function.function!r}"
+        )
+    arguments = [f"a{index}" for index in range(len(function.arguments))]
+    parameters = [f"p{index}" for index in range(function.parameter_count)]
+    passed = list(arguments)
+    if [*signature(plain).parameters][-1:] == ["parameters"]:
+        passed.append(f"({''.join(f'{name}, ' for name in parameters)})")
+    text = (
+        f"def {function.symbol}({', '.join(arguments + parameters)}):\n"
+        f"    return operator({', '.join(passed)})\n"
+    )
+    namespace: dict[str, Any] = {"operator": plain, "__name__": ADAPTERS}
+    exec(compile(text, f"<{function.symbol}>", "exec"), namespace)
+    entry: Callable[..., Any] = namespace[function.symbol]
+    return entry
+
+
+def _return_type(returned: Any, function: DeviceFunction, originals: Originals) -> str:
+    """C's type of what an operator returns; OperatorError if it has none."""
+    kind = str(getattr(returned, "literal_type", returned))
+    if kind in _C_TYPES:
+        return _C_TYPES[kind]
+    users = originals.users()
+    who = place(users[0], None) if users else f"'{function.symbol}'"
+    if isinstance(returned, numba.types.Optional):
+        what = f"{returned.type} or nothing (None)"
+    else:
+        what = "nothing (None)" if kind == "none" else kind
+    raise OperatorError(f"{who} returns {what}; an operator returns one number or a boolean")
+
+
+def _check_on_cpu(function: DeviceFunction, error: Exception) -> None:
+    """Raise what the CPU says of an operator, if that refuses it as well: it knows the line."""
+    zeros = [dtype.type(0) for dtype in function.arguments]
+    try:
+        Kernel(_entry(function)).prepare(*zeros, *[0.0] * function.parameter_count)
+    except OperatorError as same:
+        raise OperatorError(str(same)) from error
+
+
+def _check_no_exceptions(originals: Originals) -> None:
+    for original in originals.users():
+        for line in _exception_lines(original[0].__code__):
+            raise OperatorError(
+                f"{place(original, line)} raises or handles an exception, which code on a GPU "
+                "cannot; return a value that says so, or run it on the CPU"
+            )
+
+
+def _exception_lines(code: types.CodeType) -> Iterator[int | None]:
+    line = None
+    for instruction in dis.get_instructions(code):
+        line = instruction.positions.lineno if instruction.positions else line
+        if instruction.opname in ("RAISE_VARARGS", "PUSH_EXC_INFO"):
+            yield line
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _exception_lines(constant)
+
+
+@lru_cache(maxsize=1)
+def _helper_class() -> Any:
+    """A function that operators call, for an architecture that need not be the one of a GPU here.
+
+    numba-cuda's own dispatcher compiles device functions for the current GPU, and fails without one.
+    """
+    libraries.numba_cuda()
+    from numba.cuda.compiler import compile_cuda
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    class Helper(CUDADispatcher):  # type: ignore[misc, unused-ignore]
+        def __init__(self, function: types.FunctionType, capability: tuple[int, int]) -> None:
+            super().__init__(  # type: ignore[no-untyped-call, unused-ignore]
+                function, {"device": True, "debug": False, "opt": True}
+            )
+            self._capability = capability
+            self._under_way: set[Any] = set()
+
+        def compile_device(self, args: Any, return_type: Any = None) -> Any:
+            if args in self._under_way:
+                name = self.py_func.__name__
+                raise numba.TypingError(f"{name} calls itself, which code on a GPU cannot")
+            if args not in self.overloads:
+                self._under_way.add(args)
+                try:
+                    result = compile_cuda(
+                        self.py_func,
+                        return_type,
+                        args,
+                        forceinline=True,
+                        nvvm_options={"opt": 3},
+                        cc=self._capability,
+                    )
+                finally:
+                    self._under_way.remove(args)
+                self.overloads[args] = result
+                result.target_context.insert_user_function(
+                    result.entry_point, result.fndesc, [result.library]
+                )
+            return self.overloads[args]
+
+    return Helper

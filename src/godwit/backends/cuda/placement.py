@@ -1,0 +1,180 @@
+"""A graph on GPUs: each device's rows, and the memory that runs work in, kept from one to the next.
+
+Everything is allocated between runs, never while kernels wait for each other. What a run needs only with
+some programs (weights, packed rows, vertex ids) is brought up by the first that does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.backends.base import Device
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.driver import Buffer, PinnedBuffer, Stream
+from godwit.backends.cuda.instantiation import BOARD_BYTES, CONTROL
+from godwit.dtypes import Array
+from godwit.errors import DeviceError, GraphTooLargeError
+from godwit.graph.layout import LocalGraph
+
+HUB_DEGREE = 1024
+"""Rows longer than this are worked on by the whole grid; as in kernels/expand.cuh."""
+LONGEST_PACKED_ROW = 4
+PACKED_SHARE = 0.9
+"""Rows are packed where so many of them are short."""
+
+_GPU_LOCKS: dict[int, threading.Lock] = {}
+_LOCKS_LOCK = threading.Lock()
+
+
+def gpu_lock(index: int) -> threading.Lock:
+    """Held by the run that uses a GPU: two that waited for each other's GPUs would never end."""
+    with _LOCKS_LOCK:
+        return _GPU_LOCKS.setdefault(index, threading.Lock())
+
+
+def gpu_index(device: Device) -> int:
+    """The number of the GPU that a device is."""
+    return int(device.name.partition(":")[2])
+
+
+@dataclass
+class GpuPart:
+    """One device's part of a graph, in its memory.
+
+    :param index: the GPU
+    :param graph: the part, as the host has it
+    :param hubs: vertices whose rows the whole grid works on
+    :param packs: whether short rows can be packed
+    """
+
+    index: int
+    graph: LocalGraph
+    hubs: int
+    packs: bool
+    stream: Stream
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    def resident(self, name: str, array: Array) -> Buffer:
+        """An array of the graph on the GPU, brought there once."""
+        found = self.buffers.get(name)
+        if found is None:
+            found = Buffer(self.index, array.nbytes)
+            found.upload(array)
+            self.buffers[name] = found
+        return found
+
+    def room(self, name: str, nbytes: int) -> Buffer:
+        """Memory for a run; what lay there before is of no use."""
+        found = self.buffers.get(name)
+        if found is None or found.nbytes < nbytes:
+            if found is not None:
+                found.close()
+            found = self.buffers[name] = Buffer(self.index, nbytes)
+        return found
+
+    def close(self) -> None:
+        """Give all memory back."""
+        for buffer in self.buffers.values():
+            buffer.close()
+        self.buffers.clear()
+        self.stream.close()
+
+
+class GpuPlacement:
+    """A graph on GPUs, an endpoint a part; endpoints may share a GPU.
+
+    :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
+    :raises GraphTooLargeError: need against free, for each GPU, before anything is allocated
+    """
+
+    def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
+        self.indexes = [gpu_index(device) for device in devices]
+        self.parts: list[GpuPart] = []
+        self.pinned: dict[str, PinnedBuffer] = {}
+        self.modules: dict[Any, Any] = {}
+        for index in self.indexes:
+            if not driver.properties(index).cooperative:
+                name = driver.properties(index).name
+                raise DeviceError(f"cuda:{index} ({name}) cannot run cooperative kernels")
+        _require_room(self.indexes, parts)
+        driver.enable_peer_access(self.indexes)
+        try:
+            for index, part in zip(self.indexes, parts, strict=True):
+                self.parts.append(_placed(index, part))
+        except BaseException:
+            self.close()
+            raise
+
+    def sharing(self, index: int) -> int:
+        """How many endpoints a GPU has."""
+        return self.indexes.count(index)
+
+    def are_peers(self, here: int, there: int) -> bool:
+        """Whether two endpoints reach each other's memory."""
+        first, second = self.indexes[here], self.indexes[there]
+        return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
+
+    def pinned_room(self, name: str, nbytes: int) -> PinnedBuffer:
+        """Host memory that all GPUs reach."""
+        found = self.pinned.get(name)
+        if found is None or found.nbytes < nbytes:
+            if found is not None:
+                found.close()
+            found = self.pinned[name] = PinnedBuffer(nbytes)
+        return found
+
+    def close(self) -> None:
+        """Give all memory back; closing twice does no harm."""
+        for part in self.parts:
+            part.close()
+        for buffer in self.pinned.values():
+            buffer.close()
+        self.parts, self.pinned = [], {}
+
+
+def _placed(index: int, graph: LocalGraph) -> GpuPart:
+    degrees = np.diff(graph.offsets)
+    short = int(np.count_nonzero(degrees <= LONGEST_PACKED_ROW))
+    part = GpuPart(
+        index,
+        graph,
+        hubs=int(np.count_nonzero(degrees > HUB_DEGREE)),
+        packs=short >= PACKED_SHARE * len(degrees) and graph.targets.dtype.itemsize == 4,
+        stream=Stream(index),
+    )
+    part.resident("offsets", graph.offsets)
+    part.resident("targets", graph.targets)
+    if graph.halo_count:
+        part.resident("halo_remote", graph.halo_remote)
+    return part
+
+
+def part_bytes(graph: LocalGraph) -> int:
+    """What a part needs of a GPU at least: its arrays, 8-byte values, bitmaps, and mailboxes."""
+    vertices, halo = graph.vertex_count, graph.halo_count
+    arrays = graph.offsets.nbytes + graph.targets.nbytes + graph.halo_remote.nbytes
+    arrays += 0 if graph.weights is None else graph.weights.nbytes
+    state = 8 * (vertices + halo) + (vertices + halo) // 8
+    return arrays + state + 32 * halo + BOARD_BYTES + CONTROL.itemsize
+
+
+def _require_room(indexes: Sequence[int], parts: Sequence[LocalGraph]) -> None:
+    short = []
+    for index in sorted(set(indexes)):
+        needed = sum(
+            part_bytes(part) for own, part in zip(indexes, parts, strict=True) if own == index
+        )
+        free = driver.free_memory_bytes(index)
+        if needed > free:
+            need, have = config.readable_bytes(needed), config.readable_bytes(free)
+            short.append(f"cuda:{index} needs {need} and has {have} free")
+    if short:
+        raise GraphTooLargeError(
+            f"the graph does not fit: {'; '.join(short)}; use more GPUs, or devices='cpu'"
+        )

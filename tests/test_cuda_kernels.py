@@ -1,0 +1,85 @@
+"""The worker kernel of every built-in program compiles for every architecture. No GPU needed.
+
+Each program is compiled for each architecture, and each of its variants (weights, width of ids, rows
+packed or not) for at least one: an architecture takes the next variant. All of them for all would take
+minutes and tell little more, as variants differ in C++ and architectures in the assembler.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from godwit.algorithms import bfs, sssp
+from godwit.backends.cuda import instantiation
+from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
+from godwit.backends.cuda.instantiation import Variant
+from godwit.solvers.program import VertexProgram
+
+_NEEDED = ("numba_cuda", "cuda")
+_MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(
+    bool(_MISSING), reason=f"not installed: {', '.join(_MISSING)} (extra 'cuda')"
+)
+
+_EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+WIDEST_PATH = runpy.run_path(str(_EXAMPLES / "widest_path.py"))["WIDEST_PATH"]
+RESIDUAL_PAGERANK = runpy.run_path(str(_EXAMPLES / "residual_pagerank.py"))["RESIDUAL_PAGERANK"]
+
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
+
+def _variants(*weight_dtypes: Any, packs: bool = True) -> list[Variant]:
+    """32-bit ids with packed rows and without, and 64-bit ids; unweighted and weighted."""
+    shapes = (
+        [(INT32, True), (INT64, False), (INT32, False)]
+        if packs
+        else [(INT32, False), (INT64, False)]
+    )
+    dtypes = [None if name is None else np.dtype(name) for name in weight_dtypes]
+    return [Variant(ids, weights, packed) for ids, packed in shapes for weights in dtypes]
+
+
+PROGRAMS: dict[str, tuple[VertexProgram, list[Variant]]] = {
+    "bfs": (bfs.PROGRAM, [*_variants(None), Variant(INT32, None, delay_ns=1000)]),
+    "sssp int32": (sssp.PROGRAMS["int32"], _variants(None, "int32")),
+    "sssp int64": (sssp.PROGRAMS["int64"], _variants("int32", "int64")),
+    "sssp float64": (sssp.PROGRAMS["float64"], _variants("float32", "float64")),
+    "widest path": (WIDEST_PATH, _variants(None, "float64")),
+    "residual pagerank": (RESIDUAL_PAGERANK, _variants(None, packs=False)),
+}
+
+
+def _chosen() -> list[Any]:
+    return [
+        pytest.param(
+            name, variants[number % len(variants)], architecture, id=f"{name}-{architecture}"
+        )
+        for name, (_, variants) in PROGRAMS.items()
+        for number, architecture in enumerate(ARCHITECTURES)
+    ]
+
+
+def test_every_variant_has_its_turn() -> None:
+    assert all(len(variants) <= len(ARCHITECTURES) for _, variants in PROGRAMS.values())
+
+
+@pytest.mark.parametrize(("name", "variant", "architecture"), _chosen())
+def test_worker_compiles(name: str, variant: Variant, architecture: str) -> None:
+    program = PROGRAMS[name][0]
+    count = len(program.parameters)
+    source = instantiation.source(program.operators, variant, count)
+    functions = instantiation.functions(program.operators, variant, count)
+    code = cubin(source, functions, architecture)
+    kernels = re.findall(r"__global__[^{;]*?(\w+)\(\w[^()]*\)\s*{", source)
+    assert "work" in kernels
+    for kernel in kernels:
+        assert f".text.{kernel}\0".encode() in code
+    for function in functions:
+        assert function.symbol.encode() not in code, "an operator that was not inlined"

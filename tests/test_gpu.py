@@ -1,0 +1,225 @@
+"""Vertex programs on GPUs: the same results as on the CPU, over endpoints, partitions and transports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from graphs import ZOO, named_graph
+
+import godwit as gw
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import driver
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}"),
+]
+
+COUNT = driver.device_count()
+ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
+if COUNT > 1:
+    ENDPOINTS.append([f"cuda:{index}" for index in range(COUNT)])
+
+
+@pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+@pytest.mark.parametrize("name", ZOO)
+def test_distances_equal_the_cpus(name: str, devices: list[str]) -> None:
+    graph = named_graph(name)
+    if graph.vertex_count < len(devices):
+        pytest.skip("fewer vertices than devices")
+    for source in {0, graph.vertex_count - 1, graph.vertex_count // 2}:
+        for query in (gw.bfs, gw.sssp):
+            wanted = query(graph, source, devices="cpu")
+            found = query(graph, source, devices=devices, partition="random" if len(devices) > 1 else None)
+            assert np.array_equal(found.distance, wanted.distance)
+            assert np.array_equal(found.predecessor, wanted.predecessor)
+
+
+def _random_graph(seed: int) -> gw.Graph:
+    generator = np.random.default_rng(seed)
+    n = int(generator.integers(1, 400))
+    m = int(generator.integers(0, 6 * n))
+    sources, targets = generator.integers(0, n, (2, m))
+    if m and seed % 3 == 0:
+        sources[: m // 2] = sources[0]  # a hub
+    kinds = [None, generator.integers(0, 9, m), generator.random(m), generator.random(m).astype("f4")]
+    kinds.append(generator.integers(0, 2**40, m))
+    weights = kinds[seed % len(kinds)]
+    return gw.Graph.from_arcs(sources, targets, weights, vertex_count=n, directed=seed % 2 == 0)
+
+
+def check_random_graph(seed: int, devices: list[str], gpu: GpuOptions) -> None:
+    graph = _random_graph(seed)
+    if graph.vertex_count < len(devices):
+        return
+    generator = np.random.default_rng(seed + 1)
+    source = int(generator.integers(0, graph.vertex_count))
+    tuning = {
+        "ring_items": [None, 1, 2, 7][seed % 4],
+        "window": int(generator.integers(0, 3)),
+        "gpu": gpu,
+    }
+    if seed % 2:
+        tuning["delta"] = float(generator.choice([0.1, 1, 10, 1e6]))
+    partition = ["contiguous", "random"][seed // 2 % 2] if len(devices) > 1 else None
+    cutoff = [None, 3, 12.5][seed % 3]
+    target = None if seed % 5 else int(generator.integers(0, graph.vertex_count))
+    for query in (gw.bfs, gw.sssp):
+        asked = {"cutoff": cutoff, "target": target}
+        wanted = query(graph, source, devices="cpu", **asked).distance
+        found = query(graph, source, devices=devices, partition=partition, **asked, **tuning).distance
+        assert np.array_equal(found, wanted), (seed, query.__name__, devices)
+
+
+@pytest.mark.parametrize("transport", ["direct", "host"])
+@pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+def test_random_graphs_any_tuning(devices: list[str], transport: str) -> None:
+    for seed in range(60):
+        slices = [0.1, 0.0][seed % 7 == 0]
+        check_random_graph(seed, devices, GpuOptions(transport=transport, slice_s=slices, hops=seed % 5))
+
+
+@pytest.mark.parametrize("devices", ENDPOINTS[1:], ids="+".join)
+def test_random_delays(devices: list[str]) -> None:
+    for seed in range(20):
+        check_random_graph(seed, devices, GpuOptions(delay_ns=1_000_000, hops=2))
+
+
+@pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+@pytest.mark.parametrize("spec", ["rmat:14,weights=1..64", "road:200,weights=1..64", "star:100000"])
+def test_larger_graphs(spec: str, devices: list[str]) -> None:
+    graph = gw.generate(spec)
+    source = graph.highest_degree_vertex()
+    for query in (gw.bfs, gw.sssp):
+        wanted = query(graph, source, devices="cpu").distance
+        with gw.place(graph, devices) as placed:
+            for gpu in (GpuOptions(), GpuOptions(threads=256, blocks=3), GpuOptions(slice_s=0)):
+                found = query(placed, source, gpu=gpu)
+                assert np.array_equal(found.distance, wanted)
+                statistics = found.statistics
+                assert statistics.processed_items.sum() > 0
+                assert statistics.sent_items.sum() == statistics.received_items.sum()
+
+
+@pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+def test_examples(devices: list[str]) -> None:
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples"))
+    try:
+        from residual_pagerank import residual_pagerank
+        from widest_path import widest_path
+    finally:
+        sys.path.pop(0)
+    for graph in (gw.generators.rmat(10, 8, seed=3, weights=(1, 9)), gw.generators.road(50, weights=(1, 9))):
+        source = graph.highest_degree_vertex()
+        wide = widest_path(graph, source, devices="cpu")
+        assert np.array_equal(widest_path(graph, source, devices=devices), wide)
+        epsilon = 1e-7
+        exact = residual_pagerank(graph, epsilon=1e-12, devices="cpu")
+        rank = residual_pagerank(graph, epsilon=epsilon, devices=devices)
+        assert np.abs(rank - exact).sum() <= 8 * epsilon * graph.vertex_count
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("combine", ["min", "max"])
+def test_every_value_type(dtype: str, combine: str) -> None:
+    """Labels spread: the least or greatest id of what reaches a vertex."""
+    graph = gw.generators.rmat(9, 4, seed=5)
+    labels = gw.VertexProgram(
+        name="labels", message=lambda value: value, combine=combine, dtype=dtype,
+        initial=lambda vertices: vertices,
+    )  # fmt: skip
+    wanted = gw.run(labels, graph, devices="cpu").values
+    for devices in ENDPOINTS:
+        assert np.array_equal(gw.run(labels, graph, devices=devices).values, wanted)
+
+
+def test_operators_see_degree_vertex_and_parameters() -> None:
+    graph = gw.generators.rmat(9, 4, seed=6)
+    program = gw.VertexProgram(
+        name="odd", combine="min", dtype="float64", priority=lambda value: value,
+        message=lambda value, degree, vertex, step: value + step * degree + vertex % 3,
+        parameters={"step": 0.5},
+    )  # fmt: skip
+    wanted = gw.run(program, graph, {0: 0}, devices="cpu", parameters={"step": 2}).values
+    for devices in ENDPOINTS:
+        found = gw.run(program, graph, {0: 0}, devices=devices, parameters={"step": 2}).values
+        assert np.array_equal(found, wanted)
+
+
+def test_wide_ids() -> None:
+    graph = gw.generators.rmat(10, 8, seed=2, weights=(1, 9))
+    wide = gw.Graph(
+        graph.offsets, graph.targets.astype(np.int64), graph.weights, directed=graph.directed
+    )
+    wanted = gw.sssp(graph, 1, devices="cpu").distance
+    for devices in ENDPOINTS:
+        assert np.array_equal(gw.sssp(wide, 1, devices=devices).distance, wanted)
+
+
+def test_overflow_is_noticed() -> None:
+    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 3], np.array([2**30, 2**30, 2**30]))
+    assert gw.sssp(graph, 0, devices="cuda:0").distance.tolist() == [0, 2**30, 2**31, 3 * 2**30]
+    narrow = gw.VertexProgram(
+        name="narrow", message=lambda value, weight: value + weight, combine="min", dtype="int32"
+    )
+    with pytest.raises(gw.ValueOverflowError):
+        gw.run(narrow, graph, {0: 0}, devices=["cuda:0", "cuda:0"])
+
+
+def test_a_run_without_end_is_stopped_and_the_next_one_works() -> None:
+    graph = gw.generators.path(1000)
+    endless = gw.VertexProgram(
+        name="endless", message=lambda value: value - 1, combine="min", dtype="int64"
+    )
+    for devices in ENDPOINTS:
+        with pytest.raises(gw.RunTimeoutError):
+            gw.run(endless, graph, {0: 0}, devices=devices, timeout_s=0.5)
+        assert gw.bfs(graph, 0, devices=devices).distance.max() > 100
+
+
+def test_progress_is_reported_while_kernels_run() -> None:
+    graph = gw.generators.path(200_000)
+    seen: list[int] = []
+    gpu = GpuOptions(slice_s=0.001)
+    gw.bfs(graph, 0, devices="cuda:0", progress=seen.append, gpu=gpu, delta=1.0)
+    assert len(seen) > 2
+    assert seen == sorted(seen)
+
+
+def test_ctrl_c_while_a_kernel_runs() -> None:
+    script = (
+        "import os, signal, threading, time, godwit as gw\n"
+        "g = gw.generators.path(1000)\n"
+        "p = gw.VertexProgram(name='endless', message=lambda value: value - 1, combine='min', dtype='int64')\n"
+        "gw.bfs(g, 0, devices='cuda:0')\n"
+        "threading.Timer(3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+        "begin = time.perf_counter()\n"
+        "try:\n"
+        "    gw.run(p, g, {0: 0}, devices='cuda:0')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', gw.bfs(g, 0, devices='cuda:0').distance.max())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "interrupted 999" in done.stdout, done.stderr
+
+
+def test_a_graph_that_does_not_fit_is_refused() -> None:
+    graph = gw.generators.road(1000)
+    free = driver.free_memory_bytes(0)
+    with driver.Buffer(0, free - (100 << 20)):
+        with pytest.raises(gw.GraphTooLargeError, match="cuda:0 needs"):
+            gw.place(gw.generators.road(2000), "cuda:0")
+        assert gw.bfs(graph, 0, devices="cuda:0").distance[0] == 0
+
+
+def test_names_of_devices() -> None:
+    assert [device.name for device in gw.all_devices()][0] == "cuda:0"
+    with pytest.raises(gw.DeviceError, match="there is no device 'cuda:99'"):
+        gw.bfs(gw.generators.path(3), 0, devices="cuda:99")
+    assert gw.bfs(gw.generators.path(30), 0, devices="cuda").distance[29] == 29

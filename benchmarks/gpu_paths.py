@@ -114,8 +114,8 @@ def one_setting(placed, algorithm, source, tuning, arguments, wanted) -> dict[st
     reached = np.count_nonzero(result.reached)
     return {
         "delta": round(found.delta, 3) if found.delta is not None else None,
-        "kernel_ms": round(median, 3),
-        "quartiles_ms": [round(quarter, 3), round(three, 3)],
+        "kernel_ms": round(float(median), 3),
+        "quartiles_ms": [round(float(quarter), 3), round(float(three), 3)],
         "first_ms": round(kernel_ms[0], 2),
         "query_ms": round(float(np.median(whole_ms[1:])), 1),
         "rounds": int(found.rounds[0]),
@@ -140,7 +140,9 @@ def line(row: dict[str, object]) -> str:
 
 def main() -> None:
     """Measure what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--graphs", default="road4900,rmat22", help=", ".join(GRAPHS))
     parser.add_argument("--devices", default="1", help="numbers of GPUs, or such as 0+0")
     parser.add_argument("--algorithms", default="bfs,sssp")
@@ -150,7 +152,9 @@ def main() -> None:
     parser.add_argument("--threads", default="0", help="0 for what suits the graph")
     parser.add_argument("--partition", default="contiguous")
     parser.add_argument("--transport", default="direct")
-    parser.add_argument("--slice", type=float, default=0.1, help="seconds; 0 starts a kernel a round")
+    parser.add_argument(
+        "--slice", type=float, default=0.1, help="seconds; 0 starts a kernel a round"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", help="file to write the rows to")
     arguments = parser.parse_args()

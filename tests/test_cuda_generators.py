@@ -354,8 +354,9 @@ class TestOnGpu:
     def test_bring_down(self) -> None:
         values = np.random.default_rng(1).integers(0, 2**60, 9_000_001)
         with driver.Buffer(0, values.nbytes) as buffer:
-            buffer.upload(values)
-            driver.Stream(0).synchronize()
+            stream = driver.Stream(0)
+            driver.copy_async(buffer.pointer, values.ctypes.data, values.nbytes, stream)
+            stream.synchronize()
             found = np.zeros_like(values)
             bring_down(0, buffer.pointer, found)
         assert np.array_equal(found, values)
@@ -394,9 +395,10 @@ class TestOnGpu:
             gw.Graph.from_arcs(cupy.array([1, 1, 1]), abs(ids), vertex_count=4)
 
     def test_memory_is_given_back(self) -> None:
-        rmat(10)
-        before = driver.free_memory_bytes(0)
-        for seed in range(3):
-            rmat(16, seed=seed, weights=(1, 9))
-            road(700, seed=seed)
-        assert driver.free_memory_bytes(0) >= before - (8 << 20)
+        def make(seed: int) -> int:
+            rmat(18, seed=seed, weights=(1, 9))
+            road(1500, seed=seed)
+            return driver.free_memory_bytes(0)
+
+        before = make(0)  # with all kernels loaded
+        assert min(make(seed) for seed in (1, 2, 3)) >= before - (16 << 20)

@@ -204,15 +204,14 @@ def test_a_poll_that_raises_ends_an_endless_run(devices: int) -> None:
 
 @pytest.mark.parametrize("devices", ["cpu", 3])
 def test_timeout_s_ends_an_endless_program(devices: Any) -> None:
+    path = Graph.from_arcs(np.arange(29), np.arange(1, 30))
+    assert godwit.run(WALKS, path, {0: 1}, devices=devices).fields.tolist() == [1] * 30  # compiled
     ring = Graph.from_arcs(np.arange(30), (np.arange(30) + 1) % 30)
-    begin = perf_counter()
-    with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):
-        godwit.run(WALKS, ring, {0: 1}, devices=devices, timeout_s=0.3)
-    assert perf_counter() - begin < 30  # most of it compiling, the first time
-    begin = perf_counter()
-    with pytest.raises(RunTimeoutError):
-        godwit.run(WALKS, ring, {0: 1}, devices=devices, timeout_s=0.3)
-    assert perf_counter() - begin < 1.3
+    for _ in range(2):
+        begin = perf_counter()
+        with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):
+            godwit.run(WALKS, ring, {0: 1}, devices=devices, timeout_s=0.3)
+        assert perf_counter() - begin < 1.3
 
 
 _INTERRUPTED = """

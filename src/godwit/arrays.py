@@ -42,7 +42,7 @@ def host_array(values: Any) -> Array:
 def _shared_or_copied(values: Any) -> Array:
     if getattr(values, "requires_grad", False):  # PyTorch hands out no others
         values = values.detach()
-    if lies_on_gpu(values):
+    if _lies_on_gpu(values):
         return _copied_to_host(values)
     if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
         return np.from_dlpack(values)
@@ -50,9 +50,14 @@ def _shared_or_copied(values: Any) -> Array:
 
 
 def lies_on_gpu(values: Any) -> bool:
-    """Whether it is an array that the host cannot read."""
-    if isinstance(values, np.ndarray):
+    """Whether it is an array that the host cannot read; :func:`host_array` says it if it is none at all."""
+    try:
+        return not isinstance(values, np.ndarray) and _lies_on_gpu(values)
+    except Exception:  # methods of a foreign library raise anything
         return False
+
+
+def _lies_on_gpu(values: Any) -> bool:
     if hasattr(values, "__cuda_array_interface__"):
         return True
     try:

@@ -164,7 +164,8 @@ class Graph:
 
         Parallel arcs and self-loops are kept; parallel arcs stay in the order given. The graph has
         arrays of its own: those given may be changed afterwards, as those that ``Graph(...)`` and
-        :meth:`from_scipy` share may not.
+        :meth:`from_scipy` share may not. Arrays of CuPy, PyTorch and others that lie on a GPU become rows
+        there, and only those come to the host.
 
         :param sources: (k) vertex ids, counted from 0
         :param targets: (k) vertex ids

@@ -45,7 +45,12 @@ _HELPER_OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
     "_nrt": False,
 }
-_ENTRY_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+_ENTRY_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+}
 
 # Not imported: what the package names for type checkers only lies above this layer.
 _VERSION: str = sys.modules["godwit"].__version__

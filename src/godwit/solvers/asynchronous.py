@@ -219,7 +219,7 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 _SAMPLED_ARCS = 1 << 16
 
 
-GPU_DELTA_FACTOR = 92.0
+GPU_DELTA_FACTOR = 184.0
 GPU_UNIT_FACTOR = 4.0
 
 

@@ -34,8 +34,9 @@ PATIENCE_S = 30.0
 """How long a device waits for the others at a meeting before it gives the run up."""
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256
-PACKED_THREADS = 512
 THREADS = 1024
+UNIT_LENGTH_THREADS = 512
+"""Of a block where rows are packed and arcs alike: its waves are thin, and wait for each other less."""
 _LIST_BYTES_PER_WARP = 2048
 _STATIC_SHARED_BYTES = 1024
 _UNIT_SHIFT = 3
@@ -235,7 +236,8 @@ class _Run:
         own["slice_ns"] = round(self.options.gpu.slice_s * 1e9)
         own["patience_ns"] = round(PATIENCE_S * 1e9)
         gpu = driver.properties(part.index)
-        threads = self.options.gpu.threads or (PACKED_THREADS if self.variant.packed else THREADS)
+        thin = self.variant.packed and self.variant.weight_dtype is None
+        threads = self.options.gpu.threads or (UNIT_LENGTH_THREADS if thin else THREADS)
         item = self.variant.id_dtype.itemsize + self.program.value_dtype.itemsize
         item += self.variant.row_bytes if self.variant.packed else 0
         lists = threads // 32 * _LIST_BYTES_PER_WARP

@@ -23,7 +23,7 @@ from godwit.errors import DeviceError
 
 INSTALL = 'pip install "godwit[cuda]" ("godwit[cuda12]" where the driver knows CUDA 12 only)'
 _MACHINES = ("x86_64", "aarch64", "arm64")
-_IMPORTING_NUMBA_CUDA = threading.Lock()
+_COMPAT = threading.RLock()
 
 
 def check_platform() -> None:
@@ -66,7 +66,7 @@ def numba_cuda() -> Any:
     check_platform()
     if importlib.util.find_spec("numba_cuda") is None:  # Numba's own, older module will not do
         raise DeviceError(f"GPUs need the Python package numba-cuda; install it: {INSTALL}")
-    with _named("numba-cuda"), _IMPORTING_NUMBA_CUDA, numba_cuda_compat():
+    with _named("numba-cuda"), numba_cuda_compat():
         module = importlib.import_module("numba.cuda")
         nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
     if not hasattr(module, "compile"):
@@ -101,14 +101,15 @@ def numba_cuda_compat() -> Iterator[None]:
     """What numba-cuda 0.30 needs around it, to be imported and to compile, under NumPy 2.5.
 
     NumPy has no row_stack any more, an old name of vstack; and warns of what numba-cuda does as it starts.
+    One thread at a time: what is patched belongs to the process.
     """
-    missing = not hasattr(np, "row_stack")
-    if missing:
-        np.row_stack = np.vstack  # type: ignore[attr-defined, unused-ignore]  # noqa: NPY201
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
+    with _COMPAT, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        missing = not hasattr(np, "row_stack")
         if missing:
-            del np.row_stack  # noqa: NPY201
+            np.row_stack = np.vstack  # type: ignore[attr-defined, unused-ignore]  # noqa: NPY201
+        try:
+            yield
+        finally:
+            if missing:
+                del np.row_stack  # noqa: NPY201

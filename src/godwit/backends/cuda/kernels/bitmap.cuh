@@ -21,7 +21,8 @@ struct Spans {
     }
     // The word that a lane holds in the warp's span of this number.
     __device__ __forceinline__ i64 word_of(i64 span, u32 lane) const {
-        u64 unit = ((static_cast<u64>(span) << (5 - unit_shift)) + (lane >> unit_shift)) * warps + warp;
+        u64 unit =
+            ((static_cast<u64>(span) << (5 - unit_shift)) + (lane >> unit_shift)) * warps + warp;
         return static_cast<i64>((unit << unit_shift) + (lane & ((1u << unit_shift) - 1)));
     }
     __device__ __forceinline__ i64 count() const {

@@ -1,13 +1,15 @@
 // Arcs in any order into rows sorted by target. CPU twin: graph/build.py.
 //
-// Method: the arcs of a range of sources become keys, are sorted (by the caller), made distinct if asked, and
-// read off as rows. Edges are gone through once to count the arcs of each *bucket* of sources and once for each
-// range of buckets that fits in memory: generated edges are drawn again, which is quicker than keeping them.
+// Method: the arcs of a range of sources become keys, are sorted (by the caller), made distinct if asked,
+// and read off as rows. Edges are gone through once to count the arcs of each *bucket* of sources and
+// once for each range of buckets that fits in memory: generated edges are drawn again, which takes no
+// memory.
 //
 // Encoding: `key = (source - first source of the range) << target_bits | target`, below 2^63.
 //
-// A *tile* is 1,024 consecutive items that one warp goes through, 32 at a time, in order: what a tile keeps is
-// counted, the counts are summed up by one block, and each warp then knows where what it keeps belongs.
+// A *tile* is 1,024 consecutive items that one warp goes through, 32 at a time, in order: what a tile
+// keeps is counted, the counts are summed up by one block, and each warp then knows where what it keeps
+// belongs.
 #pragma once
 
 #include "generate.cuh"
@@ -99,8 +101,7 @@ __device__ __forceinline__ void grid_deal_arcs(const Edges &edges, const Dealing
             const bool there = i < dealing.edges;
             const Edge edge = there ? reader.edge(i) : Edge{0, 0};
             const bool loop = edge.source == edge.target;
-            const bool forward =
-                there && !(loop && dealing.drop_loops) && range.has(edge.source);
+            const bool forward = there && !(loop && dealing.drop_loops) && range.has(edge.source);
             const bool backward =
                 there && !loop && dealing.both_directions && range.has(edge.target);
             found[2 * k] = range.key(edge.source, edge.target);
@@ -120,8 +121,9 @@ __device__ __forceinline__ void grid_deal_arcs(const Edges &edges, const Dealing
     }
 }
 
-// The key of every arc in its own place, so that a stable sort keeps parallel arcs in their order: arc i of
-// directed edges at i; of undirected ones at 2 i, and turned round at 2 i + 1, where a self-loop has none.
+// The key of every arc in its own place, so that a stable sort keeps parallel arcs in their order: arc i
+// of directed edges at i; of undirected ones at 2 i, and turned round at 2 i + 1, where a self-loop has
+// none.
 template <class Edges>
 __device__ __forceinline__ void grid_place_arcs(const Edges &edges, const Dealing &dealing,
                                                 const Range &range, u64 *keys) {
@@ -134,15 +136,15 @@ __device__ __forceinline__ void grid_place_arcs(const Edges &edges, const Dealin
             continue;
         }
         keys[2 * i] = key;
-        keys[2 * i + 1] =
-            edge.source == edge.target ? NO_KEY : range.key(edge.target, edge.source);
+        keys[2 * i + 1] = edge.source == edge.target ? NO_KEY : range.key(edge.target, edge.source);
     }
 }
 
-// `to[i]` is what place `order[i]` has: of keys (shift 0), or of an edge's weight for both of its arcs (1).
+// `to[i]` is what place `order[i]` has: of keys (shift 0), or of an edge's weight for both of its arcs
+// (1).
 template <class Word>
-__device__ __forceinline__ void grid_gather(const Word *from, const u64 *order, i64 count, u32 shift,
-                                            Word *to) {
+__device__ __forceinline__ void grid_gather(const Word *from, const u64 *order, i64 count,
+                                            u32 shift, Word *to) {
     for (i64 i = grid_thread(); i < count; i += grid_threads()) to[i] = from[order[i] >> shift];
 }
 
@@ -178,8 +180,8 @@ __device__ __forceinline__ void grid_keep_distinct(const u64 *keys, i64 count, c
     }
 }
 
-// Every value becomes the sum of those before it, and `values[count]` the sum of all. For one block of whole
-// warps.
+// Every value becomes the sum of those before it, and `values[count]` the sum of all. For one block of
+// whole warps.
 __device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
     __shared__ u64 ends[WARP];
     const u32 warps = blockDim.x / WARP;

@@ -70,7 +70,8 @@ __device__ __forceinline__ void thread_defer_hub(Worker<P> &worker, i64 begin, i
                                                  const typename Worker<P>::Sending &sending) {
     u64 chunks = static_cast<u64>((end - begin + HUB_DEGREE - 1) / HUB_DEGREE);
     u64 cursor = atomicAdd(&worker.part.control->hub_cursor, (1ull << 40) | chunks);
-    Hub<P> hub{begin, end, cursor & ((1ull << 40) - 1), sending.vertex, sending.value, sending.field};
+    Hub<P> hub{begin,          end,           cursor & ((1ull << 40) - 1),
+               sending.vertex, sending.value, sending.field};
     worker.part.hubs[cursor >> 40] = hub;
 }
 

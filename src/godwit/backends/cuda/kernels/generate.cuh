@@ -16,8 +16,8 @@ constexpr u64 RMAT_DRAWS = 0x52d4a7;  // keeps the seeds of the draws and of the
 constexpr u32 RMAT_LEVEL_BITS = 21;
 constexpr u32 RMAT_LEVELS_PER_WORD = 3;
 
-// Each edge falls into a quadrant of the adjacency matrix, then into one of that: thresholds of the four in
-// units of 2^-21.
+// Each edge falls into a quadrant of the adjacency matrix, then into one of that: thresholds of the four
+// in units of 2^-21.
 struct RmatEdges {
     u64 seed;
     i64 scale;

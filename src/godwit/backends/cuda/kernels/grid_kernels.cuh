@@ -1,5 +1,5 @@
-// The rows of a percolated grid, which backends/cuda/generators.py starts: counted by tiles, then written. What
-// includes this file says what Id and Weights are.
+// The rows of a percolated grid, which backends/cuda/generators.py starts: counted by tiles, then
+// written. What includes this file says what Id and Weights are.
 #pragma once
 
 #include "build_rows.cuh"
@@ -10,7 +10,8 @@ extern "C" __global__ void count_neighbours(PercolatedGrid grid, u64 *tiles) {
     for (i64 tile = grid_warp(); tile * TILE < grid.vertices; tile += grid_warps()) {
         u32 total = 0;
 #pragma unroll 1
-        for (i64 v = tile * TILE + lane_id(); v < (tile + 1) * TILE && v < grid.vertices; v += WARP) {
+        for (i64 v = tile * TILE + lane_id(); v < (tile + 1) * TILE && v < grid.vertices;
+             v += WARP) {
             total += __popc(grid.neighbours(start, v));
         }
         const u32 end = warp_sum_up(total);
@@ -20,8 +21,8 @@ extern "C" __global__ void count_neighbours(PercolatedGrid grid, u64 *tiles) {
 
 extern "C" __global__ void sum_up(u64 *values, i64 count) { block_sum_up(values, count); }
 
-// `ends[v]`, and the row of v in order; `tiles` holds where the rows of each tile begin. `weights` is null in a
-// graph without.
+// `ends[v]`, and the row of v in order; `tiles` holds where the rows of each tile begin. `weights` is
+// null in a graph without.
 extern "C" __global__ void write_neighbours(PercolatedGrid grid, const u64 *tiles, Weights rule,
                                             i64 *ends, Id *targets, Weights::Weight *weights) {
     const u64 start = thread_mix(grid.seed), weight_start = thread_mix(rule.seed);

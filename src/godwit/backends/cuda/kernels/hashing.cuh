@@ -1,5 +1,5 @@
-// Random numbers as a function of a counter: the CPU's (graph/hashing.py, graph/generators/common.py), bit by
-// bit, so that a graph does not depend on where it is made.
+// Random numbers as a function of a counter: the CPU's (graph/hashing.py, graph/generators/common.py),
+// bit by bit, so that a graph does not depend on where it is made.
 //
 // `thread_mix` is the finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
 // generators, OOPSLA 2014, with Stafford's variant 13 constants).
@@ -30,7 +30,8 @@ struct Scramble {
     __device__ __forceinline__ Scramble(u32 bits, u64 seed)
         : mask((1ull << bits) - 1), down((bits + 1) / 2) {
 #pragma unroll
-        for (u32 round = 0; round < SCRAMBLE_ROUNDS; ++round) keys[round] = thread_mix(seed + round);
+        for (u32 round = 0; round < SCRAMBLE_ROUNDS; ++round)
+            keys[round] = thread_mix(seed + round);
     }
     __device__ __forceinline__ u64 of(u64 word) const {
 #pragma unroll

@@ -27,15 +27,13 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
             i64 low = max(part.halo_begin[device] - at * 32, 0ll);
             i64 high = min(part.halo_begin[device + 1] - at * 32, 32ll);
             u32 mine = 0;
-            if (low < high)
-                mine = word & (FULL_WARP << low) & (FULL_WARP >> (32 - high));
+            if (low < high) mine = word & (FULL_WARP << low) & (FULL_WARP >> (32 - high));
             if (!__any_sync(FULL_WARP, mine != 0)) continue;
             u32 total = warp_list_bits(mine, list);
             u32 first = 0;
             if (lane == 0) first = atomicAdd(&part.control->outgoing[device], total);
             first = __shfl_sync(FULL_WARP, first, 0);
-            Item<P> *half =
-                part.outbox[device] + static_cast<u64>(round & 1) * part.mailbox_items;
+            Item<P> *half = part.outbox[device] + static_cast<u64>(round & 1) * part.mailbox_items;
             for (u32 i = lane; i < total; i += WARP) {
                 i64 halo = spans.word_of(span, list[i] >> 5) * 32 + (list[i] & 31);
                 bool fits = first + i < part.mailbox_items;

@@ -27,11 +27,11 @@ enum Status : u32 { RUNNING, FINISHED, LEFT, PEER_LOST };
 
 // The state of a run beside values and bitmaps: all that is needed to go on after leaving.
 struct Control {
-    u64 release;  // the word that every meeting ends with: see meeting.cuh
-    u64 arrived;  // blocks at the meeting, and what they have left pending
+    u64 release;     // the word that every meeting ends with: see meeting.cuh
+    u64 arrived;     // blocks at the meeting, and what they have left pending
     u64 hub_cursor;  // hubs << 40 | chunks
-    u64 limit;  // as a Value: messages worse than it are dropped
-    u32 lowest;  // key of the lowest priority that is pending
+    u64 limit;       // as a Value: messages worse than it are dropped
+    u32 lowest;      // key of the lowest priority that is pending
     u32 overflow;
     u32 status;
     u32 round;
@@ -95,7 +95,7 @@ struct alignas(sizeof(typename P::Value) == 4 && sizeof(typename P::Id) == 4 ? 8
     typename P::Value value;
 };
 
-constexpr i32 NO_ARC = -1;  // in a packed row
+constexpr i32 NO_ARC = -1;    // in a packed row
 constexpr i32 LONG_ROW = -2;  // first in a packed row: look into the arrays
 
 template <class P>
@@ -120,7 +120,7 @@ struct Part {
     const double *parameters;
     Control *control;
     Board *board;
-    Item<P> *inbox[MAX_DEVICES];  // from each device: two halves of mailbox_items
+    Item<P> *inbox[MAX_DEVICES];   // from each device: two halves of mailbox_items
     Item<P> *outbox[MAX_DEVICES];  // ours at each device
     Board *boards[MAX_DEVICES];
     i64 halo_begin[MAX_DEVICES + 1];  // whose halo vertices lie where
@@ -133,8 +133,8 @@ struct Part {
     u32 device;
     u32 mailbox_items;
     u32 queue_items;  // room of a block's queue in shared memory
-    u32 hops;  // how far a block may run ahead between two meetings
-    u32 unit_shift;  // log2 of the words of a bitmap that are looked at together
+    u32 hops;         // how far a block may run ahead between two meetings
+    u32 unit_shift;   // log2 of the words of a bitmap that are looked at together
     u32 has_hubs;
     u32 sparse_items;  // fewer than so many pending: blocks run ahead
     float delta;

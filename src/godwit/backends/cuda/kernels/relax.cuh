@@ -38,7 +38,7 @@ struct Worker {
     float bound = 0;
     Value limit;
     u32 lowest = NO_KEY;  // of what this thread has left pending in this round
-    u32 left = 0;  // how much that is
+    u32 left = 0;         // how much that is
     u32 processed = 0, useless = 0, filtered = 0, received = 0;
     u64 arcs = 0;
 
@@ -114,7 +114,8 @@ struct Worker {
     }
 
     __device__ __forceinline__ Value *place_of(i64 target) const {
-        return target < part.owned ? part.values + target : part.halo_values + (target - part.owned);
+        return target < part.owned ? part.values + target
+                                   : part.halo_values + (target - part.owned);
     }
 
     __device__ __forceinline__ Value message(Value value, Weight weight, i64 degree, i64 vertex,

@@ -1,5 +1,5 @@
-// The kernels that backends/cuda/rows.py starts. What includes this file says what Edges, Id, Word (of a given
-// weight) and Weights (the rule of random ones) are.
+// The kernels that backends/cuda/rows.py starts. What includes this file says what Edges, Id, Word (of a
+// given weight) and Weights (the rule of random ones) are.
 #pragma once
 
 #include "build_rows.cuh"

@@ -222,8 +222,9 @@ __device__ __forceinline__ void grid_fill(T *values, T value, i64 count) {
 
 // Give some vertices their first values, and make them pending.
 template <class P>
-__device__ __forceinline__ void grid_seed(typename P::Value *values, u32 *pending, const i64 *vertices,
-                                          const typename P::Value *given, i64 count) {
+__device__ __forceinline__ void grid_seed(typename P::Value *values, u32 *pending,
+                                          const i64 *vertices, const typename P::Value *given,
+                                          i64 count) {
     i64 stride = static_cast<i64>(gridDim.x) * blockDim.x;
     for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < count; i += stride) {
         values[vertices[i]] = given[i];

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from godwit.dtypes import as_count, as_float, as_positive_number, shown
+from godwit.errors import InputError
+
 if TYPE_CHECKING:
     from godwit.graph.layout import LocalGraph
 
@@ -102,7 +105,11 @@ class GpuOptions:
     :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all
     :param threads: of a block; None for what suits the graph
     :param blocks: at most so many; None for as many as fit
+    :param patience_s: how long a device waits for the others at a meeting before it gives the run up
     :param delay_ns: blocks lag behind at random, by up to so much
+    :param latency_ns: added to every meeting of several devices, to see what it costs
+    :param volume: every item is sent so often, to see what that costs
+    :raises InputError: a value out of range
     """
 
     transport: Literal["direct", "host"] = "direct"
@@ -110,7 +117,25 @@ class GpuOptions:
     hops: int = 256
     threads: int | None = None
     blocks: int | None = None
+    patience_s: float = 30.0
     delay_ns: int = 0
+    latency_ns: int = 0
+    volume: int = 1
+
+    def __post_init__(self) -> None:
+        if self.transport not in ("direct", "host"):
+            raise InputError(f"transport must be 'direct' or 'host', got {shown(self.transport)}")
+        if not as_float(self.slice_s, "slice_s") >= 0:
+            raise InputError(f"slice_s must not be negative, got {shown(self.slice_s)}")
+        as_positive_number(self.patience_s, "patience_s")
+        as_count(self.hops, "hops", 0, 2**31)
+        as_count(self.delay_ns, "delay_ns", 0, 10**10)
+        as_count(self.latency_ns, "latency_ns", 0, 10**10)
+        as_count(self.volume, "volume", 1, 1000)
+        if self.threads is not None and as_count(self.threads, "threads", 32, 1024) % 32:
+            raise InputError(f"threads must be a multiple of 32, got {self.threads}")
+        if self.blocks is not None:
+            as_count(self.blocks, "blocks", 1, 2**16 - 1)
 
 
 @dataclass

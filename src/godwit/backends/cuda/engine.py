@@ -30,8 +30,6 @@ from godwit.backends.cuda.instantiation import CONTROL, PART, Variant
 from godwit.backends.cuda.placement import GpuPart, GpuPlacement, gpu_lock
 from godwit.errors import DeviceError
 
-PATIENCE_S = 30.0
-"""How long a device waits for the others at a meeting before it gives the run up."""
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256
 THREADS = 1024
@@ -234,7 +232,9 @@ class _Run:
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
         own["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
         own["slice_ns"] = round(self.options.gpu.slice_s * 1e9)
-        own["patience_ns"] = round(PATIENCE_S * 1e9)
+        own["patience_ns"] = round(self.options.gpu.patience_s * 1e9)
+        own["latency_ns"] = self.options.gpu.latency_ns
+        own["volume"] = self.options.gpu.volume
         gpu = driver.properties(part.index)
         thin = self.variant.packed and self.variant.weight_dtype is None
         threads = self.options.gpu.threads or (UNIT_LENGTH_THREADS if thin else THREADS)
@@ -311,7 +311,8 @@ class _Run:
             status = set(controls["status"].tolist())
             if kernels.PEER_LOST in status:
                 raise DeviceError(
-                    f"a device waited for the others for {PATIENCE_S:g} s: the run was given up"
+                    f"a device waited {self.options.gpu.patience_s:g} s for the others: the run was "
+                    "given up"
                 )
             if poll is not None:
                 poll(int(controls["processed"].sum()))

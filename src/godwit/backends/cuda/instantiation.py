@@ -38,6 +38,7 @@ PART = np.dtype(
         ("target", np.int64),
         ("slice_ns", np.uint64),
         ("patience_ns", np.uint64),
+        ("latency_ns", np.uint64),
         ("devices", np.uint32),
         ("device", np.uint32),
         ("mailbox_items", np.uint32),
@@ -47,6 +48,8 @@ PART = np.dtype(
         ("has_hubs", np.uint32),
         ("sparse_items", np.uint32),
         ("delta", np.float32),
+        ("volume", np.uint32),
+        ("padding", np.uint32),
         ("prepare", np.uint32),
     ]
 )

@@ -45,7 +45,8 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
                 worker.lowest = min(worker.lowest, key_of(priority_of<P>(value)));
                 if (fits) {
                     Item<P> item{part.halo_remote[halo], value};
-                    half[first + i] = item;
+                    for (u32 copy = 0; copy < part.volume; copy++)
+                        store_item(half + first + i, item);
                 } else {
                     worker.left += 1;
                 }

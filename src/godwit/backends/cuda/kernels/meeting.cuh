@@ -91,6 +91,10 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
             others = mine;
         } else {
             mine.items = control->outgoing[lane];
+            if (part.latency_ns) {
+                u64 until = now_ns() + part.latency_ns;
+                while (now_ns() < until) __nanosleep(100);
+            }
             Board *there = part.boards[lane];
             Report *slot = &there->reports[epoch & 1][part.device];
             store_system(&slot->lowest, mine.lowest);

@@ -77,7 +77,8 @@ __device__ __forceinline__ u64 now_ns() {
 __device__ __forceinline__ u32 lane_id() { return threadIdx.x & (WARP - 1); }
 __device__ __forceinline__ u32 warp_id() { return threadIdx.x / WARP; }
 
-// Where tests ask for it (DELAY_NS), any block may lag behind by a random time: what holds must hold then.
+// Where tests ask for it (DELAY_NS), any block may lag behind: mostly a little, now and then for all of that
+// time. What holds must hold then.
 __device__ __forceinline__ void block_delay(u32 salt) {
 #ifdef DELAY_NS
     if (threadIdx.x == 0) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ void block_delay(u32 salt) {
         word *= 0x94d049bb133111ebull;
         word ^= word >> 32;
         if (word % 8 == 0) {
-            u64 until = now_ns() + (word >> 8) % (DELAY_NS);
+            u64 until = now_ns() + (DELAY_NS >> (word / 8 % 16));
             while (now_ns() < until) __nanosleep(1000);
         }
     }

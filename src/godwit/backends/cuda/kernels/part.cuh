@@ -129,6 +129,7 @@ struct Part {
     i64 target;  // the vertex whose value lowers the limit, or -1
     u64 slice_ns;
     u64 patience_ns;
+    u64 latency_ns;  // added to every meeting of devices
     u32 devices;
     u32 device;
     u32 mailbox_items;
@@ -138,6 +139,8 @@ struct Part {
     u32 has_hubs;
     u32 sparse_items;  // fewer than so many pending: blocks run ahead
     float delta;
+    u32 volume;  // how often every item is sent
+    u32 padding;
     u32 prepare;  // return at once: the launch only loads the kernel
 };
 
@@ -154,4 +157,19 @@ __device__ __forceinline__ Item<P> load_item(const Item<P> *place) {
         memcpy(&item, bits, 16);
     }
     return item;
+}
+
+template <class P>
+__device__ __forceinline__ void store_item(Item<P> *place, Item<P> item) {
+    if constexpr (sizeof(Item<P>) == 8) {
+        u64 bits;
+        memcpy(&bits, &item, 8);
+        store_system(reinterpret_cast<u64 *>(place), bits);
+    } else {
+        int4 bits;
+        memcpy(&bits, &item, 16);
+        asm volatile("st.volatile.global.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(place), "r"(bits.x),
+                     "r"(bits.y), "r"(bits.z), "r"(bits.w)
+                     : "memory");
+    }
 }

@@ -1,0 +1,90 @@
+"""Launches every kernel once or more, on small graphs: the subset that runs under compute-sanitizer.
+
+    compute-sanitizer --tool memcheck  python tests/gpu_subset.py 1
+    compute-sanitizer --tool memcheck  python tests/gpu_subset.py 2
+    compute-sanitizer --tool racecheck python tests/gpu_subset.py 1
+
+The number is that of endpoints; where there are fewer GPUs, endpoints share one. It ends with status 1 if a
+result is wrong. racecheck sees shared memory; what is in global and peer memory has its stress tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+import godwit as gw
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import driver
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+
+
+def devices_for(endpoints: int) -> list[str]:
+    """So many endpoints, on as many GPUs as there are."""
+    return [f"cuda:{place % driver.device_count()}" for place in range(endpoints)]
+
+
+def check(name: str, found: object, wanted: object, tolerance: float = 0.0) -> None:
+    """Compare a result with the CPU's."""
+    same = np.allclose(found, wanted, rtol=0, atol=tolerance, equal_nan=True)  # type: ignore[arg-type]
+    print(f"{name}: {'right' if same else 'WRONG'}", flush=True)
+    if not same:
+        raise SystemExit(1)
+
+
+def run_programs(devices: list[str]) -> None:
+    """Every built-in program, packed and not, weighted and not, ids of 32 and 64 bits."""
+    from residual_pagerank import residual_pagerank
+    from widest_path import widest_path
+
+    wide = gw.generators.rmat(9, 6, seed=1, weights=(1, 9))
+    hub = gw.generators.star(3000)
+    thin = gw.generators.road(30, seed=1, weights=(1, 9))
+    ids = gw.Graph(wide.offsets, wide.targets.astype(np.int64), wide.weights, directed=False)
+    for name, graph in {"wide": wide, "hub": hub, "thin": thin, "ids": ids}.items():
+        source = graph.highest_degree_vertex()
+        for query in (gw.bfs, gw.sssp):
+            wanted = query(graph, source, devices="cpu").distance
+            for gpu in (GpuOptions(), GpuOptions(hops=2, transport="host")):
+                found = query(graph, source, devices=devices, gpu=gpu, ring_items=50).distance
+                check(f"{query.__name__} {name} {gpu.transport}", found, wanted)
+    real = wide.with_weights(wide.weights.astype(np.float64))  # type: ignore[union-attr]
+    check(
+        "sssp float64",
+        gw.sssp(real, 0, devices=devices).distance,
+        gw.sssp(real, 0, devices="cpu").distance,
+    )
+    check("widest", widest_path(wide, 0, devices=devices), widest_path(wide, 0, devices="cpu"))
+    exact = residual_pagerank(wide, epsilon=1e-12, devices="cpu")
+    check("pagerank", residual_pagerank(wide, epsilon=1e-7, devices=devices), exact, 1e-5)
+
+
+def run_generators() -> None:
+    """R-MAT, grids, and rows of arcs that lie on the GPU."""
+    for spec in ("rmat:9,weights=1..9", "road:40,weights=1..9", "rmat:8,symmetrize=false"):
+        wanted = gw.generate(spec)
+        made = gw.generate(spec, device="cuda:0")
+        check(f"{spec} offsets", made.offsets, wanted.offsets)
+        check(f"{spec} targets", made.targets, wanted.targets)
+        if wanted.weights is not None:
+            check(f"{spec} weights", made.weights, wanted.weights)
+
+
+def main() -> None:
+    """Run what the command line names."""
+    begin = perf_counter()
+    endpoints = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    only = sys.argv[2] if len(sys.argv) > 2 else "all"
+    if only in ("all", "programs"):
+        run_programs(devices_for(endpoints))
+    if only in ("all", "generators"):
+        run_generators()
+    print(f"all right in {perf_counter() - begin:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""A thousand random graphs on one, two and four endpoints, with tiny mailboxes and blocks that lag behind.
+
+A run must give the right result, or a named exception within a minute. GODWIT_STRESS_GRAPHS sets how many.
+"""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter
+
+import pytest
+
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import driver
+from test_gpu import check_random_graph
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}"),
+]
+
+GRAPHS = int(os.environ.get("GODWIT_STRESS_GRAPHS", "50"))
+LONGEST_S = 60
+
+
+@pytest.mark.parametrize("endpoints", [1, 2, 4])
+def test_random_graphs_with_delays(endpoints: int) -> None:
+    gpus = max(1, driver.device_count())
+    devices = [f"cuda:{place % gpus}" for place in range(endpoints)]
+    for seed in range(GRAPHS):
+        gpu = GpuOptions(
+            delay_ns=10_000_000, blocks=1 + seed % 6, threads=[64, 128, 1024][seed % 3],
+            hops=seed % 5, transport=["direct", "host"][seed // 3 % 2],
+            slice_s=[0.1, 0.003][seed % 9 == 0],
+        )  # fmt: skip
+        begin = perf_counter()
+        check_random_graph(seed, devices, gpu, tiny=True)
+        assert perf_counter() - begin < LONGEST_S, f"seed {seed} took too long"

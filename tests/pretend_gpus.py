@@ -142,6 +142,8 @@ def _launch(machine: Machine, kernel: PretendKernel, a: list[int], threads: int)
     elif kernel.name == "ping_pong":
         if machine.silent:
             _words(a[6], 1)[0] = 1
+    elif not a[7]:  # a relay of no rounds
+        assert not any(a[:6])
     elif a[2]:  # a relay that waits: it acts when the one that begins does
         machine.relays.append(a)
     else:
@@ -168,7 +170,7 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     for kind in (PretendBuffer, PretendEvent):
         patch.setattr(kind, "machine", machine, raising=False)
     properties = GpuProperties(
-        "Pretended", "90", 4, 1 << 30, 1 << 20, 2048, 1 << 16, "0000:01", True
+        "Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True
     )
 
     class Runtime:

@@ -87,7 +87,7 @@ def check_random_graph(
         assert np.array_equal(result.distance, wanted), (seed, query.__name__, devices)
 
 
-@pytest.mark.parametrize("transport", ["direct", "host"])
+@pytest.mark.parametrize("transport", ["direct", "host", "ring"])
 @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
 def test_random_graphs_any_tuning(devices: list[str], transport: str) -> None:
     for seed in range(60):
@@ -117,6 +117,20 @@ def test_larger_graphs(spec: str, devices: list[str]) -> None:
                 statistics = found.statistics
                 assert statistics.processed_items.sum() > 0
                 assert statistics.sent_items.sum() == statistics.received_items.sum()
+            relayed = query(placed, source, gpu=GpuOptions(transport="ring"))
+            assert np.array_equal(relayed.distance, wanted)
+            links = relayed.statistics.sent_items
+            used = {(int(i), int(j)) for i, j in np.argwhere(links)}
+            assert used <= {(i, (i + 1) % len(devices)) for i in range(len(devices))}
+
+
+@pytest.mark.parametrize("devices", ENDPOINTS[1:], ids="+".join)
+@pytest.mark.parametrize("partition", ["contiguous", "random"])
+def test_every_remote_vertex_duplicated(devices: list[str], partition: str) -> None:
+    graph = gw.generators.rmat(11, 3, seed=4, weights=(1, 9))
+    wanted = gw.sssp(graph, 7, devices="cpu").distance
+    with gw.place(graph, devices, partition, duplication="all") as placed:
+        assert np.array_equal(gw.sssp(placed, 7).distance, wanted)
 
 
 @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
@@ -256,7 +270,7 @@ def test_a_device_that_never_comes_is_given_up() -> None:
     graph = gw.generators.path(100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine._Run, "_launch", only_the_first)
-        with pytest.raises(DeviceError, match="waited 0.2 s"):
+        with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
             gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=GpuOptions(patience_s=0.2))
     assert instantiation.PEER_LOST == 3
     assert gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"]).distance[99] == 99

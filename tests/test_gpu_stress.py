@@ -31,7 +31,7 @@ def test_random_graphs_with_delays(endpoints: int) -> None:
     for seed in range(GRAPHS):
         gpu = GpuOptions(
             delay_ns=10_000_000, blocks=1 + seed % 6, threads=[64, 128, 1024][seed % 3],
-            hops=seed % 5, transport=["direct", "host"][seed // 3 % 2],
+            hops=seed % 5, transport=["direct", "ring", "host"][seed // 3 % 3],
             slice_s=[0.1, 0.003][seed % 9 == 0],
         )  # fmt: skip
         begin = perf_counter()

@@ -17,7 +17,7 @@ from godwit.graph.partition import Partition, partition
 from graphs import each_graph, graphs, named_graph
 
 
-def check_layout(layout: Layout) -> None:
+def check_layout(layout: Layout, *, every: bool = False) -> None:
     graph, made = layout.graph, layout.partition
     assert len(layout.parts) == made.part_count
     id_dtype = graph.targets.dtype
@@ -50,7 +50,10 @@ def check_layout(layout: Layout) -> None:
         assert halo == sorted(set(halo))
         assert p not in local.halo_owner
         used = local.targets[local.targets >= local.vertex_count] - local.vertex_count
-        assert set(used.tolist()) == set(range(local.halo_count))
+        if every and len(layout.parts) > 1:
+            assert local.halo_count == graph.vertex_count - local.vertex_count
+        else:
+            assert set(used.tolist()) == set(range(local.halo_count))
         for owner, v, remote in zip(
             local.halo_owner, local.halo_vertices, local.halo_remote, strict=True
         ):
@@ -69,7 +72,9 @@ def check_layout(layout: Layout) -> None:
 def test_local_graphs_make_up_the_graph(name: str, method: str, parts: int) -> None:
     graph = named_graph(name)
     parts = min(parts, max(graph.vertex_count, 1))
-    check_layout(build_layout(graph, partition(graph, parts, method, seed=11)))
+    division = partition(graph, parts, method, seed=11)
+    check_layout(build_layout(graph, division))
+    check_layout(build_layout(graph, division, duplication="all"), every=True)
 
 
 @settings(max_examples=80, deadline=None)

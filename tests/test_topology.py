@@ -186,14 +186,27 @@ class TestMeasuring:
 
     def test_lost_messages_are_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         machine = pretend_gpus.pretend(monkeypatch, np.ones((2, 2)), breaks=True)
-        with pytest.raises(DeviceError, match="did not arrive as it was sent"):
+        expected = "measuring copy from cuda:0 to cuda:1: .* did not arrive as it was sent"
+        with pytest.raises(DeviceError, match=expected):
             measure.measure([0, 1])
         assert machine.held == {}
 
     def test_silence_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pretend_gpus.pretend(monkeypatch, np.ones((2, 2)), silent=True)
-        with pytest.raises(DeviceError, match="waited 5 s for another GPU in vain"):
+        expected = (
+            "measuring round_trip from cuda:0 to cuda:1: cuda:0 and cuda:1 waited 5 s for another "
+            "GPU in vain"
+        )
+        with pytest.raises(DeviceError, match=expected):
             measure.measure([0, 1])
+
+    def test_a_trial_is_told_with_its_packets(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pretend_gpus.pretend(monkeypatch, np.ones((2, 2)))
+        with testbed.Testbed(topology.topology([0, 1])) as bed:
+            told = {str(trial) for trial in trials.all_trials(bed)}
+            assert "packets_staged_push from cuda:0 to cuda:1 in packets of 64.0 KiB" in told
+            assert "shift_copy from all to all" in told
+            assert len(told) == len(list(trials.all_trials(bed)))
 
     def test_no_gpus(self) -> None:
         with pytest.raises(DeviceError, match="there is nothing to measure"):
@@ -382,6 +395,28 @@ class TestOnGpus:
             station.second.synchronize()
             with pytest.raises(DeviceError, match="in vain"):
                 bed.check_answers()
+
+    @pytest.mark.parametrize("packet_bytes", [1 << 16, 1 << 20])
+    def test_flags_only_grow_whoever_lags(
+        self, packet_bytes: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Blocks lag behind by up to a round and more; few packets, as then most may be overtaken."""
+        monkeypatch.setattr(testbed, "_SOURCE", "#define DELAY_NS 500000ull\n" + testbed._SOURCE)
+        monkeypatch.setattr(testbed, "TIMEOUT_S", 1.0)
+        rounds = 16
+        with testbed.Testbed(topology.topology(range(min(2, driver.device_count())))) as bed:
+            one, other = bed.stations[0], bed.stations[-1]
+            bed.message_bytes = 4 * packet_bytes
+            for _ in range(5):
+                flags = bed.host_control.array(np.uint32)[testbed._FLAGS // 4 :]
+                flags[:] = 0
+                last = bed._epoch + rounds - 1
+                bed.relay(bed.stops_staged(one, other), packet_bytes, rounds, staged=True)()
+                one.first.synchronize()
+                bed.check_answers()
+                set_once = flags[flags > 0]
+                assert set_once.size == 4 * min(8, packet_bytes >> 14)
+                assert (set_once == last).all()
 
     def test_command(self) -> None:
         told = json.loads(run("--json").stdout)

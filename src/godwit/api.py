@@ -65,12 +65,10 @@ def bfs(
     :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, tuning)
-    home = Home.named(results)
+    options = _options(timeout_s, progress, results, tuning)
     with _placed(graph, devices, partition) as placed:
         result = _bfs(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
-        result.home = home
         return result
 
 
@@ -101,12 +99,10 @@ def sssp(
     :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, tuning)
-    home = Home.named(results)
+    options = _options(timeout_s, progress, results, tuning)
     with _placed(graph, devices, partition) as placed:
         result = _sssp(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
-        result.home = home
         return result
 
 
@@ -142,8 +138,7 @@ def run(
     """
     if not isinstance(program, VertexProgram):
         raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
-    options = _options(timeout_s, progress, tuning)
-    home = Home.named(results)
+    options = _options(timeout_s, progress, results, tuning)
     with _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
         if isinstance(start, Mapping):
@@ -159,9 +154,9 @@ def run(
             program, placed, start, options, limit=limit, target=target, parameters=parameters
         )
         _add_placement(solution.statistics, placed, graph)
-        solution.values = home.place(solution.values)
+        solution.values = options.home.place(solution.values)
         if solution.fields is not None:
-            solution.fields = home.place(solution.fields)
+            solution.fields = options.home.place(solution.fields)
         return solution
 
 
@@ -229,13 +224,18 @@ def _start_values(start: Any, count: int) -> Array:
 
 
 def _options(
-    timeout_s: float | None, progress: Callable[[int], None] | None, tuning: Mapping[str, Any]
+    timeout_s: float | None,
+    progress: Callable[[int], None] | None,
+    results: str,
+    tuning: Mapping[str, Any],
 ) -> SolverOptions:
     known = ("delta", "window", "ring_items", "capacity_items", "gpu")
     for name in tuning:
         if name not in known:
             raise TypeError(f"unexpected keyword argument {name!r}")
-    return SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
+    options = SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
+    options.home = Home.named(results)
+    return options
 
 
 @contextmanager

@@ -126,9 +126,9 @@ class Home:
             raise DeviceError(f"there is no GPU for results={name!r}; there are {there}")
         return cls(int(number))
 
-    def place(self, array: Array) -> Any:
-        """The array itself on the host, or a copy on the GPU."""
-        if self.gpu is None:
+    def place(self, array: Any) -> Any:
+        """The array itself on the host, or a copy on the GPU; one that is there already is no copy."""
+        if self.gpu is None or not isinstance(array, np.ndarray):
             return array
         import cupy
 
@@ -138,4 +138,25 @@ class Home:
         except (RuntimeError, MemoryError) as error:
             raise DeviceError(
                 f"a result of {array.nbytes:,} bytes could not be copied to GPU {self.gpu}: {error}"
+            ) from error
+
+    def empty(self, count: int, dtype: Any) -> Any:
+        """A new array whose content is of no use; on a GPU, nothing is under way that may touch it.
+
+        :raises DeviceError: the GPU has no room for it
+        """
+        if self.gpu is None:
+            return np.empty(count, dtype)
+        import cupy
+
+        try:
+            with cupy.cuda.Device(self.gpu):
+                array = cupy.empty(count, dtype)
+                # CuPy's pool hands out memory that work in its stream may still be using.
+                cupy.cuda.get_current_stream().synchronize()
+                return array
+        except (RuntimeError, MemoryError) as error:
+            nbytes = count * np.dtype(dtype).itemsize
+            raise DeviceError(
+                f"a result of {nbytes:,} bytes could not be placed on GPU {self.gpu}: {error}"
             ) from error

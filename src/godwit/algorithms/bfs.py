@@ -48,7 +48,14 @@ def bfs(
         return _on_shared_memory(placed, sources, target, limit, options)
     start = {int(vertex): 0 for vertex in sources}
     solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
-    return PathResult(graph, sources, solution.values, solution.statistics, unit_lengths=True)
+    return PathResult(
+        graph,
+        sources,
+        solution.values,
+        solution.statistics,
+        unit_lengths=True,
+        home=options.home,
+    )
 
 
 def _on_shared_memory(
@@ -73,4 +80,6 @@ def _on_shared_memory(
     statistics.processed_items = np.array([counts.vertices_visited], np.int64)
     statistics.arcs_relaxed = np.array([counts.arcs_examined], np.int64)
     statistics.levels = counts.levels
-    return PathResult(placed.graph, sources, distance, statistics, unit_lengths=True)
+    return PathResult(
+        placed.graph, sources, distance, statistics, unit_lengths=True, home=options.home
+    )

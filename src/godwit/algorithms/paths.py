@@ -18,6 +18,8 @@ from godwit.solvers.statistics import RunStatistics
 
 Sources = int | Sequence[int] | Array
 
+_HOST = Home()
+
 
 class PathResult:
     """Distances from the nearest of the sources.
@@ -33,17 +35,18 @@ class PathResult:
         self,
         graph: Graph,
         sources: Array,
-        distance: Array,
+        distance: Any,
         statistics: RunStatistics,
         *,
         unit_lengths: bool,
+        home: Home = _HOST,
     ) -> None:
         self.graph = graph
         self.sources = sources
         self.statistics = statistics
         self.unit_lengths = unit_lengths
-        self.home = Home()
-        self._distance = distance
+        self.home = home
+        self._given = distance  # of the host, or of the GPU that is home
 
     @cached_property
     def distance(self) -> Array:
@@ -52,20 +55,29 @@ class PathResult:
         BFS: int32, in arcs. SSSP: int64 for integer weights (exact), float64 for others. A vertex that
         was not reached has the largest value of the dtype (:attr:`unreached`), infinity for floats.
         """
-        placed: Array = self.home.place(self._distance)
+        placed: Array = self.home.place(self._given)
         return placed
+
+    @cached_property
+    def _distance(self) -> Array:
+        """On the host; brought there when first asked for."""
+        return host_array(self._given)
 
     @property
     def unreached(self) -> int | float:
         """The distance of vertices that were not reached."""
-        if self._distance.dtype.kind == "f":
+        if self._given.dtype.kind == "f":
             return float("inf")
-        return int(np.iinfo(self._distance.dtype).max)
+        return int(np.iinfo(self._given.dtype).max)
 
     @property
     def reached(self) -> Array:
         """bool (n): whether a vertex was reached."""
-        reached: Array = self.home.place(self._distance != self.unreached)
+        if isinstance(self._given, np.ndarray):
+            reached: Array = self.home.place(self._given != self.unreached)
+        else:
+            with self._given.device:
+                reached = self._given != self.unreached
         return reached
 
     @property

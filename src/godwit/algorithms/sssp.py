@@ -49,7 +49,7 @@ def sssp(
     integral = graph.weights is None or graph.weights.dtype.kind in "iu"
     if not integral:
         solution = _solve(placed, sources, "float64", target, cutoff, options)
-        return _result(graph, sources, solution, solution.values)
+        return _result(graph, sources, solution, options)
     # 32-bit distances need half the memory and half the traffic. Where the worst case does not fit
     # them the usual case still does; an overflow is noticed, and the run repeated with 64 bits.
     if largest * max(1, graph.vertex_count - 1) >= 2**63 - 1:
@@ -61,7 +61,7 @@ def sssp(
         solution = _solve(placed, sources, "int32", target, cutoff, options)
     except ValueOverflowError:
         solution = _solve(placed, sources, "int64", target, cutoff, options)
-    return _result(graph, sources, solution, _widened(solution.values))
+    return _result(graph, sources, solution, options)
 
 
 def check_weights(graph: Graph) -> int:
@@ -101,19 +101,18 @@ def _solve(
     if cutoff is not None and dtype != "float64":
         limit = min(math.floor(min(cutoff, 2.0**62)), int(program.identity) - 1)
     start = {int(vertex): 0 for vertex in sources}
-    return solve(program, placed, start, options, limit=limit, target=target)
+    result_dtype = "float64" if dtype == "float64" else "int64"
+    return solve(
+        program, placed, start, options, limit=limit, target=target, result_dtype=result_dtype
+    )
 
 
-def _widened(values: Array) -> Array:
-    """As int64, with its own sentinel."""
-    if values.dtype == np.int64:
-        return values
-    wide = values.astype(np.int64)
-    wide[values == np.iinfo(values.dtype).max] = np.iinfo(np.int64).max
-    return wide
-
-
-def _result(graph: Graph, sources: Array, solution: Solution, distance: Array) -> PathResult:
+def _result(graph: Graph, sources: Array, solution: Solution, options: SolverOptions) -> PathResult:
     return PathResult(
-        graph, sources, distance, solution.statistics, unit_lengths=graph.weights is None
+        graph,
+        sources,
+        solution.values,
+        solution.statistics,
+        unit_lengths=graph.weights is None,
+        home=options.home,
     )

@@ -39,6 +39,7 @@ class Device:
     :param shares_memory: whether these threads work on one memory, without mailboxes between them
     :param fills: whether it initializes values itself: an array of one number repeated (strides 0)
         costs nothing to hand over
+    :param delivers: whether it brings results to a :class:`Destination`; else the parts hold them
     """
 
     name: str
@@ -48,6 +49,7 @@ class Device:
     threads: int = 1
     shares_memory: bool = False
     fills: bool = False
+    delivers: bool = False
 
     @property
     def memory_bytes(self) -> int:
@@ -99,8 +101,9 @@ class WorklistOperators:
 class GpuOptions:
     """How kernels are run; the defaults are good, the others are for tests and comparisons.
 
-    :param transport: ``"direct"`` (items go into the receiver's memory where devices are peers, through
-        the host where not) or ``"host"`` (always through pinned host memory)
+    :param transport: ``"direct"`` (items go into the receiver's memory where devices are peers; where they
+        are not, by a neighbour that is one of both, else through pinned host memory), ``"host"``
+        (always through pinned host memory) or ``"ring"`` (each device sends to the next only)
     :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
     :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all
     :param threads: of a block; None for what suits the graph
@@ -112,7 +115,7 @@ class GpuOptions:
     :raises InputError: a value out of range
     """
 
-    transport: Literal["direct", "host"] = "direct"
+    transport: Literal["direct", "host", "ring"] = "direct"
     slice_s: float = 0.1
     hops: int = 256
     threads: int | None = None
@@ -123,8 +126,10 @@ class GpuOptions:
     volume: int = 1
 
     def __post_init__(self) -> None:
-        if self.transport not in ("direct", "host"):
-            raise InputError(f"transport must be 'direct' or 'host', got {shown(self.transport)}")
+        if self.transport not in ("direct", "host", "ring"):
+            raise InputError(
+                f"transport must be 'direct', 'host' or 'ring', got {shown(self.transport)}"
+            )
         if not as_float(self.slice_s, "slice_s") >= 0:
             raise InputError(f"slice_s must not be negative, got {shown(self.slice_s)}")
         as_positive_number(self.patience_s, "patience_s")
@@ -139,6 +144,26 @@ class GpuOptions:
 
 
 @dataclass
+class Destination:
+    """Where a run's results go: arrays of all vertices, in their order.
+
+    :param values: (n) NumPy's, or CuPy's on ``gpu``; of the program's dtype, or of a wider integer's
+    :param fields: (n) likewise of the fields' dtype, or None
+    :param never: what stands in ``values`` for the program's identity, and for what is beyond the limit
+    :param gpu: the number of the GPU that they are on; None for the host
+    :param ranges: whether the parts' vertices are ranges, in the order of the parts
+    :param seconds: that bringing them there took
+    """
+
+    values: Any
+    fields: Any
+    never: Any
+    gpu: int | None
+    ranges: bool
+    seconds: float = 0.0
+
+
+@dataclass
 class WorklistOptions:
     """How a run is to go.
 
@@ -148,6 +173,7 @@ class WorklistOptions:
     :param capacity_items: room of each device's worklist at the start; it grows
     :param next_hop: (devices, devices) where device i sends what is for device j; direct if None
     :param gpu: how kernels are run
+    :param destination: where results go, of devices that deliver them
     """
 
     delta: float = 1.0
@@ -156,6 +182,7 @@ class WorklistOptions:
     capacity_items: int = 1 << 14
     next_hop: Array | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)
+    destination: Destination | None = None
 
 
 @dataclass
@@ -197,7 +224,8 @@ class PlacedPart:
     """One device's part of a run of a VertexProgram.
 
     :param graph: its vertices, arcs and halo
-    :param values: (owned) value per vertex, initialized; holds the result afterwards
+    :param values: (owned) value per vertex, initialized; holds the result afterwards, unless that went
+        to a :class:`Destination`
     :param halo_values: (halo) likewise for halo vertices
     :param fields: (owned) the program's state per vertex, or empty
     :param seeds: its initial work

@@ -108,6 +108,15 @@ def _mark_vertex(words: Any, vertex: Any) -> None:
         fetch_or(words, word, bit)
 
 
+def _ones_below(count: int) -> Any:
+    """A word of so many low ones, at most 64."""
+    if count <= 0:
+        return np.uint64(0)
+    if count >= 64:
+        return ~np.uint64(0)
+    return (_ONE << np.uint64(count)) - _ONE
+
+
 @kernel
 def mark(
     rank: int,
@@ -122,18 +131,23 @@ def mark(
     position: Any,
     begin: int,
     end: int,
+    every: bool,
     words: Any,
     bits_before: Any,
     counts: Any,
 ) -> int:
-    """Mark in ``words`` the grouped numbers outside [begin, end) that arcs from inside reach.
+    """Mark in ``words`` the grouped numbers outside [begin, end) that arcs from inside reach; or every one.
 
     Afterwards ``bits_before[w]`` ones precede word w, and ``counts`` sums to all. Returns this
     thread's number of arcs that leave the part.
     """
     first_word, last_word = block_range(rank, size, words.size)
     for w in range(first_word, last_word):
-        words[w] = 0
+        word = np.uint64(0)
+        if every:
+            inside = _ones_below(end - 64 * w) & ~_ones_below(begin - 64 * w)
+            word = _ones_below(starts.size - 1 - 64 * w) & ~inside
+        words[w] = word
     if not barrier(control, size):
         return 0
     cut = 0

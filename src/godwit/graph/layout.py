@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from godwit.parallel.team import block_range, run_team
 _SMALL_VERTICES = 50_000
 
 _HALO_OWNER_BYTES = 4
+
+Duplication = Literal["1-hop", "all"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,12 +199,16 @@ def layout_bytes(
     return needed
 
 
-def build_layout(graph: Graph, partition: Partition) -> Layout:
+def build_layout(
+    graph: Graph, partition: Partition, *, duplication: Duplication = "1-hop"
+) -> Layout:
     """Lay a graph out over the parts of a partition, in parallel; what placing a graph costs.
 
     One part is the graph itself. Ranges of vertices share its weights. Also supplies the partition
     with its measures, which need no pass of their own then.
 
+    :param duplication: which remote vertices a part holds copies of: ``"1-hop"`` those that its arcs reach,
+        ``"all"`` every one (Gunrock, section III; Groute's full-length arrays), which takes more memory
     :raises InputError: if the partition is of another number of vertices
     :raises GraphTooLargeError: before anything is allocated
     """
@@ -224,10 +230,10 @@ def build_layout(graph: Graph, partition: Partition) -> Layout:
     parts = []
     cut_arcs = 0
     for part in range(k):
-        local, cut = _build_part(graph, grouped, part, words, bits_before)
+        local, cut = _build_part(graph, grouped, part, duplication, words, bits_before)
         parts.append(local)
         cut_arcs += cut
-    if partition.graph is graph:
+    if partition.graph is graph and duplication == "1-hop":
         border = [np.bincount(local.halo_owner, minlength=k) for local in parts]
         partition.supply(
             Measures(
@@ -283,7 +289,12 @@ def _group_by_owner(graph: Graph, partition: Partition) -> Grouped:
 
 
 def _build_part(
-    graph: Graph, grouped: Grouped, part: int, words: Array, bits_before: Array
+    graph: Graph,
+    grouped: Grouped,
+    part: int,
+    duplication: Duplication,
+    words: Array,
+    bits_before: Array,
 ) -> tuple[LocalGraph, int]:
     """The local graph of a part, and how many of its arcs leave it."""
     begin, end = int(grouped.first[part]), int(grouped.first[part + 1])
@@ -299,6 +310,7 @@ def _build_part(
         *grouped,
         begin,
         end,
+        duplication == "all",
         words,
         bits_before,
         counts,

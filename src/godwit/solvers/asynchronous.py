@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from godwit.arrays import host_array
+from godwit.arrays import Home, host_array
 from godwit.backends.base import (
     Array,
     GpuOptions,
@@ -32,6 +32,7 @@ from godwit.graph.ids import VertexIds
 from godwit.graph.layout import LocalGraph
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
+from godwit.solvers.results import converted, destination_of
 from godwit.solvers.statistics import RunStatistics
 
 Start = Literal["all"] | Array | Mapping[int, Any]
@@ -53,6 +54,7 @@ class SolverOptions:
     :param timeout_s: RunTimeoutError after so many seconds
     :param progress: called now and then with the number of items processed so far
     :param gpu: how kernels are run
+    :param home: where GPUs leave their results; what other devices make is on the host
     """
 
     delta: float | None = None
@@ -62,6 +64,7 @@ class SolverOptions:
     timeout_s: float | None = None
     progress: Callable[[int], None] | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)
+    home: Home = field(default_factory=Home)
 
     def __post_init__(self) -> None:
         if self.delta is not None:
@@ -102,6 +105,7 @@ def solve(
     limit: Any = None,
     target: int | None = None,
     parameters: Mapping[str, float] | None = None,
+    result_dtype: Any = None,
 ) -> Solution:
     """Run a program to its end.
 
@@ -110,6 +114,8 @@ def solve(
         (min and max programs only)
     :param target: a vertex whose value, as it improves, becomes the limit: for priorities that order
         like values, the run ends when nothing can improve it any more
+    :param result_dtype: of the values that come out, if not the program's: a wider integer's, whose own
+        identity then stands for that of the program
     :raises ValueOverflowError: a 32-bit integer was too narrow for a value
     :raises RunTimeoutError: out of time
     """
@@ -160,6 +166,9 @@ def solve(
             options.ring_items,
             capacity_items if options.capacity_items is None else options.capacity_items,
             gpu=options.gpu,
+            destination=destination_of(program, layout, result_dtype, options.home)
+            if devices[0].delivers
+            else None,
         )
         counts = placed.context.backend.run_program(
             program.operators, resident, devices, parts, run_options, make_poll(options)
@@ -170,10 +179,16 @@ def solve(
             "declare a wider dtype"
         )
     statistics.take_counts(counts)
+    if run_options.destination is not None:
+        there = run_options.destination
+        statistics.seconds["run"] -= there.seconds
+        statistics.seconds["gather"] = there.seconds
+        return Solution(there.values, there.fields, statistics, graph.ids)
     with statistics.phase("gather"):
         reached_values = layout.gather([part.values for part in parts])
         if program.combine != "add" and (limit is not None or target is not None):
             _forget_beyond(program, reached_values, limits[0])
+        reached_values = converted(program, reached_values, result_dtype)
         fields = None
         if program.field_dtype is not None:
             fields = layout.gather([part.fields for part in parts])
@@ -236,7 +251,7 @@ def choose_gpu_delta(program: VertexProgram, graph: Graph) -> float:
     busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
     degree = graph.arc_count / max(1, busy)
     if graph.weights is None or not program.operators.uses_weight:
-        return GPU_UNIT_FACTOR * GPU_DELTA_FACTOR / degree**2
+        return float(GPU_UNIT_FACTOR * GPU_DELTA_FACTOR / degree**2)
     weight = float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
     delta: float = GPU_DELTA_FACTOR * weight / degree**2
     return delta if np.isfinite(delta) else 0.0

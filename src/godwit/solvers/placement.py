@@ -10,9 +10,10 @@ from typing import Any
 from godwit.backends.base import Placement
 from godwit.backends.registry import DevicesArgument, gpu_names
 from godwit.dataflow.context import Context
+from godwit.dtypes import shown
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.layout import Layout, build_layout
+from godwit.graph.layout import Duplication, Layout, build_layout
 from godwit.graph.partition import Partition, partition
 
 PartitionArgument = str | Partition | Any | None
@@ -29,13 +30,19 @@ class PlacedGraph:
     """
 
     def __init__(
-        self, graph: Graph, context: Context, method: PartitionArgument, seed: int
+        self,
+        graph: Graph,
+        context: Context,
+        method: PartitionArgument,
+        seed: int,
+        duplication: Duplication,
     ) -> None:
         self.graph = graph
         self.context = context
         self.seconds: dict[str, float] = {}
         self._method = method
         self._seed = seed
+        self._duplication = duplication
         self._layout: Layout | None = None
         self._resident: Placement | None = None
         self._placing = threading.Lock()
@@ -72,7 +79,7 @@ class PlacedGraph:
         parts = len(self.context.devices)
         division = partition(self.graph, parts, self._method, seed=self._seed)
         middle = perf_counter()
-        layout = build_layout(self.graph, division)
+        layout = build_layout(self.graph, division, duplication=self._duplication)
         self.seconds = {"partition": middle - begin, "place": perf_counter() - middle}
         return layout
 
@@ -104,6 +111,7 @@ def place(
     partition: PartitionArgument = None,  # the keyword that users write
     *,
     seed: int = 0,
+    duplication: Duplication = "1-hop",
 ) -> PlacedGraph:
     """Divide a graph over devices and lay its parts out there.
 
@@ -113,11 +121,15 @@ def place(
         shape (n) that gives each vertex its device's index, a function ``(graph, parts)`` that
         returns one, or a Partition; None for the default
     :param seed: of the partitioners that draw
+    :param duplication: which remote vertices each device holds copies of: ``"1-hop"`` those that its
+        arcs reach, ``"all"`` every one
     :raises InputError: more devices than vertices, or a wrong partition
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the parts do not fit in memory
     """
-    placed = place_for_one_query(graph, devices, partition, seed=seed)
+    if duplication not in ("1-hop", "all"):
+        raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
+    placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
     try:
         _ = placed.resident
     except BaseException:
@@ -132,12 +144,13 @@ def place_for_one_query(
     partition: PartitionArgument,
     *,
     seed: int = 0,
+    duplication: Duplication = "1-hop",
 ) -> PlacedGraph:
     """As :func:`place`, but a graph on one device is laid out only if the query asks for it."""
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
     context = Context(default_devices(graph) if devices is None else devices)
-    placed = PlacedGraph(graph, context, partition, seed)
+    placed = PlacedGraph(graph, context, partition, seed, duplication)
     if len(context.devices) > 1 or partition is not None:
         _ = placed.layout
     return placed

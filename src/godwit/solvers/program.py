@@ -112,7 +112,7 @@ class VertexProgram:
             update=None
             if self.update is None
             else _with_parameters("update", self.update, ("field", "value"), names),
-            identity=_identity(self.combine, dtype),
+            identity=identity_of(self.combine, dtype),
             uses_weight="weight" in signature(self.message).parameters,
             uses_degree="degree" in signature(self.message).parameters,
             uses_vertex="vertex" in signature(self.message).parameters,
@@ -142,7 +142,8 @@ class VertexProgram:
         return np.array([*numbers, 0.0], np.float64)
 
 
-def _identity(combine: str, dtype: np.dtype[Any]) -> Any:
+def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
+    """The value of a dtype that every message improves on, or that adds nothing."""
     if combine == "add":
         return dtype.type(0)
     if dtype.kind == "f":

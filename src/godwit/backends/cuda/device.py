@@ -19,9 +19,12 @@ from godwit.backends.base import (
     WorklistOperators,
     WorklistOptions,
 )
-from godwit.backends.cuda import driver
+from godwit.backends.cuda import driver, libraries
 from godwit.errors import DeviceError, InputError
 from godwit.graph.layout import LocalGraph
+
+OLDEST_ARCHITECTURE = 80
+"""Warps add up in hardware from here on (sm_80)."""
 
 
 class CudaBackend(Backend):
@@ -30,8 +33,14 @@ class CudaBackend(Backend):
     kind = "cuda"
 
     def devices(self) -> Sequence[Device]:
-        """One a GPU."""
-        return [self.find(f"cuda:{index}") for index in range(driver.device_count())]
+        """Those that are not too old, and none where what compiles for them is missing."""
+        if not libraries.are_there():
+            return []
+        return [
+            self.find(f"cuda:{index}")
+            for index in range(driver.device_count())
+            if int(driver.properties(index).compute_capability) >= OLDEST_ARCHITECTURE
+        ]
 
     def find(self, name: str) -> Device:
         """The device of a name."""
@@ -44,6 +53,11 @@ class CudaBackend(Backend):
             raise DeviceError(f"there is no device {name!r}; GPUs are {there}, and 'cuda' is all")
         index = int(match[1])
         gpu = driver.properties(index)
+        if int(gpu.compute_capability) < OLDEST_ARCHITECTURE:
+            raise DeviceError(
+                f"cuda:{index} ({gpu.name}) has compute capability {gpu.compute_capability}; kernels "
+                f"need {OLDEST_ARCHITECTURE} (Ampere) or later; 'cpu' works"
+            )
         memory = config.readable_bytes(gpu.memory_bytes)
         return Device(
             name,
@@ -51,6 +65,7 @@ class CudaBackend(Backend):
             f"{gpu.name}, {gpu.multiprocessors} multiprocessors, {memory}",
             partial(driver.free_memory_bytes, index),
             fills=True,
+            delivers=True,
         )
 
     def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> Any:

@@ -11,6 +11,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from godwit import config
 from godwit.backends.cuda import driver
@@ -18,7 +19,43 @@ from godwit.backends.cuda.driver import PinnedBuffer, Stream
 from godwit.dtypes import Array
 
 PIECE_BYTES = 16 << 20
+STAGING_BYTES = 4 << 20
+"""Of a buffer that is kept: enough for the bus, little enough to be page-locked in a millisecond."""
 _MOST_THREADS = 8
+
+
+class Staging:
+    """A page-locked buffer of one thread, with a stream of each GPU that it takes pieces from.
+
+    Page-locking takes longer than bringing down what fits in, so these are kept between runs.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = PinnedBuffer(STAGING_BYTES)
+        self._streams: dict[int, Stream] = {}
+
+    @property
+    def pointer(self) -> int:
+        """Where it is, for the host and for every GPU."""
+        return self._buffer.pointer
+
+    def array(self, dtype: Any) -> Array:
+        """The buffer as an array; not to be used after :meth:`close`."""
+        return self._buffer.array(dtype)
+
+    def stream(self, index: int) -> Stream:
+        """The stream of a GPU."""
+        found = self._streams.get(index)
+        if found is None:
+            found = self._streams[index] = Stream(index)
+        return found
+
+    def close(self) -> None:
+        """Give all back; closing twice does no harm."""
+        for stream in self._streams.values():
+            stream.close()
+        self._streams.clear()
+        self._buffer.close()
 
 
 def bring_down(index: int, pointer: int, array: Array) -> None:

@@ -9,7 +9,8 @@ Whatever CUDA reports becomes a DeviceError with CUDA's own words.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -34,8 +35,6 @@ class GpuProperties:
     :param compute_capability: such as ``"90"``
     :param multiprocessors: of them
     :param memory_bytes: in all
-    :param l2_bytes: second-level cache
-    :param threads_per_multiprocessor: at most resident at once
     :param shared_bytes: shared memory that one block may ask for
     :param pci_bus_id: where it is plugged in
     :param cooperative: whether blocks of one launch may wait for each other
@@ -45,8 +44,6 @@ class GpuProperties:
     compute_capability: str
     multiprocessors: int
     memory_bytes: int
-    l2_bytes: int
-    threads_per_multiprocessor: int
     shared_bytes: int
     pci_bus_id: str
     cooperative: bool
@@ -111,6 +108,18 @@ def use(index: int) -> None:
     checked(runtime.cudaSetDevice(index), f"cuda:{index} cannot be used")
 
 
+@contextmanager
+def current_kept() -> Iterator[None]:
+    """Leave the thread's current GPU as it was: it is the caller's, who may use CuPy or PyTorch."""
+    driver, _ = bindings()
+    status, before = driver.cuCtxGetCurrent()  # asking the runtime would make a context on GPU 0
+    try:
+        yield
+    finally:
+        if int(status) == 0:
+            driver.cuCtxSetCurrent(before)
+
+
 @lru_cache(maxsize=64)
 def properties(index: int) -> GpuProperties:
     """What a GPU is."""
@@ -122,8 +131,6 @@ def properties(index: int) -> GpuProperties:
         compute_capability=f"{found.major}{found.minor}",
         multiprocessors=int(found.multiProcessorCount),
         memory_bytes=int(found.totalGlobalMem),
-        l2_bytes=int(found.l2CacheSize),
-        threads_per_multiprocessor=int(found.maxThreadsPerMultiProcessor),
         shared_bytes=int(found.sharedMemPerBlockOptin),
         pci_bus_id=_decoded(bus).rstrip("\0"),
         cooperative=bool(found.cooperativeLaunch),
@@ -214,12 +221,11 @@ class Buffer:
             checked(runtime.cudaStreamSynchronize(0), f"copying on cuda:{self.index}")
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Give the memory back; what failed before is not reported here."""
         pointer, self.pointer = self.pointer, 0
+        self.nbytes = 0
         if pointer:
-            use(self.index)
-            _, runtime = bindings()
-            runtime.cudaFree(pointer)  # what failed before is reported there
+            _free(self.index, pointer)
 
     def __enter__(self) -> Buffer:
         return self
@@ -233,10 +239,27 @@ class Buffer:
         self.close()
 
     def __del__(self) -> None:
-        try:
-            self.close()
-        except Exception:  # the interpreter is going down
-            return
+        # The garbage collector comes at any time; freeing waits for kernels, which may wait for others that
+        # this thread is about to start.
+        if getattr(self, "pointer", 0):
+            _ABANDONED.append((self.index, self.pointer))
+
+
+_ABANDONED: list[tuple[int, int]] = []
+
+
+def free_abandoned(indexes: Sequence[int]) -> None:
+    """Free what nobody closed, on GPUs that nobody else uses now."""
+    for entry in [entry for entry in _ABANDONED if entry[0] in indexes]:
+        _ABANDONED.remove(entry)
+        _free(*entry)
+
+
+def _free(index: int, pointer: int) -> None:
+    _, runtime = bindings()
+    with current_kept():
+        if int(runtime.cudaSetDevice(index)[0]) == 0:
+            runtime.cudaFree(pointer)
 
 
 class PinnedBuffer:
@@ -313,9 +336,10 @@ class Stream:
         """Give it back; what is in it runs to its end."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            use(self.index)
             _, runtime = bindings()
-            runtime.cudaStreamDestroy(stream)
+            with current_kept():
+                runtime.cudaSetDevice(self.index)
+                runtime.cudaStreamDestroy(stream)
 
 
 class Event:
@@ -441,12 +465,6 @@ class Kernel:
         """Registers a thread."""
         driver, _ = bindings()
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
-        return int(checked(driver.cuFuncGetAttribute(attribute, self._function), self.name))
-
-    def local_bytes(self) -> int:
-        """Local memory a thread: what did not fit in registers."""
-        driver, _ = bindings()
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
         return int(checked(driver.cuFuncGetAttribute(attribute, self._function), self.name))
 
 

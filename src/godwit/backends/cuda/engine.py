@@ -8,8 +8,10 @@ kernels run, since that may wait for a kernel that waits for another.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -26,15 +28,18 @@ from godwit.backends.base import (
 from godwit.backends.cuda import driver
 from godwit.backends.cuda import instantiation as kernels
 from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.instantiation import CONTROL, PART, Variant
-from godwit.backends.cuda.placement import GpuPart, GpuPlacement, gpu_lock
-from godwit.errors import DeviceError
+from godwit.backends.cuda.instantiation import CONTROL, PART, THREADS, Variant
+from godwit.backends.cuda.links import connect, per_link
+from godwit.backends.cuda.placement import GpuPart, GpuPlacement, held_gpus
+from godwit.backends.cuda.results import deliver
+from godwit.errors import ClosedContextError, DeviceError
 
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256
-THREADS = 1024
 UNIT_LENGTH_THREADS = 512
 """Of a block where rows are packed and arcs alike: its waves are thin, and wait for each other less."""
+_LARGEST_DELTA = float(np.finfo(np.float32).max)
+_LONGEST_S = 1e9
 _LIST_BYTES_PER_WARP = 2048
 _STATIC_SHARED_BYTES = 1024
 _UNIT_SHIFT = 3
@@ -47,7 +52,7 @@ def variant_of(program: ProgramOperators, part: GpuPart, options: WorklistOption
     return Variant(
         part.graph.targets.dtype,
         None if weights is None else weights.dtype,
-        part.packs and program.combine != "add",
+        part.packs and program.combine != "add" and program.field_dtype is None,
         options.gpu.delay_ns,
     )
 
@@ -60,25 +65,27 @@ def run_program(
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
     """Run a program to its end; the parts hold the result."""
-    run = _Run(program, placement, parts, options)
-    with _held_gpus(placement.indexes):
+    with held_gpus(placement.indexes):
+        if placement.closed:
+            raise ClosedContextError("this placed graph was closed; place the graph again")
+        run = _Run(program, placement, parts, options)
         begin = perf_counter()
         run.load()
         compile_s = perf_counter() - begin
         run.prepare()
         try:
             kernel_s = run.drive(poll)
-        finally:
-            run.wait()
+        except BaseException:
+            run.give_up()
+            raise
         return run.collect(compile_s, kernel_s)
 
 
-@contextmanager
-def _held_gpus(indexes: Sequence[int]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for index in sorted(set(indexes)):
-            stack.enter_context(gpu_lock(index))
-        yield
+@lru_cache(maxsize=256)
+def _loaded(index: int, code: bytes) -> dict[str, driver.Kernel]:
+    """The kernels of a cubin, loaded on a GPU once, whichever programs they are of."""
+    module = driver.load(index, code)
+    return {name: module.kernel(name) for name in ("work", "pack_rows", "fill_values", "seed")}
 
 
 class _Run:
@@ -97,11 +104,10 @@ class _Run:
         self.options = options
         # One kernel for all: packed only if every part's rows are short.
         variants = [variant_of(program, part, options) for part in placement.parts]
-        packed = all(variant.packed for variant in variants)
-        first = variants[0]
-        self.variant = Variant(first.id_dtype, first.weight_dtype, packed, first.delay_ns)
+        self.variant = replace(variants[0], packed=all(one.packed for one in variants))
         self.parameter_count = len(parts[0].parameters) - 1
         self.arguments = np.zeros(len(parts), PART)
+        self.stop = placement.pinned_room("stop", 4)
         self.shapes: list[tuple[int, int, int]] = []
         self.kernels: list[dict[str, driver.Kernel]] = []
 
@@ -114,9 +120,7 @@ class _Run:
             key = ("cuda", part.index, self.variant)
             loaded = self.program.compiled.get(key)
             if loaded is None:
-                module = driver.load(part.index, cubin(source, functions, architecture))
-                names = ("work", "pack_rows", "fill_values", "seed")
-                loaded = {name: module.kernel(name) for name in names}
+                loaded = _loaded(part.index, cubin(source, functions, architecture))
                 self.program.compiled[key] = loaded
             self.kernels.append(loaded)
 
@@ -126,7 +130,13 @@ class _Run:
             self._prepare_graph(place, part)
             self._prepare_state(place, part)
             self._prepare_worker(place, part)
-        self._connect()
+        self.hops = connect(
+            self.placement,
+            self.arguments,
+            kernels.item_bytes(self.program, self.variant.id_dtype),
+            self.options.ring_items,
+            self.options.gpu,
+        )
         for place in range(len(self.parts)):
             # A kernel's first launch may wait for others, so it has to be one that ends by itself.
             self.arguments[place]["prepare"] = 1
@@ -157,17 +167,18 @@ class _Run:
         own = self.arguments[place]
         count = part.graph.vertex_count
         weighted = self.variant.weight_dtype is not None
-        name = "weighted_rows" if weighted else "rows"
         row_bytes = 4 * self.variant.id_dtype.itemsize
-        if name not in part.buffers or (weighted and "row_weights" not in part.buffers):
-            rows = part.room(name, row_bytes * count)
+        needed = {"rows", "row_weights"} if weighted else {"rows"}
+        if not needed <= part.packed:
+            rows = part.room("rows", row_bytes * count)
             weight_bytes = (self.variant.row_bytes - row_bytes) * count
             row_weights = part.room("row_weights", weight_bytes) if weighted else None
             self._start(
                 place, "pack_rows", int(own["offsets"]), int(own["targets"]), int(own["weights"]),
                 count, rows.pointer, 0 if row_weights is None else row_weights.pointer,
             )  # fmt: skip
-        own["rows"] = part.buffers[name].pointer
+            part.packed |= needed  # now they are filled
+        own["rows"] = part.buffers["rows"].pointer
         if weighted:
             own["row_weights"] = part.buffers["row_weights"].pointer
 
@@ -228,11 +239,13 @@ class _Run:
         own["has_hubs"] = part.hubs > 0
         own["devices"], own["device"] = len(self.parts), place
         own["hops"] = self.options.gpu.hops
-        own["delta"] = self.options.delta * max(1, self.options.window) * (self.options.window > 0)
+        own["delta"] = min(self.options.delta * self.options.window, _LARGEST_DELTA)
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
         own["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
-        own["slice_ns"] = round(self.options.gpu.slice_s * 1e9)
-        own["patience_ns"] = round(self.options.gpu.patience_s * 1e9)
+        own["slice_ns"] = round(min(self.options.gpu.slice_s, _LONGEST_S) * 1e9)
+        own["patience_ns"] = round(min(self.options.gpu.patience_s, _LONGEST_S) * 1e9)
+        self.stop.array(np.uint32)[0] = 0
+        own["stop"] = self.stop.pointer
         own["latency_ns"] = self.options.gpu.latency_ns
         own["volume"] = self.options.gpu.volume
         gpu = driver.properties(part.index)
@@ -256,47 +269,9 @@ class _Run:
                 f"{self.placement.sharing(part.index)} endpoints"
             )
         own["queue_items"] = items
-        own["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK
+        # A block that may not run ahead has no use for its queue.
+        own["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK if self.options.gpu.hops else 0
         self.shapes.append((blocks, threads, shared))
-
-    def _connect(self) -> None:
-        """Mailboxes and boards: in the receiver's memory; on the host where devices are no peers."""
-        count = len(self.parts)
-        item = kernels.item_bytes(self.program, self.variant.id_dtype)
-        through_host = self.options.gpu.transport == "host"
-        boards = []
-        for place, part in enumerate(self.placement.parts):
-            others = [other for other in range(count) if other != place]
-            far = through_host or not all(self.placement.are_peers(place, one) for one in others)
-            room: Any
-            if far and others:
-                room = self.placement.pinned_room(f"board {place}", kernels.BOARD_BYTES)
-            else:
-                room = part.room("board", kernels.BOARD_BYTES)
-            room.fill_bytes(0)
-            boards.append(room.pointer)
-        if count == 1:
-            self.arguments["board"] = boards[0]
-            return
-        traffic = [np.diff(self.arguments[place]["halo_begin"]) for place in range(count)]
-        largest = max(1, *(int(counts.max()) for counts in traffic))
-        limit = self.options.ring_items
-        self.arguments["mailbox_items"] = largest if limit is None else min(limit, largest)
-        for place in range(count):
-            self.arguments[place]["board"] = boards[place]
-            self.arguments[place]["boards"][:count] = boards
-        for receiver, part in enumerate(self.placement.parts):
-            for sender in range(count):
-                if sender == receiver:
-                    continue
-                items = min(int(traffic[sender][receiver]), int(self.arguments[0]["mailbox_items"]))
-                nbytes = 2 * item * int(self.arguments[0]["mailbox_items"]) if items else 0
-                if through_host or not self.placement.are_peers(sender, receiver):
-                    pointer = self.placement.pinned_room(f"{sender} to {receiver}", nbytes).pointer
-                else:
-                    pointer = part.room(f"mailbox {sender}", nbytes).pointer
-                self.arguments[receiver]["inbox"][sender] = pointer
-                self.arguments[sender]["outbox"][receiver] = pointer
 
     def drive(self, poll: ProgressPoll | None) -> float:
         """Slice after slice to the end; the seconds that kernels ran."""
@@ -310,19 +285,28 @@ class _Run:
             controls = self._controls()
             status = set(controls["status"].tolist())
             if kernels.PEER_LOST in status:
+                names = ", ".join(f"cuda:{index}" for index in self.placement.indexes)
                 raise DeviceError(
-                    f"a device waited {self.options.gpu.patience_s:g} s for the others: the run was "
-                    "given up"
+                    f"a device of {names} waited {self.options.gpu.patience_s:g} s for another at a "
+                    "meeting, and the run was given up; another process may occupy one of them "
+                    "(nvidia-smi shows it), and gpu=GpuOptions(patience_s=...) waits longer"
                 )
-            if poll is not None:
-                poll(int(controls["processed"].sum()))
             if status == {kernels.FINISHED}:
                 return seconds
+            if poll is not None:
+                poll(int(controls["processed"].sum()))
 
     def wait(self) -> None:
         """Until no kernel of the run is on any device."""
         for part in self.placement.parts:
             part.stream.synchronize()
+
+    def give_up(self) -> None:
+        """Until no kernel is on any device, whatever happened: those that wait for others need not."""
+        self.stop.array(np.uint32)[0] = 1
+        for part in self.placement.parts:
+            with suppress(DeviceError):
+                part.stream.synchronize()
 
     def _controls(self) -> Array:
         return np.concatenate(
@@ -330,18 +314,16 @@ class _Run:
         )
 
     def collect(self, compile_s: float, kernel_s: float) -> WorklistCounts:
-        """The results into the parts, and what was counted."""
+        """The results to where they are wanted, and what was counted."""
         controls = self._controls()
-        for part, given in zip(self.placement.parts, self.parts, strict=True):
-            count = part.graph.vertex_count
-            given.values = part.buffers["values"].download(self.program.value_dtype, count)
-            if self.program.field_dtype is not None:
-                given.fields = part.buffers["fields"].download(self.program.field_dtype, count)
         value = self.program.value_dtype
         limits = np.array([row["limit"] for row in controls], np.uint64).view(np.uint8)
         found = np.ascontiguousarray(limits.reshape(-1, 8)[:, : value.itemsize]).view(value)
         better = np.max if self.program.combine == "max" else np.min
-        self.parts[0].limit[0] = better(found)
+        limit = self.parts[0].limit[0] = better(found)
+        overflow = bool(controls["overflow"].any())
+        if self.options.destination is not None and not overflow:
+            deliver(self.placement, self.program, self.options.destination, limit)
         devices = len(self.parts)
         cycles = np.maximum(controls["cycles"], 1).astype(np.float64)
         return WorklistCounts(
@@ -351,10 +333,10 @@ class _Run:
             threshold_changes=controls["threshold_changes"].astype(np.int64),
             received_items=controls["received"].astype(np.int64),
             filtered_items=controls["filtered"].astype(np.int64),
-            sent_items=controls["sent"][:, :devices].astype(np.int64),
+            sent_items=per_link(controls["sent"][:, :devices].astype(np.int64), self.hops),
             rounds=controls["rounds"].astype(np.int64),
             compile_s=compile_s,
-            value_overflow=bool(controls["overflow"].any()),
+            value_overflow=overflow,
             kernel_s=kernel_s,
             busy_share=1.0 - np.minimum(controls["waited"] * 1.0 / cycles, 1.0),
             item_bytes=kernels.item_bytes(self.program, self.variant.id_dtype),

@@ -16,6 +16,9 @@ from godwit.backends.cuda.operators import DeviceFunction
 
 MAXIMAL_DEVICES = 16
 THREADS = 1024
+"""Of a block, at most."""
+HUB_DEGREE = 1024
+"""Rows longer than this are worked on by the whole grid."""
 COUNTERS = (
     "processed", "useless", "arcs", "threshold_changes", "received", "filtered", "rounds", "waited",
     "cycles",
@@ -30,6 +33,8 @@ PART = np.dtype(
     [
         *((name, np.uint64) for name in _POINTERS),
         ("inbox", np.uint64, MAXIMAL_DEVICES),
+        ("stop", np.uint64),
+        ("relay", np.uint64),
         ("outbox", np.uint64, MAXIMAL_DEVICES),
         ("boards", np.uint64, MAXIMAL_DEVICES),
         ("halo_begin", np.int64, MAXIMAL_DEVICES + 1),
@@ -42,6 +47,8 @@ PART = np.dtype(
         ("devices", np.uint32),
         ("device", np.uint32),
         ("mailbox_items", np.uint32),
+        ("mailbox_room", np.uint32),
+        ("relays", np.uint32),
         ("queue_items", np.uint32),
         ("hops", np.uint32),
         ("unit_shift", np.uint32),
@@ -49,6 +56,7 @@ PART = np.dtype(
         ("sparse_items", np.uint32),
         ("delta", np.float32),
         ("volume", np.uint32),
+        ("next_hop", np.uint32, MAXIMAL_DEVICES),
         ("padding", np.uint32),
         ("prepare", np.uint32),
     ]
@@ -68,14 +76,15 @@ CONTROL = np.dtype(
         ("bound", np.float32),
         ("padding", np.uint32, 2),
         ("outgoing", np.uint32, MAXIMAL_DEVICES),
-        ("incoming", np.uint32, MAXIMAL_DEVICES),
+        ("incoming", np.uint32, (MAXIMAL_DEVICES, MAXIMAL_DEVICES)),
+        ("relayed", np.uint32, MAXIMAL_DEVICES),
         *((name, np.uint64) for name in COUNTERS),
         ("sent", np.uint64, MAXIMAL_DEVICES),
     ],
     align=True,
 )
 
-BOARD_BYTES = 2 * MAXIMAL_DEVICES * 32 + MAXIMAL_DEVICES * 32 * 4
+BOARD_BYTES = 2 * MAXIMAL_DEVICES * (24 + 4 * MAXIMAL_DEVICES) + MAXIMAL_DEVICES * 32 * 4
 
 RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
 NO_KEY = 0xFFFFFFFF
@@ -84,6 +93,11 @@ _C_TYPES = {
     "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "float",
     "float64": "double", "int8": "signed char", "uint8": "u8", "int16": "short", "uint16": "u16",
 }  # fmt: skip
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """What kernels call a dtype."""
+    return _C_TYPES[dtype.name]
 
 
 @dataclass(frozen=True)
@@ -170,6 +184,7 @@ struct Program {{
     static __device__ Value identity() {{ return value_of_bits<Value>({bits}ull); }}
 {body}
 }};
+static_assert(HUB_DEGREE == {HUB_DEGREE});
 static_assert(sizeof(Part<Program>) == {PART.itemsize});
 static_assert(sizeof(Control) == {CONTROL.itemsize});
 static_assert(sizeof(Board) == {BOARD_BYTES});

@@ -36,6 +36,18 @@ def check_platform() -> None:
         )
 
 
+_PACKAGES = ("cuda.bindings", "numba_cuda")
+
+
+@lru_cache(maxsize=1)
+def are_there() -> bool:
+    """Whether what compiles for GPUs is installed; nothing is imported to find out."""
+    try:
+        return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)
+    except ModuleNotFoundError:  # not even the package around it
+        return False
+
+
 @lru_cache(maxsize=1)
 def bindings() -> tuple[Any, Any]:
     """The bindings of the CUDA driver and of the CUDA runtime."""

@@ -2,8 +2,9 @@
 
 Each trial (trials.py) is timed by two events in the first stream of its source, with everything that it
 starts elsewhere awaited between them. It is repeated until it takes some milliseconds, which warms it up;
-its outcome is checked once; the median of several further samples is the result. Copies are submitted one
-by one from Python, as segment links submit them, so small packets show what that costs.
+what arrived is checked once, and that nobody waited in vain each time; the median of several further
+samples is the result. Copies are submitted one by one from Python, as segment links submit them, so small
+packets show what that costs.
 """
 
 from __future__ import annotations
@@ -53,7 +54,17 @@ def measure(indexes: Sequence[int], progress: Progress | None = None) -> Measure
 
 
 def run_trial(bed: Testbed, trial: Trial) -> Measurement:
-    """Warm up, check, and measure."""
+    """Warm up, check, and measure.
+
+    :raises DeviceError: which says what was being measured
+    """
+    try:
+        return _run_trial(bed, trial)
+    except DeviceError as error:
+        raise DeviceError(f"measuring {trial}: {error}") from error
+
+
+def _run_trial(bed: Testbed, trial: Trial) -> Measurement:
     begin, end = Event(trial.lead.index), Event(trial.lead.index)
 
     def sample(repeats: int) -> float:
@@ -62,6 +73,7 @@ def run_trial(bed: Testbed, trial: Trial) -> Measurement:
         go()
         end.record(trial.lead)
         end.synchronize()
+        bed.check_answers()
         return driver.elapsed_ms(begin, end)
 
     if trial.prepare is not None:
@@ -69,7 +81,6 @@ def run_trial(bed: Testbed, trial: Trial) -> Measurement:
     bed.settle()
     repeats = 1
     taken_ms = sample(repeats)
-    bed.check_answers()
     if trial.check is not None:
         trial.check(repeats)
     while taken_ms < _LONG_ENOUGH_MS and repeats < trial.most_repeats:
@@ -77,7 +88,6 @@ def run_trial(bed: Testbed, trial: Trial) -> Measurement:
         repeats = min(trial.most_repeats, max(2 * repeats, wanted))
         taken_ms = sample(repeats)
     values = [_rate(trial, repeats, sample(repeats)) for _ in range(SAMPLES)]
-    bed.check_answers()
     return Measurement(
         trial.what, trial.source, trial.destination, trial.packet_bytes, trial.unit,
         median(values), min(values), max(values), len(values),

@@ -7,35 +7,61 @@ some programs (weights, packed rows, vertex ids) is brought up by the first that
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from godwit import config
 from godwit.backends.base import Device
 from godwit.backends.cuda import driver
+from godwit.backends.cuda.download import Staging
 from godwit.backends.cuda.driver import Buffer, PinnedBuffer, Stream
-from godwit.backends.cuda.instantiation import BOARD_BYTES, CONTROL
+from godwit.backends.cuda.instantiation import (
+    BOARD_BYTES,
+    CONTROL,
+    HUB_DEGREE,
+    MAXIMAL_DEVICES,
+)
 from godwit.dtypes import Array
-from godwit.errors import DeviceError, GraphTooLargeError
+from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.layout import LocalGraph
 
-HUB_DEGREE = 1024
-"""Rows longer than this are worked on by the whole grid; as in kernels/expand.cuh."""
 LONGEST_PACKED_ROW = 4
+_LONGEST_ITEM = 16
 PACKED_SHARE = 0.9
 """Rows are packed where so many of them are short."""
 
 _GPU_LOCKS: dict[int, threading.Lock] = {}
+_HOLDERS: dict[int, int] = {}  # threads, by the GPUs that they hold
 _LOCKS_LOCK = threading.Lock()
 
 
-def gpu_lock(index: int) -> threading.Lock:
-    """Held by the run that uses a GPU: two that waited for each other's GPUs would never end."""
-    with _LOCKS_LOCK:
-        return _GPU_LOCKS.setdefault(index, threading.Lock())
+@contextmanager
+def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
+    """Have GPUs to oneself: two runs that waited for each other's would never end.
+
+    The calling thread's current GPU is what it was before, afterwards.
+
+    :raises InputError: this thread holds one already, as in a progress function
+    """
+    wanted = sorted(set(indexes))
+    me = threading.get_ident()
+    with ExitStack() as stack:
+        for index in wanted:
+            if _HOLDERS.get(index) == me:
+                raise InputError(
+                    f"cuda:{index} is at work for this thread: a progress function cannot use it"
+                )
+            with _LOCKS_LOCK:
+                lock = _GPU_LOCKS.setdefault(index, threading.Lock())
+            stack.enter_context(lock)
+            stack.callback(_HOLDERS.pop, index, None)
+            _HOLDERS[index] = me
+        stack.enter_context(driver.current_kept())
+        driver.free_abandoned(wanted)
+        yield
 
 
 def gpu_index(device: Device) -> int:
@@ -59,6 +85,7 @@ class GpuPart:
     packs: bool
     stream: Stream
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    packed: set[str] = field(default_factory=set)
 
     def resident(self, name: str, array: Array) -> Buffer:
         """An array of the graph on the GPU, brought there once."""
@@ -74,7 +101,7 @@ class GpuPart:
         found = self.buffers.get(name)
         if found is None or found.nbytes < nbytes:
             if found is not None:
-                found.close()
+                self.buffers.pop(name).close()  # first: the larger one may need its room
             found = self.buffers[name] = Buffer(self.index, nbytes)
         return found
 
@@ -95,21 +122,25 @@ class GpuPlacement:
 
     def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
         self.indexes = [gpu_index(device) for device in devices]
+        self.closed = False
+        if len(devices) > MAXIMAL_DEVICES:
+            raise InputError(f"at most {MAXIMAL_DEVICES} endpoints can run, got {len(devices)}")
         self.parts: list[GpuPart] = []
         self.pinned: dict[str, PinnedBuffer] = {}
-        self.modules: dict[Any, Any] = {}
+        self._stagings: list[Staging] = []
         for index in self.indexes:
             if not driver.properties(index).cooperative:
                 name = driver.properties(index).name
                 raise DeviceError(f"cuda:{index} ({name}) cannot run cooperative kernels")
-        _require_room(self.indexes, parts)
-        driver.enable_peer_access(self.indexes)
-        try:
-            for index, part in zip(self.indexes, parts, strict=True):
-                self.parts.append(_placed(index, part))
-        except BaseException:
-            self.close()
-            raise
+        with held_gpus(self.indexes):
+            _require_room(self.indexes, parts)
+            driver.enable_peer_access(self.indexes)
+            try:
+                for index, part in zip(self.indexes, parts, strict=True):
+                    self.parts.append(_placed(index, part))
+            except BaseException:
+                self._free()
+                raise
 
     def sharing(self, index: int) -> int:
         """How many endpoints a GPU has."""
@@ -125,17 +156,31 @@ class GpuPlacement:
         found = self.pinned.get(name)
         if found is None or found.nbytes < nbytes:
             if found is not None:
-                found.close()
+                self.pinned.pop(name).close()
             found = self.pinned[name] = PinnedBuffer(nbytes)
         return found
 
+    def staging(self, count: int) -> list[Staging]:
+        """Page-locked buffers for so many threads that bring down results; of one run at a time."""
+        while len(self._stagings) < count:
+            self._stagings.append(Staging())
+        return self._stagings[:count]
+
     def close(self) -> None:
-        """Give all memory back; closing twice does no harm."""
+        """Give all memory back, after the run that uses it; closing twice does no harm."""
+        if not self.closed:
+            with held_gpus(self.indexes):
+                self.closed = True
+                self._free()
+
+    def _free(self) -> None:
         for part in self.parts:
             part.close()
         for buffer in self.pinned.values():
             buffer.close()
-        self.parts, self.pinned = [], {}
+        for staging in self._stagings:
+            staging.close()
+        self.parts, self.pinned, self._stagings = [], {}, []
 
 
 def _placed(index: int, graph: LocalGraph) -> GpuPart:
@@ -148,27 +193,40 @@ def _placed(index: int, graph: LocalGraph) -> GpuPart:
         packs=short >= PACKED_SHARE * len(degrees) and graph.targets.dtype.itemsize == 4,
         stream=Stream(index),
     )
-    part.resident("offsets", graph.offsets)
-    part.resident("targets", graph.targets)
-    if graph.halo_count:
-        part.resident("halo_remote", graph.halo_remote)
+    try:
+        part.resident("offsets", graph.offsets)
+        part.resident("targets", graph.targets)
+        if graph.halo_count:
+            part.resident("halo_remote", graph.halo_remote)
+    except BaseException:
+        part.close()
+        raise
     return part
 
 
-def part_bytes(graph: LocalGraph) -> int:
-    """What a part needs of a GPU at least: its arrays, 8-byte values, bitmaps, and mailboxes."""
+def part_bytes(graph: LocalGraph, parts: int) -> int:
+    """What a part needs of a GPU: its arrays, 8-byte values, bitmaps, mailboxes, perhaps packed rows.
+
+    Mailboxes are counted as if the halo were shared evenly; it is an estimate, which allocation checks.
+    """
     vertices, halo = graph.vertex_count, graph.halo_count
     arrays = graph.offsets.nbytes + graph.targets.nbytes + graph.halo_remote.nbytes
-    arrays += 0 if graph.weights is None else graph.weights.nbytes
+    weight_bytes = 0 if graph.weights is None else graph.weights.itemsize
+    arrays += weight_bytes * graph.arc_count
+    if graph.arc_count <= LONGEST_PACKED_ROW * vertices and graph.targets.itemsize == 4:
+        arrays += LONGEST_PACKED_ROW * (4 + weight_bytes) * vertices
     state = 8 * (vertices + halo) + (vertices + halo) // 8
-    return arrays + state + 32 * halo + BOARD_BYTES + CONTROL.itemsize
+    mailboxes = 2 * _LONGEST_ITEM * halo if parts > 1 else 0
+    return arrays + state + mailboxes + BOARD_BYTES + CONTROL.itemsize
 
 
 def _require_room(indexes: Sequence[int], parts: Sequence[LocalGraph]) -> None:
     short = []
     for index in sorted(set(indexes)):
         needed = sum(
-            part_bytes(part) for own, part in zip(indexes, parts, strict=True) if own == index
+            part_bytes(part, len(parts))
+            for own, part in zip(indexes, parts, strict=True)
+            if own == index
         )
         free = driver.free_memory_bytes(index)
         if needed > free:

@@ -147,7 +147,13 @@ class Testbed:
         words = MESSAGE_BYTES // 4
         arguments = [station.data.pointer, words, self.pattern_seed(station)]
         self._launch(station, station.first, "fill_pattern", arguments, _COPY_THREADS)
-        station.first.synchronize()
+        for stream in (station.first, station.second):
+            # Without a round. What CUDA leaves to a first launch must not happen while another waits.
+            self._launch(station, stream, "ping_pong", [0] * 7, 1, blocks=1)
+            idle = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]  # teams of one block
+            blocks = station.multiprocessors
+            self._launch(station, stream, "relay", idle, _RELAY_THREADS, blocks)
+            stream.synchronize()
         return station
 
     @staticmethod
@@ -310,13 +316,17 @@ class Testbed:
             station.control.download(np.uint32, 1)  # in the stream of those
 
     def check_answers(self) -> None:
-        """DeviceError if a kernel has waited for another longer than it should."""
+        """DeviceError if a kernel has waited for another longer than it should; says so once."""
+        late = []
         for station in self.stations:
             if station.control.download(np.uint32, 1, _FAILED)[0]:
-                raise DeviceError(
-                    f"cuda:{station.index} waited {TIMEOUT_S:g} s for another GPU in vain; "
-                    "something else may occupy it (nvidia-smi shows what runs there)"
-                )
+                station.control.upload(np.zeros(1, np.uint32), _FAILED)
+                late.append(f"cuda:{station.index}")
+        if late:
+            raise DeviceError(
+                f"{' and '.join(late)} waited {TIMEOUT_S:g} s for another GPU in vain; "
+                "something else may occupy it (nvidia-smi shows what runs there)"
+            )
 
     def pattern_seed(self, station: Station) -> int:
         """What makes a station's message its own."""

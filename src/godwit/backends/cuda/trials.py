@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from godwit import config
 from godwit.backends.cuda.driver import Stream
 from godwit.backends.cuda.measurements import ALL, HOST, Unit, What
 from godwit.backends.cuda.testbed import Station, Stop, Testbed
@@ -48,6 +49,11 @@ class Trial:
     most_repeats: int = MOST_REPEATS
     prepare: Callable[[], None] | None = None
     check: Callable[[int], None] | None = None
+
+    def __str__(self) -> str:
+        size = self.packet_bytes
+        packets = "" if size is None else f" in packets of {config.readable_bytes(size)}"
+        return f"{self.what} from {self.source} to {self.destination}{packets}"
 
 
 def all_trials(bed: Testbed) -> Iterator[Trial]:

@@ -7,7 +7,7 @@
 
 #include "relax.cuh"
 
-constexpr i64 HUB_DEGREE = 1024;
+constexpr i64 HUB_DEGREE = 1024;  // as in instantiation.py
 constexpr u32 UNROLL = 4;
 
 // Relax `degree` arcs from `begin` of each lane's vertex; lanes without one bring degree 0. All lanes come.
@@ -69,10 +69,9 @@ template <class P>
 __device__ __forceinline__ void thread_defer_hub(Worker<P> &worker, i64 begin, i64 end,
                                                  const typename Worker<P>::Sending &sending) {
     u64 chunks = static_cast<u64>((end - begin + HUB_DEGREE - 1) / HUB_DEGREE);
-    u64 cursor = atomicAdd(&worker.part.control->hub_cursor, (1ull << 40) | chunks);
-    Hub<P> hub{begin,          end,           cursor & ((1ull << 40) - 1),
-               sending.vertex, sending.value, sending.field};
-    worker.part.hubs[cursor >> 40] = hub;
+    u64 cursor = atomicAdd(&worker.part.control->hub_cursor, (1ull << 32) | chunks);
+    Hub<P> hub{begin, end, cursor & 0xffffffffull, sending.vertex, sending.value, sending.field};
+    worker.part.hubs[cursor >> 32] = hub;
 }
 
 // The grid works on the rows that were left to it. Hubs lie in the order of their chunks, as both were
@@ -84,8 +83,8 @@ __device__ __forceinline__ void grid_expand_hubs(Worker<P> &worker) {
     using Weight = typename P::Weight;
     const Part<P> &part = worker.part;
     u64 cursor = load_relaxed(&part.control->hub_cursor);
-    u64 chunks = cursor & ((1ull << 40) - 1);
-    u32 hubs = static_cast<u32>(cursor >> 40);
+    u64 chunks = cursor & 0xffffffffull;
+    u32 hubs = static_cast<u32>(cursor >> 32);
     u64 warps = static_cast<u64>(gridDim.x) * (blockDim.x / WARP);
     for (u64 chunk = static_cast<u64>(warp_id()) * gridDim.x + blockIdx.x; chunk < chunks;
          chunk += warps) {

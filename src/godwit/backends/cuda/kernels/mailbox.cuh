@@ -33,7 +33,7 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
             u32 first = 0;
             if (lane == 0) first = atomicAdd(&part.control->outgoing[device], total);
             first = __shfl_sync(FULL_WARP, first, 0);
-            Item<P> *half = part.outbox[device] + static_cast<u64>(round & 1) * part.mailbox_items;
+            Item<P> *half = part.outbox[device] + static_cast<u64>(round & 1) * part.mailbox_room;
             for (u32 i = lane; i < total; i += WARP) {
                 i64 halo = spans.word_of(span, list[i] >> 5) * 32 + (list[i] & 31);
                 bool fits = first + i < part.mailbox_items;
@@ -74,11 +74,40 @@ template <class P>
 __device__ __forceinline__ void warp_close_mailboxes(const Part<P> &part) {
     u32 lane = lane_id();
     if (lane < part.devices) {
-        u32 sent = min(load_relaxed(&part.control->outgoing[lane]), part.mailbox_items);
+        // More were relayed than one device sends of its own, or some of its own did not fit.
+        u32 counted = load_relaxed(&part.control->outgoing[lane]);
+        u32 relayed = part.relays ? load_relaxed(&part.control->relayed[lane]) : 0;
+        u32 sent = min(counted, max(relayed, part.mailbox_items));
+        part.control->relayed[lane] = 0;
         part.control->outgoing[lane] = sent;
         part.control->counters[SENT_TO + lane] += sent;
     }
     __syncwarp();
+}
+
+// Pass on what is for others. It goes first, into room that nobody's own items take: each device adds at most
+// `mailbox_items` a round to what is on the way to another, and all that is on a link began in one round at
+// each of the devices behind it, so `devices` times that is always enough.
+template <class P>
+__device__ __forceinline__ void grid_relay(Worker<P> &worker, u32 round) {
+    const Part<P> &part = worker.part;
+    u32 stride = gridDim.x * blockDim.x;
+    for (u32 device = 0; device < part.devices; device++) {
+        for (u32 last = 0; last < part.devices; last++) {
+            u32 count = last == part.device ? 0 : part.control->incoming[device][last];
+            if (count == 0) continue;
+            const Item<P> *half = part.relay[device * MAX_DEVICES + last] +
+                                  static_cast<u64>((round + 1) & 1) * part.mailbox_room;
+            Item<P> *onward = part.outbox[last] + static_cast<u64>(round & 1) * part.mailbox_room;
+            for (u32 i = threadIdx.x * gridDim.x + blockIdx.x; i < count; i += stride) {
+                Item<P> item = load_item(half + i);
+                u32 at = atomicAdd(&part.control->outgoing[last], 1u);
+                atomicMax(&part.control->relayed[last], at + 1);
+                store_item(onward + at, item);
+                worker.lowest = min(worker.lowest, key_of(priority_of<P>(item.value)));
+            }
+        }
+    }
 }
 
 // Combine what has come with the vertices' values; whoever improves by it is delivered as if relaxed here.
@@ -87,9 +116,9 @@ __device__ __forceinline__ void grid_receive(Worker<P> &worker, u32 round) {
     using Value = typename P::Value;
     const Part<P> &part = worker.part;
     for (u32 device = 0; device < part.devices; device++) {
-        u32 count = part.control->incoming[device];
+        u32 count = part.control->incoming[device][part.device];
         const Item<P> *half =
-            part.inbox[device] + static_cast<u64>((round + 1) & 1) * part.mailbox_items;
+            part.inbox[device] + static_cast<u64>((round + 1) & 1) * part.mailbox_room;
         u32 stride = gridDim.x * blockDim.x;
         for (u32 i = threadIdx.x * gridDim.x + blockIdx.x; i < count; i += stride) {
             Item<P> item = load_item(half + i);

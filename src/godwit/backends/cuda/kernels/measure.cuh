@@ -2,8 +2,9 @@
 //
 // The patterns are those of Groute's figure 2: direct access to another GPU's or the host's memory,
 // coalesced and random; messages in packets, relayed from memory to memory. A flag holds the number of the
-// last round (an epoch) that it has seen and only grows, so nothing is reset between rounds. Every wait ends
-// at a deadline: then `failed` is set and the kernel leaves.
+// last round (an epoch) that it has seen and only grows, so nothing is reset between rounds; for that, one
+// thread alone sets it, in the order of rounds. Every wait ends after a time: then `failed` is set and the
+// block leaves.
 //
 // Scalars are 64 bits wide, as the host passes nothing else.
 #pragma once
@@ -23,10 +24,14 @@ __device__ __forceinline__ void thread_store_flag(u32 *flag, u32 value) {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 
-// Wait for a flag to reach an epoch; false if the deadline passes first.
-__device__ __forceinline__ bool thread_await(const u32 *flag, u32 epoch, u64 deadline_ns) {
+// Wait for a flag to reach an epoch; false if that takes longer than it may.
+__device__ __forceinline__ bool thread_await(const u32 *flag, u32 epoch, u64 timeout_ns) {
+    u64 deadline_ns = 0;
     for (u32 polls = 1; static_cast<i32>(thread_load_flag(flag) - epoch) < 0; polls++) {
-        if (polls % POLLS_PER_LOOK == 0 && now_ns() > deadline_ns) return false;
+        if (polls % POLLS_PER_LOOK != 0) continue;
+        u64 now = now_ns();
+        if (deadline_ns == 0) deadline_ns = now + timeout_ns;
+        if (now > deadline_ns) return false;
     }
     return true;
 }
@@ -150,11 +155,10 @@ extern "C" __global__ void random_minimum_system(u32 *table, u64 words, u64 repe
 // one of the other's that we set. Who leads sets first.
 extern "C" __global__ void ping_pong(const u32 *ours, u32 *theirs, u64 leads, u64 rounds, u64 epoch,
                                      u64 timeout_ns, u32 *failed) {
-    u64 deadline_ns = now_ns() + timeout_ns;
     u32 last = static_cast<u32>(epoch + rounds);
     for (u32 now = static_cast<u32>(epoch); now != last; now++) {
         if (leads) thread_store_flag(theirs, now);
-        if (!thread_await(ours, now, deadline_ns)) {
+        if (!thread_await(ours, now, timeout_ns)) {
             *failed = 1;
             return;
         }
@@ -166,37 +170,39 @@ extern "C" __global__ void ping_pong(const u32 *ours, u32 *theirs, u64 leads, u6
 // here), copy it on (unless it ends here), say so (unless nobody waits).
 //
 // A team of `members` blocks takes a packet, each an equal share with a flag of its own: no block waits for
-// another of its grid. A packet goes on when all its flags are there. Stations of one message have as many
-// blocks and members as each other.
+// another of its grid. A packet goes on when all its flags are there. It is the same team's in every round:
+// were it another's, that could be a round ahead, and the flag would go back when this one sets it, unseen
+// by who waits for the later round. Stations of one message have as many blocks and members as each other.
 extern "C" __global__ void relay(uint4 *to, const uint4 *from, const u32 *arrived, u32 *announced,
                                  u64 packets, u64 packet_vectors, u64 members, u64 rounds,
                                  u64 epoch, u64 timeout_ns, u32 *failed) {
-    u64 deadline_ns = now_ns() + timeout_ns;
     u64 team = blockIdx.x / members;
     u64 member = blockIdx.x % members;
     u64 teams = gridDim.x / members;
     u64 share = packet_vectors / members;
     if (team >= teams) return;
-    for (u64 turn = team; turn < packets * rounds; turn += teams) {
-        u64 packet = turn % packets;
-        u32 now = static_cast<u32>(epoch + turn / packets);
-        bool late = false;
-        if (arrived && threadIdx.x < members) {
-            const u32 *flag = arrived + packet * members + threadIdx.x;
-            late = !thread_await(flag, now, deadline_ns);
-            load_acquire_system(flag);  // what was written before its release can be read now
-        }
-        if (__syncthreads_or(late)) {
-            if (threadIdx.x == 0) *failed = 1;
-            return;
-        }
-        if (!to) continue;
-        u64 begin = packet * packet_vectors + member * share;
-        group_copy(to + begin, from + begin, share, threadIdx.x, blockDim.x);
-        __syncthreads();
-        if (announced && threadIdx.x == 0) {
-            // The barrier orders the block's copies before the release, which makes them visible.
-            store_release_system(announced + packet * members + member, now);
+    for (u64 round = 0; round < rounds; round++) {
+        u32 now = static_cast<u32>(epoch + round);
+        for (u64 packet = team; packet < packets; packet += teams) {
+            bool late = false;
+            if (arrived && threadIdx.x < members) {
+                const u32 *flag = arrived + packet * members + threadIdx.x;
+                late = !thread_await(flag, now, timeout_ns);
+                load_acquire_system(flag);  // what was written before its release can be read now
+            }
+            if (__syncthreads_or(late)) {
+                if (threadIdx.x == 0) *failed = 1;
+                return;
+            }
+            if (!to) continue;
+            u64 begin = packet * packet_vectors + member * share;
+            group_copy(to + begin, from + begin, share, threadIdx.x, blockDim.x);
+            block_delay(static_cast<u32>(round));
+            __syncthreads();
+            if (announced && threadIdx.x == 0) {
+                // The barrier orders the block's copies before the release, which makes them visible.
+                store_release_system(announced + packet * members + member, now);
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ struct Meeting {
     }
 };
 
+constexpr u64 ASK_HOST_NS = 1000000;
 constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above
 
 // All blocks meet; `last_warp` is called by the first warp of the last block, and returns flags << 32 | bound.
@@ -51,6 +52,7 @@ __device__ __forceinline__ Meeting grid_meet(Control *control, u64 *shared_word,
             __threadfence();
         }
         ticket = __shfl_sync(FULL_WARP, ticket, 0);
+        __syncwarp();
         u64 word;
         if ((ticket & ((1u << ARRIVAL_BITS) - 1)) == gridDim.x - 1) {
             u64 waiting = (ticket >> ARRIVAL_BITS) + pending;
@@ -71,10 +73,11 @@ __device__ __forceinline__ Meeting grid_meet(Control *control, u64 *shared_word,
     return Meeting{*shared_word};
 }
 
-// A meeting that decides nothing.
-__device__ __forceinline__ void grid_wait(Control *control, u64 *shared_word,
-                                          bool across_devices = false) {
-    grid_meet(control, shared_word, 0, across_devices, [&](u64) -> u64 { return 0; });
+// A meeting that decides nothing; returns for how long the block waited, in cycles.
+__device__ __forceinline__ u64 grid_wait(Control *control, u64 *shared_word) {
+    u64 arrival = clock64();
+    grid_meet(control, shared_word, 0, false, [&](u64) -> u64 { return 0; });
+    return clock64() - arrival;
 }
 
 // The first warp of the last block of each device: exchange reports. Lane p stands for device p. Returns
@@ -90,7 +93,6 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
         if (lane == part.device) {
             others = mine;
         } else {
-            mine.items = control->outgoing[lane];
             if (part.latency_ns) {
                 u64 until = now_ns() + part.latency_ns;
                 while (now_ns() < until) __nanosleep(100);
@@ -99,14 +101,20 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
             Report *slot = &there->reports[epoch & 1][part.device];
             store_system(&slot->lowest, mine.lowest);
             store_system(&slot->flags, mine.flags);
-            store_system(&slot->items, mine.items);
             store_system(&slot->limit, mine.limit);
             store_system(&slot->waiting, mine.waiting);
+            for (u32 last = 0; last < part.devices; last++) {
+                u32 items = part.next_hop[last] == lane ? control->outgoing[last] : 0;
+                store_system(&slot->items[last], items);
+            }
             store_release_system(&there->epochs[part.device][0], epoch);
             u64 begin = now_ns();
             const u32 *flag = &part.board->epochs[lane][0];
             while (static_cast<i32>(load_acquire_system(flag) - epoch) < 0) {
-                if (now_ns() - begin > part.patience_ns) {
+                u64 waiting = now_ns() - begin;
+                // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
+                if (waiting > part.patience_ns ||
+                    (waiting > ASK_HOST_NS && load_system(part.stop))) {
                     in_time = false;
                     break;
                 }
@@ -114,7 +122,8 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
             const Report *report = &part.board->reports[epoch & 1][lane];
             others.lowest = load_system(&report->lowest);
             others.flags = load_system(&report->flags);
-            others.items = load_system(&report->items);
+            for (u32 last = 0; last < part.devices; last++)
+                others.items[last] = load_system(&report->items[last]);
             others.limit = load_system(&report->limit);
             others.waiting = load_system(&report->waiting);
         }
@@ -151,18 +160,20 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     mine.lowest = load_relaxed(&control->lowest);
     mine.flags = now_ns() - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
     if (load_relaxed(&control->overflow)) mine.flags |= FLAG_OVERFLOW;
+    mine.flags =
+        __shfl_sync(FULL_WARP, mine.flags, 0);  // clocks differ, but all devices hear the same
     mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
     mine.waiting = waiting;
     u32 lowest = mine.lowest, flags = mine.flags;
     if (part.devices > 1) {
         Report others = mine;
-        others.items = 0;
         if (!warp_exchange(part, mine, others)) flags |= FLAG_LOST;
         bool there = lane < part.devices;
         lowest = __reduce_min_sync(FULL_WARP, there ? others.lowest : NO_KEY);
         flags = __reduce_or_sync(FULL_WARP, flags | (there ? others.flags : 0));
         if (there) {
-            control->incoming[lane] = others.items;
+            for (u32 last = 0; last < part.devices; last++)
+                control->incoming[lane][last] = lane == part.device ? 0 : others.items[last];
             control->outgoing[lane] = 0;
         }
         Value limit = value_of_bits<Value>(mine.limit);
@@ -172,8 +183,8 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
             if (improves<P>(theirs, limit)) limit = theirs;
         }
         if (lane == 0) *reinterpret_cast<Value *>(&control->limit) = limit;
-        u32 arriving = __reduce_add_sync(FULL_WARP, there ? others.items : 0);
-        waiting += arriving;
+        u32 arrive = there && lane != part.device ? others.items[part.device] : 0;
+        waiting += __reduce_add_sync(FULL_WARP, arrive);
     }
     float bound = control->bound;
     float next = fmaxf(bound, priority_of_key(lowest)) + part.delta;

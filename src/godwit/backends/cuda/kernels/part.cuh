@@ -29,7 +29,7 @@ enum Status : u32 { RUNNING, FINISHED, LEFT, PEER_LOST };
 struct Control {
     u64 release;     // the word that every meeting ends with: see meeting.cuh
     u64 arrived;     // blocks at the meeting, and what they have left pending
-    u64 hub_cursor;  // hubs << 40 | chunks
+    u64 hub_cursor;  // hubs << 32 | chunks
     u64 limit;       // as a Value: messages worse than it are dropped
     u32 lowest;      // key of the lowest priority that is pending
     u32 overflow;
@@ -38,8 +38,10 @@ struct Control {
     u32 epoch;  // meetings with the other devices
     float bound;
     u32 padding[2];
-    u32 outgoing[MAX_DEVICES];  // items put into each device's mailbox in this round
-    u32 incoming[MAX_DEVICES];  // items found in each mailbox of ours
+    u32 outgoing[MAX_DEVICES];  // items put into mailboxes in this round, by final device
+    u32 incoming[MAX_DEVICES]
+                [MAX_DEVICES];  // items found, by the device they come from and the final one
+    u32 relayed[MAX_DEVICES];   // how far those of others reach in what is outgoing
     u64 counters[COUNTERS];
 };
 
@@ -48,10 +50,9 @@ struct Control {
 struct Report {
     u32 lowest;
     u32 flags;
-    u32 items;  // in the mailbox from the sender to the reader
-    u32 padding;
     u64 limit;
     u64 waiting;
+    u32 items[MAX_DEVICES];  // from the sender to the reader, by final device
 };
 
 struct Board {
@@ -121,6 +122,8 @@ struct Part {
     Control *control;
     Board *board;
     Item<P> *inbox[MAX_DEVICES];   // from each device: two halves of mailbox_items
+    const u32 *stop;               // of the host: give up waiting for other devices
+    Item<P> *const *relay;         // ours, [device they come from * MAX_DEVICES + final device]
     Item<P> *outbox[MAX_DEVICES];  // ours at each device
     Board *boards[MAX_DEVICES];
     i64 halo_begin[MAX_DEVICES + 1];  // whose halo vertices lie where
@@ -132,14 +135,17 @@ struct Part {
     u64 latency_ns;  // added to every meeting of devices
     u32 devices;
     u32 device;
-    u32 mailbox_items;
-    u32 queue_items;  // room of a block's queue in shared memory
-    u32 hops;         // how far a block may run ahead between two meetings
-    u32 unit_shift;   // log2 of the words of a bitmap that are looked at together
+    u32 mailbox_items;  // of its own that a device sends to another in a round
+    u32 mailbox_room;   // of half a mailbox
+    u32 relays;         // whether items pass through devices that are not their last
+    u32 queue_items;    // room of a block's queue in shared memory
+    u32 hops;           // how far a block may run ahead between two meetings
+    u32 unit_shift;     // log2 of the words of a bitmap that are looked at together
     u32 has_hubs;
     u32 sparse_items;  // fewer than so many pending: blocks run ahead
     float delta;
     u32 volume;  // how often every item is sent
+    u32 next_hop[MAX_DEVICES];
     u32 padding;
     u32 prepare;  // return at once: the launch only loads the kernel
 };

@@ -65,7 +65,7 @@ __device__ __forceinline__ typename P::Value to_message(Wide wide, typename P::V
     using Value = typename P::Value;
     Value made = to_value<P>(wide, overflow);
     if constexpr (!is_float<Value> && !P::accumulates) {
-        if (made == P::identity() && value != P::identity())
+        if (made == P::identity() && static_cast<Wide>(made) == wide && value != P::identity())
             *reinterpret_cast<volatile u32 *>(overflow) = 1;
     }
     return made;

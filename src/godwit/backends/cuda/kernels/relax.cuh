@@ -182,7 +182,9 @@ struct Worker {
                 any = any || in[i];
             } else {
                 i64 halo = target[i] - part.owned;
-                thread_add(&part.halo_values[halo], candidate[i]);
+                Value old = thread_add(&part.halo_values[halo], candidate[i]);
+                if constexpr (!is_float<Value>)
+                    to_value<P>(static_cast<i64>(old) + static_cast<i64>(candidate[i]), overflow());
                 thread_set_halo_pending(halo);
                 in[i] = false;
             }
@@ -211,15 +213,14 @@ struct Worker {
                 return false;
             }
             sending.value = thread_take(&part.values[vertex]);
-            if constexpr (P::has_field)
-                sending.field =
-                    thread_update<P>(&part.fields[vertex], sending.value, part.parameters);
         } else if (improves<P>(limit, value)) {
             useless += 1;
             return false;
         } else if (!P::activate(value, part.parameters)) {
             return false;
         }
+        if constexpr (P::has_field)
+            sending.field = thread_update<P>(&part.fields[vertex], sending.value, part.parameters);
         if constexpr (P::uses_vertex) sending.vertex = part.vertices[vertex];
         return true;
     }

@@ -1,5 +1,5 @@
 // A block runs ahead: it follows its own items through a queue in shared memory, up to so many hops, as long
-// as their priorities are within the bound, before it meets the others (docs/design: the bounded window).
+// as their priorities are within the bound, before it meets the others.
 //
 // One barrier a hop: three counters take turns at being read, filled, and cleared. A packed row travels with
 // its vertex: it was fetched together with the vertex's value when the vertex was reached, so that a hop
@@ -37,6 +37,7 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
         worker.useless += is_first;
         return;
     }
+    worker.arcs += 1;
     i64 id = 0;
     if constexpr (P::uses_vertex) id = part.vertices[vertex];
     Value candidate = worker.message(value, weight, degree, id, typename P::Field(0));
@@ -62,7 +63,10 @@ __device__ void thread_relax_long(Worker<P> &worker, i64 vertex, typename P::Val
     const Part<P> &part = worker.part;
     i64 begin = part.offsets[vertex], end = part.offsets[vertex + 1];
     if (end - begin > HUB_DEGREE) {  // for the grid, which takes it from its bit
-        if (side == 0) worker.thread_set_pending(vertex, priority_of<P>(value));
+        if (side == 0) {
+            worker.thread_set_pending(vertex, priority_of<P>(value));
+            worker.processed -= 1;
+        }
         return;
     }
     for (i64 arc = begin + side; arc < end; arc += 4) {
@@ -70,7 +74,6 @@ __device__ void thread_relax_long(Worker<P> &worker, i64 vertex, typename P::Val
         if constexpr (P::weighted) weight = part.weights[arc];
         thread_relax_packed(worker, vertex, value, part.targets[arc], weight, end - begin,
                             arc == begin);
-        worker.arcs += 1;
     }
 }
 
@@ -102,7 +105,6 @@ __device__ __forceinline__ void block_hop_packed(Worker<P> &worker, u32 items) {
             if constexpr (P::uses_degree) {
                 for (u32 k = 0; k < 4; k++) degree += queue.row[entry].at[k] != NO_ARC;
             }
-            worker.arcs += 1;
             thread_relax_packed(worker, vertex, value, target, weight, degree, side == 0);
         }
     }
@@ -128,7 +130,7 @@ __device__ __forceinline__ void block_hop(Worker<P> &worker, u32 items) {
             begin = part.offsets[vertex];
             degree = part.offsets[vertex + 1] - begin;
             Value now = load_relaxed(part.values + vertex);
-            worker.processed += 1;
+            worker.processed += degree <= HUB_DEGREE;
             if (degree > HUB_DEGREE) {
                 worker.thread_set_pending(vertex, priority_of<P>(now));
                 degree = 0;

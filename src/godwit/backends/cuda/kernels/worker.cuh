@@ -103,6 +103,51 @@ __device__ __forceinline__ u32 block_publish(Worker<P> &worker, BlockState &bloc
     return block.left;
 }
 
+// Add what the block counted in this launch to the device's counters.
+template <class P>
+__device__ __forceinline__ void block_count(const Worker<P> &worker, BlockState &block, u64 waited,
+                                            u64 cycles) {
+    constexpr u32 kinds = 5;
+    const u32 counter[kinds] = {PROCESSED, USELESS, ARCS, RECEIVED, FILTERED};
+    const u64 count[kinds] = {worker.processed, worker.useless, worker.arcs, worker.received,
+                              worker.filtered};
+    u64 *counters = worker.part.control->counters;
+    for (u32 kind = 0; kind < kinds; kind++) block_add(&block.counts[kind], count[kind]);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (u32 kind = 0; kind < kinds; kind++)
+            atomicAdd(&counters[counter[kind]], block.counts[kind]);
+        atomicAdd(&counters[WAITED], waited);
+        atomicAdd(&counters[CYCLES], cycles);
+    }
+}
+
+// Divide the block's shared memory: the queue, and a list for each warp.
+template <class P>
+__device__ __forceinline__ Queue<P> block_queue(const Part<P> &part, unsigned char *bytes,
+                                                BlockState &block, u16 *&list) {
+    Queue<P> queue{};
+    u32 entries = 2 * part.queue_items;
+    queue.room = part.queue_items;
+    if constexpr (P::packed) {
+        queue.row = reinterpret_cast<Row<typename P::Id> *>(bytes);
+        bytes += entries * sizeof(Row<typename P::Id>);
+        if constexpr (P::weighted) {
+            queue.row_weight = reinterpret_cast<Row<typename P::Weight> *>(bytes);
+            bytes += entries * sizeof(Row<typename P::Weight>);
+        }
+    }
+    queue.value = reinterpret_cast<typename P::Value *>(bytes);
+    bytes += entries * sizeof(typename P::Value);
+    queue.vertex = reinterpret_cast<typename P::Id *>(bytes);
+    bytes += entries * sizeof(typename P::Id);
+    list = reinterpret_cast<u16 *>(bytes) + warp_id() * 1024;
+    queue.counts = block.queue_counts;
+    if (threadIdx.x < 3) block.queue_counts[threadIdx.x] = 0;
+    if (threadIdx.x < 6) block.counts[threadIdx.x] = 0;
+    return queue;
+}
+
 template <class P>
 __device__ void grid_work(const Part<P> &part) {
     extern __shared__ __align__(16) unsigned char shared_bytes[];
@@ -112,26 +157,8 @@ __device__ void grid_work(const Part<P> &part) {
     u64 begin_ns = now_ns();
     u64 begin_clock = clock64(), waited = 0;
 
-    Queue<P> queue{};
-    queue.room = part.queue_items;
-    unsigned char *free_bytes = shared_bytes;
-    if constexpr (P::packed) {
-        queue.row = reinterpret_cast<Row<typename P::Id> *>(free_bytes);
-        free_bytes += 2 * queue.room * sizeof(Row<typename P::Id>);
-        if constexpr (P::weighted) {
-            queue.row_weight = reinterpret_cast<Row<typename P::Weight> *>(free_bytes);
-            free_bytes += 2 * queue.room * sizeof(Row<typename P::Weight>);
-        }
-    }
-    queue.value = reinterpret_cast<typename P::Value *>(free_bytes);
-    free_bytes += 2 * queue.room * sizeof(typename P::Value);
-    queue.vertex = reinterpret_cast<typename P::Id *>(free_bytes);
-    free_bytes += 2 * queue.room * sizeof(typename P::Id);
-    u16 *list = reinterpret_cast<u16 *>(free_bytes) + warp_id() * 1024;
-    queue.counts = block.queue_counts;
-    if (threadIdx.x < 3) block.queue_counts[threadIdx.x] = 0;
-    if (threadIdx.x < 6) block.counts[threadIdx.x] = 0;
-
+    u16 *list;
+    Queue<P> queue = block_queue(part, shared_bytes, block, list);
     Worker<P> worker(part, queue);
     u32 round = control->round;
     // The start gate: no one begins before all devices run.
@@ -148,19 +175,20 @@ __device__ void grid_work(const Part<P> &part) {
         queue.open = meeting.is_sparse();
         block_delay(2);
         if (part.devices > 1) {
+            if (part.relays) grid_relay(worker, round);
             grid_receive(worker, round);
-            if (!queue.open) grid_wait(control, &block.word);
+            if (!queue.open) waited += grid_wait(control, &block.word);
         }
         grid_process_pending(worker, list);
         if (queue.open) block_run_ahead(worker);
         queue.open = false;
         block_delay(3);
         if (part.has_hubs) {
-            grid_wait(control, &block.word);
+            waited += grid_wait(control, &block.word);
             if (load_relaxed(&control->hub_cursor) != 0) grid_expand_hubs(worker);
         }
         if (part.devices > 1) {
-            grid_wait(control, &block.word);
+            waited += grid_wait(control, &block.word);
             grid_send(worker, list, round);
         }
         u32 left = block_publish(worker, block);
@@ -172,21 +200,7 @@ __device__ void grid_work(const Part<P> &part) {
         waited += clock64() - arrival;
         round += 1;
     }
-    block_add(&block.counts[0], worker.processed);
-    block_add(&block.counts[1], worker.useless);
-    block_add(&block.counts[2], worker.arcs);
-    block_add(&block.counts[3], worker.received);
-    block_add(&block.counts[4], worker.filtered);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        atomicAdd(&control->counters[PROCESSED], block.counts[0]);
-        atomicAdd(&control->counters[USELESS], block.counts[1]);
-        atomicAdd(&control->counters[ARCS], block.counts[2]);
-        atomicAdd(&control->counters[RECEIVED], block.counts[3]);
-        atomicAdd(&control->counters[FILTERED], block.counts[4]);
-        atomicAdd(&control->counters[WAITED], waited);
-        atomicAdd(&control->counters[CYCLES], static_cast<u64>(clock64() - begin_clock));
-    }
+    block_count(worker, block, waited, clock64() - begin_clock);
 }
 
 // Packed rows of short ones: up to four targets, the rest NO_ARC; longer ones begin with LONG_ROW.

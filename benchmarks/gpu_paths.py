@@ -77,7 +77,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
                 ):
                     tuning: dict[str, object] = {
                         "gpu": GpuOptions(
-                            hops=int(hops),
+                            hops=None if hops == "auto" else int(hops),
                             threads=int(threads) or None,
                             transport=arguments.transport,
                             slice_s=arguments.slice,
@@ -87,7 +87,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
                     if delta != "auto":
                         tuning["delta"] = float(delta)
                     row = {"graph": name, "algorithm": algorithm, "devices": devices}
-                    row |= {"hops": int(hops), "threads": int(threads), "window": int(window)}
+                    row |= {"hops": hops, "threads": int(threads), "window": int(window)}
                     row |= one_setting(placed, algorithm, source, tuning, arguments, wanted)
                     rows.append(row)
                     print(line(row), flush=True)
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--algorithms", default="bfs,sssp")
     parser.add_argument("--delta", default="auto")
     parser.add_argument("--window", default="1")
-    parser.add_argument("--hops", default="256")
+    parser.add_argument("--hops", default="auto")
     parser.add_argument("--threads", default="0", help="0 for what suits the graph")
     parser.add_argument("--partition", default="contiguous")
     parser.add_argument("--transport", default="direct")

@@ -169,9 +169,7 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     machine = Machine(np.asarray(access, bool), **settings)
     for kind in (PretendBuffer, PretendEvent):
         patch.setattr(kind, "machine", machine, raising=False)
-    properties = GpuProperties(
-        "Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True
-    )
+    properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
 
     class Runtime:
         @staticmethod

@@ -105,7 +105,8 @@ class GpuOptions:
         are not, by a neighbour that is one of both, else through pinned host memory), ``"host"``
         (always through pinned host memory) or ``"ring"`` (each device sends to the next only)
     :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
-    :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all
+    :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all; None for what
+        suits delta and weights
     :param threads: of a block; None for what suits the graph
     :param blocks: at most so many; None for as many as fit
     :param patience_s: how long a device waits for the others at a meeting before it gives the run up
@@ -117,7 +118,7 @@ class GpuOptions:
 
     transport: Literal["direct", "host", "ring"] = "direct"
     slice_s: float = 0.1
-    hops: int = 256
+    hops: int | None = None
     threads: int | None = None
     blocks: int | None = None
     patience_s: float = 30.0
@@ -133,7 +134,8 @@ class GpuOptions:
         if not as_float(self.slice_s, "slice_s") >= 0:
             raise InputError(f"slice_s must not be negative, got {shown(self.slice_s)}")
         as_positive_number(self.patience_s, "patience_s")
-        as_count(self.hops, "hops", 0, 2**31)
+        if self.hops is not None:
+            as_count(self.hops, "hops", 0, 2**31)
         as_count(self.delay_ns, "delay_ns", 0, 10**10)
         as_count(self.latency_ns, "latency_ns", 0, 10**10)
         as_count(self.volume, "volume", 1, 1000)
@@ -172,6 +174,7 @@ class WorklistOptions:
     :param ring_items: slots of each mailbox; None for what the backend finds good
     :param capacity_items: room of each device's worklist at the start; it grows
     :param next_hop: (devices, devices) where device i sends what is for device j; direct if None
+    :param hops: how many arcs far a GPU's block may run ahead between two meetings
     :param gpu: how kernels are run
     :param destination: where results go, of devices that deliver them
     """
@@ -181,6 +184,7 @@ class WorklistOptions:
     ring_items: int | None = None
     capacity_items: int = 1 << 14
     next_hop: Array | None = None
+    hops: int = 0
     gpu: GpuOptions = field(default_factory=GpuOptions)
     destination: Destination | None = None
 

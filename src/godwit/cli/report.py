@@ -407,6 +407,18 @@ def print_partition(report: Report, facts: Facts) -> None:
         )  # fmt: skip
 
 
+def _shown_devices(devices: list[Facts]) -> list[Facts]:
+    """One row for all virtual devices of the CPU, where they are many: they are alike."""
+    virtual = [device for device in devices if device["name"].startswith("cpu:")]
+    if len(virtual) <= _FEW_ALIKE:
+        return devices
+    names = f"{virtual[0]['name']} … {virtual[-1]['name']}"
+    return [device for device in devices if device not in virtual] + [virtual[0] | {"name": names}]
+
+
+_FEW_ALIKE = 4
+
+
 def print_devices(report: Report, devices: list[Facts]) -> None:
     """The table of devices."""
     rows = [
@@ -417,7 +429,7 @@ def print_devices(report: Report, devices: list[Facts]) -> None:
             integer(device["threads"]),
             readable_bytes(device["memory_bytes"]),
         ]
-        for device in devices
+        for device in _shown_devices(devices)
     ]
     header = ["device", "kind", "what it is", "threads", "free memory"]
     report.table(header, rows, text_columns=3)

@@ -30,6 +30,7 @@ from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
 from godwit.graph.layout import LocalGraph
+from godwit.solvers.delta import choose_delta, choose_gpu_window
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
 from godwit.solvers.results import converted, destination_of
@@ -39,7 +40,6 @@ Start = Literal["all"] | Array | Mapping[int, Any]
 """Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
 vertices, each with a value that is combined into its initial one."""
 
-DELTA_FACTOR = 6.0
 DEFAULT_WINDOW = 1
 
 
@@ -128,9 +128,11 @@ def solve(
         tuple(device.name for device in devices), "delta-stepping" if shared else "asynchronous"
     )
     fills = devices[0].fills
-    delta = options.delta
-    if delta is None:
-        delta = choose_gpu_delta(program, graph) if fills else choose_delta(program, graph)
+    hops = 0
+    if fills:
+        delta, hops = choose_gpu_window(program, graph, options.delta, options.gpu.hops)
+    else:
+        delta = choose_delta(program, graph) if options.delta is None else options.delta
     statistics.delta = None if program.priority is None else delta
     statistics.window = None if shared else options.window
     _require_run_memory(program, graph.vertex_count, len(devices), options)
@@ -165,6 +167,7 @@ def solve(
             options.window,
             options.ring_items,
             capacity_items if options.capacity_items is None else options.capacity_items,
+            hops=hops,
             gpu=options.gpu,
             destination=destination_of(program, layout, result_dtype, options.home)
             if devices[0].delivers
@@ -208,68 +211,6 @@ def _require_run_memory(
     require_memory(
         values + _ITEM_BYTES * items, f"running {program.name!r} on {vertices:,} vertices"
     )
-
-
-def choose_delta(program: VertexProgram, graph: Graph) -> float:
-    """Width of a priority bucket: so that a bucket's work is wide, and little of it is useless.
-
-    Typical weight times a constant over mean degree, after Davidson et al., "Work-efficient parallel GPU
-    methods for single-source shortest paths" (IPDPS 2014); the constant is ours, measured (see
-    docs/performance.md). It assumes that priorities grow by about a weight along an arc.
-    """
-    if program.priority is None or graph.arc_count == 0:
-        return 1.0
-    weight = 1.0
-    if graph.weights is not None and program.operators.uses_weight:
-        weight = float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
-    busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
-    delta: float = DELTA_FACTOR * weight / (graph.arc_count / max(1, busy))
-    if not (np.isfinite(delta) and delta > 0):
-        return 1.0
-    if program.dtype.kind in "iu":
-        return max(1.0, delta)
-    return delta
-
-
-_SAMPLED_ARCS = 1 << 16
-
-
-GPU_DELTA_FACTOR = 184.0
-GPU_UNIT_FACTOR = 4.0
-
-
-def choose_gpu_delta(program: VertexProgram, graph: Graph) -> float:
-    """By how much GPUs raise the bound at a meeting.
-
-    Blocks run ahead within it: on long, thin graphs far, since meetings are what costs there; on wide
-    ones hardly, since there every round keeps all busy and order saves work. Hence typical weight over
-    the square of mean degree; where every arc counts the same, order suffers less. The constants are
-    measured (docs/performance.md).
-    """
-    if program.priority is None or graph.arc_count == 0:
-        return 0.0
-    busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
-    degree = graph.arc_count / max(1, busy)
-    if graph.weights is None or not program.operators.uses_weight:
-        return float(GPU_UNIT_FACTOR * GPU_DELTA_FACTOR / degree**2)
-    weight = float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
-    delta: float = GPU_DELTA_FACTOR * weight / degree**2
-    return delta if np.isfinite(delta) else 0.0
-
-
-def _typical_weight(graph: Graph) -> float:
-    """The median of some arcs' weights, spread over the graph; their mean where most are zero."""
-    assert graph.weights is not None
-    sample = graph.weights[:: max(1, len(graph.weights) // _SAMPLED_ARCS)].astype(np.float64)
-    finite = np.abs(sample[np.isfinite(sample)])
-    if len(finite) == 0:
-        return 1.0
-    return float(np.median(finite) or finite.mean())
-
-
-def _vertices_with_arcs(graph: Graph) -> int:
-    sample = graph.offsets
-    return int(np.count_nonzero(sample[1:] != sample[:-1]))
 
 
 def make_poll(options: SolverOptions) -> ProgressPoll | None:

@@ -11,6 +11,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from godwit import config
@@ -56,6 +57,24 @@ class Staging:
             stream.close()
         self._streams.clear()
         self._buffer.close()
+
+
+_SPARE: list[Staging] = []
+
+
+@contextmanager
+def stagings(count: int) -> Iterator[list[Staging]]:
+    """Page-locked buffers for so many threads, kept for the next who asks."""
+    taken: list[Staging] = []
+    try:
+        for _ in range(count):
+            try:
+                taken.append(_SPARE.pop())
+            except IndexError:
+                taken.append(Staging())
+        yield taken
+    finally:
+        _SPARE.extend(taken)
 
 
 def bring_down(index: int, pointer: int, array: Array) -> None:

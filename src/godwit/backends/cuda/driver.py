@@ -132,7 +132,7 @@ def properties(index: int) -> GpuProperties:
         multiprocessors=int(found.multiProcessorCount),
         memory_bytes=int(found.totalGlobalMem),
         shared_bytes=int(found.sharedMemPerBlockOptin),
-        pci_bus_id=_decoded(bus).rstrip("\0"),
+        pci_bus_id=_decoded(bus).partition("\0")[0],
         cooperative=bool(found.cooperativeLaunch),
     )
 

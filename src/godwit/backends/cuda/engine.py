@@ -81,6 +81,17 @@ def run_program(
         return run.collect(compile_s, kernel_s)
 
 
+_MOST_GPUS = 1024
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> driver.PinnedBuffer:
+    """A word a GPU: the run that has it as its first tells its kernels by it not to wait for others."""
+    words = driver.PinnedBuffer(4 * _MOST_GPUS)
+    words.fill_bytes(0)
+    return words
+
+
 @lru_cache(maxsize=256)
 def _loaded(index: int, code: bytes) -> dict[str, driver.Kernel]:
     """The kernels of a cubin, loaded on a GPU once, whichever programs they are of."""
@@ -107,7 +118,6 @@ class _Run:
         self.variant = replace(variants[0], packed=all(one.packed for one in variants))
         self.parameter_count = len(parts[0].parameters) - 1
         self.arguments = np.zeros(len(parts), PART)
-        self.stop = placement.pinned_room("stop", 4)
         self.shapes: list[tuple[int, int, int]] = []
         self.kernels: list[dict[str, driver.Kernel]] = []
 
@@ -238,14 +248,13 @@ class _Run:
         own["hubs"] = part.room("hubs", kernels.hub_bytes(self.program) * max(1, part.hubs)).pointer
         own["has_hubs"] = part.hubs > 0
         own["devices"], own["device"] = len(self.parts), place
-        own["hops"] = self.options.gpu.hops
+        own["hops"] = self.options.hops
         own["delta"] = min(self.options.delta * self.options.window, _LARGEST_DELTA)
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
         own["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
         own["slice_ns"] = round(min(self.options.gpu.slice_s, _LONGEST_S) * 1e9)
         own["patience_ns"] = round(min(self.options.gpu.patience_s, _LONGEST_S) * 1e9)
-        self.stop.array(np.uint32)[0] = 0
-        own["stop"] = self.stop.pointer
+        own["stop"] = _stop_words().pointer + 4 * self.placement.indexes[0]
         own["latency_ns"] = self.options.gpu.latency_ns
         own["volume"] = self.options.gpu.volume
         gpu = driver.properties(part.index)
@@ -270,7 +279,7 @@ class _Run:
             )
         own["queue_items"] = items
         # A block that may not run ahead has no use for its queue.
-        own["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK if self.options.gpu.hops else 0
+        own["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK if self.options.hops else 0
         self.shapes.append((blocks, threads, shared))
 
     def drive(self, poll: ProgressPoll | None) -> float:
@@ -303,10 +312,12 @@ class _Run:
 
     def give_up(self) -> None:
         """Until no kernel is on any device, whatever happened: those that wait for others need not."""
-        self.stop.array(np.uint32)[0] = 1
+        words = _stop_words().array(np.uint32)
+        words[self.placement.indexes[0]] = 1
         for part in self.placement.parts:
             with suppress(DeviceError):
                 part.stream.synchronize()
+        words[self.placement.indexes[0]] = 0
 
     def _controls(self) -> Array:
         return np.concatenate(

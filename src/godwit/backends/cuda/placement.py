@@ -16,7 +16,6 @@ import numpy as np
 from godwit import config
 from godwit.backends.base import Device
 from godwit.backends.cuda import driver
-from godwit.backends.cuda.download import Staging
 from godwit.backends.cuda.driver import Buffer, PinnedBuffer, Stream
 from godwit.backends.cuda.instantiation import (
     BOARD_BYTES,
@@ -127,7 +126,6 @@ class GpuPlacement:
             raise InputError(f"at most {MAXIMAL_DEVICES} endpoints can run, got {len(devices)}")
         self.parts: list[GpuPart] = []
         self.pinned: dict[str, PinnedBuffer] = {}
-        self._stagings: list[Staging] = []
         for index in self.indexes:
             if not driver.properties(index).cooperative:
                 name = driver.properties(index).name
@@ -160,12 +158,6 @@ class GpuPlacement:
             found = self.pinned[name] = PinnedBuffer(nbytes)
         return found
 
-    def staging(self, count: int) -> list[Staging]:
-        """Page-locked buffers for so many threads that bring down results; of one run at a time."""
-        while len(self._stagings) < count:
-            self._stagings.append(Staging())
-        return self._stagings[:count]
-
     def close(self) -> None:
         """Give all memory back, after the run that uses it; closing twice does no harm."""
         if not self.closed:
@@ -178,9 +170,7 @@ class GpuPlacement:
             part.close()
         for buffer in self.pinned.values():
             buffer.close()
-        for staging in self._stagings:
-            staging.close()
-        self.parts, self.pinned, self._stagings = [], {}, []
+        self.parts, self.pinned = [], {}
 
 
 def _placed(index: int, graph: LocalGraph) -> GpuPart:

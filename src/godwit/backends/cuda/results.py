@@ -23,7 +23,7 @@ from godwit.arrays import Home
 from godwit.backends.base import Destination, ProgramOperators
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.download import STAGING_BYTES, Staging
+from godwit.backends.cuda.download import STAGING_BYTES, Staging, stagings
 from godwit.backends.cuda.driver import Kernel, Stream
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.placement import GpuPart, GpuPlacement
@@ -130,12 +130,12 @@ def _to_host(placement: GpuPlacement, column: _Column, *, ranges: bool) -> None:
     workers = min(len(pieces), config.thread_count(), _MOST_THREADS)
     if workers == 0:
         return
-    stagings = placement.staging(workers)
-    arguments = (column, iter(pieces), stagings, ranges)
-    if workers == 1:
-        _bring_pieces(0, 1, new_control(), *arguments)
-    else:
-        run_team(_bring_pieces, *arguments, threads=workers)
+    with stagings(workers) as taken:
+        arguments = (column, iter(pieces), taken, ranges)
+        if workers == 1:
+            _bring_pieces(0, 1, new_control(), *arguments)
+        else:
+            run_team(_bring_pieces, *arguments, threads=workers)
 
 
 def _pieces(placement: GpuPlacement, column: _Column) -> list[_Piece]:
@@ -153,10 +153,10 @@ def _pieces(placement: GpuPlacement, column: _Column) -> list[_Piece]:
 
 def _bring_pieces(
     rank: int, size: int, control: Any, column: _Column, pieces: Iterator[_Piece],
-    stagings: list[Staging], ranges: bool,
+    taken: list[Staging], ranges: bool,
 ) -> None:  # fmt: skip
     """Take pieces that nobody has taken yet, until there are none."""
-    staging = stagings[rank]
+    staging = taken[rank]
     for piece in pieces:  # an iterator of a list: taking the next is one step
         if control[ABORT]:
             return

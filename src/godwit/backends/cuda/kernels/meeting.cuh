@@ -150,7 +150,8 @@ __device__ __forceinline__ u64 bits_of_value(Value value) {
 
 // The first warp of the last block of each device: what comes after this round. Returns the word to release
 // the others with. The bound never falls, and never stays below everything that is pending: there is always
-// something to do in the next round, whatever delta is.
+// something to do in the next round, whatever delta is. It runs ahead of the lowest by two windows at most:
+// blocks that stopped after so many hops, and what comes late from other devices, have to keep up.
 template <class P>
 __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     using Value = typename P::Value;
@@ -187,8 +188,9 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
         waiting += __reduce_add_sync(FULL_WARP, arrive);
     }
     float bound = control->bound;
-    float next = fmaxf(bound, priority_of_key(lowest)) + part.delta;
-    if (!(next >= bound)) next = bound;  // infinity less infinity
+    float first = priority_of_key(lowest);
+    float next = fminf(fmaxf(bound, first) + part.delta, first + 2 * part.delta);
+    if (!(next >= bound)) next = bound;
     u32 status = RUNNING;
     if (flags & FLAG_LOST)
         status = PEER_LOST;

@@ -8,41 +8,29 @@
 
 #include "expand.cuh"
 
-// What lane `side` of four does with an item: relax one arc, having asked for all it needs at once.
+// What lane `side` of four does with an item: relax one arc, having asked for all it needs at once. Whether the
+// item is stale, or the target has a better value already, is not looked up before: that trip to memory would
+// take longer than what it saves (docs/performance.md).
 template <class P>
 __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 vertex,
                                                     typename P::Value value, typename P::Id target,
-                                                    typename P::Weight weight, i64 degree,
-                                                    bool is_first) {
+                                                    typename P::Weight weight, i64 degree) {
     using Value = typename P::Value;
     const Part<P> &part = worker.part;
     bool ours = target < part.owned;
     Value *place = worker.place_of(target);
-    // Where arcs differ in length, many an item is stale by its turn, and most messages improve nothing: look
-    // first. Where they do not, that trip to memory is not worth its time.
-    constexpr bool looks_first = P::weighted;
-    Value now = value, current = P::identity();
-    if constexpr (looks_first) {
-        now = load_relaxed(part.values + vertex);
-        current = load_relaxed(place);
-    }
     Row<typename P::Id> row{};
     Row<typename P::Weight> row_weight{};
     if (ours) {
         row = worker.row_of(target);
         row_weight = worker.row_weight_of(target);
     }
-    if (looks_first &&
-        !same_bits(now, value)) {  // a better item of this vertex is queued somewhere
-        worker.useless += is_first;
-        return;
-    }
     worker.arcs += 1;
     i64 id = 0;
     if constexpr (P::uses_vertex) id = part.vertices[vertex];
     Value candidate = worker.message(value, weight, degree, id, typename P::Field(0));
     if (improves<P>(worker.limit, candidate)) return;
-    if ((looks_first && !improves<P>(candidate, current)) || !thread_improve<P>(place, candidate)) {
+    if (!thread_improve<P>(place, candidate)) {
         if (!ours) worker.filtered += 1;
     } else if (!ours) {
         worker.thread_set_halo_pending(target - part.owned);
@@ -72,8 +60,7 @@ __device__ void thread_relax_long(Worker<P> &worker, i64 vertex, typename P::Val
     for (i64 arc = begin + side; arc < end; arc += 4) {
         typename P::Weight weight = 1;
         if constexpr (P::weighted) weight = part.weights[arc];
-        thread_relax_packed(worker, vertex, value, part.targets[arc], weight, end - begin,
-                            arc == begin);
+        thread_relax_packed(worker, vertex, value, part.targets[arc], weight, end - begin);
     }
 }
 
@@ -105,7 +92,7 @@ __device__ __forceinline__ void block_hop_packed(Worker<P> &worker, u32 items) {
             if constexpr (P::uses_degree) {
                 for (u32 k = 0; k < 4; k++) degree += queue.row[entry].at[k] != NO_ARC;
             }
-            thread_relax_packed(worker, vertex, value, target, weight, degree, side == 0);
+            thread_relax_packed(worker, vertex, value, target, weight, degree);
         }
     }
 }

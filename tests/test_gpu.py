@@ -226,6 +226,9 @@ def test_progress_is_reported_while_kernels_run() -> None:
     gw.bfs(graph, 0, devices="cuda:0", progress=seen.append, gpu=gpu, delta=1.0)
     assert len(seen) > 2
     assert seen == sorted(seen)
+    last: Any = seen[-1]
+    assert last.threshold > 0
+    assert 0 <= last.idle_share[0] <= 1
 
 
 def test_ctrl_c_while_a_kernel_runs() -> None:

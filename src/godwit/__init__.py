@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from godwit.api import generate as generate
     from godwit.api import run as run
     from godwit.api import sssp as sssp
+    from godwit.backends.base import GpuOptions as GpuOptions
     from godwit.backends.registry import all_devices as all_devices
     from godwit.dataflow.context import Context as Context
     from godwit.dataflow.router import Link as Link
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Context": "dataflow.context",
     "DistributedWorklist": "dataflow.worklist",
+    "GpuOptions": "backends.base",
     "Graph": "graph.csr",
     "Link": "dataflow.router",
     "Partition": "graph.partition",

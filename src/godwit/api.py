@@ -56,7 +56,8 @@ def bfs(
     :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
         ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
     :param timeout_s: give up after so many seconds
-    :param progress: called now and then with the number of items processed so far
+    :param progress: called now and then with the number of items processed so far, an int that of GPUs
+        also has ``.threshold`` and ``.idle_share``
     :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
         :class:`godwit.solvers.asynchronous.SolverOptions`
     :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,

@@ -22,8 +22,20 @@ KEEP = 1
 PASS = 2
 DUPLICATE = 3
 
+
+class Progress(int):
+    """Items processed so far; GPUs tell more.
+
+    :ivar threshold: priorities up to it are due now, or None
+    :ivar idle_share: of each GPU's time so far, the part in which its blocks waited for others
+    """
+
+    threshold: float | None = None
+    idle_share: tuple[float, ...] = ()
+
+
 ProgressPoll = Callable[[int], None]
-"""Called now and then in the caller's thread with the items processed so far; may raise to stop."""
+"""Called now and then in the caller's thread with the :class:`Progress` so far; may raise to stop."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,9 @@ class Display:
 
             def show(items: int) -> None:
                 if items:
-                    bar.update(task, description=f"{label}: {items:,} items processed")
+                    bar.update(
+                        task, description=f"{label}: {items:,} items processed{_more(items)}"
+                    )
 
             yield show
 
@@ -75,6 +77,15 @@ class Display:
         """A spinner."""
         with self.items(label):
             yield
+
+
+def _more(items: int) -> str:
+    """What GPUs tell beside the number."""
+    idle = getattr(items, "idle_share", ())
+    if not idle:
+        return ""
+    shares = "/".join(f"{share:.0%}" for share in idle)
+    return f", priorities up to {items.threshold:,.4g}, GPUs idle {shares}"  # type: ignore[attr-defined]
 
 
 def _bar(*columns: ProgressColumn) -> Progress:

@@ -21,6 +21,7 @@ from godwit.backends.base import (
     Array,
     PlacedPart,
     ProgramOperators,
+    Progress,
     ProgressPoll,
     WorklistCounts,
     WorklistOptions,
@@ -97,6 +98,20 @@ def _loaded(index: int, code: bytes) -> dict[str, driver.Kernel]:
     """The kernels of a cubin, loaded on a GPU once, whichever programs they are of."""
     module = driver.load(index, code)
     return {name: module.kernel(name) for name in ("work", "pack_rows", "fill_values", "seed")}
+
+
+def _progress(controls: Array) -> Progress:
+    made = Progress(int(controls["processed"].sum()))
+    made.threshold = float(controls["bound"].max())
+    made.idle_share = tuple((1.0 - _busy_share(controls)).tolist())
+    return made
+
+
+def _busy_share(controls: Array) -> Array:
+    """Of the time of each device's blocks, the part in which they did not wait for others."""
+    cycles = np.maximum(controls["cycles"], 1).astype(np.float64)
+    share: Array = 1.0 - np.minimum(controls["waited"] / cycles, 1.0)
+    return share
 
 
 class _Run:
@@ -303,7 +318,7 @@ class _Run:
             if status == {kernels.FINISHED}:
                 return seconds
             if poll is not None:
-                poll(int(controls["processed"].sum()))
+                poll(_progress(controls))
 
     def wait(self) -> None:
         """Until no kernel of the run is on any device."""
@@ -336,7 +351,6 @@ class _Run:
         if self.options.destination is not None and not overflow:
             deliver(self.placement, self.program, self.options.destination, limit)
         devices = len(self.parts)
-        cycles = np.maximum(controls["cycles"], 1).astype(np.float64)
         return WorklistCounts(
             processed_items=controls["processed"].astype(np.int64),
             useless_items=controls["useless"].astype(np.int64),
@@ -349,7 +363,7 @@ class _Run:
             compile_s=compile_s,
             value_overflow=overflow,
             kernel_s=kernel_s,
-            busy_share=1.0 - np.minimum(controls["waited"] * 1.0 / cycles, 1.0),
+            busy_share=_busy_share(controls),
             item_bytes=kernels.item_bytes(self.program, self.variant.id_dtype),
         )
 

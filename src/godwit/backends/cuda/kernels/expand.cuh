@@ -44,9 +44,9 @@ __device__ __forceinline__ void warp_expand(Worker<P> &worker, i64 begin, u32 de
             in[i] = number < total;
             from[i] = whose;
             i64 arc = __shfl_sync(FULL_WARP, base, whose) + number;
-            target[i] = in[i] ? __ldg(part.targets + arc) : Id(0);
+            target[i] = in[i] ? load_once(part.targets + arc) : Id(0);
             if constexpr (P::weighted)
-                weight[i] = in[i] ? __ldg(part.weights + arc) : Weight(0);
+                weight[i] = in[i] ? load_once(part.weights + arc) : Weight(0);
             else
                 weight[i] = Weight(1);
         }
@@ -109,9 +109,9 @@ __device__ __forceinline__ void grid_expand_hubs(Worker<P> &worker) {
             for (u32 i = 0; i < UNROLL; i++) {
                 i64 arc = first + i * WARP + lane_id();
                 in[i] = arc < end;
-                target[i] = in[i] ? __ldg(part.targets + arc) : Id(0);
+                target[i] = in[i] ? load_once(part.targets + arc) : Id(0);
                 if constexpr (P::weighted)
-                    weight[i] = in[i] ? __ldg(part.weights + arc) : Weight(0);
+                    weight[i] = in[i] ? load_once(part.weights + arc) : Weight(0);
                 else
                     weight[i] = Weight(1);
             }

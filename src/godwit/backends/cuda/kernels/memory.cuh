@@ -33,6 +33,39 @@ __device__ __forceinline__ T load_relaxed(const T *place) {
     }
 }
 
+// What may be out of date, for whom that is good enough: it may come from the first-level cache.
+template <class T>
+__device__ __forceinline__ T load_stale(const T *place) {
+    T value;
+    if constexpr (sizeof(T) == 4) {
+        u32 bits;
+        asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(bits) : "l"(place));
+        memcpy(&value, &bits, 4);
+    } else {
+        u64 bits;
+        asm volatile("ld.global.ca.u64 %0, [%1];" : "=l"(bits) : "l"(place));
+        memcpy(&value, &bits, 8);
+    }
+    return value;
+}
+
+// What is read once, and never written: it shall not push anything else out of the first-level cache.
+template <class T>
+__device__ __forceinline__ T load_once(const T *place) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    T value;
+    if constexpr (sizeof(T) == 4) {
+        u32 bits;
+        asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(bits) : "l"(place));
+        memcpy(&value, &bits, 4);
+    } else {
+        u64 bits;
+        asm("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(bits) : "l"(place));
+        memcpy(&value, &bits, 8);
+    }
+    return value;
+}
+
 __device__ __forceinline__ u64 load_acquire(const u64 *place) {
     u64 value;
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(place) : "memory");

@@ -12,6 +12,8 @@ from hypothesis import settings
 settings.register_profile("gate", max_examples=50)  # the whole suite shall take minutes
 settings.load_profile("gate")
 
+os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
+
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 

@@ -6,6 +6,7 @@ package, over ``emulated_gpu.h`` in the place of ``memory.cuh``; NumPy sorts in 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import re
@@ -149,6 +150,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
         monkeypatch.setattr(module, "Buffer", EmulatedBuffer)
     for module in (workshop, download):
         monkeypatch.setattr(module, "Stream", EmulatedStream)
+    monkeypatch.setattr(workshop, "held_gpus", contextlib.nullcontext)
     monkeypatch.setattr(download, "PinnedBuffer", EmulatedBuffer)
     monkeypatch.setattr(download, "PIECE_BYTES", 1000)  # many pieces of little
     monkeypatch.setattr(workshop, "_module", lambda index, source: EmulatedModule(folder, source))

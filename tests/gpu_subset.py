@@ -49,22 +49,55 @@ def run_programs(devices: list[str]) -> None:
         source = graph.highest_degree_vertex()
         for query in (gw.bfs, gw.sssp):
             wanted = query(graph, source, devices="cpu").distance
-            for gpu in (GpuOptions(), GpuOptions(hops=2, transport="host")):
+            for transport in ("direct", "host", "ring"):
+                gpu = GpuOptions(hops=2, transport=transport)
                 found = query(graph, source, devices=devices, gpu=gpu, ring_items=50).distance
-                check(f"{query.__name__} {name} {gpu.transport}", found, wanted)
+                check(f"{query.__name__} {name} {transport}", found, wanted)
+            there = query(graph, source, devices=devices, partition="random", results="cuda:0")
+            check(f"{query.__name__} {name} on the GPU", there.distance.get(), wanted)
     real = wide.with_weights(wide.weights.astype(np.float64))  # type: ignore[union-attr]
     check(
         "sssp float64",
         gw.sssp(real, 0, devices=devices).distance,
         gw.sssp(real, 0, devices="cpu").distance,
     )
+    counted = gw.VertexProgram(
+        name="counted", combine="min", dtype="int32", field_dtype="int64", field_initial=0,
+        message=lambda value, weight: value + weight, update=lambda field: field + 1,
+    )  # fmt: skip
+    wanted = gw.run(counted, wide, {0: 0}, devices="cpu").values
+    check("fields", gw.run(counted, wide, {0: 0}, devices=devices).values, wanted)
     check("widest", widest_path(wide, 0, devices=devices), widest_path(wide, 0, devices="cpu"))
     exact = residual_pagerank(wide, epsilon=1e-12, devices="cpu")
     check("pagerank", residual_pagerank(wide, epsilon=1e-7, devices=devices), exact, 1e-5)
 
 
+def run_arrays() -> None:
+    """Rows of arcs that lie on the GPU, with weights and without, ids of 32 and 64 bits."""
+    import cupy
+
+    generator = np.random.default_rng(3)
+    for ids in (np.int32, np.int64):
+        ends = generator.integers(0, 500, (2, 4000)).astype(ids)
+        for weights in (None, generator.integers(0, 9, 4000), generator.random(4000)):
+            wanted = gw.Graph.from_arcs(*ends, weights, vertex_count=500)
+            on_gpu = None if weights is None else cupy.asarray(weights)
+            made = gw.Graph.from_arcs(*cupy.asarray(ends), on_gpu, vertex_count=500)
+            check("arcs on the GPU", made.targets, wanted.targets)
+            if weights is not None:
+                check("their weights", made.weights, wanted.weights)
+
+
+def run_measurements(endpoints: int) -> None:
+    """The kernels of godwit devices --measure."""
+    from godwit.backends.cuda.measure import measure
+
+    measure(range(min(endpoints, driver.device_count())))
+    print("measured", flush=True)
+
+
 def run_generators() -> None:
-    """R-MAT, grids, and rows of arcs that lie on the GPU."""
+    """R-MAT and grids."""
     for spec in ("rmat:9,weights=1..9", "road:40,weights=1..9", "rmat:8,symmetrize=false"):
         wanted = gw.generate(spec)
         made = gw.generate(spec, device="cuda:0")
@@ -83,6 +116,9 @@ def main() -> None:
         run_programs(devices_for(endpoints))
     if only in ("all", "generators"):
         run_generators()
+        run_arrays()
+    if only in ("all", "measurements"):
+        run_measurements(endpoints)
     print(f"all right in {perf_counter() - begin:.1f} s")
 
 

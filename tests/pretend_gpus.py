@@ -6,6 +6,7 @@ that each of them moves on. Only ``measure.cuh`` is known here: a kernel of ours
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,6 +203,7 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     }
     for name, function in replaced.items():
         patch.setattr(driver, name, function)
+    patch.setattr(driver, "current_kept", contextlib.nullcontext)
     patch.setattr(testbed, "bindings", lambda: (None, Runtime))
     patch.setattr(testbed, "cubin", lambda *_: b"")
     patch.setattr(testbed, "Buffer", PretendBuffer)

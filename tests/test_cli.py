@@ -22,7 +22,10 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.cli import inputs, outputs
+from godwit import api
+from godwit.backends.cuda import driver, libraries
+from godwit.backends.cuda.driver import GpuProperties
+from godwit.cli import inputs, outputs, unlisted_gpus
 from godwit.cli.application import app
 from godwit.cli.facts import _smallest
 from godwit.errors import InputError
@@ -99,6 +102,38 @@ class TestMainJob:
         rows = np.load(output)
         np.testing.assert_array_equal(rows["distance"], expected.distance)
         np.testing.assert_array_equal(rows["predecessor"], expected.predecessor)
+
+    def test_rates_and_tables_of_gpus(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        devices = ["cpu:0", "cpu:1"]
+
+        def as_on_gpus(placed: Any, *arguments: Any, **named: Any) -> Any:
+            result = search(placed, *arguments, **named)
+            statistics = result.statistics
+            statistics.seconds |= {"run": 0.25, "kernel": 0.75}
+            statistics.busy_share = np.array([0.5, 0.875])
+            statistics.item_bytes = 12
+            statistics.hops = 16
+            return result
+
+        search = api.sssp
+        monkeypatch.setattr(api, "sssp", as_on_gpus)
+        command = ("sssp", "grid:30x30", "-s", 0, "--devices", ",".join(devices))
+        facts = run_json(*command)
+        assert facts["mteps"] == facts["traversed_arcs"] / 1e6  # in 1 s
+        statistics = facts["statistics"]
+        assert statistics["busy_share"] == [0.5, 0.875]
+        sent = np.array(statistics["sent_items"])
+        assert np.array_equal(statistics["sent_bytes"], 12 * sent)
+        assert sent.sum() > 0
+        text = run(*command).stdout
+        assert "run in 1.0000 s" in text
+        assert "hops 16" in text
+        assert re.search(r"Items sent per link, of 12 bytes: [\d.]+ \w+ in all", text)
+        lines = text.splitlines()
+        header, _, *rows, total = lines[lines.index("Work-items") + 1 :][:5]
+        assert re.split(r" {2,}", header.strip())[-3:] == ["received", "threshold changes", "busy"]
+        assert [row.split()[-1] for row in rows] == ["50.0%", "87.5%"]
+        assert total.split()[0] == "total"
 
     def test_json_has_the_same_and_nothing_else(self, roads: Path) -> None:
         facts = run_json("sssp", roads, "-s", 1, "--devices", 2, "--verify")
@@ -413,6 +448,48 @@ class TestOtherCommands:
         facts = run_json("devices")["devices"]
         assert [device["name"] for device in facts] == [d.name for d in gw.all_devices()]
         assert "cpu:0" in run("devices").stdout
+
+    @pytest.mark.parametrize(
+        ("gpus", "installed", "has_driver", "expected"),
+        [
+            ([], False, False, None),
+            ([], False, True, "GPUs need the Python module cuda; .*"),
+            (["90", "75"], False, True, r"2 GPUs, .* pip install \"\.\[cuda\]\" .*"),
+            (["90"], False, True, "1 GPU, for .*"),
+            (["90", "75"], True, True, r"cuda:1 \(Made up, 7\.5\): .* 8\.0 \(Ampere\) or later"),
+            (["90", "100"], True, True, None),
+        ],
+        ids=["nothing", "no bindings", "no compilers", "one", "too old", "all listed"],
+    )
+    def test_devices_says_why_gpus_are_not_listed(
+        self, gpus: list[str], installed: bool, has_driver: bool, expected: str | None,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr(driver, "device_count", lambda: len(gpus))
+        monkeypatch.setattr(
+            driver, "why_not", lambda: "GPUs need the Python module cuda; install it: ..."
+        )
+        monkeypatch.setattr(
+            driver,
+            "properties",
+            lambda index: GpuProperties("Made up", gpus[index], 1, 1, 1, "0000:01", True),
+        )
+        monkeypatch.setattr(driver, "can_access_peer", lambda i, j: False)
+        monkeypatch.setattr(driver, "peer_attribute", lambda name, i, j: 0)
+        monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1 << 30)
+        monkeypatch.setattr(libraries, "are_there", lambda: installed)
+        monkeypatch.setattr(unlisted_gpus, "has_driver", lambda: has_driver)
+        told = run_json("devices")
+        assert sum(device["kind"] == "cuda" for device in told["devices"]) == (
+            sum(int(one) >= 80 for one in gpus) if installed else 0
+        )
+        lines = [line for line in run("devices").stdout.splitlines() if "not listed" in line]
+        if expected is None:
+            assert told["unlisted"] is None
+            assert lines == []
+        else:
+            assert re.fullmatch(expected, told["unlisted"])
+            assert lines == [f"not listed  {told['unlisted']}"]
 
     def test_version(self) -> None:
         assert run("--version").stdout == f"godwit {gw.__version__}\n"

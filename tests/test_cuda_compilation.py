@@ -10,6 +10,7 @@ import importlib.util
 import math
 import os
 import platform
+import struct
 import subprocess
 import sys
 import types
@@ -257,7 +258,15 @@ _DMUL, _DADD, _DFMA = 0x228, 0x229, 0x22B
 
 def _sass_opcodes(code: bytes) -> set[int]:
     """The low twelve bits of the 16-byte instructions, which name the operation since Volta."""
-    return {int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), 16)}
+    table, entry, count, names_at = struct.unpack_from("<Q10xHHH", code, 0x28)
+    sections = [struct.unpack_from("<II8x8xQQ", code, table + entry * i) for i in range(count)]
+    names = sections[names_at][2]
+    found = set()
+    for name, _, start, size in sections:
+        if code.startswith(b".text.", names + name):
+            for at in range(start, start + size, 16):
+                found.add(int.from_bytes(code[at : at + 2], "little") & 0xFFF)
+    return found
 
 
 FUNCTION = DeviceFunction("f", lambda value: value + 1, (INT32,))
@@ -475,7 +484,7 @@ class TestLibraries:
         monkeypatch.setattr(libraries, "check_platform", lambda: None)
         monkeypatch.setattr(importlib, "import_module", _not_there)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        expected = r'(cuda\.bindings|numba-cuda).*; install it: pip install "godwit\[cuda\]"'
+        expected = r'(cuda\.bindings|numba-cuda).*; install it: pip install "\.\[cuda\]"'
         with pytest.raises(DeviceError, match=expected):
             getattr(libraries, name).__wrapped__()
 

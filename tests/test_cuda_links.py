@@ -52,7 +52,8 @@ def test_items_are_counted_on_the_links_that_they_take() -> None:
     ("options", "message"),
     [
         ({"transport": "post"}, "transport must be 'direct', 'host' or 'ring', got 'post'"),
-        ({"slice_s": -1}, "slice_s must not be negative"),
+        ({"slice_s": -1}, "slice_s must be from 0 to 10, got -1"),
+        ({"slice_s": 1e6}, "slice_s must be from 0 to 10"),
         ({"patience_s": 0}, "patience_s must be positive"),
         ({"threads": 100}, "threads must be a multiple of 32, got 100"),
         ({"hops": -1}, "hops must not be negative"),

@@ -48,7 +48,9 @@ def bfs(
 
     :param graph: a graph, or one placed on devices by :func:`place`
     :param source: a vertex, counted from 0, or several
-    :param devices: None for what is best, a number, a name (``"cpu"``, ``"cpu:0"``) or names
+    :param devices: None for what is best: the first GPU, or all where the graph is large and wide, or all
+        cores. Names: ``"cuda"`` (all GPUs), ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]``
+        (virtual devices). A number: so many GPUs, or virtual devices where there is no GPU
     :param partition: how the graph is divided over several devices; see :func:`place`
     :param target: stop when this vertex' distance is final; vertices farther away than it come out
         as not reached
@@ -56,7 +58,7 @@ def bfs(
     :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
         ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
     :param timeout_s: give up after so many seconds
-    :param progress: called now and then with the number of items processed so far, an int that of GPUs
+    :param progress: called now and then with the number of items processed so far, an int; on GPUs, it
         also has ``.threshold`` and ``.idle_share``
     :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
         :class:`godwit.solvers.asynchronous.SolverOptions`

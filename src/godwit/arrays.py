@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # DLPack's numbers of the devices whose memory the host can read: its own, and pinned by CUDA or ROCm.
 _HOST_DEVICE_TYPES = (1, 3, 11)
 
-_CUPY_ADVICE = "pip install cupy-cuda13x (or cupy-cuda12x, as the driver has it)"
+_CUPY_ADVICE = 'pip install ".[cuda]" (".[cuda12]" where the driver knows CUDA 12 only)'
 
 
 def host_array(values: Any) -> Array:

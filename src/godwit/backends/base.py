@@ -109,6 +109,9 @@ class WorklistOperators:
     """What a backend has compiled of it, by the backend's own keys."""
 
 
+LONGEST_SLICE_S = 10
+
+
 @dataclass(frozen=True)
 class GpuOptions:
     """How kernels are run; the defaults are good, the others are for tests and comparisons.
@@ -143,8 +146,11 @@ class GpuOptions:
             raise InputError(
                 f"transport must be 'direct', 'host' or 'ring', got {shown(self.transport)}"
             )
-        if not as_float(self.slice_s, "slice_s") >= 0:
-            raise InputError(f"slice_s must not be negative, got {shown(self.slice_s)}")
+        if not 0 <= as_float(self.slice_s, "slice_s") <= LONGEST_SLICE_S:
+            raise InputError(
+                f"slice_s must be from 0 to {LONGEST_SLICE_S}, got {shown(self.slice_s)}: Ctrl-C and "
+                "time-outs wait for its end"
+            )
         as_positive_number(self.patience_s, "patience_s")
         if self.hops is not None:
             as_count(self.hops, "hops", 0, 2**31)

@@ -61,9 +61,10 @@ def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
         gpus = gpu_names()
         if gpus:
             if count > len(gpus):
+                there = "there is 1 GPU" if len(gpus) == 1 else f"there are {len(gpus)} GPUs"
                 raise DeviceError(
-                    f"there are {len(gpus)} GPUs, not {count}; name one several times for as many "
-                    f"endpoints, or ask for 'cpu:0' to 'cpu:{count - 1}'"
+                    f"{there}, not {count}; name one several times for as many endpoints, or ask for "
+                    f"'cpu:0' to 'cpu:{count - 1}'"
                 )
             return tuple(_find(name) for name in gpus[:count])
         if count == 1:

@@ -23,9 +23,9 @@ _HELP = (
 
 _EPILOG = """Examples:
 
-  godwit sssp USA-road-d.NY.gr.xz --source 1 --devices 4 --output distances.npy
+  godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
 
-  godwit bfs rmat:20 --source max-degree
+  godwit bfs rmat:20 --source max-degree --devices cuda
 
   godwit info web.mtx.gz --plot
 

@@ -34,7 +34,7 @@ class Plot:
         except ImportError as error:
             raise InputError(
                 f"--plot needs Matplotlib, which cannot be imported ({error}); "
-                'pip install "godwit[plot]"'
+                'pip install ".[plot]"'
             ) from error
         self._figure: Any = Figure
         check_writable(target)

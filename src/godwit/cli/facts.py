@@ -162,7 +162,7 @@ def result_facts(result: PathResult) -> Facts:
     graph = result.graph
     reached = result.reached
     traversed = int(graph.out_degree()[reached].sum())
-    run_s = result.statistics.seconds.get("run", 0.0)
+    run_s = result.statistics.run_s
     candidates = np.flatnonzero(reached)
     distance = result.distance[candidates]
     others = ~np.isin(candidates, result.sources)

@@ -25,9 +25,9 @@ PARTITION_EPILOG = """Examples:
 
   godwit partition roads.gr --parts 4
 
-  godwit partition roads.gr --parts 4 --method metis --output owners.npy
+  godwit partition roads.gr --parts 2 --method metis --output owners.npy
 
-  godwit sssp roads.gr --source 1 --devices 4 --partition owners.npy
+  godwit sssp roads.gr --source 1 --devices cpu:0,cpu:1 --partition owners.npy
 """
 DEVICES_EPILOG = """Examples:
 
@@ -178,6 +178,7 @@ def devices(
     from godwit.backends.registry import all_devices
     from godwit.cli import facts
     from godwit.cli.report import Report, print_devices, print_json
+    from godwit.cli.unlisted_gpus import why_unlisted
 
     if plot is not None and not measure:
         raise InputError("--plot draws what --measure measures; give both")
@@ -190,9 +191,11 @@ def devices(
 
         drawing = Plot(plot)
     links = topology(gpus) if gpus else None
+    listed = all_devices()
     found: dict[str, Any] = {
         "command": "devices",
-        "devices": facts.device_facts(all_devices()),
+        "devices": facts.device_facts(listed),
+        "unlisted": why_unlisted(listed),
         "topology": None if links is None else links.to_dict(),
     }
     measured = None
@@ -213,6 +216,8 @@ def devices(
 
     report = Report()
     print_devices(report, found["devices"])
+    if found["unlisted"] is not None:
+        report.facts([("not listed", found["unlisted"])])
     if links is not None and len(links) > 1:
         print_topology(report, links)
     if measured is not None:

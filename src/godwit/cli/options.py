@@ -29,8 +29,10 @@ DevicesOption = Annotated[
     typer.Option(
         "--devices",
         metavar="N|NAMES",
-        help="A number (1 is all cores as one device, more are virtual devices of a thread each), "
-        "or names: cpu, or cpu:0,cpu:1. See godwit devices.",
+        help="GPUs: cuda is all of them, cuda:1 or cuda:0,cuda:1 some, 2 the first two. CPU: cpu is all "
+        "cores as one device, cpu:0,cpu:1 are virtual devices of a thread each; where there is no "
+        "GPU, so are numbers (1 is cpu). By default the first GPU, or all GPUs where the graph is "
+        "large and wide; else all cores. See godwit devices.",
         rich_help_panel=_DEVICES,
     ),
 ]

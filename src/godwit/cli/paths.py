@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from godwit.solvers.placement import PlacedGraph
 
 _COUNTED = (
-    "MTEPS are millions of arcs that leave reached vertices, per second of the phase run: each arc "
-    "counts once, however often it was relaxed; reading, partitioning and placing do not count.\n\n"
+    "MTEPS are millions of arcs that leave reached vertices, per second of the phases run and "
+    "kernel: each arc counts once, however often it was relaxed; reading, partitioning and placing do "
+    "not count.\n\n"
     "Files: .npy holds the distances in the order of the vertices; one that was not reached has "
     "the largest value of the dtype, or infinity. With --predecessors its records have two fields, "
     "distance and predecessor; there, vertices count from 0, and -1 is none. In .csv and .parquet "
@@ -42,11 +43,13 @@ BFS_EPILOG = """Examples:
 """
 SSSP_EPILOG = """Examples:
 
-  godwit sssp USA-road-d.NY.gr.xz --source 1 --devices 4 --output distances.npy
+  godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
 
   godwit sssp roads.gr --source 1 --target 9000
 
-  godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices 2 --partition metis --verify
+  godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cuda --partition metis
+
+  godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cpu:0,cpu:1 --verify
 
   godwit sssp roads.gr --source 1 --json | jq .mteps
 """

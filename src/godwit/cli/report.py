@@ -145,10 +145,7 @@ def print_paths(report: Report, facts: Facts) -> None:
     _print_work(report, statistics)
     if len(statistics["devices"]) > 1:
         print_matrix(
-            report,
-            "Items sent per link",
-            statistics["devices"],
-            statistics["sent_items"],
+            report, _sent_title(statistics), statistics["devices"], statistics["sent_items"]
         )
     if facts["output"] is None:
         for which in ("nearest", "farthest"):
@@ -159,6 +156,13 @@ def print_paths(report: Report, facts: Facts) -> None:
                 )
 
 
+def _sent_title(statistics: Facts) -> str:
+    if statistics["sent_bytes"] is None:
+        return "Items sent per link"
+    whole = readable_bytes(sum(map(sum, statistics["sent_bytes"])))
+    return f"Items sent per link, of {statistics['item_bytes']} bytes: {whole} in all"
+
+
 def _paths_rows(facts: Facts) -> list[tuple[str, str]]:
     graph, statistics = facts["graph"], facts["statistics"]
     sources = [str(source) for source in facts["sources"]]
@@ -166,7 +170,7 @@ def _paths_rows(facts: Facts) -> list[tuple[str, str]]:
     if facts["largest_distance"] is not None:
         farthest = f", the farthest at distance {number(facts['largest_distance'])}"
     settings = [statistics["solver"]]
-    for name in ("delta", "window", "levels"):
+    for name in ("delta", "window", "hops", "levels"):
         if statistics[name] is not None:
             settings.append(f"{name} {number(statistics[name])}")
     rate = "0" if facts["mteps"] is None else f"{facts['mteps']:,.4g}"
@@ -179,7 +183,7 @@ def _paths_rows(facts: Facts) -> list[tuple[str, str]]:
         (
             "rate",
             f"{rate} MTEPS: {integer(facts['traversed_arcs'])} arcs leave the "
-            f"reached vertices, run in {statistics['seconds']['run']:.4f} s",
+            f"reached vertices, run in {statistics['run_s']:.4f} s",
         ),
     ]
     if (target := facts.get("target")) is not None:
@@ -227,16 +231,25 @@ def _print_work(report: Report, statistics: Facts) -> None:
         "useless_items": "useless",
         "arcs_relaxed": "arcs relaxed",
         "filtered_items": "filtered",
+        "received_items": "received",
         "threshold_changes": "threshold changes",
     }
+    several = len(statistics["devices"]) > 1
+    if not several:
+        del names["received_items"]  # from whom?
+    header = ["device", *names.values()]
     rows = [
         [device, *(integer(statistics[name][i]) for name in names)]
         for i, device in enumerate(statistics["devices"])
     ]
-    total = None
-    if len(rows) > 1:
-        total = ["total", *(integer(sum(statistics[name])) for name in names)]
-    report.table(["device", *names.values()], rows, title="Work-items", total=total)
+    total = ["total", *(integer(sum(statistics[name])) for name in names)] if several else None
+    if statistics["busy_share"] is not None:
+        header.append("busy")
+        for row, share in zip(rows, statistics["busy_share"], strict=True):
+            row.append(f"{share:.1%}")
+        if total is not None:
+            total.append("")
+    report.table(header, rows, title="Work-items", total=total)
 
 
 def print_matrix(

@@ -27,9 +27,9 @@ class Endpoint:
 class Context:
     """Devices, for as long as the block lasts.
 
-    >>> with Context(devices=4) as context:
+    >>> with Context(devices=["cpu:0", "cpu:1"]) as context:
     ...     len(context.endpoints)
-    4
+    2
 
     :param devices: as everywhere: None, a number, a name or names
     :raises InputError: see :func:`godwit.backends.registry.resolve_devices`

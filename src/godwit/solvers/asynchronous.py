@@ -135,7 +135,8 @@ def solve(
         delta = choose_delta(program, graph) if options.delta is None else options.delta
     statistics.delta = None if program.priority is None else delta
     statistics.window = None if shared else options.window
-    _require_run_memory(program, graph.vertex_count, len(devices), options)
+    statistics.hops = hops if fills else None
+    _require_run_memory(program, graph.vertex_count, len(devices), options, fills=fills)
     with statistics.phase("run"):
         limits = np.full(
             1, program.identity if limit is None else _as_value(program, limit, "limit")
@@ -202,9 +203,12 @@ _ITEM_BYTES = 16
 
 
 def _require_run_memory(
-    program: VertexProgram, vertices: int, devices: int, options: SolverOptions
+    program: VertexProgram, vertices: int, devices: int, options: SolverOptions, *, fills: bool
 ) -> None:
     """Refuse a run whose values, worklists and mailboxes will not fit, before they are allocated."""
+    if fills:  # what GPUs work with is in their memory, and what they give back is counted there
+        require_memory(8 * vertices, f"the results of {program.name!r} on {vertices:,} vertices")
+        return
     values = vertices * (2 * program.dtype.itemsize + 8 * (program.field_dtype is not None))
     ring_items = DEFAULT_RING_ITEMS if options.ring_items is None else options.ring_items
     items = devices**2 * ring_items + 2 * vertices + (options.capacity_items or 0) * devices

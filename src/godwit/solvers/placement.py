@@ -85,11 +85,11 @@ class PlacedGraph:
 
     def close(self) -> None:
         """Give the devices' memory back; closing twice does no harm."""
-        self._layout = None
         with self._placing:
             if self._resident is not None:
                 self._resident.close()
                 self._resident = None
+        self._layout = None
         self.context.close()
 
     def __enter__(self) -> PlacedGraph:
@@ -116,7 +116,8 @@ def place(
     """Divide a graph over devices and lay its parts out there.
 
     :param graph: the graph
-    :param devices: None for what is best, a number, a name (``"cpu"``, ``"cpu:0"``) or names
+    :param devices: None for what is best, a number of GPUs (of virtual CPU devices where there is none), a
+        name (``"cuda"``, ``"cuda:0"``, ``"cpu"``) or names
     :param partition: ``"contiguous"``, ``"random"``, ``"biased-random"``, ``"metis"``, an array of
         shape (n) that gives each vertex its device's index, a function ``(graph, parts)`` that
         returns one, or a Partition; None for the default

@@ -20,18 +20,22 @@ class RunStatistics:
     :param devices: names, in order; the arrays below have an entry a device
     :param solver: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"`` (one device whose
         threads share memory) or ``"direction-optimizing"``
-    :param seconds: time by phase: ``read``, ``partition``, ``place``, ``compile``, ``run``, ``gather``,
-        ``predecessors``, ``verify``, as far as they happened
+    :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
+        (rows to GPUs), ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only),
+        ``gather``, ``predecessors``, ``verify``; no time is in two of them
     :param processed_items: work-items taken from a queue
-    :param useless_items: of these, those whose value had been improved on meanwhile
+    :param useless_items: of these, those whose value had been improved on meanwhile; GPUs do not look
+        where rows are packed, and count only those beyond the limit
     :param arcs_relaxed: arcs along which a message was computed
     :param threshold_changes: how often a device's priority threshold was raised
     :param sent_items: (devices, devices): items put into the link from i to j
     :param received_items: items taken from mailboxes
     :param filtered_items: items that were not sent: the receiver has to know better already, or they were
         merged into one that still waited
-    :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads
+    :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads or of a
+        GPU's blocks
     :param delta: width of a priority bucket
+    :param hops: how many arcs far a GPU's block may run ahead between two meetings
     :param window: buckets that a device may run ahead
     :param levels: levels of a breadth-first search, where it goes by levels
     :param busy_share: (devices) of a GPU's time, the part in which its blocks did not wait for others
@@ -50,10 +54,21 @@ class RunStatistics:
     filtered_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
     rounds: Array = field(default_factory=lambda: np.zeros(1, np.int64))
     delta: float | None = None
+    hops: int | None = None
     window: int | None = None
     levels: int | None = None
     busy_share: Array | None = None
     item_bytes: int | None = None
+
+    @property
+    def run_s(self) -> float:
+        """Time of the algorithm itself, on GPUs that of its kernels included; rates divide by it."""
+        return self.seconds.get("run", 0.0) + self.seconds.get("kernel", 0.0)
+
+    @property
+    def sent_bytes(self) -> Array | None:
+        """(devices, devices): of the items put into the link from i to j; None where it is not known."""
+        return None if self.item_bytes is None else self.sent_items * self.item_bytes
 
     def take_counts(self, counts: WorklistCounts) -> None:
         """Add what the workers counted."""
@@ -91,8 +106,8 @@ class RunStatistics:
             self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, for JSON."""
-        plain = asdict(self)
+        """Plain Python values, for JSON: all of these, ``run_s`` and ``sent_bytes``."""
+        plain = {**asdict(self), "run_s": self.run_s, "sent_bytes": self.sent_bytes}
         return {
             key: value.tolist() if isinstance(value, np.ndarray) else value
             for key, value in plain.items()

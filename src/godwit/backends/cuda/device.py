@@ -47,7 +47,15 @@ class CudaBackend(Backend):
         count = driver.device_count()
         if count == 0:
             raise DeviceError(f"there is no device {name!r}: {driver.why_not()}; 'cpu' works")
-        match = re.fullmatch(r"cuda:(\d{1,4})", name)
+        if not libraries.are_there():
+            raise DeviceError(
+                f"GPUs need numba-cuda and cuda-bindings; install: {libraries.INSTALL}"
+            )
+        match = re.fullmatch(r"cuda:(0|[1-9]\d{0,3})", name)
+        if name == "cuda":
+            raise DeviceError(
+                f"all GPUs are older than compute capability {OLDEST_ARCHITECTURE} (Ampere); 'cpu' works"
+            )
         if not match or int(match[1]) >= count:
             there = ", ".join(f"'cuda:{index}'" for index in range(count))
             raise DeviceError(f"there is no device {name!r}; GPUs are {there}, and 'cuda' is all")
@@ -84,8 +92,8 @@ class CudaBackend(Backend):
     ) -> WorklistCounts:
         """Refused: a worklist of a user's own items has no kernel."""
         raise InputError(
-            "a DistributedWorklist runs on CPU devices, such as devices=4 or ['cpu:0', 'cpu:1']; GPUs "
-            "run vertex programs"
+            "a DistributedWorklist runs on CPU devices, such as ['cpu:0', 'cpu:1']; GPUs run vertex "
+            "programs"
         )
 
     def run_program(

@@ -11,13 +11,14 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from godwit import config
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import PinnedBuffer, Stream
 from godwit.dtypes import Array
+from godwit.errors import DeviceError
 
 PIECE_BYTES = 16 << 20
 STAGING_BYTES = 4 << 20
@@ -51,6 +52,12 @@ class Staging:
             found = self._streams[index] = Stream(index)
         return found
 
+    def settle(self) -> None:
+        """Wait for what is on its way."""
+        for stream in self._streams.values():
+            with suppress(DeviceError):
+                stream.synchronize()
+
     def close(self) -> None:
         """Give all back; closing twice does no harm."""
         for stream in self._streams.values():
@@ -74,6 +81,8 @@ def stagings(count: int) -> Iterator[list[Staging]]:
                 taken.append(Staging())
         yield taken
     finally:
+        for staging in taken:
+            staging.settle()  # an interruption may have left a copy on its way
         _SPARE.extend(taken)
 
 

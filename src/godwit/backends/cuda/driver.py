@@ -84,6 +84,8 @@ def _discovery() -> tuple[int, str]:
     except Exception as error:  # no driver library at all
         return 0, f"no NVIDIA driver was found ({error})"
     if int(status) != 0:
+        if int(runtime.cudaDriverGetVersion()[1]) == 0:
+            return 0, "no NVIDIA driver was found"
         try:
             reason = _error_text(status)
         except Exception as error:  # the words are the driver's, and there may be none
@@ -139,10 +141,11 @@ def properties(index: int) -> GpuProperties:
 
 def free_memory_bytes(index: int) -> int:
     """Memory of a GPU that nothing holds, plus what CuPy's pool keeps for later."""
-    use(index)
     _, runtime = bindings()
-    free, _total = checked(runtime.cudaMemGetInfo(), f"cuda:{index} does not tell its memory")
-    return int(free) + _pooled_bytes(index)
+    with current_kept():
+        use(index)
+        free, _total = checked(runtime.cudaMemGetInfo(), f"cuda:{index} does not tell its memory")
+        return int(free) + _pooled_bytes(index)
 
 
 def _pooled_bytes(index: int) -> int:

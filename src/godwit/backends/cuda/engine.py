@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from time import perf_counter
@@ -29,9 +28,10 @@ from godwit.backends.base import (
 from godwit.backends.cuda import driver
 from godwit.backends.cuda import instantiation as kernels
 from godwit.backends.cuda.compilation import cubin
+from godwit.backends.cuda.gpu_locks import held_gpus
 from godwit.backends.cuda.instantiation import CONTROL, PART, THREADS, Variant
 from godwit.backends.cuda.links import connect, per_link
-from godwit.backends.cuda.placement import GpuPart, GpuPlacement, held_gpus
+from godwit.backends.cuda.placement import GpuPart, GpuPlacement
 from godwit.backends.cuda.results import deliver
 from godwit.errors import ClosedContextError, DeviceError
 
@@ -73,8 +73,8 @@ def run_program(
         begin = perf_counter()
         run.load()
         compile_s = perf_counter() - begin
-        run.prepare()
         try:
+            run.prepare()
             kernel_s = run.drive(poll)
         except BaseException:
             run.give_up()
@@ -300,6 +300,8 @@ class _Run:
     def drive(self, poll: ProgressPoll | None) -> float:
         """Slice after slice to the end; the seconds that kernels ran."""
         seconds = 0.0
+        if poll is not None:
+            poll(Progress(0))  # time counts from here
         while True:
             begin = perf_counter()
             for place in range(len(self.parts)):
@@ -329,10 +331,20 @@ class _Run:
         """Until no kernel is on any device, whatever happened: those that wait for others need not."""
         words = _stop_words().array(np.uint32)
         words[self.placement.indexes[0]] = 1
+        interruption: BaseException | None = None
         for part in self.placement.parts:
-            with suppress(DeviceError):
-                part.stream.synchronize()
+            waits = True
+            while waits:
+                try:
+                    part.stream.synchronize()
+                    waits = False
+                except DeviceError:
+                    waits = False
+                except BaseException as error:  # Ctrl-C again: the kernels are about to leave
+                    interruption = error
         words[self.placement.indexes[0]] = 0
+        if interruption is not None:
+            raise interruption
 
     def _controls(self) -> Array:
         return np.concatenate(

@@ -21,7 +21,7 @@ import numpy as np
 
 from godwit.errors import DeviceError
 
-INSTALL = 'pip install "godwit[cuda]" ("godwit[cuda12]" where the driver knows CUDA 12 only)'
+INSTALL = 'pip install ".[cuda]" (".[cuda12]" where the driver knows CUDA 12 only)'
 _MACHINES = ("x86_64", "aarch64", "arm64")
 _COMPAT = threading.RLock()
 

@@ -15,6 +15,7 @@ from time import perf_counter
 
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import Event
+from godwit.backends.cuda.gpu_locks import held_gpus
 from godwit.backends.cuda.measurements import Measurement, Measurements
 from godwit.backends.cuda.testbed import Testbed
 from godwit.backends.cuda.topology import topology
@@ -40,7 +41,7 @@ def measure(indexes: Sequence[int], progress: Progress | None = None) -> Measure
     if not indexes:
         raise DeviceError(f"there is nothing to measure: {driver.why_not() or 'no GPU was named'}")
     shape = topology(indexes)
-    with Testbed(shape) as bed:
+    with held_gpus([gpu.index for gpu in shape.gpus]), Testbed(shape) as bed:
         trials = list(all_trials(bed))
         results = []
         for done, trial in enumerate(trials):

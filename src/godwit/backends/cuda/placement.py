@@ -6,9 +6,7 @@ some programs (weights, packed rows, vertex ids) is brought up by the first that
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +15,7 @@ from godwit import config
 from godwit.backends.base import Device
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import Buffer, PinnedBuffer, Stream
+from godwit.backends.cuda.gpu_locks import held_gpus
 from godwit.backends.cuda.instantiation import (
     BOARD_BYTES,
     CONTROL,
@@ -29,38 +28,9 @@ from godwit.graph.layout import LocalGraph
 
 LONGEST_PACKED_ROW = 4
 _LONGEST_ITEM = 16
+_LONGEST_HUB = 48
 PACKED_SHARE = 0.9
 """Rows are packed where so many of them are short."""
-
-_GPU_LOCKS: dict[int, threading.Lock] = {}
-_HOLDERS: dict[int, int] = {}  # threads, by the GPUs that they hold
-_LOCKS_LOCK = threading.Lock()
-
-
-@contextmanager
-def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
-    """Have GPUs to oneself: two runs that waited for each other's would never end.
-
-    The calling thread's current GPU is what it was before, afterwards.
-
-    :raises InputError: this thread holds one already, as in a progress function
-    """
-    wanted = sorted(set(indexes))
-    me = threading.get_ident()
-    with ExitStack() as stack:
-        for index in wanted:
-            if _HOLDERS.get(index) == me:
-                raise InputError(
-                    f"cuda:{index} is at work for this thread: a progress function cannot use it"
-                )
-            with _LOCKS_LOCK:
-                lock = _GPU_LOCKS.setdefault(index, threading.Lock())
-            stack.enter_context(lock)
-            stack.callback(_HOLDERS.pop, index, None)
-            _HOLDERS[index] = me
-        stack.enter_context(driver.current_kept())
-        driver.free_abandoned(wanted)
-        yield
 
 
 def gpu_index(device: Device) -> int:
@@ -130,12 +100,13 @@ class GpuPlacement:
             if not driver.properties(index).cooperative:
                 name = driver.properties(index).name
                 raise DeviceError(f"cuda:{index} ({name}) cannot run cooperative kernels")
+        shapes = [_shape(part) for part in parts]
         with held_gpus(self.indexes):
-            _require_room(self.indexes, parts)
+            _require_room(self.indexes, parts, shapes)
             driver.enable_peer_access(self.indexes)
             try:
-                for index, part in zip(self.indexes, parts, strict=True):
-                    self.parts.append(_placed(index, part))
+                for index, part, shape in zip(self.indexes, parts, shapes, strict=True):
+                    self.parts.append(_placed(index, part, shape))
             except BaseException:
                 self._free()
                 raise
@@ -173,16 +144,29 @@ class GpuPlacement:
         self.parts, self.pinned = [], {}
 
 
-def _placed(index: int, graph: LocalGraph) -> GpuPart:
+@dataclass(frozen=True)
+class _Shape:
+    """What of a part's degrees matters.
+
+    :param hubs: vertices whose rows the whole grid works on
+    :param packs: whether short rows can be packed
+    """
+
+    hubs: int
+    packs: bool
+
+
+def _shape(graph: LocalGraph) -> _Shape:
     degrees = np.diff(graph.offsets)
     short = int(np.count_nonzero(degrees <= LONGEST_PACKED_ROW))
-    part = GpuPart(
-        index,
-        graph,
+    return _Shape(
         hubs=int(np.count_nonzero(degrees > HUB_DEGREE)),
         packs=short >= PACKED_SHARE * len(degrees) and graph.targets.dtype.itemsize == 4,
-        stream=Stream(index),
     )
+
+
+def _placed(index: int, graph: LocalGraph, shape: _Shape) -> GpuPart:
+    part = GpuPart(index, graph, shape.hubs, shape.packs, Stream(index))
     try:
         part.resident("offsets", graph.offsets)
         part.resident("targets", graph.targets)
@@ -194,28 +178,31 @@ def _placed(index: int, graph: LocalGraph) -> GpuPart:
     return part
 
 
-def part_bytes(graph: LocalGraph, parts: int) -> int:
-    """What a part needs of a GPU: its arrays, 8-byte values, bitmaps, mailboxes, perhaps packed rows.
+def _part_bytes(graph: LocalGraph, shape: _Shape, parts: int) -> int:
+    """What a part needs of a GPU: its arrays, values and fields of 8 bytes, bitmaps, mailboxes, and so on.
 
-    Mailboxes are counted as if the halo were shared evenly; it is an estimate, which allocation checks.
+    An estimate, which allocation checks: mailboxes are counted as if the halo were shared evenly, and
+    what is sent goes straight to its device.
     """
     vertices, halo = graph.vertex_count, graph.halo_count
     arrays = graph.offsets.nbytes + graph.targets.nbytes + graph.halo_remote.nbytes
     weight_bytes = 0 if graph.weights is None else graph.weights.itemsize
     arrays += weight_bytes * graph.arc_count
-    if graph.arc_count <= LONGEST_PACKED_ROW * vertices and graph.targets.itemsize == 4:
-        arrays += LONGEST_PACKED_ROW * (4 + weight_bytes) * vertices
-    state = 8 * (vertices + halo) + (vertices + halo) // 8
+    if shape.packs:
+        arrays += LONGEST_PACKED_ROW * (graph.targets.itemsize + weight_bytes) * vertices
+    state = 8 * (vertices + halo) + (vertices + halo) // 8 + _LONGEST_HUB * shape.hubs
     mailboxes = 2 * _LONGEST_ITEM * halo if parts > 1 else 0
     return arrays + state + mailboxes + BOARD_BYTES + CONTROL.itemsize
 
 
-def _require_room(indexes: Sequence[int], parts: Sequence[LocalGraph]) -> None:
+def _require_room(
+    indexes: Sequence[int], parts: Sequence[LocalGraph], shapes: Sequence[_Shape]
+) -> None:
     short = []
     for index in sorted(set(indexes)):
         needed = sum(
-            part_bytes(part, len(parts))
-            for own, part in zip(indexes, parts, strict=True)
+            _part_bytes(part, shape, len(parts))
+            for own, part, shape in zip(indexes, parts, shapes, strict=True)
             if own == index
         )
         free = driver.free_memory_bytes(index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from time import perf_counter
 from types import TracebackType
@@ -13,6 +13,7 @@ from godwit import config
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
 from godwit.backends.cuda.driver import Buffer, Module, Stream
+from godwit.backends.cuda.gpu_locks import held_gpus
 from godwit.errors import GraphTooLargeError
 
 TILE = 1024
@@ -50,11 +51,15 @@ class Workshop:
     def __init__(self, index: int, source: str, seconds: dict[str, float] | None = None) -> None:
         self.index = index
         self.seconds = {} if seconds is None else seconds
-        begin = perf_counter()
-        self._module = _module(index, source)
-        self.seconds["compile"] = perf_counter() - begin
         self._blocks = driver.properties(index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
-        self.stream = Stream(index)
+        with ExitStack() as stack:
+            stack.enter_context(held_gpus([index]))
+            begin = perf_counter()
+            self._module = _module(index, source)
+            self.seconds["compile"] = perf_counter() - begin
+            self.stream = Stream(index)
+            stack.callback(self.stream.close)
+            self._stack = stack.pop_all()
 
     def start(self, name: str, *arguments: Any) -> None:
         """Start a kernel on the whole GPU: pointers and numbers of 64 bits, and structures."""
@@ -113,4 +118,4 @@ class Workshop:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stream.close()
+        self._stack.close()

@@ -1,0 +1,83 @@
+"""What a run counted: what rates divide by, what links carried, and how it is told as plain values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from godwit.backends.base import WorklistCounts
+from godwit.solvers.statistics import RunStatistics
+
+
+def counts(devices: int, **settings: Any) -> WorklistCounts:
+    """Each counter of device i is a number of its own."""
+    names = (
+        "processed_items", "useless_items", "arcs_relaxed", "threshold_changes", "received_items",
+        "filtered_items",
+    )  # fmt: skip
+    found = {name: np.arange(devices) + 10 * (place + 1) for place, name in enumerate(names)}
+    return WorklistCounts(
+        **found,
+        sent_items=np.array([[0, 7], [5, 0]])[:devices, :devices],
+        rounds=np.full(devices, 3),
+        **settings,
+    )
+
+
+def of_gpus(devices: int = 2) -> RunStatistics:
+    """A run of 2 s around kernels of 0.5 s, 0.25 s of it spent on loading them."""
+    names = tuple(f"cuda:{index}" for index in range(devices))
+    made = RunStatistics(names, "asynchronous", {"run": 2.0})
+    busy = np.array([0.5, 0.75])[:devices]
+    made.take_counts(counts(devices, compile_s=0.25, kernel_s=0.5, busy_share=busy, item_bytes=12))
+    return made
+
+
+class TestTime:
+    def test_no_time_is_in_two_phases(self) -> None:
+        made = of_gpus()
+        assert made.seconds == {"run": 1.25, "compile": 0.25, "kernel": 0.5}
+        assert made.run_s == 1.75
+
+    def test_without_kernels_it_is_the_run(self) -> None:
+        made = RunStatistics(("cpu",), "delta-stepping", {"read": 9.0, "run": 2.0})
+        made.take_counts(counts(1, compile_s=0.5))
+        assert made.run_s == made.seconds["run"] == 1.5
+
+    def test_before_anything_ran(self) -> None:
+        assert RunStatistics(("cpu",), "asynchronous").run_s == 0.0
+
+
+class TestBytes:
+    def test_are_items_times_their_size(self) -> None:
+        sent = of_gpus().sent_bytes
+        assert sent is not None
+        assert sent.tolist() == [[0, 84], [60, 0]]
+
+    def test_are_not_known_of_cpus(self) -> None:
+        made = RunStatistics(("cpu:0", "cpu:1"), "asynchronous", {"run": 1.0})
+        made.take_counts(counts(2))
+        assert made.sent_bytes is None
+
+
+class TestPlainValues:
+    @pytest.mark.parametrize("devices", [1, 2])
+    def test_of_gpus(self, devices: int) -> None:
+        plain = json.loads(json.dumps(of_gpus(devices).to_dict(), allow_nan=False))
+        assert plain["busy_share"] == [0.5, 0.75][:devices]
+        assert plain["run_s"] == 1.75
+        assert plain["sent_bytes"] == [[[0]], [[0, 84], [60, 0]]][devices - 1]
+        assert plain["received_items"] == [50, 51][:devices]
+        assert plain["hops"] is None
+
+    def test_of_a_run_here(self) -> None:
+        graph = gw.generators.grid(9)
+        told = gw.sssp(graph, 0, devices=["cpu:0", "cpu:1"]).statistics.to_dict()
+        plain = json.loads(json.dumps(told, allow_nan=False))
+        assert plain["run_s"] == plain["seconds"]["run"] > 0
+        assert plain["busy_share"] is plain["sent_bytes"] is None
+        assert sum(map(sum, plain["sent_items"])) == sum(plain["received_items"]) > 0

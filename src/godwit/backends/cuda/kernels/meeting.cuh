@@ -30,6 +30,7 @@ struct Meeting {
     }
 };
 
+constexpr float LONGEST_LAG = 8;
 constexpr u64 ASK_HOST_NS = 1000000;
 constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above
 
@@ -150,8 +151,9 @@ __device__ __forceinline__ u64 bits_of_value(Value value) {
 
 // The first warp of the last block of each device: what comes after this round. Returns the word to release
 // the others with. The bound never falls, and never stays below everything that is pending: there is always
-// something to do in the next round, whatever delta is. It runs ahead of the lowest by two windows at most:
-// blocks that stopped after so many hops, and what comes late from other devices, have to keep up.
+// something to do in the next round, whatever delta is. It runs ahead of the lowest by so many windows at
+// most: blocks that stopped after so many hops, and what comes late from other devices, must not be lost sight
+// of, or order is. (A lag of a few windows is usual between devices, and does no harm.)
 template <class P>
 __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     using Value = typename P::Value;
@@ -189,7 +191,7 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     }
     float bound = control->bound;
     float first = priority_of_key(lowest);
-    float next = fminf(fmaxf(bound, first) + part.delta, first + 2 * part.delta);
+    float next = fminf(fmaxf(bound, first) + part.delta, first + LONGEST_LAG * part.delta);
     if (!(next >= bound)) next = bound;
     u32 status = RUNNING;
     if (flags & FLAG_LOST)

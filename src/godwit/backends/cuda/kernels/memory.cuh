@@ -33,22 +33,6 @@ __device__ __forceinline__ T load_relaxed(const T *place) {
     }
 }
 
-// What may be out of date, for whom that is good enough: it may come from the first-level cache.
-template <class T>
-__device__ __forceinline__ T load_stale(const T *place) {
-    T value;
-    if constexpr (sizeof(T) == 4) {
-        u32 bits;
-        asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(bits) : "l"(place));
-        memcpy(&value, &bits, 4);
-    } else {
-        u64 bits;
-        asm volatile("ld.global.ca.u64 %0, [%1];" : "=l"(bits) : "l"(place));
-        memcpy(&value, &bits, 8);
-    }
-    return value;
-}
-
 // What is read once, and never written: it shall not push anything else out of the first-level cache.
 template <class T>
 __device__ __forceinline__ T load_once(const T *place) {

@@ -136,8 +136,7 @@ struct Worker {
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             in[i] = in[i] && !improves<P>(limit, candidate[i]);
-            // An older value is no better: what does not improve on it improves on none since.
-            if (in[i]) current[i] = load_stale(place_of(target[i]));
+            if (in[i]) current[i] = load_relaxed(place_of(target[i]));
         }
         bool any = false;
 #pragma unroll

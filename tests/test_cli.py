@@ -830,6 +830,27 @@ class TestProcess:
         assert (process.returncode, out, err) == (status, b"", line)
         assert list(tmp_path.iterdir()) == [fifo]
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_signal_that_python_loses_is_not_lost(self, number: int, status: int) -> None:
+        """It comes while an object is finalized: Python prints the exception, and goes on."""
+        script = (
+            "import os, time, godwit.cli, godwit.cli.application as application\n"
+            "class Finalized:\n"
+            f"    def __del__(self): os.kill(os.getpid(), {int(number)}); time.sleep(0.1)\n"
+            "class Command:\n"
+            "    def main(self, **_):\n"
+            "        del self.inner\n"
+            "        time.sleep(100)\n"
+            "made = Command(); made.inner = Finalized()\n"
+            "application.command = lambda: made\n"
+            "godwit.cli.main([])\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == status, done.stderr
+
     @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
     @pytest.mark.parametrize("quiet", [False, True])
     def test_progress_is_for_terminals(self, roads: Path, quiet: bool) -> None:

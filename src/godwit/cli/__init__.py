@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
 _INTERRUPTED = 130
 _TERMINATED = 143
+_INSIST_S = 3.0
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the arguments are those of the process by default."""
     # A clean way out, by which temporary files are removed and devices stop.
     signal.signal(signal.SIGTERM, _exit_on_signal)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, _interrupt_on_signal)
     try:
         from godwit.cli.application import command
 
@@ -33,4 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    _insist(number)
     sys.exit(_TERMINATED)
+
+
+def _interrupt_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    _insist(number)
+    raise KeyboardInterrupt
+
+
+def _insist(number: int) -> None:
+    """Send the signal again if we are still there after a while.
+
+    Python loses one that comes right before a read that blocks, or while an object is being finalized,
+    where exceptions are printed and forgotten.
+    """
+    if not hasattr(signal, "pthread_kill"):
+        return
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    again = threading.Timer(_INSIST_S, signal.pthread_kill, (main_thread, number))
+    again.daemon = True
+    again.start()

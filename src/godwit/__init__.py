@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
     from godwit.algorithms.verification import verify_bfs as verify_bfs
     from godwit.algorithms.verification import verify_sssp as verify_sssp
+    from godwit.api import betweenness_centrality as betweenness_centrality
     from godwit.api import bfs as bfs
     from godwit.api import generate as generate
+    from godwit.api import pagerank as pagerank
     from godwit.api import run as run
     from godwit.api import sssp as sssp
     from godwit.backends.base import GpuOptions as GpuOptions
@@ -53,6 +55,7 @@ _HOMES = {
     "Router": "dataflow.router",
     "VertexProgram": "solvers.program",
     "all_devices": "backends.registry",
+    "betweenness_centrality": "api",
     "bfs": "api",
     "dataset": "graph.datasets",
     "datasets": "graph.datasets",
@@ -60,6 +63,7 @@ _HOMES = {
     "errors": "errors",
     "generate": "api",
     "generators": "graph.generators",
+    "pagerank": "api",
     "partition": "graph.partition",
     "place": "solvers.placement",
     "read": "graph.formats",

@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.betweenness import BetweennessResult
+from godwit.algorithms.betweenness import betweenness_centrality as _betweenness
 from godwit.algorithms.bfs import bfs as _bfs
+from godwit.algorithms.pagerank import Distribution, PageRankResult
+from godwit.algorithms.pagerank import pagerank as _pagerank
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
 from godwit.arrays import Home, host_array
@@ -107,6 +111,131 @@ def sssp(
         result = _sssp(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
         return result
+
+
+def pagerank(
+    graph: GraphArgument,
+    damping: float = 0.85,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int = 100,
+    personalization: Distribution = None,
+    initial: Distribution = None,
+    weighted: bool | None = None,
+    dtype: Any = "float64",
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PageRankResult:
+    """Ranks of vertices by PageRank, as NetworkX defines it; they sum to 1.
+
+    >>> import godwit as gw
+    >>> gw.pagerank(gw.generators.star(5)).rank.argmax()
+    np.int64(0)
+
+    A vertex without out-arcs (or whose weights sum to 0) passes its rank on to all vertices, in
+    proportion to the personalization. The result is bit by bit the same for any number of threads.
+    Runs on the CPU so far, also where there is a GPU.
+
+    :param damping: how much of a rank goes along arcs, in [0, 1); the rest goes everywhere
+    :param tolerance: converged when an iteration changes the ranks by less in sum (L1). NetworkX's
+        ``tol`` is per vertex: its ``tol=t`` is ``tolerance=n * t`` here. float32 ranks do not get
+        below some 1e-7
+    :param max_iterations: stop then, converged or not; the result says which
+    :param personalization: where walks begin anew: an array of shape (n), or a mapping of some vertices
+        to weights, the others having 0; scaled to sum 1. None: everywhere alike
+    :param initial: ranks to begin with, likewise, such as those of a graph before it changed
+    :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
+        same, and a graph without is refused; False: evenly
+    :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes; sums are
+        float64 in both
+    :param devices: None or ``"cpu"`` for all cores, ``"cpu:0"`` for one
+    :param results: where ``.rank`` lives, as for :func:`bfs`
+    :param timeout_s: give up after so many seconds
+    :param progress: called now and then with the number of vertices updated so far, n an iteration
+    :returns: ``.rank`` (n), ``.converged``, ``.iterations``, ``.residual``, ``.to_dict()``,
+        ``.statistics``
+    :raises InputError: a wrong argument, a negative weight, GPUs or several devices
+    :raises RunTimeoutError: out of time
+    """
+    options = _options(timeout_s, progress, results, {})
+    plain, device = _on_cores(graph, devices, "pagerank")
+    return _pagerank(
+        plain,
+        device,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        personalization=personalization,
+        initial=initial,
+        weighted=weighted,
+        dtype=dtype,
+        options=options,
+    )
+
+
+def betweenness_centrality(
+    graph: GraphArgument,
+    *,
+    sources: Sources | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    normalized: bool = True,
+    endpoints: bool = False,
+    edges: bool = False,
+    weighted: bool = False,
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> BetweennessResult:
+    """Betweenness of vertices, and of edges on request, as NetworkX defines it (Brandes, 2001).
+
+    >>> import godwit as gw
+    >>> gw.betweenness_centrality(gw.generators.path(3)).centrality.tolist()
+    [0.0, 1.0, 0.0]
+
+    Self-loops are on no shortest path. Parallel arcs make paths of their own: call
+    ``merge_parallel_arcs()`` first where they should not. However many paths there are, their numbers do
+    not overflow. The result is bit by bit the same for any number of threads. Runs on the CPU so far,
+    also where there is a GPU; a thread searches from one source at a time, so fewer sources than threads
+    leave some idle. A thread takes some 30 bytes a vertex, and 2 an arc (4 where directed; for edges 8 and
+    16 more); where memory is short, fewer threads run.
+
+    :param sources: search from these vertices only, and scale up, as for ``samples``; None: from all
+    :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
+        same draw for the same seed. It gives NaN to a vertex that is the only source, where this gives 0
+    :param seed: of the draw, an integer
+    :param normalized: divide by the number of pairs of other vertices (of all pairs, for edges and with
+        ``endpoints``), ordered if directed
+    :param endpoints: count the ends of a path as on it
+    :param edges: ``.edge_centrality``, too
+    :param weighted: not there yet: True is refused. Paths are counted in arcs, whatever weights there are
+    :param devices: None or ``"cpu"`` for all cores, ``"cpu:0"`` for one
+    :param results: where the arrays live, as for :func:`bfs`
+    :param timeout_s: give up after so many seconds
+    :param progress: called now and then with the number of sources begun so far
+    :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
+        ``.sources``, ``.highest()``, ``.to_dict()``, ``.statistics``
+    :raises InputError: a wrong argument, GPUs or several devices
+    :raises GraphTooLargeError: the arrays of one thread do not fit into memory
+    :raises RunTimeoutError: out of time
+    """
+    options = _options(timeout_s, progress, results, {})
+    plain, device = _on_cores(graph, devices, "betweenness")
+    return _betweenness(
+        plain,
+        device,
+        sources=sources,
+        samples=samples,
+        seed=seed,
+        normalized=normalized,
+        endpoints=endpoints,
+        edges=edges,
+        weighted=weighted,
+        options=options,
+    )
 
 
 def run(
@@ -254,6 +383,24 @@ def _placed(
         return
     with place_for_one_query(graph, devices, partition) as placed:
         yield placed
+
+
+def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:
+    """The graph itself and the device of the CPU that is meant, for what runs nowhere else."""
+    if isinstance(graph, PlacedGraph):
+        if devices is not None:
+            raise InputError("the graph is placed already: give devices to place()")
+        graph.context.check_open()
+        found, graph = graph.context.devices, graph.graph
+    else:
+        found = resolve_devices("cpu" if devices is None else devices)
+    if not isinstance(graph, Graph):
+        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+    if found[0].kind != "cpu" or len(found) > 1:
+        names = ", ".join(device.name for device in found)
+        where = "runs on the CPU" if found[0].kind != "cpu" else "runs on one device"
+        raise InputError(f"{what} {where} so far, got {names}; devices='cpu' is all cores as one")
+    return graph, found[0]
 
 
 def _add_placement(statistics: RunStatistics, placed: PlacedGraph, graph: GraphArgument) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from godwit.cli import conversion, inspection, paths
+from godwit.cli import betweenness, conversion, inspection, paths, ranks
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.format_names import FORMATS
 from godwit.graph.generators.spec import GENERATORS
@@ -115,6 +115,10 @@ def _godwit(
 
 app.command("bfs", help=paths.BFS_HELP, epilog=paths.BFS_EPILOG)(paths.paths)
 app.command("sssp", help=paths.SSSP_HELP, epilog=paths.SSSP_EPILOG)(paths.paths)
+app.command("pagerank", help=ranks.PAGERANK_HELP, epilog=ranks.PAGERANK_EPILOG)(ranks.pagerank)
+app.command(
+    "betweenness", help=betweenness.BETWEENNESS_HELP, epilog=betweenness.BETWEENNESS_EPILOG
+)(betweenness.betweenness)
 app.command("convert", epilog=conversion.CONVERT_EPILOG)(conversion.convert)
 app.command("generate", epilog=conversion.GENERATE_EPILOG)(conversion.generate)
 app.command("info", epilog=inspection.INFO_EPILOG)(inspection.info)

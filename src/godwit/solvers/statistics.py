@@ -19,7 +19,8 @@ class RunStatistics:
 
     :param devices: names, in order; the arrays below have an entry a device
     :param solver: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"`` (one device whose
-        threads share memory) or ``"direction-optimizing"``
+        threads share memory), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank) or ``"brandes"``
+        (betweenness)
     :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only),
         ``gather``, ``predecessors``, ``verify``; no time is in two of them

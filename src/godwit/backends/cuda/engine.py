@@ -184,7 +184,9 @@ class _Run:
         if self.variant.packed:
             self._pack(place, part)
         own["owned"], own["halo"] = graph.vertex_count, graph.halo_count
-        owners = np.arange(len(self.parts) + 1, dtype=graph.halo_owner.dtype)  # of another, all is copied
+        owners = np.arange(
+            len(self.parts) + 1, dtype=graph.halo_owner.dtype
+        )  # of another, all is copied
         bounds = np.searchsorted(graph.halo_owner, owners)
         own["halo_begin"][: len(bounds)] = bounds
         own["halo_begin"][len(bounds) :] = graph.halo_count

@@ -1,0 +1,245 @@
+"""Betweenness centrality: of how many shortest paths a vertex, or an arc, is part.
+
+Definition and scales of NetworkX: for every ordered pair (s, t) the part of the shortest paths from s
+to t that lead through v, added up; undirected pairs count once. Sampled sources give estimates of the
+same number. :mod:`godwit.algorithms.brandes` adds up; here the sums are asked for and scaled.
+
+With k of n sources, each source stands for N / k, N being the number of vertices that a path through v
+may begin at: n, or n - 1 if ends do not count. A vertex that is a source itself is, if ends do not
+count, no inner vertex of its own paths: k - 1 sources speak for it.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.brandes import sum_dependencies
+from godwit.algorithms.paths import Sources, check_sources
+from godwit.arrays import Home
+from godwit.backends.base import Array, Device
+from godwit.dtypes import as_count, as_flag, frozen, shown
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.parallel.kernel import kernel
+from godwit.parallel.team import run_team
+from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.statistics import RunStatistics
+
+_HOST = Home()
+
+# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
+_at: Any = np.uint64
+
+
+class BetweennessResult:
+    """Betweenness of all vertices, and perhaps of all arcs.
+
+    :ivar graph: the graph that was asked
+    :ivar sources: int64, the sources searched from, ascending
+    :ivar statistics: what the run did and how long it took; its items are vertices reached
+    :ivar home: where the arrays live: NumPy's on the host, or CuPy's on a GPU
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sources: Array,
+        centrality: Array,
+        edge_centrality: Array | None,
+        statistics: RunStatistics,
+        *,
+        home: Home = _HOST,
+    ) -> None:
+        self.graph = graph
+        self.sources = sources
+        self.statistics = statistics
+        self.home = home
+        self._centrality = centrality
+        self._edge_centrality = edge_centrality
+
+    @cached_property
+    def centrality(self) -> Array:
+        """Of every vertex, float64 (n)."""
+        placed: Array = self.home.place(self._centrality)
+        return placed
+
+    @cached_property
+    def edge_centrality(self) -> Array:
+        """Of every arc, float64 (m), in the order of ``graph.targets``.
+
+        In an undirected graph both arcs of an edge have the edge's.
+
+        :raises InputError: it was not asked for
+        """
+        if self._edge_centrality is None:
+            raise InputError(
+                "edges were not asked for; betweenness_centrality(edges=True) has them"
+            )
+        placed: Array = self.home.place(self._edge_centrality)
+        return placed
+
+    def to_dict(self) -> dict[Any, float]:
+        """The centrality of every vertex, by its id (:attr:`Graph.ids`).
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.betweenness_centrality(graph).to_dict()
+        {'Bonn': 0.0, 'Ulm': 0.5, 'Jena': 0.0}
+        """
+        vertices = np.arange(len(self._centrality))
+        return dict(zip(self.graph.ids.of(vertices), self._centrality.tolist(), strict=True))
+
+    def to_arrow(self) -> Any:
+        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex`` (ids) and ``centrality``."""
+        return vertex_table(betweenness_columns(self), self.graph.ids)
+
+    def to_pandas(self) -> Any:
+        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``.
+
+        :raises InputError: pandas is not installed
+        """
+        return to_pandas(self.to_arrow(), nullable=False)
+
+    def highest(self, count: int) -> Array:
+        """The vertices of highest centrality, the highest first; of equal ones the smaller vertex."""
+        order = np.argsort(-self._centrality, kind="stable")
+        return order[: as_count(count, "count")]
+
+    def __repr__(self) -> str:
+        arcs = "" if self._edge_centrality is None else f" and {len(self._edge_centrality)} arcs"
+        return (
+            f"BetweennessResult({len(self._centrality)} vertices{arcs}, "
+            f"from {len(self.sources)} source(s))"
+        )
+
+
+def betweenness_columns(result: BetweennessResult) -> list[Column]:
+    """What a table of the vertices says of betweenness."""
+    return [Column("centrality", result._centrality)]
+
+
+def betweenness_centrality(
+    graph: Graph,
+    device: Device,
+    *,
+    sources: Sources | None,
+    samples: int | None,
+    seed: int,
+    normalized: bool,
+    endpoints: bool,
+    edges: bool,
+    weighted: bool,
+    options: SolverOptions,
+) -> BetweennessResult:
+    """Betweenness of vertices and arcs; see :func:`godwit.api.betweenness_centrality`."""
+    normalized = as_flag(normalized, "normalized")
+    endpoints = as_flag(endpoints, "endpoints")
+    edges = as_flag(edges, "edges")
+    if as_flag(weighted, "weighted"):
+        raise InputError("betweenness by weights is not there yet; weighted=False counts arcs")
+    chosen = choose_sources(graph.vertex_count, sources, samples, seed)
+    statistics = RunStatistics((device.name,), "brandes")
+    with statistics.phase("run"):
+        sums = sum_dependencies(
+            graph,
+            chosen,
+            endpoints=endpoints,
+            edges=edges,
+            threads=device.threads,
+            poll=make_poll(options),
+        )
+        n, k = graph.vertex_count, len(chosen)
+        scale, own_scale = scales(n, k, normalized, graph.directed, endpoints)
+        centrality = sums.vertices
+        own = centrality[chosen] * own_scale
+        centrality *= scale
+        centrality[chosen] = own
+        arcs = sums.arcs
+        if arcs is not None:
+            if not graph.directed:
+                arcs = _sums_of_edges(graph, arcs)
+            arcs *= scales(n, k, normalized, graph.directed, True)[0]
+    statistics.processed_items = np.array([sums.vertices_visited], np.int64)
+    statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
+    return BetweennessResult(graph, chosen, centrality, arcs, statistics, home=options.home)
+
+
+def choose_sources(count: int, sources: Sources | None, samples: int | None, seed: int) -> Array:
+    """The sources, int64, ascending and unique: those given, or some drawn, or all.
+
+    Draws as NetworkX does from Python's generator with an integer seed: the same sources.
+
+    :raises InputError: both are given, a source is no vertex, or there are not so many vertices
+    """
+    if sources is not None and samples is not None:
+        raise InputError(
+            "give sources or samples, not both; "
+            f"got sources={shown(sources)} and samples={shown(samples)}"
+        )
+    if sources is not None:
+        return check_sources(sources, count)
+    if samples is None:
+        return np.arange(count, dtype=np.int64)
+    seed = as_count(seed, "seed")
+    samples = as_count(samples, "samples", 1)
+    if samples > count:
+        raise InputError(f"samples must be at most the number of vertices, {count}, got {samples}")
+    drawn = random.Random(seed).sample(range(count), samples)
+    return np.sort(np.array(drawn, np.int64))
+
+
+def scales(
+    n: int, k: int, normalized: bool, directed: bool, endpoints: bool
+) -> tuple[float, float]:
+    """What to multiply sums over k of n sources with: for vertices, and for those that are sources.
+
+    The sum of a vertex that is the only source is 0 if ends do not count. NetworkX calls that
+    undefined, NaN; here it is 0.
+    """
+    ends = n if endpoints else n - 1
+    if ends < 2 or k == 0:
+        return 1.0, 1.0
+    pairs = ends - 1 if normalized else (1 if directed else 2) / ends
+    if endpoints:
+        return 1 / (k * pairs), 1 / (k * pairs)
+    if k == n:
+        return 1 / (ends * pairs), 1 / (ends * pairs)
+    return 1 / (k * pairs), 1 / (max(1, k - 1) * pairs)
+
+
+def _sums_of_edges(graph: Graph, arcs: Array) -> Array:
+    """For both arcs of every edge the sum of the two."""
+    from godwit.graph.transform import has_sorted_rows
+
+    targets = graph.targets
+    order = None
+    if not has_sorted_rows(graph):
+        tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+        order = np.lexsort((targets, tails))
+        targets, arcs = frozen(targets[order]), arcs[order]
+    sums = np.empty_like(arcs)
+    ends = graph.offsets[:-1].copy()
+    run_team(_add_twins, graph.offsets, targets, ends, arcs, sums, threads=1)
+    if order is None:
+        return sums
+    back = np.empty_like(sums)
+    back[order] = sums
+    return back
+
+
+@kernel
+def _add_twins(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, ends: Any, arcs: Any, sums: Any
+) -> None:
+    """The arcs to v, in the order of their tails, are the twins of v's sorted row, in its order."""
+    for u in range(offsets.size - 1):
+        for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
+            v = targets[_at(arc)]
+            twin = ends[_at(v)]
+            ends[_at(v)] = twin + 1
+            sums[_at(twin)] = arcs[_at(arc)] + arcs[_at(twin)]

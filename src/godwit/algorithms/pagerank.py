@@ -1,0 +1,272 @@
+"""PageRank: where a walker is, who follows arcs and now and then begins anew.
+
+Definition of NetworkX: with probability ``damping`` along an out-arc, in proportion to weights;
+otherwise, and always from a dangling vertex (without out-arcs, or whose weights sum to 0), to a vertex
+drawn from the personalization. Ranks sum to 1. :mod:`godwit.algorithms.power_iteration` computes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.paths import check_vertex
+from godwit.arrays import Home, host_array
+from godwit.backends.base import Device
+from godwit.dtypes import (
+    Array,
+    as_array,
+    as_count,
+    as_flag,
+    as_float,
+    as_positive_number,
+    shown,
+)
+from godwit.errors import InputError
+from godwit.graph.csr import Graph, require_memory
+from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.statistics import RunStatistics
+
+Distribution = Mapping[int, float] | Iterable[float] | Array | None
+
+_HOST = Home()
+
+
+class PageRankResult:
+    """Ranks of all vertices.
+
+    :ivar graph: the graph that was asked
+    :ivar iterations: how many there were
+    :ivar converged: whether the last one changed the ranks by less than the tolerance, in sum
+    :ivar residual: the sum of the absolute changes of the last iteration (L1)
+    :ivar statistics: what the run did and how long it took
+    :ivar home: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        rank: Any,
+        statistics: RunStatistics,
+        *,
+        iterations: int,
+        converged: bool,
+        residual: float,
+        home: Home = _HOST,
+    ) -> None:
+        self.graph = graph
+        self.statistics = statistics
+        self.iterations = iterations
+        self.converged = converged
+        self.residual = residual
+        self.home = home
+        self._given = rank
+
+    @cached_property
+    def rank(self) -> Array:
+        """Rank of every vertex, shape (n), float64 or float32; they sum to 1."""
+        placed: Array = self.home.place(self._given)
+        return placed
+
+    @cached_property
+    def _rank(self) -> Array:
+        """On the host."""
+        return host_array(self._given)
+
+    def to_dict(self) -> dict[Any, float]:
+        """The rank of every vertex, by its id (:attr:`Graph.ids`).
+
+        >>> import godwit as gw
+        >>> ranks = gw.pagerank(gw.Graph.from_arcs([0], [1], ids=["Ulm", "Bonn"])).to_dict()
+        >>> max(ranks, key=ranks.get)
+        'Bonn'
+        """
+        vertices = np.arange(len(self._rank))
+        return dict(zip(self.graph.ids.of(vertices), self._rank.tolist(), strict=True))
+
+    def to_arrow(self) -> Any:
+        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex`` (ids) and ``rank``."""
+        return vertex_table(rank_columns(self), self.graph.ids)
+
+    def to_pandas(self) -> Any:
+        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``.
+
+        :raises InputError: pandas is not installed
+        """
+        return to_pandas(self.to_arrow(), nullable=False)
+
+    def highest(self, count: int) -> Array:
+        """The vertices of highest rank, the highest first; of equal ones the smaller vertex."""
+        count = min(as_count(count, "count"), len(self._rank))
+        order = np.argsort(-self._rank, kind="stable")
+        return order[:count]
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return (
+            f"PageRankResult({len(self._given)} vertices, {state} after {self.iterations} "
+            f"iteration(s), residual {self.residual:.3g}, {self._given.dtype})"
+        )
+
+
+def rank_columns(result: PageRankResult) -> list[Column]:
+    """What a table of the vertices says of ranks."""
+    return [Column("rank", result._rank)]
+
+
+def pagerank(
+    graph: Graph,
+    device: Device,
+    *,
+    damping: float,
+    tolerance: float,
+    max_iterations: int,
+    personalization: Distribution,
+    initial: Distribution,
+    weighted: bool | None,
+    dtype: Any,
+    options: SolverOptions,
+) -> PageRankResult:
+    """Ranks of all vertices; see :func:`godwit.api.pagerank`."""
+    damping = check_damping(damping)
+    tolerance = as_positive_number(tolerance, "tolerance")
+    max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
+    number = check_dtype(dtype)
+    weighted = _uses_weights(graph, weighted)
+    n = graph.vertex_count
+    require_memory(3 * n * number.itemsize, f"PageRank of {n:,} vertices")
+    teleport = _distribution(personalization, n, "personalization")
+    start = _distribution(initial, n, "initial")
+    statistics = RunStatistics((device.name,), "pull")
+    if n == 0:
+        return PageRankResult(
+            graph, np.empty(0, number), statistics, iterations=0, converged=True, residual=0.0,
+            home=options.home,
+        )  # fmt: skip
+    from godwit.algorithms.in_arcs import in_arcs
+    from godwit.algorithms.power_iteration import power_iteration
+
+    poll = make_poll(options)
+    with statistics.phase("place"):
+        arcs = in_arcs(graph, number, weighted=weighted)
+    with statistics.phase("run"):
+        found = power_iteration(
+            graph,
+            arcs,
+            np.full(n, 1 / n, number) if start is None else start.astype(number),
+            np.full(1, 1 / n) if teleport is None else teleport,
+            damping=damping,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            threads=device.threads,
+            poll=poll,
+        )
+        # Roundings of many iterations add up.
+        found.rank[:] /= found.rank.sum(dtype=np.float64)
+    statistics.rounds = np.array([found.iterations], np.int64)
+    statistics.processed_items = statistics.rounds * n
+    statistics.arcs_relaxed = statistics.rounds * graph.arc_count
+    return PageRankResult(
+        graph,
+        found.rank,
+        statistics,
+        iterations=found.iterations,
+        converged=found.residual < tolerance,
+        residual=found.residual,
+        home=options.home,
+    )
+
+
+def check_damping(damping: Any) -> float:
+    """The damping as a float; InputError if it is none in [0, 1)."""
+    number = as_float(damping, "damping")
+    if not 0 <= number < 1:
+        raise InputError(f"damping must be in [0, 1), got {shown(damping)}")
+    return number
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype of ranks; InputError if it is not float32 or float64."""
+    found: np.dtype[Any] | None = None
+    if dtype is not None:  # which NumPy takes for float64
+        with suppress(TypeError, ValueError):
+            found = np.dtype(dtype)
+    if found is None or found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise InputError(f"dtype must be float32 or float64, got {shown(dtype)}")
+    return found
+
+
+def _uses_weights(graph: Graph, weighted: Any) -> bool:
+    """Whether weights count, after a look at them."""
+    if weighted is not None:
+        weighted = as_flag(weighted, "weighted")
+    if weighted and not graph.is_weighted:
+        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
+    if weighted is False or not graph.is_weighted:
+        return False
+    return bool(graph.cached("weights as parts", lambda: _check_weights(graph)))
+
+
+def _check_weights(graph: Graph) -> bool:
+    """True; InputError naming the first arc whose weight is negative or not finite."""
+    weights = graph.weights
+    assert weights is not None
+    if len(weights) == 0:
+        return True
+    smallest, largest = weights.min(), weights.max()
+    if not (smallest >= 0 and largest < np.inf):
+        arc = int(np.argmax(~(weights >= 0) | (weights == np.inf)))
+        tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+        raise InputError(
+            f"PageRank needs weights that are finite and not negative; the arc from vertex {tail} to "
+            f"{int(graph.targets[arc])} has weight {weights[arc]}"
+        )
+    if weights.dtype.kind == "f" and float(largest) * len(weights) == math.inf:
+        raise InputError(
+            f"sums of {len(weights)} weights up to {largest:g} could overflow; divide them by {largest:g}"
+        )
+    return True
+
+
+def _distribution(values: Any, count: int, name: str) -> Array | None:
+    """Weights of vertices, an array (n) or a mapping of some, as probabilities; None stays None.
+
+    :raises InputError: a wrong shape, an unknown vertex, a weight that is negative or not finite, or
+        all are 0
+    """
+    if values is None:
+        return None
+    if isinstance(values, Mapping):
+        weights = np.zeros(count)
+        for vertex, weight in values.items():
+            found = check_vertex(vertex, count, f"a vertex of {name}")
+            weights[found] = as_float(weight, f"{name} of vertex {found}")
+    else:
+        given = as_array(values, name)
+        if given.shape != (count,) or given.dtype.kind not in "iufb":
+            raise InputError(
+                f"{name} must be a mapping {{vertex: weight}} or {count} numbers, one for each vertex; "
+                f"got an array of {given.dtype}, shape {given.shape}"
+            )
+        weights = given.astype(np.float64)
+    wrong = ~(weights >= 0) | (weights == np.inf)
+    if wrong.any():
+        vertex = int(np.argmax(wrong))
+        raise InputError(
+            f"{name} must be finite and not negative, got {weights[vertex]:g} for vertex {vertex}"
+        )
+    if count == 0:
+        return weights
+    largest = weights.max()
+    if largest == 0:
+        raise InputError(f"{name} must not be 0 everywhere: it sums to 0 over {count} vertices")
+    weights /= largest  # sums of large weights would overflow
+    total = weights.sum()
+    weights /= total
+    return weights

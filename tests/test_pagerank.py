@@ -1,0 +1,421 @@
+"""PageRank against NetworkX, against the definition written out, and against Graphalytics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import godwit as gw
+from godwit.algorithms import in_arcs as module
+from godwit.algorithms import power_iteration
+from godwit.cli.application import app
+from godwit.errors import DeviceError, InputError, RunTimeoutError
+from godwit.graph.csr import Graph
+from graphs import arcs_of, each_graph, graphs, named_graph
+
+ENDLESS = {"damping": 1 - 1e-12, "tolerance": 1e-300, "max_iterations": 10**12}
+"""Settings by which a long path does not converge in a lifetime."""
+
+
+def by_networkx(graph: Graph, **settings: Any) -> np.ndarray[Any, Any]:
+    found = nx.pagerank(graph.to_networkx(), max_iter=1000, tol=1e-13, **settings)
+    return np.array([found[graph.ids[v]] for v in range(graph.vertex_count)])
+
+
+def by_definition(
+    graph: Graph, iterations: int, damping: float, teleport: Any, weighted: bool
+) -> np.ndarray[Any, Any]:
+    """So many steps of a matrix of all pairs, from ranks that are alike."""
+    n = graph.vertex_count
+    matrix = np.zeros((n, n))
+    for u, v, *weight in arcs_of(graph):
+        matrix[u, v] += weight[0] if weighted and weight else 1
+    leaving = matrix.sum(axis=1)
+    matrix[leaving == 0] = teleport
+    matrix[leaving > 0] /= leaving[leaving > 0, None]
+    rank = np.full(n, 1 / n)
+    for _ in range(iterations):
+        rank = (1 - damping) * teleport + damping * rank @ matrix
+    return rank
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the test small graphs have many blocks, and are not left to one thread."""
+    monkeypatch.setattr(module, "_ALONE_WORK", 0)
+    monkeypatch.setattr(module, "_BLOCK_WORK", 8)
+
+
+class TestRanks:
+    @each_graph
+    @pytest.mark.parametrize("weighted", [None, False])
+    def test_as_networkx(self, name: str, weighted: bool | None) -> None:
+        graph = named_graph(name)
+        result = gw.pagerank(graph, tolerance=1e-12, max_iterations=1000, weighted=weighted)
+        expected = by_networkx(graph, weight="weight" if weighted is None else None)
+        assert result.converged
+        assert result.residual < 1e-12
+        np.testing.assert_allclose(result.rank, expected, rtol=1e-8, atol=1e-11)
+        if graph.vertex_count:
+            assert result.rank.sum() == pytest.approx(1, abs=1e-12)
+
+    @each_graph
+    def test_float32(self, name: str) -> None:
+        graph = named_graph(name)
+        exact = gw.pagerank(graph, tolerance=1e-12, max_iterations=1000).rank
+        result = gw.pagerank(graph, dtype="float32", tolerance=1e-5)
+        assert result.converged
+        assert result.rank.dtype == np.float32
+        # How far the fixed point can be when a step is shorter than the tolerance.
+        assert np.abs(result.rank - exact).sum() <= 1e-5 * 0.85 / 0.15 + 1e-6
+
+    @given(
+        graph=graphs(min_vertices=1),
+        iterations=st.integers(1, 8),
+        damping=st.sampled_from([0.0, 0.5, 0.85, 0.99]),
+        seed=st.integers(0, 9),
+        weighted=st.booleans(),
+    )
+    def test_every_iteration_is_by_definition(
+        self, graph: Graph, iterations: int, damping: float, seed: int, weighted: bool
+    ) -> None:
+        weights = np.random.default_rng(seed).integers(0, 4, graph.vertex_count)
+        weights[seed % graph.vertex_count] = 3
+        result = gw.pagerank(
+            graph,
+            damping,
+            tolerance=1e-300,
+            max_iterations=iterations,
+            personalization=weights,
+            weighted=None if weighted else False,
+        )
+        assert result.iterations == iterations or result.residual == 0
+        teleport = weights / weights.sum()
+        steps = [
+            by_definition(graph, count, damping, teleport, weighted)
+            for count in (result.iterations - 1, result.iterations)
+        ]
+        np.testing.assert_allclose(result.rank, steps[1], rtol=1e-9, atol=1e-15)
+        assert result.residual == pytest.approx(np.abs(steps[1] - steps[0]).sum(), abs=1e-12)
+
+    @given(graph=graphs(min_vertices=2), data=st.data())
+    def test_personalization_as_networkx(self, graph: Graph, data: st.DataObject) -> None:
+        chosen = st.dictionaries(
+            st.integers(0, graph.vertex_count - 1), st.integers(1, 9), min_size=1
+        )
+        personalization, initial = data.draw(chosen), data.draw(chosen)
+        result = gw.pagerank(
+            graph,
+            personalization=personalization,
+            initial=initial,
+            tolerance=1e-12,
+            max_iterations=1000,
+        )
+        expected = by_networkx(graph, personalization=personalization)
+        np.testing.assert_allclose(result.rank, expected, rtol=1e-8, atol=1e-11)
+
+    def test_a_better_start_is_sooner_done(self) -> None:
+        graph = gw.generators.rmat(9, 8, seed=1)
+        cold = gw.pagerank(graph, tolerance=1e-10, max_iterations=1000)
+        warm = gw.pagerank(graph, tolerance=1e-10, initial=cold.rank)
+        assert warm.iterations <= 2 < cold.iterations
+        np.testing.assert_allclose(warm.rank, cold.rank, rtol=1e-7)
+
+    def test_without_damping_ranks_are_the_personalization(self) -> None:
+        result = gw.pagerank(named_graph("random directed"), 0, personalization={3: 1, 5: 3})
+        assert result.converged
+        assert {v: result.rank[v] for v in np.flatnonzero(result.rank)} == {3: 0.25, 5: 0.75}
+
+    @pytest.mark.parametrize("scale", [1e-320, 1e-30, 1e30, 1e300])
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_the_scale_of_weights_does_not_matter(self, scale: float, dtype: str) -> None:
+        weights = np.array([1000.0, 3000.0, 2000.0, 1000.0])
+        arcs = [0, 0, 1, 2], [1, 2, 0, 0]
+        expected = gw.pagerank(Graph.from_arcs(*arcs, weights)).rank
+        found = gw.pagerank(Graph.from_arcs(*arcs, weights * scale), dtype=dtype).rank
+        np.testing.assert_allclose(found, expected, rtol=1e-3 if scale < 1e-300 else 1e-5)
+
+    def test_not_converging_is_a_result(self) -> None:
+        result = gw.pagerank(gw.generators.path(50), max_iterations=3)
+        assert not result.converged
+        assert result.iterations == 3
+        assert result.residual > 1e-6
+        assert result.rank.sum() == pytest.approx(1, abs=1e-12)
+        assert "not converged after 3" in repr(result)
+
+
+class TestTeams:
+    @pytest.mark.usefixtures("small_blocks")
+    @each_graph
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_the_same_bits_from_any_number_of_threads(
+        self, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = []
+        for threads in (1, 2, 3, 5):
+            monkeypatch.setenv("GODWIT_THREADS", str(threads))
+            graph = named_graph(name).with_ids(0)  # nothing of it has been prepared
+            result = gw.pagerank(graph, dtype=dtype, max_iterations=30)
+            found.append((result.rank.tobytes(), result.iterations, result.residual))
+        assert len(set(found)) == 1
+
+    @pytest.mark.usefixtures("small_blocks")
+    @given(graph=graphs(min_vertices=1))
+    def test_blocks_cover_every_vertex_once(self, graph: Graph) -> None:
+        blocks = module.in_arcs(graph.with_ids(0), np.float64, weighted=False).blocks
+        assert blocks[0] == 0
+        assert blocks[-1] == graph.vertex_count
+        assert (np.diff(blocks) >= 0).all()
+
+    @pytest.mark.usefixtures("small_blocks")
+    @each_graph
+    def test_the_layout_does_not_matter(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = []
+        for degree in (0, 1_000):
+            monkeypatch.setattr(module, "_SHORT_DEGREE", degree)
+            graph = named_graph(name).with_ids(0)
+            found.append(gw.pagerank(graph, tolerance=1e-300, max_iterations=9))
+        np.testing.assert_allclose(found[0].rank, found[1].rank, rtol=1e-12)
+        assert found[0].residual == pytest.approx(found[1].residual, rel=1e-9, abs=1e-14)
+
+    @pytest.mark.usefixtures("small_blocks")
+    @given(graph=graphs(min_vertices=1, max_arcs=120))
+    def test_rows_laid_out_anew_are_the_same_rows(self, graph: Graph) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_SHORT_DEGREE", 1_000)
+            arcs = module.in_arcs(graph.with_ids(0), np.float64, weighted=False)
+        reverse = graph.reverse
+        for first, last in zip(arcs.blocks, arcs.blocks[1:], strict=False):
+            assert sorted(arcs.order[first:last]) == list(range(first, last))
+            lengths = np.minimum(np.diff(arcs.offsets)[first:last], module._LENGTHS - 1)
+            assert (np.diff(lengths) >= 0).all()
+        for row, v in enumerate(arcs.order):
+            new = arcs.sources[arcs.offsets[row] : arcs.offsets[row + 1]]
+            old = reverse.targets[reverse.offsets[v] : reverse.offsets[v + 1]]
+            np.testing.assert_array_equal(new, old)
+            assert arcs.shares[row] == graph.out_degree()[v]
+
+    def test_blocks_are_of_about_the_same_work(self) -> None:
+        graph = gw.generators.rmat(14, 8, seed=2)
+        blocks = module.in_arcs(graph, np.float64, weighted=False).blocks
+        work = np.diff(graph.offsets[blocks] + blocks)
+        total, largest = int(work.sum()), int(graph.out_degree().max()) + 1
+        assert len(work) > 4
+        assert work.max() <= total / len(work) + largest
+
+    @pytest.mark.usefixtures("small_blocks")
+    def test_time_runs_out(self) -> None:
+        with pytest.raises(RunTimeoutError, match=r"within 0\.1 s"):
+            gw.pagerank(gw.generators.path(1000), **ENDLESS, timeout_s=0.1)
+
+    @pytest.mark.usefixtures("small_blocks")
+    def test_progress_grows_and_may_interrupt(self) -> None:
+        seen: list[int] = []
+
+        def watch(updated: int) -> None:
+            seen.append(updated)
+            if len(seen) == 5:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            gw.pagerank(gw.generators.path(1000), **ENDLESS, progress=watch)
+        assert seen == sorted(seen)
+        assert seen[-1] > 0
+        assert all(updated % 1000 == 0 for updated in seen)
+
+
+class TestResult:
+    def test_by_ids_and_as_tables(self) -> None:
+        graph = Graph.from_arcs([0, 1, 2], [1, 2, 1], ids=["Ulm", "Bonn", "Jena"])
+        result = gw.pagerank(graph)
+        assert result.to_dict() == dict(zip(["Ulm", "Bonn", "Jena"], result.rank, strict=True))
+        table = result.to_arrow()
+        assert table.column_names == ["vertex", "rank"]
+        assert table["vertex"].to_pylist() == ["Ulm", "Bonn", "Jena"]
+        np.testing.assert_array_equal(table["rank"], result.rank)
+        assert result.to_pandas()["rank"].tolist() == result.rank.tolist()
+        assert result.highest(2).tolist() == [1, 2]
+        assert result.highest(10).tolist() == [1, 2, 0]
+
+    def test_statistics(self) -> None:
+        graph = gw.generators.rmat(8)
+        result = gw.pagerank(graph)
+        statistics = result.statistics
+        assert statistics.devices == ("cpu",)
+        assert statistics.arcs_relaxed == [result.iterations * graph.arc_count]
+        assert statistics.rounds == [result.iterations]
+        assert set(statistics.seconds) == {"place", "run"}
+        json.dumps(statistics.to_dict())
+
+    def test_no_vertices(self) -> None:
+        result = gw.pagerank(named_graph("empty"), personalization={}, initial=[])
+        assert result.converged
+        assert result.rank.shape == (0,)
+        assert result.to_dict() == {}
+
+    def test_of_placed_graphs(self) -> None:
+        graph = named_graph("random directed")
+        with gw.place(graph, "cpu") as placed:
+            np.testing.assert_array_equal(gw.pagerank(placed).rank, gw.pagerank(graph).rank)
+            with pytest.raises(InputError, match="placed already"):
+                gw.pagerank(placed, devices="cpu")
+        with pytest.raises(gw.errors.ClosedContextError):
+            gw.pagerank(placed)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "damping of 1": ({"damping": 1}, r"damping must be in \[0, 1\), got 1"),
+    "negative damping": ({"damping": -0.1}, r"damping must be in \[0, 1\), got -0.1"),
+    "damping that is NaN": ({"damping": float("nan")}, "got nan"),
+    "damping that is a text": ({"damping": "0.85"}, "damping must be a number, got '0.85'"),
+    "tolerance of 0": ({"tolerance": 0}, "tolerance must be positive, got 0"),
+    "tolerance that is NaN": ({"tolerance": float("nan")}, "tolerance must be positive, got nan"),
+    "no iterations": ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
+    "half an iteration": ({"max_iterations": 1.5}, "max_iterations must be an integer, got 1.5"),
+    "integers": ({"dtype": "int64"}, "dtype must be float32 or float64, got 'int64'"),
+    "no dtype": ({"dtype": None}, "dtype must be float32 or float64, got None"),
+    "unknown dtype": ({"dtype": "real"}, "dtype must be float32 or float64, got 'real'"),
+    "nowhere to begin": ({"personalization": [0, 0, 0]}, "sums to 0 over 3 vertices"),
+    "nowhere at all": ({"personalization": {}}, "sums to 0 over 3 vertices"),
+    "negative": ({"personalization": [1, -2, 3]}, "got -2 for vertex 1"),
+    "infinite": ({"personalization": {2: float("inf")}}, "got inf for vertex 2"),
+    "NaN": ({"initial": {2: float("nan")}}, "initial must be finite .* got nan for vertex 2"),
+    "unknown vertex": ({"personalization": {3: 1}}, r"must be in \[0, 3\), got 3"),
+    "no vertex": ({"initial": {"a": 1}}, "a vertex of initial must be an integer, got 'a'"),
+    "no weight": ({"initial": {1: "a"}}, "initial of vertex 1 must be a number, got 'a'"),
+    "short": ({"personalization": [1, 2]}, r"3 numbers.*got an array of int64, shape \(2,\)"),
+    "two dimensions": ({"initial": np.ones((3, 1))}, r"got an array of float64, shape \(3, 1\)"),
+    "texts": ({"initial": ["a", "b", "c"]}, "got an array of <U1"),
+    "weighted what": ({"weighted": "yes"}, "weighted must be True or False, got 'yes'"),
+    "several devices": ({"devices": ["cpu:0", "cpu:1"]}, "runs on one device so far.*'cpu'"),
+    "unknown device": ({"devices": "tpu"}, "there is no device 'tpu'"),
+    "results elsewhere": ({"results": "disk"}, "results must be 'host'"),
+    "no time": ({"timeout_s": 0}, "timeout_s must be positive, got 0"),
+}
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("what", WRONG)
+    def test_is_refused_before_anything_starts(
+        self, what: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for part in (module, power_iteration):
+            monkeypatch.setattr(part, "run_team", None)
+        settings, message = WRONG[what]
+        graph = Graph.from_arcs([0, 1], [1, 2], [1, 2])
+        with pytest.raises(DeviceError if what == "unknown device" else InputError, match=message):
+            gw.pagerank(graph, **settings)
+
+    @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+    def test_of_weights_names_the_arc(self, weight: float) -> None:
+        graph = Graph.from_arcs([0, 1, 1], [1, 2, 0], [1.0, 2.0, weight])
+        with pytest.raises(InputError, match=f"arc from vertex 1 to 0 has weight {weight}"):
+            gw.pagerank(graph)
+        assert gw.pagerank(graph, weighted=False).converged
+
+    def test_of_weights_whose_sums_overflow(self) -> None:
+        with pytest.raises(InputError, match=r"sums of 2 weights up to 1e\+308 could overflow"):
+            gw.pagerank(Graph.from_arcs([0, 0], [1, 2], [1e308, 1e308]))
+
+    def test_weights_that_are_not_there(self) -> None:
+        with pytest.raises(InputError, match="weighted=True needs a graph with weights"):
+            gw.pagerank(gw.generators.path(3), weighted=True)
+
+    def test_no_graph(self) -> None:
+        with pytest.raises(InputError, match=r"expected a godwit\.Graph, got a list"):
+            gw.pagerank([[0, 1]])  # type: ignore[arg-type]
+
+    def test_gpus_that_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from godwit import api
+        from godwit.backends.base import Device
+
+        monkeypatch.setattr(api, "resolve_devices", lambda devices: (Device("cuda:0", "cuda"),))
+        with pytest.raises(InputError, match="pagerank runs on the CPU so far, got cuda:0"):
+            gw.pagerank(gw.generators.path(3), devices="cuda:0")
+
+
+class TestGraphalytics:
+    @pytest.mark.parametrize(
+        ("name", "directed"),
+        [("pr/dir", True), ("pr/undir", False), ("example/example-directed", True),
+         ("example/example-undirected", False)],
+    )  # fmt: skip
+    def test_expected_ranks(self, data_folder: Path, name: str, directed: bool) -> None:
+        folder = data_folder / "expected" / "graphalytics-validation"
+        example = name.startswith("example")
+        graph = gw.read(folder / f"{name}-input", directed=None if directed else False)
+        iterations = 2 if example else self.iterations_of(folder, directed)
+        result = gw.pagerank(
+            graph, tolerance=1e-300, max_iterations=iterations, weighted=False
+        )  # fmt: skip
+        lines = (folder / f"{name}-{'PR' if example else 'output'}").read_text().split()
+        expected = {int(id): float(rank) for id, rank in zip(lines[::2], lines[1::2], strict=True)}
+        found = result.to_dict()
+        assert {id: found[id] for id in expected} == pytest.approx(expected, rel=1e-4)
+
+    @staticmethod
+    def iterations_of(folder: Path, directed: bool) -> int:
+        kind = "directed" if directed else "undirected"
+        text = (folder / "properties" / f"test-pr-{kind}.properties").read_text()
+        return next(
+            int(line.partition("=")[2]) for line in text.splitlines() if "num-iterations" in line
+        )
+
+
+class TestCommand:
+    def run(self, *arguments: object, status: int = 0) -> Any:
+        result = CliRunner().invoke(app, ["pagerank", *map(str, arguments)])
+        assert result.exit_code == status, result.output
+        return result
+
+    def test_shows_the_highest(self) -> None:
+        text = self.run("star:9", "--top", 1).stdout
+        rank = gw.pagerank(gw.generators.star(9)).rank[0]
+        assert "converged after" in text
+        assert f"{rank:.6g}" in text
+        assert "NOT converged" in self.run("star:9", "--max-iterations", 1).stdout
+
+    @pytest.mark.parametrize("form", ["npy", "csv", "parquet"])
+    def test_writes_them_all(self, form: str, tmp_path: Path) -> None:
+        output = tmp_path / f"ranks.{form}"
+        options = ("--damping", 0.5, "--tolerance", 1e-9, "--ignore-weights")
+        text = self.run("road:9x9,weights=1..9", *options, "-o", output).stdout
+        assert str(output) in text
+        graph = gw.generate("road:9x9,weights=1..9")
+        expected = gw.pagerank(graph, 0.5, tolerance=1e-9, weighted=False).rank
+        if form == "npy":
+            np.testing.assert_array_equal(np.load(output), expected)
+        elif form == "csv":
+            rows = np.loadtxt(output, delimiter=",", skiprows=1)
+            np.testing.assert_allclose(rows[:, 1], expected, rtol=1e-12)
+        else:
+            import pyarrow.parquet
+
+            np.testing.assert_array_equal(pyarrow.parquet.read_table(output)["rank"], expected)
+
+    def test_json(self) -> None:
+        facts = json.loads(self.run("rmat:7,seed=4", "--json", "--top", 3).stdout)
+        result = gw.pagerank(gw.generate("rmat:7,seed=4"))
+        assert facts["iterations"] == result.iterations
+        assert facts["converged"] is True
+        assert [row["vertex"] for row in facts["top"]] == result.highest(3).tolist()
+        assert facts["top"][0]["rank"] == result.rank.max()
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [(("--damping", 1), "damping must be in"), (("--tolerance", 0), "tolerance must be"),
+         (("--top", -1), "top must not be negative"), (("--dtype", "int8"), "dtype must be"),
+         (("--devices", "cpu:0,cpu:1"), "one device so far"),
+         (("--json", "--output", "-"), "both want stdout")],
+    )  # fmt: skip
+    def test_bad_input_is_found_before_the_file(self, options: Any, message: str) -> None:
+        result = self.run("absent.mtx", *options, status=2)
+        assert message in result.stderr

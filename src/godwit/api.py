@@ -144,7 +144,8 @@ def pagerank(
         below some 1e-7
     :param max_iterations: stop then, converged or not; the result says which
     :param personalization: where walks begin anew: an array of shape (n), or a mapping of some vertices
-        to weights, the others having 0; scaled to sum 1. None: everywhere alike
+        (numbers, not ids: ``graph.ids.vertex(id)``) to weights, the others having 0; scaled to
+        sum 1. None: everywhere alike
     :param initial: ranks to begin with, likewise, such as those of a graph before it changed
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
         same, and a graph without is refused; False: evenly
@@ -196,12 +197,12 @@ def betweenness_centrality(
     >>> gw.betweenness_centrality(gw.generators.path(3)).centrality.tolist()
     [0.0, 1.0, 0.0]
 
-    Self-loops are on no shortest path. Parallel arcs make paths of their own: call
-    ``merge_parallel_arcs()`` first where they should not. However many paths there are, their numbers do
-    not overflow. The result is bit by bit the same for any number of threads. Runs on the CPU so far,
-    also where there is a GPU; a thread searches from one source at a time, so fewer sources than threads
-    leave some idle. A thread takes some 30 bytes a vertex, and 2 an arc (4 where directed; for edges 8 and
-    16 more); where memory is short, fewer threads run.
+    Self-loops are on no shortest path. Parallel arcs make paths of their own, which NetworkX counts
+    once: call ``merge_parallel_arcs()`` first for its answer. However many paths there are, their
+    numbers do not overflow. The result is bit by bit the same for any number of threads. Runs on the
+    CPU so far, also where there is a GPU; a thread searches from one source at a time, so fewer
+    sources than threads leave some idle. A thread takes some 30 bytes a vertex, and 4 an arc (for
+    edges 8 and 16 more); where memory is short, fewer threads run.
 
     :param sources: search from these vertices only, and scale up, as for ``samples``; None: from all
     :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
@@ -392,6 +393,10 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
             raise InputError("the graph is placed already: give devices to place()")
         graph.context.check_open()
         found, graph = graph.context.devices, graph.graph
+        if (
+            found[0].kind != "cpu" or len(found) > 1
+        ):  # its parts are of no use here, the graph itself is
+            found = resolve_devices("cpu")
     else:
         found = resolve_devices("cpu" if devices is None else devices)
     if not isinstance(graph, Graph):

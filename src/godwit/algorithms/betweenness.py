@@ -222,7 +222,7 @@ def _sums_of_edges(graph: Graph, arcs: Array) -> Array:
         tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
         order = np.lexsort((targets, tails))
         targets, arcs = frozen(targets[order]), arcs[order]
-    sums = np.empty_like(arcs)
+    sums = np.zeros_like(arcs)
     ends = graph.offsets[:-1].copy()
     run_team(_add_twins, graph.offsets, targets, ends, arcs, sums, threads=1)
     if order is None:
@@ -241,5 +241,6 @@ def _add_twins(
         for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
             v = targets[_at(arc)]
             twin = ends[_at(v)]
-            ends[_at(v)] = twin + 1
-            sums[_at(twin)] = arcs[_at(arc)] + arcs[_at(twin)]
+            if twin < offsets[_at(v) + _at(1)]:  # else the graph is not symmetric, whoever said so
+                ends[_at(v)] = twin + 1
+                sums[_at(twin)] = arcs[_at(arc)] + arcs[_at(twin)]

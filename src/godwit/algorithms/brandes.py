@@ -120,8 +120,11 @@ def sum_dependencies(
 
 
 def _successor_room(graph: Graph) -> int:
-    """Of an edge only one arc leads to the next level. One more: the end is written before it moves."""
-    return (graph.arc_count if graph.directed else graph.arc_count // 2) + 1
+    """One more than arcs: the end is written before it moves.
+
+    Of an edge only one arc leads to the next level, but that a file's graph is symmetric is its word.
+    """
+    return graph.arc_count + 1
 
 
 def _affordable_threads(graph: Graph, edges: bool, threads: int | None) -> int:

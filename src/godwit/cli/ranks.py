@@ -114,7 +114,7 @@ def pagerank(
 
     asked: dict[str, Any] = {
         "damping": damping,
-        "tolerance": tolerance,
+        "tolerance": facts.plain(tolerance),
         "max_iterations": max_iterations,
         "dtype": dtype,
         "devices": inputs.parse_devices(devices),

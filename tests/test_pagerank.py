@@ -401,6 +401,12 @@ class TestCommand:
 
             np.testing.assert_array_equal(pyarrow.parquet.read_table(output)["rank"], expected)
 
+    def test_an_infinite_tolerance_is_json_too(self) -> None:
+        facts = json.loads(self.run("rmat:7,seed=4", "--json", "--tolerance", "inf").stdout)
+        assert facts["tolerance"] is None
+        assert facts["iterations"] == 1
+        assert "tolerance none" in self.run("rmat:7,seed=4", "--tolerance", "inf").stdout
+
     def test_json(self) -> None:
         facts = json.loads(self.run("rmat:7,seed=4", "--json", "--top", 3).stdout)
         result = gw.pagerank(gw.generate("rmat:7,seed=4"))

@@ -9,7 +9,7 @@ import typer
 
 from godwit.cli import inputs, options
 from godwit.cli.progress import Display
-from godwit.cli.ranks import CoresOption, TopOption
+from godwit.cli.ranks import CoresOption, TopOption, print_highest
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
@@ -165,27 +165,9 @@ def _search(loaded: Any, asked: dict[str, Any], display: Display) -> Betweenness
 
 def _print(report: Report, facts: dict[str, Any]) -> None:
     """The tables."""
-    from godwit.cli.report import graph_line, integer, number
+    from godwit.cli.report import integer
 
-    statistics = facts["statistics"]
     scale = "normalized" if facts["normalized"] else "not normalized"
     ends = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
-    rows = [
-        ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
-        ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
-        ("searches", f"from {integer(facts['sources'])} source(s); {scale}; {ends}"),
-        (
-            "seconds",
-            ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items()),
-        ),
-    ]
-    if facts["output"] is not None:
-        rows.append(("output", facts["output"]))
-    report.facts(rows)
-    if facts["top"] and facts["output"] is None:
-        report.table(
-            ["vertex", "centrality"],
-            [[str(row["vertex"]), number(row["centrality"])] for row in facts["top"]],
-            title="The highest centralities",
-            text_columns=0,
-        )
+    said = f"from {integer(facts['sources'])} source(s); {scale}; {ends}"
+    print_highest(report, facts, ("searches", said), "centrality", "The highest centralities")

@@ -114,7 +114,7 @@ def pagerank(
 
     asked: dict[str, Any] = {
         "damping": damping,
-        "tolerance": facts.plain(tolerance),
+        "tolerance": tolerance,
         "max_iterations": max_iterations,
         "dtype": dtype,
         "devices": inputs.parse_devices(devices),
@@ -138,7 +138,7 @@ def pagerank(
         "command": "pagerank",
         "graph": facts.graph_facts(loaded, graph),
         "damping": damping,
-        "tolerance": tolerance,
+        "tolerance": facts.plain(tolerance),
         "iterations": result.iterations,
         "converged": result.converged,
         "residual": facts.plain(result.residual),
@@ -180,30 +180,43 @@ def _rank(loaded: Any, asked: dict[str, Any], ignore_weights: bool, display: Dis
 
 def _print(report: Report, facts: dict[str, Any]) -> None:
     """The tables."""
-    from godwit.cli.report import graph_line, integer, number
+    from godwit.cli.report import integer, number
+
+    state = "converged" if facts["converged"] else "NOT converged"
+    said = (
+        f"{state} after {integer(facts['iterations'])} iterations: the last changed them by "
+        f"{number(facts['residual'])} in sum, tolerance {_shown(facts['tolerance'])}"
+    )
+    print_highest(report, facts, ("ranks", said), "rank", "The highest ranks")
+
+
+def _shown(tolerance: Any) -> str:
+    from godwit.cli.report import number
+
+    return "none" if tolerance is None else number(tolerance)
+
+
+def print_highest(
+    report: Report, facts: dict[str, Any], line: tuple[str, str], column: str, title: str
+) -> None:
+    """What was asked and how it went, and the vertices with the highest numbers.
+
+    :param line: what to say of this command between its devices and its seconds
+    :param column: of ``facts["top"]``, the numbers
+    """
+    from godwit.cli.report import graph_line, number
 
     statistics = facts["statistics"]
-    state = "converged" if facts["converged"] else "NOT converged"
+    seconds = ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items())
     rows = [
         ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
         ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
-        (
-            "ranks",
-            f"{state} after {integer(facts['iterations'])} iterations: the last changed them by "
-            f"{number(facts['residual'])} in sum, tolerance {number(facts['tolerance'])}",
-        ),
-        (
-            "seconds",
-            ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items()),
-        ),
+        line,
+        ("seconds", seconds),
     ]
     if facts["output"] is not None:
         rows.append(("output", facts["output"]))
     report.facts(rows)
     if facts["top"] and facts["output"] is None:
-        report.table(
-            ["vertex", "rank"],
-            [[str(row["vertex"]), number(row["rank"])] for row in facts["top"]],
-            title="The highest ranks",
-            text_columns=0,
-        )
+        found = [[str(row["vertex"]), number(row[column])] for row in facts["top"]]
+        report.table(["vertex", column], found, title=title, text_columns=0)

@@ -37,11 +37,7 @@ struct Spans {
 __device__ __forceinline__ u32 warp_list_bits(u32 word, u16 *list) {
     u32 lane = lane_id();
     u32 count = __popc(word);
-    u32 end = count;
-    for (u32 step = 1; step < WARP; step *= 2) {
-        u32 before = __shfl_up_sync(FULL_WARP, end, step);
-        if (lane >= step) end += before;
-    }
+    u32 end = warp_sum_up_to(count);
     u32 at = end - count;
     __syncwarp();
     while (word) {

@@ -19,11 +19,7 @@ __device__ __forceinline__ void warp_expand(Worker<P> &worker, i64 begin, u32 de
     using Weight = typename P::Weight;
     const Part<P> &part = worker.part;
     u32 lane = lane_id();
-    u32 end = degree;
-    for (u32 step = 1; step < WARP; step *= 2) {
-        u32 before = __shfl_up_sync(FULL_WARP, end, step);
-        if (lane >= step) end += before;
-    }
+    u32 end = warp_sum_up_to(degree);
     u32 total = __shfl_sync(FULL_WARP, end, WARP - 1);
     if (lane == 0) worker.arcs += total;
     i64 base = begin - (end - degree);

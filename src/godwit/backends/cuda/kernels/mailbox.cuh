@@ -52,12 +52,7 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
                 }
             }
             // The lanes whose bits did not fit keep them.
-            u32 before = __popc(mine), end = before;
-            for (u32 step = 1; step < WARP; step *= 2) {
-                u32 other = __shfl_up_sync(FULL_WARP, end, step);
-                if (lane >= step) end += other;
-            }
-            u32 position = first + end - before;
+            u32 position = first + warp_sum_up_to(__popc(mine)) - __popc(mine);
             while (mine) {
                 u32 bit = mine & -mine;
                 mine ^= bit;

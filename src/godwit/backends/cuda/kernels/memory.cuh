@@ -94,6 +94,15 @@ __device__ __forceinline__ u64 now_ns() {
 __device__ __forceinline__ u32 lane_id() { return threadIdx.x & (WARP - 1); }
 __device__ __forceinline__ u32 warp_id() { return threadIdx.x / WARP; }
 
+// The sum of what this lane and those before it bring. All lanes come.
+__device__ __forceinline__ u32 warp_sum_up_to(u32 amount) {
+    for (u32 step = 1; step < WARP; step *= 2) {
+        u32 before = __shfl_up_sync(FULL_WARP, amount, step);
+        if (lane_id() >= step) amount += before;
+    }
+    return amount;
+}
+
 // Where tests ask for it (DELAY_NS), any block may lag behind: mostly a little, now and then for all of that
 // time. What holds must hold then.
 __device__ __forceinline__ void block_delay(u32 salt) {

@@ -176,7 +176,7 @@ def measured(
     query_ms: list[float] = []
     phases: list[dict[str, float]] = []
     wrong = 0
-    tuning: Row = {"gpu": setting.gpu, "timeout_s": limits.timeout_s}
+    tuning: Row = {"gpu": setting.gpu, "timeout_s": limits.timeout_s, "execution": "asynchronous"}
     if setting.delta is not None:
         tuning["delta"] = setting.delta
     start = perf_counter()

@@ -83,6 +83,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
                             slice_s=arguments.slice,
                         ),
                         "window": int(window),
+                        "execution": "asynchronous",
                     }
                     if delta != "auto":
                         tuning["delta"] = float(delta)

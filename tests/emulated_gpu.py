@@ -1,17 +1,14 @@
-"""A GPU of plain host memory whose kernels really run: compiled by the machine's C++ compiler.
+"""A GPU of plain host memory whose kernels really run, at once: for code that makes and moves data.
 
-For the code that makes graphs (backends/cuda/rows.py, generators.py, arcs.py). The kernels are those of the
-package, over ``emulated_gpu.h`` in the place of ``memory.cuh``; NumPy sorts in the place of CuPy.
+For backends/cuda/rows.py, generators.py, arcs.py and results.py, function by function; NumPy sorts in the
+place of CuPy. :mod:`emulated_grid` has the kernels run, and whole GPUs for all above the driver.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
-import re
-import shutil
-import subprocess
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulated_grid import as_gpu_array, check_arguments, new_machine
+from emulated_grid_compiler import COMPILER, Compiler
+from emulated_grid_machine import Kernel, Machine
 from godwit.backends.cuda import arcs, download, driver, generators, rows, workshop
-from godwit.backends.cuda.compilation import KERNELS
 
-COMPILER = shutil.which("g++")
+__all__ = ["COMPILER", "EmulatedBuffer", "EmulatedModule", "EmulatedStream", "emulate"]
 
 _GUARD = b"\xab" * 64  # before and behind every buffer
-_GRID = (3, 96)  # blocks and threads of a launch that leaves them to the GPU
-_ENTRY = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\) \{', re.DOTALL)
-_PARAMETER = re.compile(r"\s*(.*?)(\**)(\w+)\s*", re.DOTALL)
+_MOST_BLOCKS, _MOST_THREADS = 3, 96
 
 
 class EmulatedBuffer:
@@ -74,54 +71,30 @@ class EmulatedStream:
 
 
 class EmulatedModule:
-    """Kernels, compiled for this machine into a folder."""
+    """Kernels, compiled for this machine.
+
+    :param folder: not used: what is compiled is kept in Godwit's cache folder
+    """
 
     def __init__(self, folder: Path, source: str) -> None:
-        headers = {path.name: path.read_text() for path in KERNELS.glob("*.cuh")}
-        headers["memory.cuh"] = Path(__file__).with_name("emulated_gpu.h").read_text()
-        text = "".join(headers[name] for name in re.findall(r'"(\w+_kernels\.cuh)"', source))
-        entries = {name: _parameters(listed) for name, listed in _ENTRY.findall(text)}
-        program = source + "".join(_launcher(name, types) for name, types in entries.items())
-        library = folder / f"{hashlib.sha256(program.encode()).hexdigest()[:16]}.so"
-        if not library.exists():
-            for name, content in headers.items():
-                (folder / name).write_text(content)
-            (folder / "kernels.cpp").write_text(program)
-            options = ["-O1", "-std=c++17", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
-            subprocess.run(
-                [str(COMPILER), *options, "-o", library, folder / "kernels.cpp"], check=True
-            )
-        self._library = ctypes.CDLL(str(library))
-        self._counts = {name: len(types) for name, types in entries.items()}
+        compiler = Compiler()
+        self._kernels = compiler.load(compiler.cubin(source, (), "90"))
 
-    def kernel(self, name: str) -> tuple[Any, int]:
-        return getattr(self._library, f"launch_{name}"), self._counts[name]
+    def kernel(self, name: str) -> Kernel:
+        return self._kernels[name]
 
 
-def _parameters(listed: str) -> list[str]:
-    """The types of a kernel's parameters."""
-    found = [_PARAMETER.fullmatch(one) for one in listed.split(",")]
-    return [match[1] + match[2] for match in found if match is not None]
+@lru_cache(maxsize=1)
+def _machine() -> Machine:
+    return new_machine(1, most_threads=_MOST_THREADS)
 
 
-def _launcher(name: str, types: list[str]) -> str:
-    """What takes a kernel's arguments as the driver does: by their addresses."""
-    values = ", ".join(f"*static_cast<{one} *>(a[{i}])" for i, one in enumerate(types))
-    return (
-        f'extern "C" void launch_{name}(u32 blocks, u32 threads, void **a) '
-        f"{{ run_grid(blocks, threads, [=] {{ {name}({values}); }}); }}\n"
-    )
-
-
-def _launch(
-    kernel: tuple[Any, int], stream: Any, *, blocks: int, threads: int, arguments: Any
-) -> None:
-    function, count = kernel
-    assert len(arguments) == count
+def _launch(kernel: Kernel, stream: Any, *, blocks: int, threads: int, arguments: Any) -> None:
+    check_arguments(kernel, arguments)
     held = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
-    addresses = (ctypes.c_void_p * count)(*[ctypes.addressof(one) for one in held])
-    grid = (1, threads) if blocks == 1 else _GRID
-    function(*grid, addresses)
+    addresses = (ctypes.c_void_p * len(held))(*[ctypes.addressof(one) for one in held])
+    blocks = min(blocks, _MOST_BLOCKS)
+    _machine().launch(kernel, 0, ctypes.addressof(addresses), blocks, threads, 0, cooperative=False)
 
 
 def _sort_keys(keys: EmulatedBuffer, count: int, stream: Any) -> None:
@@ -131,17 +104,6 @@ def _sort_keys(keys: EmulatedBuffer, count: int, stream: Any) -> None:
 def _stable_order(keys: EmulatedBuffer, count: int, stream: Any) -> Any:
     order = np.argsort(keys.inside[: 8 * count].view(np.uint64), kind="stable").astype(np.int64)
     return SimpleNamespace(data=SimpleNamespace(ptr=order.ctypes.data), held=order)
-
-
-def _as_gpu_array(values: Any) -> Any:
-    """What stands for a CuPy array of NumPy's values."""
-    return SimpleNamespace(
-        data=SimpleNamespace(ptr=values.ctypes.data),
-        device=SimpleNamespace(id=0, synchronize=lambda: None),
-        dtype=values.dtype,
-        size=values.size,
-        held=values,
-    )
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 << 30) -> None:
@@ -156,7 +118,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
     monkeypatch.setattr(workshop, "_module", lambda index, source: EmulatedModule(folder, source))
     monkeypatch.setattr(rows, "sort_keys", _sort_keys)
     monkeypatch.setattr(rows, "stable_order", _stable_order)
-    monkeypatch.setattr(arcs, "_on_gpu", _as_gpu_array)
+    monkeypatch.setattr(arcs, "_on_gpu", as_gpu_array)
     monkeypatch.setattr(driver, "launch", _launch)
     monkeypatch.setattr(
         driver, "copy_async", lambda to, source, n, _: ctypes.memmove(to, source, n)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -72,6 +73,40 @@ def run_programs(devices: list[str]) -> None:
     check("pagerank", residual_pagerank(wide, epsilon=1e-7, devices=devices), exact, 1e-5)
 
 
+def run_ranks(devices: list[str]) -> None:
+    """PageRank in supersteps: rows of every class, directed and not, weighted and not."""
+    generator = np.random.default_rng(2)
+    lengths = [4500, 4400, 4300, 4200, 4100, 300, 60, 9, 3, 1]
+    targets = np.repeat(np.arange(len(lengths)), lengths)
+    sources = generator.integers(0, 4600, len(targets))
+    weights = generator.integers(0, 9, len(targets))
+    for directed in (False, True):
+        graph = gw.Graph.from_arcs(sources, targets, weights, vertex_count=4602, directed=directed)
+        for weighted in (False, True):
+            for dtype in ("float32", "float64"):
+                settings = {"weighted": weighted, "dtype": dtype, "max_iterations": 9}
+                wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
+                for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2)):
+                    found = gw.pagerank(graph, devices=devices, gpu=gpu, **settings).rank  # type: ignore[arg-type]
+                    name = f"ranks {dtype}, {directed=}, {weighted=}, {gpu.slice_s=}"
+                    check(name, found, wanted, 1e-6 if dtype == "float32" else 1e-14)
+
+
+def run_dependencies(devices: list[str]) -> None:
+    """Betweenness: by all blocks and by each for itself; rows of every class; arcs, too."""
+    wide = gw.generators.rmat(9, 6, seed=1)
+    arcs = gw.generators.rmat(8, 6, seed=1, symmetrize=False)
+    for name, graph in {"wide": wide, "arcs": arcs, "hub": gw.generators.star(4500)}.items():
+        for sources in ([1], [0, 2, 5], range(100)):
+            for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2)):
+                settings: dict[str, Any] = {"sources": sources, "edges": True, "endpoints": True}
+                wanted = gw.betweenness_centrality(graph, devices="cpu", **settings)
+                found = gw.betweenness_centrality(graph, devices=devices, gpu=gpu, **settings)
+                what = f"betweenness {name}, {len(sources)} sources, {gpu.slice_s=}"
+                check(what, found.centrality, wanted.centrality, 1e-9)
+                check(f"{what}, arcs", found.edge_centrality, wanted.edge_centrality, 1e-9)
+
+
 def run_arrays() -> None:
     """Rows of arcs that lie on the GPU, with weights and without, ids of 32 and 64 bits."""
     import cupy
@@ -114,6 +149,8 @@ def main() -> None:
     only = sys.argv[2] if len(sys.argv) > 2 else "all"
     if only in ("all", "programs"):
         run_programs(devices_for(endpoints))
+        run_ranks(devices_for(endpoints))
+        run_dependencies(devices_for(endpoints))
     if only in ("all", "generators"):
         run_generators()
         run_arrays()

@@ -359,6 +359,8 @@ class TestCommand:
         shown = self.run("betweenness", "star:9", "--unnormalized", "--top", 1).stdout
         assert "The highest centralities" in shown
         assert "28" in shown
+        both = self.run("betweenness", "star:9", "--top", 1, "-o", file).stdout
+        assert "The highest centralities" in both
 
     def test_sources_as_the_file_names_them(self, tmp_path: Path) -> None:
         file = tmp_path / "path.csv"

@@ -236,6 +236,18 @@ class TestQuestions:
         )  # fmt: skip
         np.testing.assert_array_equal(np.load(output), expected_distances(roads, 1))
 
+    @pytest.mark.parametrize("devices", ["cpu", "cpu:0,cpu:1"])
+    def test_execution(self, roads: Path, tmp_path: Path, devices: str) -> None:
+        output = tmp_path / "out.npy"
+        solvers = {}
+        for execution in ("auto", "asynchronous", "bulk-synchronous"):
+            asked = ("-s", 1, "--devices", devices, "--execution", execution, "-o", output)
+            facts = run_json("sssp", roads, *asked, "--verify")
+            solvers[execution] = facts["statistics"]["solver"]
+            np.testing.assert_array_equal(np.load(output), expected_distances(roads, 1))
+        assert solvers.pop("bulk-synchronous") == "bulk-synchronous"
+        assert set(solvers.values()) == {"delta-stepping" if devices == "cpu" else "asynchronous"}
+
     @pytest.mark.parametrize("size", [0, 1])
     def test_graphs_with_hardly_anything_in_them(self, size: int) -> None:
         assert run_json("info", f"path:{size}")["arcs"] == 0
@@ -696,6 +708,14 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "output is a folder": (ROADS, "sssp FILE -s 1 -o folder.npy", "not a regular file"),
     "output of no form": (ROADS, "sssp FILE -s 1 -o out.txt", "must end in .npy, .csv or .parq"),
     "two on stdout": (ROADS, "sssp FILE -s 1 --json -o -", "both want stdout"),
+    "two on stdout, parts": (ROADS, "partition FILE -k 2 --json -o -", "both want stdout"),
+    "two on stdout, ranks": (ROADS, "pagerank FILE --json -o -", "both want stdout"),
+    "two on stdout, centralities": (ROADS, "betweenness FILE --json -o -", "both want stdout"),
+    "unknown execution": (
+        ROADS,
+        "sssp FILE -s 1 --execution bsp",
+        "execution must be 'auto', 'asynchronous' or 'bulk-synchronous', got 'bsp'",
+    ),
     "graph too large": (ROADS, "info rmat:38", "needs some .* GiB"),
     "file too large": ("p sp 900000000000 0\n", "info FILE", "do not fit in memory"),
     "generator": (ROADS, "info rmat:20,edges=3", "cannot understand 'edges=3'"),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from godwit.algorithms import bfs, sssp
-from godwit.backends.cuda import instantiation
+from godwit.backends.cuda import brandes_steps, instantiation, pagerank_steps
 from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.instantiation import Variant
 from godwit.solvers.program import VertexProgram
@@ -83,3 +83,23 @@ def test_worker_compiles(name: str, variant: Variant, architecture: str) -> None
         assert f".text.{kernel}\0".encode() in code
     for function in functions:
         assert function.symbol.encode() not in code, "an operator that was not inlined"
+
+
+RANKS = [
+    ("int32", "float32", None), ("int32", "float64", None), ("int64", "float32", "uint32"),
+    ("int32", "float64", "float32"), ("int64", "float64", "int64"), ("int32", "float32", "int32"),
+]  # fmt: skip
+"""Of positions, ranks and weights."""
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "architecture"), list(zip(RANKS, ARCHITECTURES, strict=True)), ids=str
+)
+def test_pagerank_compiles(dtypes: tuple[Any, ...], architecture: str) -> None:
+    assert b".text.work\0" in cubin(pagerank_steps.source(*dtypes), (), architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_brandes_compiles(architecture: str) -> None:
+    ids = (INT32, INT64)[ARCHITECTURES.index(architecture) % 2]
+    assert b".text.work\0" in cubin(brandes_steps.source(ids), (), architecture)

@@ -269,7 +269,7 @@ def test_names_of_devices() -> None:
 
 def test_a_device_that_never_comes_is_given_up() -> None:
     """The start gate: one of two kernels is not started; the other leaves by itself, and says so."""
-    from godwit.backends.cuda import engine, instantiation
+    from godwit.backends.cuda import engine, slices
 
     launched = engine._Run._launch
 
@@ -282,7 +282,7 @@ def test_a_device_that_never_comes_is_given_up() -> None:
         patch.setattr(engine._Run, "_launch", only_the_first)
         with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
             gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=GpuOptions(patience_s=0.2))
-    assert instantiation.PEER_LOST == 3
+    assert slices.PEER_LOST == 3
     assert gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"]).distance[99] == 99
 
 

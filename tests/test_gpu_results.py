@@ -299,7 +299,7 @@ class TestOnGpus:
             generator.random(graph.arc_count),
             generator.integers(2**30, 2**31 - 1, graph.arc_count),  # too long for 32 bits
         ):
-            weighted = graph.with_weights(weights)
+            weighted = gw.Graph(graph.offsets, graph.targets, weights)
             wanted = gw.sssp(weighted, source, devices="cpu").distance
             found = gw.sssp(weighted, source, devices=devices, partition=partition, results=home)
             assert np.array_equal(_on_host(found.distance), wanted)

@@ -333,14 +333,6 @@ class TestBadInput:
         with pytest.raises(InputError, match=r"expected a godwit\.Graph, got a list"):
             gw.pagerank([[0, 1]])  # type: ignore[arg-type]
 
-    def test_gpus_that_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from godwit import api
-        from godwit.backends.base import Device
-
-        monkeypatch.setattr(api, "resolve_devices", lambda devices: (Device("cuda:0", "cuda"),))
-        with pytest.raises(InputError, match="pagerank runs on the CPU so far, got cuda:0"):
-            gw.pagerank(gw.generators.path(3), devices="cuda:0")
-
 
 class TestGraphalytics:
     @pytest.mark.parametrize(
@@ -381,7 +373,29 @@ class TestCommand:
         rank = gw.pagerank(gw.generators.star(9)).rank[0]
         assert "converged after" in text
         assert f"{rank:.6g}" in text
-        assert "NOT converged" in self.run("star:9", "--max-iterations", 1).stdout
+
+    @pytest.mark.parametrize("options", [(), ("--quiet",), ("--json",)], ids=str)
+    def test_what_has_not_converged_is_there_and_the_status_says_so(
+        self, options: tuple[str, ...], tmp_path: Path
+    ) -> None:
+        output = tmp_path / "ranks.npy"
+        result = self.run("star:9", "--max-iterations", 1, "-o", output, *options, status=3)
+        expected = gw.pagerank(gw.generators.star(9), max_iterations=1)
+        np.testing.assert_array_equal(np.load(output), expected.rank)
+        assert result.stderr.startswith("godwit: not converged after 1 iterations: ")
+        assert result.stderr.count("\n") == 1
+        if "--json" in options:
+            assert json.loads(result.stdout)["converged"] is False
+        else:
+            assert ("NOT converged" in result.stdout) == (not options)
+
+    def test_top_is_shown_beside_a_file_where_it_is_asked_for(self, tmp_path: Path) -> None:
+        output = tmp_path / "ranks.npy"
+        assert "The highest ranks" not in self.run("star:9", "-o", output).stdout
+        assert "The highest ranks" in self.run("star:9", "-o", output, "--top", 2).stdout
+        both = self.run("star:9", "-o", "-", "--top", 2)
+        assert both.stdout.startswith("vertex,rank\n")
+        assert "The highest ranks" in both.stderr
 
     @pytest.mark.parametrize("form", ["npy", "csv", "parquet"])
     def test_writes_them_all(self, form: str, tmp_path: Path) -> None:

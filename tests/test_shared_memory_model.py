@@ -48,6 +48,7 @@ class Case:
 
     :param initial: items below it are the initial range; 0: item 0 is the seed
     :param promised: the fanout that all items but item 0 promise, whatever they push
+    :param fusion_limit: own items that a thread may process in a round; 0 makes rounds supersteps
     """
 
     parents: tuple[int, ...]
@@ -57,6 +58,7 @@ class Case:
     frontier_items: int = 8
     capacity_items: int = 64
     promised: int = 0
+    fusion_limit: int = 1
 
     def children(self, item: int) -> list[int]:
         return [child for child, parent in enumerate(self.parents) if parent == item]
@@ -69,7 +71,6 @@ def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
         "_SPINS_BEFORE_YIELD": 0,
         "FRONTIER_CHUNK": 2,
         "INITIAL_CHUNK": 1,
-        "FUSION_ITEMS": 1,
     }
     protocol = load_protocol([bins, team, worker, shared_memory], constants, replacements)
     protocol.update(
@@ -110,6 +111,7 @@ def _start(case: Case, protocol: dict[str, Any], rank: int) -> Any:
     counts = np.zeros(worker.SENT_TO + case.threads, np.int64)
     lowest = bins.NO_BUCKET if case.initial else case.priorities[0]
     counts[worker.CURRENT_BUCKET] = lowest
+    counts[worker.FUSION_LIMIT] = case.fusion_limit
     own_bins = protocol["new_bins"](case.threads, case.capacity_items, 1)
     own_bins.arena[:] = 0
     own_bins.header[bins.BASE] = lowest
@@ -176,6 +178,7 @@ CASES = {
     "buckets": Case(parents=_WIDE, priorities=(0, 1, 1, 2, 0, 2, 3)),
     "far and urgent": Case(parents=_WIDE, priorities=(3, 30, 30, 4, 12, 0, 50)),
     "initial range": Case(parents=(-1, -1, -1, 0, 1, 1), priorities=(0,) * 6, initial=3),
+    "supersteps": Case(parents=_WIDE, priorities=(0, 1, 1, 0, 1, 1, 0), fusion_limit=0),
     "frontier overflows": Case(
         parents=(-1, 0, 0, 0, 0, 0), priorities=(0, 1, 1, 1, 1, 1), frontier_items=3
     ),

@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     from godwit.solvers.placement import PlacedGraph as PlacedGraph
     from godwit.solvers.placement import place as place
     from godwit.solvers.program import VertexProgram as VertexProgram
+    from godwit.solvers.step_explorer import explore as explore
+    from godwit.solvers.step_operators import advance as advance
+    from godwit.solvers.step_operators import arcs as arcs
+    from godwit.solvers.step_operators import assign as assign
+    from godwit.solvers.step_operators import compute as compute
+    from godwit.solvers.step_operators import filter as filter
+    from godwit.solvers.step_operators import reduce as reduce
+    from godwit.solvers.step_operators import repeat as repeat
+    from godwit.solvers.step_program import StepProgram as StepProgram
 
 __version__ = "0.1.0"
 
@@ -53,20 +62,29 @@ _HOMES = {
     "Partition": "graph.partition",
     "PlacedGraph": "solvers.placement",
     "Router": "dataflow.router",
+    "StepProgram": "solvers.step_program",
     "VertexProgram": "solvers.program",
+    "advance": "solvers.step_operators",
     "all_devices": "backends.registry",
+    "arcs": "solvers.step_operators",
+    "assign": "solvers.step_operators",
     "betweenness_centrality": "api",
     "bfs": "api",
+    "compute": "solvers.step_operators",
     "dataset": "graph.datasets",
     "datasets": "graph.datasets",
     "diameter_bounds": "algorithms.diameter",
     "errors": "errors",
+    "explore": "solvers.step_explorer",
+    "filter": "solvers.step_operators",
     "generate": "api",
     "generators": "graph.generators",
     "pagerank": "api",
     "partition": "graph.partition",
     "place": "solvers.placement",
     "read": "graph.formats",
+    "reduce": "solvers.step_operators",
+    "repeat": "solvers.step_operators",
     "run": "api",
     "sssp": "api",
     "verify_bfs": "algorithms.verification",

@@ -17,14 +17,19 @@ from godwit.algorithms.pagerank import pagerank as _pagerank
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
 from godwit.arrays import Home, host_array
-from godwit.backends.base import Device
+from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.generators.spec import parse_spec
 from godwit.solvers.asynchronous import Solution, SolverOptions, Start, solve
-from godwit.solvers.placement import PartitionArgument, PlacedGraph, place_for_one_query
+from godwit.solvers.placement import (
+    PartitionArgument,
+    PlacedGraph,
+    default_devices,
+    place_for_one_query,
+)
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
 
@@ -39,6 +44,7 @@ def bfs(
     partition: PartitionArgument = None,
     target: int | None = None,
     cutoff: float | None = None,
+    execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
@@ -59,6 +65,9 @@ def bfs(
     :param target: stop when this vertex' distance is final; vertices farther away than it come out
         as not reached
     :param cutoff: vertices farther away come out as not reached
+    :param execution: ``"asynchronous"`` or ``"bulk-synchronous"`` (in supersteps, at the end of which all
+        devices meet); ``"auto"`` for what is best. The result is the same. On ``"cpu"`` BFS goes by levels
+        in any case
     :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
         ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
     :param timeout_s: give up after so many seconds
@@ -72,7 +81,7 @@ def bfs(
     :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, results, tuning)
+    options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with _placed(graph, devices, partition) as placed:
         result = _bfs(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
@@ -87,6 +96,7 @@ def sssp(
     partition: PartitionArgument = None,
     target: int | None = None,
     cutoff: float | None = None,
+    execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
@@ -106,7 +116,7 @@ def sssp(
     :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, results, tuning)
+    options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with _placed(graph, devices, partition) as placed:
         result = _sssp(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
@@ -127,6 +137,7 @@ def pagerank(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    gpu: GpuOptions | None = None,
 ) -> PageRankResult:
     """Ranks of vertices by PageRank, as NetworkX defines it; they sum to 1.
 
@@ -135,8 +146,8 @@ def pagerank(
     np.int64(0)
 
     A vertex without out-arcs (or whose weights sum to 0) passes its rank on to all vertices, in
-    proportion to the personalization. The result is bit by bit the same for any number of threads.
-    Runs on the CPU so far, also where there is a GPU.
+    proportion to the personalization. The result is bit by bit the same for any number of threads, and
+    on the same GPUs every time; between these, it differs by rounding.
 
     :param damping: how much of a rank goes along arcs, in [0, 1); the rest goes everywhere
     :param tolerance: converged when an iteration changes the ranks by less in sum (L1). NetworkX's
@@ -149,31 +160,39 @@ def pagerank(
     :param initial: ranks to begin with, likewise, such as those of a graph before it changed
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
         same, and a graph without is refused; False: evenly
-    :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes; sums are
-        float64 in both
-    :param devices: None or ``"cpu"`` for all cores, ``"cpu:0"`` for one
+    :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
+        vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs add
+        these up in the precision of the ranks
+    :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
+        one. Several GPUs have to reach each other's memory
     :param results: where ``.rank`` lives, as for :func:`bfs`
     :param timeout_s: give up after so many seconds
     :param progress: called now and then with the number of vertices updated so far, n an iteration
+    :param gpu: how kernels are run
     :returns: ``.rank`` (n), ``.converged``, ``.iterations``, ``.residual``, ``.to_dict()``,
         ``.statistics``
-    :raises InputError: a wrong argument, a negative weight, GPUs or several devices
+    :raises InputError: a wrong argument, a negative weight, or several devices of the CPU
+    :raises DeviceError: a device is not there, or GPUs do not reach each other
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, results, {})
-    plain, device = _on_cores(graph, devices, "pagerank")
-    return _pagerank(
-        plain,
-        device,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        personalization=personalization,
-        initial=initial,
-        weighted=weighted,
-        dtype=dtype,
-        options=options,
-    )
+    options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    with _on_gpus_or_cores(graph, devices, "pagerank") as (plain, device, placed):
+        result = _pagerank(
+            plain,
+            device,
+            placed,
+            damping=damping,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            personalization=personalization,
+            initial=initial,
+            weighted=weighted,
+            dtype=dtype,
+            options=options,
+        )
+        if placed is not None:
+            _add_placement(result.statistics, placed, graph)
+        return result
 
 
 def betweenness_centrality(
@@ -190,6 +209,7 @@ def betweenness_centrality(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    gpu: GpuOptions | None = None,
 ) -> BetweennessResult:
     """Betweenness of vertices, and of edges on request, as NetworkX defines it (Brandes, 2001).
 
@@ -199,10 +219,14 @@ def betweenness_centrality(
 
     Self-loops are on no shortest path. Parallel arcs make paths of their own, which NetworkX counts
     once: call ``merge_parallel_arcs()`` first for its answer. However many paths there are, their
-    numbers do not overflow. The result is bit by bit the same for any number of threads. Runs on the
-    CPU so far, also where there is a GPU; a thread searches from one source at a time, so fewer
-    sources than threads leave some idle. A thread takes some 30 bytes a vertex, and 4 an arc (for
-    edges 8 and 16 more); where memory is short, fewer threads run.
+    numbers do not overflow: where GPUs, which count in float64, find too many, all is done on the CPU, as
+    ``.statistics.devices`` says. The result is bit by bit the same for any number of threads, and on the
+    same GPUs every time; between these, it differs by rounding.
+
+    All GPUs search from one source together; on one GPU and from many sources, each block of threads from
+    one of its own, where memory and the graph's shape allow it. On the CPU a thread searches from one
+    source at a time, so fewer sources than threads leave some idle. A thread takes some 30 bytes a vertex,
+    and 4 an arc (for edges 8 and 16 more); where memory is short, fewer threads run.
 
     :param sources: search from these vertices only, and scale up, as for ``samples``; None: from all
     :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
@@ -213,30 +237,53 @@ def betweenness_centrality(
     :param endpoints: count the ends of a path as on it
     :param edges: ``.edge_centrality``, too
     :param weighted: not there yet: True is refused. Paths are counted in arcs, whatever weights there are
-    :param devices: None or ``"cpu"`` for all cores, ``"cpu:0"`` for one
+    :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
+        one; None also leaves what is done at once to the CPU. Several GPUs have to reach each other's
+        memory
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: give up after so many seconds
     :param progress: called now and then with the number of sources begun so far
+    :param gpu: how kernels are run
     :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
         ``.sources``, ``.highest()``, ``.to_dict()``, ``.statistics``
-    :raises InputError: a wrong argument, GPUs or several devices
-    :raises GraphTooLargeError: the arrays of one thread do not fit into memory
+    :raises InputError: a wrong argument, or several devices of the CPU
+    :raises DeviceError: a device is not there, or GPUs do not reach each other
+    :raises GraphTooLargeError: the arrays of one thread, or those of GPUs, do not fit into memory
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, results, {})
-    plain, device = _on_cores(graph, devices, "betweenness")
-    return _betweenness(
-        plain,
-        device,
-        sources=sources,
-        samples=samples,
-        seed=seed,
-        normalized=normalized,
-        endpoints=endpoints,
-        edges=edges,
-        weighted=weighted,
-        options=options,
-    )
+    options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    if devices is None and isinstance(graph, Graph):
+        searches = _number_of_searches(graph, sources, samples)
+        if searches * (graph.vertex_count + graph.arc_count) < _LEAST_GPU_WORK:
+            devices = "cpu"
+    with _on_gpus_or_cores(graph, devices, "betweenness") as (plain, device, placed):
+        result = _betweenness(
+            plain,
+            device,
+            placed,
+            sources=sources,
+            samples=samples,
+            seed=seed,
+            normalized=normalized,
+            endpoints=endpoints,
+            edges=edges,
+            weighted=weighted,
+            options=options,
+        )
+        if placed is not None:
+            _add_placement(result.statistics, placed, graph)
+        return result
+
+
+_LEAST_GPU_WORK = 1 << 22
+"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
+
+
+def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
+    """About how many; whether the arguments are good is asked later."""
+    if isinstance(samples, int):
+        return min(samples, graph.vertex_count)
+    return graph.vertex_count if sources is None else int(np.size(sources))
 
 
 def run(
@@ -249,6 +296,7 @@ def run(
     parameters: Mapping[str, float] | None = None,
     limit: Any = None,
     target: int | None = None,
+    execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
@@ -262,6 +310,8 @@ def run(
     :param parameters: values for the program's parameters
     :param limit: messages worse than it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
+    :param execution: ``"asynchronous"`` (also ``"auto"``) or ``"bulk-synchronous"``: in supersteps, each
+        of which processes once what is due, before all devices meet
     :param results: as for :func:`bfs`
     :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument
@@ -271,7 +321,7 @@ def run(
     """
     if not isinstance(program, VertexProgram):
         raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
-    options = _options(timeout_s, progress, results, tuning)
+    options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
         if isinstance(start, Mapping):
@@ -362,7 +412,7 @@ def _options(
     results: str,
     tuning: Mapping[str, Any],
 ) -> SolverOptions:
-    known = ("delta", "window", "ring_items", "capacity_items", "gpu")
+    known = ("execution", "delta", "window", "ring_items", "capacity_items", "gpu")
     for name in tuning:
         if name not in known:
             raise TypeError(f"unexpected keyword argument {name!r}")
@@ -384,6 +434,40 @@ def _placed(
         return
     with place_for_one_query(graph, devices, partition) as placed:
         yield placed
+
+
+@contextmanager
+def _on_gpus_or_cores(
+    graph: GraphArgument, devices: DevicesArgument, what: str
+) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
+    """The graph, a device, and, where that is a GPU, the graph placed on it and those beside it.
+
+    For what runs in supersteps on GPUs, and on one device of the CPU.
+    """
+    if isinstance(graph, PlacedGraph):
+        graph.context.check_open()
+        if devices is None and graph.context.devices[0].kind == "cuda":
+            yield graph.graph, graph.context.devices[0], graph
+            return
+    elif isinstance(graph, Graph):
+        names = _default_step_devices(graph) if devices is None else devices
+        found = resolve_devices("cpu" if names is None else names)
+        if found[0].kind == "cuda":
+            with place_for_one_query(graph, [device.name for device in found], None) as placed:
+                yield graph, found[0], placed
+            return
+    yield (*_on_cores(graph, devices, what), None)
+
+
+def _default_step_devices(graph: Graph) -> DevicesArgument:
+    """What is best for a graph in supersteps, which several GPUs take only as peers."""
+    names = default_devices(graph)
+    if isinstance(names, list) and len(names) > 1:
+        from godwit.backends.cuda.steps import reach_each_other
+
+        if not reach_each_other(resolve_devices(names)):
+            return names[:1]
+    return names
 
 
 def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:

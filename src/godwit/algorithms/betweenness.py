@@ -2,7 +2,8 @@
 
 Definition and scales of NetworkX: for every ordered pair (s, t) the part of the shortest paths from s
 to t that lead through v, added up; undirected pairs count once. Sampled sources give estimates of the
-same number. :mod:`godwit.algorithms.brandes` adds up; here the sums are asked for and scaled.
+same number. :mod:`godwit.algorithms.brandes` adds up, or, on GPUs, a kernel in supersteps, which the
+backend knows; here the sums are asked for and scaled.
 
 With k of n sources, each source stands for N / k, N being the number of vertices that a path through v
 may begin at: n, or n - 1 if ends do not count. A vertex that is a source itself is, if ends do not
@@ -17,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.brandes import sum_dependencies
+from godwit.algorithms.brandes import DependencySums, sum_dependencies
 from godwit.algorithms.paths import Sources, check_sources
 from godwit.arrays import Home
 from godwit.backends.base import Array, Device
+from godwit.backends.dependencies import DependencyQuery, sum_dependencies_on_gpus
 from godwit.dtypes import as_count, as_flag, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
@@ -28,6 +30,7 @@ from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import run_team
 from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 
 _HOST = Home()
@@ -126,6 +129,7 @@ def betweenness_columns(result: BetweennessResult) -> list[Column]:
 def betweenness_centrality(
     graph: Graph,
     device: Device,
+    placed: PlacedGraph | None = None,
     *,
     sources: Sources | None,
     samples: int | None,
@@ -136,23 +140,34 @@ def betweenness_centrality(
     weighted: bool,
     options: SolverOptions,
 ) -> BetweennessResult:
-    """Betweenness of vertices and arcs; see :func:`godwit.api.betweenness_centrality`."""
+    """Betweenness of vertices and arcs; see :func:`godwit.api.betweenness_centrality`.
+
+    :param device: of the CPU
+    :param placed: the graph on GPUs, which take the device's place
+    """
     normalized = as_flag(normalized, "normalized")
     endpoints = as_flag(endpoints, "endpoints")
     edges = as_flag(edges, "edges")
     if as_flag(weighted, "weighted"):
         raise InputError("betweenness by weights is not there yet; weighted=False counts arcs")
     chosen = choose_sources(graph.vertex_count, sources, samples, seed)
-    statistics = RunStatistics((device.name,), "brandes")
+    devices = (device,) if placed is None else placed.context.devices
+    statistics = RunStatistics(tuple(one.name for one in devices), "brandes")
+    on_gpus = placed is not None and len(chosen) > 0
+    steps = placed.steps if placed is not None and on_gpus else None
     with statistics.phase("run"):
-        sums = sum_dependencies(
-            graph,
-            chosen,
-            endpoints=endpoints,
-            edges=edges,
-            threads=device.threads,
-            poll=make_poll(options),
-        )
+        sums = None
+        if on_gpus:
+            query = DependencyQuery(chosen, endpoints, edges, options.gpu)
+            sums = _sums_on_gpus(steps, query, statistics, options)
+        if sums is None:
+            threads = device.threads if device.kind == "cpu" else None
+            sums = sum_dependencies(
+                graph, chosen, endpoints=endpoints, edges=edges, threads=threads,
+                poll=make_poll(options),
+            )  # fmt: skip
+            statistics.processed_items = np.array([sums.vertices_visited], np.int64)
+            statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
         n, k = graph.vertex_count, len(chosen)
         scale, own_scale = scales(n, k, normalized, graph.directed, endpoints)
         centrality = sums.vertices
@@ -164,9 +179,27 @@ def betweenness_centrality(
             if not graph.directed:
                 arcs = _sums_of_edges(graph, arcs)
             arcs *= scales(n, k, normalized, graph.directed, True)[0]
-    statistics.processed_items = np.array([sums.vertices_visited], np.int64)
-    statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
     return BetweennessResult(graph, chosen, centrality, arcs, statistics, home=options.home)
+
+
+def _sums_on_gpus(
+    steps: Any, query: DependencyQuery, statistics: RunStatistics, options: SolverOptions
+) -> DependencySums | None:
+    """None if there are too many paths for float64: then the CPU is to count, which has wider numbers."""
+    found = sum_dependencies_on_gpus(steps, query, make_poll(options))
+    spent_s = sum(found.seconds.values())
+    statistics.seconds["run"] = statistics.seconds.get("run", 0.0) - spent_s
+    if found.vertices is None:
+        statistics.seconds["overflow"] = spent_s
+        statistics.devices = ("cpu",)
+        return None
+    statistics.seconds.update(found.seconds)
+    statistics.processed_items = found.visited
+    statistics.arcs_relaxed = found.examined
+    statistics.rounds = found.supersteps
+    return DependencySums(
+        found.vertices, found.arcs, int(found.visited.sum()), int(found.examined.sum())
+    )
 
 
 def choose_sources(count: int, sources: Sources | None, samples: int | None, seed: int) -> Array:

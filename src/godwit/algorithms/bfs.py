@@ -1,8 +1,8 @@
 """Breadth-first search: distances in arcs.
 
-On several devices it is a vertex program of the asynchronous solver, whose priority is the level; on
-one device with shared memory a driver of its own that may search bottom-up
-(:mod:`godwit.algorithms.direction_optimizing`).
+On one device with shared memory it is a driver of its own that may search bottom-up
+(:mod:`godwit.algorithms.direction_optimizing`); on GPUs the same in supersteps, where waves are wide, and
+elsewhere a vertex program of the asynchronous solver, whose priority is the level.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.paths import PathResult, Sources, check_query
+from godwit.backends.base import GpuOptions
+from godwit.backends.searches import SearchQuery, search, take_supersteps
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
@@ -46,8 +48,15 @@ def bfs(
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
     if placed.context.devices[0].shares_memory:
         return _on_shared_memory(placed, sources, target, limit, options)
+    given_up: dict[str, float] = {}
+    if _suits_supersteps(placed, options):
+        result = _in_supersteps(placed, sources, target, limit, options, given_up)
+        if result is not None:
+            return result
     start = {int(vertex): 0 for vertex in sources}
     solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
+    for phase, seconds in given_up.items():
+        solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds
     return PathResult(
         graph,
         sources,
@@ -56,6 +65,71 @@ def bfs(
         unit_lengths=True,
         home=options.home,
     )
+
+
+_WIDE_DEGREE = 4
+"""Arcs a vertex from which on a graph is expected to have few, wide waves."""
+
+
+def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
+    """Whether to begin on GPUs in supersteps, which turn their direction.
+
+    Where nothing else is asked for, graphs of low degree (roads) are left to the asynchronous solver at
+    once, and so are directed ones: looking backward takes their arcs turned round.
+    """
+    devices = placed.context.devices
+    if devices[0].kind != "cuda" or options.execution == "asynchronous":
+        return False
+    if options.execution == "bulk-synchronous":
+        return True
+    graph = placed.graph
+    wide = graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
+    if graph.directed or not wide or not _takes_any_solver(options):
+        return False
+    return take_supersteps(devices)
+
+
+def _takes_any_solver(options: SolverOptions) -> bool:
+    """Whether nothing was asked for that only the asynchronous solver has."""
+    gpu, usual = options.gpu, GpuOptions()
+    return (
+        options.delta is None
+        and options.ring_items is None
+        and options.capacity_items is None
+        and options.window == SolverOptions().window
+        and (gpu.transport, gpu.hops, gpu.volume) == (usual.transport, usual.hops, usual.volume)
+    )
+
+
+def _in_supersteps(
+    placed: PlacedGraph, sources: Any, target: int | None, cutoff: int | None,
+    options: SolverOptions, given_up: dict[str, float],
+) -> PathResult | None:  # fmt: skip
+    """None if there turn out to be many levels, and the asynchronous solver may be taken.
+
+    :param given_up: gets the time that this took then
+    """
+    statistics = RunStatistics(
+        tuple(device.name for device in placed.context.devices), "direction-optimizing"
+    )
+    graph, steps = placed.graph, placed.steps
+    distance = options.home.empty(graph.vertex_count, np.int32)
+    may_give_up = options.execution == "auto"
+    query = SearchQuery(sources, target, cutoff, may_give_up, distance, options.gpu)
+    with statistics.phase("run"):
+        found = search(steps, query, make_poll(options))
+    if not found.is_complete:
+        given_up.update(found.seconds)
+        return None
+    for phase, seconds in found.seconds.items():
+        statistics.seconds[phase] = seconds
+        statistics.seconds["run"] -= seconds
+    statistics.processed_items = found.visited
+    statistics.arcs_relaxed = found.looked
+    statistics.levels = found.levels
+    statistics.growths, statistics.frontier_bytes = found.growths, found.frontier_bytes
+    statistics.rounds = found.supersteps
+    return PathResult(graph, sources, distance, statistics, unit_lengths=True, home=options.home)
 
 
 def _on_shared_memory(

@@ -2,7 +2,8 @@
 
 Definition of NetworkX: with probability ``damping`` along an out-arc, in proportion to weights;
 otherwise, and always from a dangling vertex (without out-arcs, or whose weights sum to 0), to a vertex
-drawn from the personalization. Ranks sum to 1. :mod:`godwit.algorithms.power_iteration` computes them.
+drawn from the personalization. Ranks sum to 1. On the CPU :mod:`godwit.algorithms.power_iteration`
+computes them, on GPUs a kernel in supersteps, which the backend knows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from godwit.algorithms.paths import check_vertex
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Device
+from godwit.backends.ranks import RankQuery, rank_vertices
 from godwit.dtypes import (
     Array,
     as_array,
@@ -31,6 +33,7 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
@@ -123,6 +126,7 @@ def rank_columns(result: PageRankResult) -> list[Column]:
 def pagerank(
     graph: Graph,
     device: Device,
+    placed: PlacedGraph | None = None,
     *,
     damping: float,
     tolerance: float,
@@ -133,22 +137,34 @@ def pagerank(
     dtype: Any,
     options: SolverOptions,
 ) -> PageRankResult:
-    """Ranks of all vertices; see :func:`godwit.api.pagerank`."""
+    """Ranks of all vertices; see :func:`godwit.api.pagerank`.
+
+    :param device: of the CPU
+    :param placed: the graph on GPUs, which take the device's place
+    """
     damping = check_damping(damping)
     tolerance = as_positive_number(tolerance, "tolerance")
     max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
     number = check_dtype(dtype)
     weighted = _uses_weights(graph, weighted)
     n = graph.vertex_count
-    require_memory(3 * n * number.itemsize, f"PageRank of {n:,} vertices")
     teleport = _distribution(personalization, n, "personalization")
     start = _distribution(initial, n, "initial")
-    statistics = RunStatistics((device.name,), "pull")
+    devices = (device,) if placed is None else placed.context.devices
+    statistics = RunStatistics(tuple(one.name for one in devices), "pull")
     if n == 0:
         return PageRankResult(
             graph, np.empty(0, number), statistics, iterations=0, converged=True, residual=0.0,
             home=options.home,
         )  # fmt: skip
+    if placed is not None:
+        require_memory(n * number.itemsize, f"PageRank of {n:,} vertices")
+        query = RankQuery(
+            number, weighted, teleport, start, damping, tolerance, max_iterations,
+            options.home.empty(n, number), options.gpu,
+        )  # fmt: skip
+        return _on_gpus(graph, placed, query, statistics, options)
+    require_memory(3 * n * number.itemsize, f"PageRank of {n:,} vertices")
     from godwit.algorithms.in_arcs import in_arcs
     from godwit.algorithms.power_iteration import power_iteration
 
@@ -178,6 +194,31 @@ def pagerank(
         statistics,
         iterations=found.iterations,
         converged=found.residual < tolerance,
+        residual=found.residual,
+        home=options.home,
+    )
+
+
+def _on_gpus(
+    graph: Graph, placed: PlacedGraph, query: RankQuery, statistics: RunStatistics,
+    options: SolverOptions,
+) -> PageRankResult:  # fmt: skip
+    """An iteration a superstep, on all devices of the placed graph."""
+    steps = placed.steps
+    with statistics.phase("run"):
+        found = rank_vertices(steps, query, make_poll(options))
+    for phase, seconds in found.seconds.items():
+        statistics.seconds["run"] -= seconds
+        statistics.seconds[phase] = seconds
+    statistics.rounds = np.full(len(found.owned), found.iterations, np.int64)
+    statistics.processed_items = found.iterations * found.owned
+    statistics.arcs_relaxed = found.iterations * found.arcs
+    return PageRankResult(
+        graph,
+        query.destination,
+        statistics,
+        iterations=found.iterations,
+        converged=found.residual < query.tolerance,
         residual=found.residual,
         home=options.home,
     )

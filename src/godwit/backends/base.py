@@ -12,7 +12,9 @@ from godwit.dtypes import as_count, as_float, as_positive_number, shown
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
     from godwit.graph.layout import LocalGraph
+    from godwit.graph.partition import Partition
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -128,6 +130,8 @@ class GpuOptions:
     :param delay_ns: blocks lag behind at random, by up to so much
     :param latency_ns: added to every meeting of several devices, to see what it costs
     :param volume: every item is sent so often, to see what that costs
+    :param frontier_items: room of a frontier's queue in supersteps at the start; it grows where that is not
+        enough. None for an estimate ("just enough": multi-GPU Gunrock, section VI-B)
     :raises InputError: a value out of range
     """
 
@@ -140,6 +144,7 @@ class GpuOptions:
     delay_ns: int = 0
     latency_ns: int = 0
     volume: int = 1
+    frontier_items: int | None = None
 
     def __post_init__(self) -> None:
         if self.transport not in ("direct", "host", "ring"):
@@ -157,6 +162,8 @@ class GpuOptions:
         as_count(self.delay_ns, "delay_ns", 0, 10**10)
         as_count(self.latency_ns, "latency_ns", 0, 10**10)
         as_count(self.volume, "volume", 1, 1000)
+        if self.frontier_items is not None:
+            as_count(self.frontier_items, "frontier_items", 1, 2**32)
         if self.threads is not None and as_count(self.threads, "threads", 32, 1024) % 32:
             raise InputError(f"threads must be a multiple of 32, got {self.threads}")
         if self.blocks is not None:
@@ -193,6 +200,8 @@ class WorklistOptions:
     :param capacity_items: room of each device's worklist at the start; it grows
     :param next_hop: (devices, devices) where device i sends what is for device j; direct if None
     :param hops: how many arcs far a GPU's block may run ahead between two meetings
+    :param in_steps: whether CPUs go in supersteps: what is due is processed once, then all meet (GPUs do
+        where hops is 0 or 1)
     :param gpu: how kernels are run
     :param destination: where results go, of devices that deliver them
     """
@@ -203,6 +212,7 @@ class WorklistOptions:
     capacity_items: int = 1 << 14
     next_hop: Array | None = None
     hops: int = 0
+    in_steps: bool = False
     gpu: GpuOptions = field(default_factory=GpuOptions)
     destination: Destination | None = None
 
@@ -288,6 +298,14 @@ class Backend(Protocol):
         """Bring parts to their devices; None where they are there already.
 
         :raises GraphTooLargeError: they do not fit; before anything is allocated
+        """
+
+    def place_steps(
+        self, devices: Sequence[Device], graph: Graph, partition: Partition | None
+    ) -> Placement | None:
+        """A graph on devices that take supersteps; None where they do so on the host's memory.
+
+        :param partition: who owns which vertex; None for what suits graph and devices
         """
 
     def run_worklist(

@@ -1,9 +1,9 @@
 """The command ``godwit``: parse, call the public functions, render.
 
 Exit statuses: 0 done; 1 a fault of Godwit's own; 2 bad input, a run out of time, a failed check, a
-full disk; 130 interrupted; 141 the reader of our output went away; 143 terminated. Whatever goes
-wrong is one line on stderr, and leaves no half-written file behind. Everything heavy is imported by
-the command that needs it.
+full disk; 3 not converged, the result being where it was wanted; 130 interrupted; 141 the reader of our
+output went away; 143 terminated. Whatever goes wrong is one line on stderr, and leaves no half-written
+file behind. Everything heavy is imported by the command that needs it.
 """
 
 from __future__ import annotations

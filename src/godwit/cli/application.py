@@ -37,7 +37,8 @@ _EPILOG = """Examples:
 
   godwit devices
 
-Exit status: 0 done, 2 bad input or a failed run (stderr says why), 130 interrupted.
+Exit status: 0 done, 2 bad input or a failed run (stderr says why), 3 a result that has not converged,
+130 interrupted.
 """
 
 

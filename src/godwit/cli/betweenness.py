@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from godwit.cli import inputs, options
-from godwit.cli.progress import Display
-from godwit.cli.ranks import CoresOption, TopOption, print_highest
+from godwit.cli.scores import Scores, TopOption, answer, check_early
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.betweenness import BetweennessResult
-    from godwit.cli.report import Report
+    from godwit.graph.csr import Graph
 
 BETWEENNESS_HELP = (
     "Betweenness centrality: of how many shortest paths, counted in arcs, each vertex is part.\n\n"
     "From all vertices, which takes as many searches as there are vertices; --samples or --source "
-    "estimate it from fewer. Weights do not count. Runs on the CPU so far.\n\n"
+    "estimate it from fewer. Weights do not count.\n\n"
     "Files: .npy holds the centralities in the order of the vertices; in .csv and .parquet vertices "
     "are numbered as in the file of the graph."
 )
@@ -28,6 +27,8 @@ BETWEENNESS_EPILOG = """Examples:
   godwit betweenness soc.mtx --undirected --top 20
 
   godwit betweenness USA-road-d.NY.gr.xz --samples 100 --output centrality.parquet
+
+  godwit betweenness rmat:22 --samples 50 --devices cuda
 
   godwit betweenness rmat:20 --source max-degree --unnormalized --json | jq .top
 """
@@ -82,20 +83,17 @@ def betweenness(
     seed: DrawOption = 0,
     unnormalized: UnnormalizedOption = False,
     endpoints: EndpointsOption = False,
-    top: TopOption = 10,
+    top: TopOption = None,
     output: OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-    devices: CoresOption = None,
+    devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
     *,
     reading: options.Reading,
 ) -> None:
     """Centralities of vertices."""
     from godwit.algorithms.betweenness import betweenness_columns
-    from godwit.cli import facts
-    from godwit.cli.outputs import Output
-    from godwit.cli.report import Report, print_json
 
     asked: dict[str, Any] = {
         "normalized": not unnormalized,
@@ -104,70 +102,56 @@ def betweenness(
         "timeout_s": timeout,
     }
     _check_early(asked, samples, source, seed, top)
-    destination = Output(output, graph)
-    if json and destination.on_stdout:
-        raise InputError("--json and --output - both want stdout; give --output a file")
-    display = Display(quiet=quiet)
-    begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, reading)
-    read_s = perf_counter() - begin
     asked |= {"samples": samples, "seed": seed}
-    if source:
-        asked["sources"] = [inputs.parse_vertex(text, loaded, "source") for text in source]
-    result = _search(loaded, asked, display)
-    if destination.target is not None:
-        with display.waiting("writing"), result.statistics.phase("write"):
-            destination.write(betweenness_columns(result), loaded.ids)
-    statistics = result.statistics.to_dict()
-    statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
-    found = {
-        "command": "betweenness",
-        "graph": facts.graph_facts(loaded, graph),
-        "sources": len(result.sources),
-        "normalized": not unnormalized,
-        "endpoints": endpoints,
-        "top": [
-            {"vertex": loaded.ids[int(v)], "centrality": facts.plain(result.centrality[v])}
-            for v in result.highest(top)
-        ],
-        "output": destination.target,
-        "statistics": statistics,
-    }
-    if json:
-        print_json(found)
-    elif not quiet:
-        _print(Report(on_stderr=destination.on_stdout), found)
+    kind = Scores(
+        command="betweenness",
+        column="centrality",
+        run=partial(_search, asked, source or []),
+        columns=betweenness_columns,
+        facts=partial(_facts, asked),
+        line=_line,
+        title="The highest centralities",
+    )
+    answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet)
 
 
 def _check_early(
-    asked: dict[str, Any], samples: int | None, source: list[str] | None, seed: int, top: int
+    asked: dict[str, Any], samples: int | None, source: list[str] | None, seed: int, top: int | None
 ) -> None:
-    """Fail before a large file is read, where that is possible: by the centralities of no vertices."""
+    """As far as possible by the centralities of no vertices."""
     from godwit import api
     from godwit.dtypes import as_count
     from godwit.graph.csr import Graph
 
-    as_count(top, "top")
+    askable = check_early(asked, top)
     as_count(seed, "seed")
     if samples is not None:
         as_count(samples, "samples", 1)
         if source:
             raise InputError("give --source or --samples, not both")
-    api.betweenness_centrality(Graph.from_arcs([], []), **asked)
+    api.betweenness_centrality(Graph.from_arcs([], []), **askable)
 
 
-def _search(loaded: Any, asked: dict[str, Any], display: Display) -> BetweennessResult:
+def _search(
+    asked: dict[str, Any], source: list[str], loaded: Graph, progress: Any
+) -> BetweennessResult:
     from godwit import api
 
-    with display.items("running betweenness") as progress:
-        return api.betweenness_centrality(loaded, progress=progress, **asked)
+    sources = [inputs.parse_vertex(text, loaded, "source") for text in source] or None
+    return api.betweenness_centrality(loaded, sources=sources, progress=progress, **asked)
 
 
-def _print(report: Report, facts: dict[str, Any]) -> None:
-    """The tables."""
+def _facts(asked: dict[str, Any], result: BetweennessResult) -> dict[str, Any]:
+    return {
+        "sources": len(result.sources),
+        "normalized": asked["normalized"],
+        "endpoints": asked["endpoints"],
+    }
+
+
+def _line(facts: dict[str, Any]) -> tuple[str, str]:
     from godwit.cli.report import integer
 
     scale = "normalized" if facts["normalized"] else "not normalized"
     ends = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
-    said = f"from {integer(facts['sources'])} source(s); {scale}; {ends}"
-    print_highest(report, facts, ("searches", said), "centrality", "The highest centralities")
+    return "searches", f"from {integer(facts['sources'])} source(s); {scale}; {ends}"

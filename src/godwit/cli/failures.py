@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -15,6 +15,7 @@ from godwit.errors import GodwitError
 DONE = 0
 INTERNAL_FAULT = 1
 BAD_INPUT = 2
+NOT_CONVERGED = 3
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
@@ -24,6 +25,12 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 class PipeClosedError(Exception):
     """Whoever read our standard output has gone; not a BrokenPipeError, which Typer would take."""
+
+
+def end_unconverged(message: str) -> NoReturn:
+    """End the command, whose result is where it was wanted, and say that it is not what was asked for."""
+    _say(message)
+    raise typer.Exit(NOT_CONVERGED)
 
 
 def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int:

@@ -119,9 +119,7 @@ def partition(
 
     if parts < 1:
         raise InputError(f"parts must be at least 1, got {parts}")
-    destination = Output(output, graph)
-    if json and destination.on_stdout:
-        raise InputError("--json and --output - both want stdout; give --output a file")
+    destination = Output(output, graph, json=json)
     wanted = inputs.parse_partition(method)
     inputs.check_method(wanted)
     display = Display(quiet=quiet)

@@ -61,6 +61,17 @@ TimeoutOption = Annotated[
         rich_help_panel=_DEVICES,
     ),
 ]
+ExecutionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--execution",
+        metavar="KIND",
+        help="asynchronous, or bulk-synchronous: in supersteps, at the end of which all devices meet. By "
+        "default auto, what is best.",
+        rich_help_panel=_DEVICES,
+        show_default=False,
+    ),
+]
 DeltaOption = Annotated[
     float | None,
     typer.Option(

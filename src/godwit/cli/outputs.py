@@ -31,13 +31,16 @@ class Output:
 
     :param target: what the user wrote: a path, ``-`` for CSV on stdout, or None for nowhere
     :param input_path: what was read; writing over it is refused
-    :raises InputError: the ending is unknown, or the path is that of the input
+    :param json: whether facts go to stdout as JSON, which then has no room for the result
+    :raises InputError: the ending is unknown, the path is that of the input, or both want stdout
     :raises FileError: it could not be written; found out by writing a temporary file
     """
 
-    def __init__(self, target: str | None, input_path: str) -> None:
+    def __init__(self, target: str | None, input_path: str, *, json: bool = False) -> None:
         self.target = target
         self._form = ".csv"
+        if json and self.on_stdout:
+            raise InputError("--json and --output - both want stdout; give --output a file")
         if target is None or target == STDOUT:
             return
         self._form = Path(target).suffix.lower()

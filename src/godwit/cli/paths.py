@@ -51,6 +51,8 @@ SSSP_EPILOG = """Examples:
 
   godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cpu:0,cpu:1 --verify
 
+  godwit sssp rmat:20,weights=1..64 -s max-degree --devices 2 --execution bulk-synchronous
+
   godwit sssp roads.gr --source 1 --json | jq .mteps
 """
 
@@ -86,6 +88,7 @@ def paths(
     devices: options.DevicesOption = None,
     partition: options.PartitionOption = None,
     seed: options.SeedOption = 0,
+    execution: options.ExecutionOption = None,
     timeout: options.TimeoutOption = None,
     delta: options.DeltaOption = None,
     window: options.WindowOption = None,
@@ -97,7 +100,13 @@ def paths(
     from godwit.cli.outputs import Output
     from godwit.cli.report import Report, print_json, print_paths
 
-    tuning = {"delta": delta, "window": window, "ring_items": ring_items, "timeout_s": timeout}
+    tuning = {
+        "execution": execution,
+        "delta": delta,
+        "window": window,
+        "ring_items": ring_items,
+        "timeout_s": timeout,
+    }
     query = _Query(
         algorithm=str(context.command.name),
         sources=source,
@@ -110,9 +119,7 @@ def paths(
         partition=inputs.parse_partition(partition),
         tuning={name: value for name, value in tuning.items() if value is not None},
     )
-    destination = Output(output, graph)
-    if json and destination.on_stdout:
-        raise InputError("--json and --output - both want stdout; give --output a file")
+    destination = Output(output, graph, json=json)
     _check_early(query)
     display = Display(quiet=quiet)
     begin = perf_counter()

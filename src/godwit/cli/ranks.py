@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from godwit.cli import inputs, options
-from godwit.cli.progress import Display
-from godwit.errors import InputError
+from godwit.cli.failures import end_unconverged
+from godwit.cli.scores import Scores, TopOption, answer, check_early
 
 if TYPE_CHECKING:
     from godwit.algorithms.pagerank import PageRankResult
-    from godwit.cli.report import Report
+    from godwit.graph.csr import Graph
 
 PAGERANK_HELP = (
     "PageRank: the share of time that a walker spends at each vertex, who follows arcs and now and "
     "then begins anew anywhere.\n\n"
     "Arcs are followed in proportion to their weights, where the graph has some; a vertex without "
-    "out-arcs passes its rank on to all. Ranks sum to 1. Runs on the CPU so far.\n\n"
+    "out-arcs passes its rank on to all. Ranks sum to 1. Where they have not converged after "
+    "--max-iterations, they are written and shown all the same, and the exit status is 3.\n\n"
     "Files: .npy holds the ranks in the order of the vertices; in .csv and .parquet vertices are "
     "numbered as in the file of the graph."
 )
@@ -28,6 +29,8 @@ PAGERANK_EPILOG = """Examples:
   godwit pagerank web.mtx.gz --top 20
 
   godwit pagerank follows.csv --columns user,friend --output ranks.parquet
+
+  godwit pagerank rmat:20 --devices cuda --dtype float32 --output ranks.npy
 
   godwit pagerank rmat:20 --tolerance 1e-9 --max-iterations 500 --json | jq .iterations
 
@@ -57,15 +60,6 @@ DtypeOption = Annotated[
         help="float64, or float32: faster, and exact to some 1e-7 of the sum.",
     ),
 ]
-TopOption = Annotated[
-    int,
-    typer.Option(
-        "--top",
-        metavar="COUNT",
-        help="How many vertices to show, the highest first.",
-        rich_help_panel="What comes out",
-    ),
-]
 OutputOption = Annotated[
     str | None,
     typer.Option(
@@ -78,15 +72,6 @@ OutputOption = Annotated[
         show_default=False,
     ),
 ]
-CoresOption = Annotated[
-    str | None,
-    typer.Option(
-        "--devices",
-        metavar="NAME",
-        help="cpu is all cores (the default), cpu:0 one of them.",
-        rich_help_panel="Where it runs",
-    ),
-]
 
 
 @options.reads_graph
@@ -97,20 +82,17 @@ def pagerank(
     max_iterations: IterationsOption = 100,
     ignore_weights: IgnoreWeightsOption = False,
     dtype: DtypeOption = "float64",
-    top: TopOption = 10,
+    top: TopOption = None,
     output: OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
-    devices: CoresOption = None,
+    devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
     *,
     reading: options.Reading,
 ) -> None:
     """Ranks of vertices."""
     from godwit.algorithms.pagerank import rank_columns
-    from godwit.cli import facts
-    from godwit.cli.outputs import Output
-    from godwit.cli.report import Report, print_json
 
     asked: dict[str, Any] = {
         "damping": damping,
@@ -121,102 +103,57 @@ def pagerank(
         "timeout_s": timeout,
     }
     _check_early(asked, top)
-    destination = Output(output, graph)
-    if json and destination.on_stdout:
-        raise InputError("--json and --output - both want stdout; give --output a file")
-    display = Display(quiet=quiet)
-    begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, reading)
-    read_s = perf_counter() - begin
-    result = _rank(loaded, asked, ignore_weights, display)
-    if destination.target is not None:
-        with display.waiting("writing"), result.statistics.phase("write"):
-            destination.write(rank_columns(result), loaded.ids)
-    statistics = result.statistics.to_dict()
-    statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
-    found = {
-        "command": "pagerank",
-        "graph": facts.graph_facts(loaded, graph),
-        "damping": damping,
-        "tolerance": facts.plain(tolerance),
-        "iterations": result.iterations,
-        "converged": result.converged,
-        "residual": facts.plain(result.residual),
-        "top": [
-            {"vertex": loaded.ids[int(v)], "rank": facts.plain(result.rank[v])}
-            for v in result.highest(top)
-        ],
-        "output": destination.target,
-        "statistics": statistics,
-    }
-    if json:
-        print_json(found)
-    elif not quiet:
-        _print(Report(on_stderr=destination.on_stdout), found)
+    asked["weighted"] = False if ignore_weights else None
+    kind = Scores(
+        command="pagerank",
+        column="rank",
+        run=partial(_rank, asked),
+        columns=rank_columns,
+        facts=partial(_facts, asked),
+        line=_line,
+        title="The highest ranks",
+    )
+    result = answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet)
+    if not result.converged:
+        end_unconverged(
+            f"not converged after {result.iterations} iterations: the last changed the ranks by "
+            f"{result.residual:.3g} in sum (--max-iterations, --tolerance)"
+        )
 
 
-def _check_early(asked: dict[str, Any], top: int) -> None:
-    """Fail before a large file is read, where that is possible: by the ranks of no vertices."""
+def _check_early(asked: dict[str, Any], top: int | None) -> None:
+    """As far as possible by the ranks of no vertices."""
     from godwit import api
-    from godwit.dtypes import as_count
     from godwit.graph.csr import Graph
 
-    as_count(top, "top")
-    timeout_s = asked["timeout_s"]
-    if timeout_s is not None and not timeout_s > 0:
-        raise InputError(f"timeout must be a positive number of seconds, got {timeout_s:g}")
-    api.pagerank(Graph.from_arcs([], []), **asked)
+    api.pagerank(Graph.from_arcs([], []), **check_early(asked, top))
 
 
-def _rank(loaded: Any, asked: dict[str, Any], ignore_weights: bool, display: Display) -> Any:
+def _rank(asked: dict[str, Any], loaded: Graph, progress: Any) -> PageRankResult:
     from godwit import api
 
-    with display.items("running pagerank") as progress:
-        result: PageRankResult = api.pagerank(
-            loaded, weighted=False if ignore_weights else None, progress=progress, **asked
-        )
-    return result
+    return api.pagerank(loaded, progress=progress, **asked)
 
 
-def _print(report: Report, facts: dict[str, Any]) -> None:
-    """The tables."""
+def _facts(asked: dict[str, Any], result: PageRankResult) -> dict[str, Any]:
+    from godwit.cli.facts import plain
+
+    return {
+        "damping": asked["damping"],
+        "tolerance": plain(asked["tolerance"]),
+        "iterations": result.iterations,
+        "converged": result.converged,
+        "residual": plain(result.residual),
+    }
+
+
+def _line(facts: dict[str, Any]) -> tuple[str, str]:
     from godwit.cli.report import integer, number
 
     state = "converged" if facts["converged"] else "NOT converged"
+    tolerance = "none" if facts["tolerance"] is None else number(facts["tolerance"])
     said = (
         f"{state} after {integer(facts['iterations'])} iterations: the last changed them by "
-        f"{number(facts['residual'])} in sum, tolerance {_shown(facts['tolerance'])}"
+        f"{number(facts['residual'])} in sum, tolerance {tolerance}"
     )
-    print_highest(report, facts, ("ranks", said), "rank", "The highest ranks")
-
-
-def _shown(tolerance: Any) -> str:
-    from godwit.cli.report import number
-
-    return "none" if tolerance is None else number(tolerance)
-
-
-def print_highest(
-    report: Report, facts: dict[str, Any], line: tuple[str, str], column: str, title: str
-) -> None:
-    """What was asked and how it went, and the vertices with the highest numbers.
-
-    :param line: what to say of this command between its devices and its seconds
-    :param column: of ``facts["top"]``, the numbers
-    """
-    from godwit.cli.report import graph_line, number
-
-    statistics = facts["statistics"]
-    seconds = ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items())
-    rows = [
-        ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
-        ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
-        line,
-        ("seconds", seconds),
-    ]
-    if facts["output"] is not None:
-        rows.append(("output", facts["output"]))
-    report.facts(rows)
-    if facts["top"] and facts["output"] is None:
-        found = [[str(row["vertex"]), number(row[column])] for row in facts["top"]]
-        report.table(["vertex", column], found, title=title, text_columns=0)
+    return "ranks", said

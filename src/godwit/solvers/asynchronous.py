@@ -1,4 +1,8 @@
-"""Runs a VertexProgram on placed graphs without barriers, and brings the values home."""
+"""Runs a VertexProgram on placed graphs, and brings the values home.
+
+Asynchronously or in supersteps: the engines are the same, but for how far a device may go between two
+meetings of all (``SolverOptions.execution``).
+"""
 
 from __future__ import annotations
 
@@ -42,11 +46,19 @@ vertices, each with a value that is combined into its initial one."""
 
 DEFAULT_WINDOW = 1
 
+Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
+EXECUTIONS: tuple[Execution, ...] = ("auto", "asynchronous", "bulk-synchronous")
+
+_STEP_HOPS = 1
+"""A GPU's block processes what it took up, and meets the others before it goes on."""
+
 
 @dataclass
 class SolverOptions:
     """How to run; the defaults are good.
 
+    :param execution: ``"asynchronous"``: devices go on with what they have; ``"bulk-synchronous"``: in
+        supersteps, each of which processes what is due once before all meet; ``"auto"``: what is best
     :param delta: width of a priority bucket; None to have it chosen from weights and degrees
     :param window: how many buckets a device may run ahead of the lowest one of all
     :param ring_items: slots of each mailbox; None for what the devices find good
@@ -57,6 +69,7 @@ class SolverOptions:
     :param home: where GPUs leave their results; what other devices make is on the host
     """
 
+    execution: Execution = "auto"
     delta: float | None = None
     window: int = DEFAULT_WINDOW
     ring_items: int | None = None
@@ -67,6 +80,7 @@ class SolverOptions:
     home: Home = field(default_factory=Home)
 
     def __post_init__(self) -> None:
+        self.execution = as_execution(self.execution)
         if self.delta is not None:
             self.delta = as_bucket_width(self.delta)
         self.window = as_window(self.window)
@@ -79,6 +93,25 @@ class SolverOptions:
         check_callable(self.progress, "progress")
         if not isinstance(self.gpu, GpuOptions):
             raise InputError(f"gpu must be GpuOptions, got {shown(self.gpu)}")
+        if self.in_steps and (self.gpu.hops or 0) > _STEP_HOPS:
+            raise InputError(
+                f"execution='bulk-synchronous' takes one step between two meetings: hops of GpuOptions "
+                f"must be 0, 1 or None, got {self.gpu.hops}"
+            )
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether a vertex program runs in supersteps; the other algorithms decide for themselves."""
+        return self.execution == "bulk-synchronous"
+
+
+def as_execution(value: Any) -> Execution:
+    """How devices go together; InputError if it is none of the names."""
+    for known in EXECUTIONS:
+        if isinstance(value, str) and value == known:
+            return known
+    names = " or ".join([", ".join(map(repr, EXECUTIONS[:-1])), repr(EXECUTIONS[-1])])
+    raise InputError(f"execution must be {names}, got {shown(value)}")
 
 
 @dataclass
@@ -125,16 +158,13 @@ def solve(
     devices = placed.context.devices
     shared = devices[0].shares_memory
     statistics = RunStatistics(
-        tuple(device.name for device in devices), "delta-stepping" if shared else "asynchronous"
+        tuple(device.name for device in devices), _solver_name(options, shared=shared)
     )
     fills = devices[0].fills
-    hops = 0
-    if fills:
-        delta, hops = choose_gpu_window(program, graph, options.delta, options.gpu.hops)
-    else:
-        delta = choose_delta(program, graph) if options.delta is None else options.delta
+    delta, hops = _how_far(program, graph, options, fills=fills)
     statistics.delta = None if program.priority is None else delta
-    statistics.window = None if shared else options.window
+    # Buckets of CPUs that go in steps are the same for all.
+    statistics.window = None if shared or (options.in_steps and not fills) else options.window
     statistics.hops = hops if fills else None
     _require_run_memory(program, graph.vertex_count, len(devices), options, fills=fills)
     with statistics.phase("run"):
@@ -169,6 +199,7 @@ def solve(
             options.ring_items,
             capacity_items if options.capacity_items is None else options.capacity_items,
             hops=hops,
+            in_steps=options.in_steps,
             gpu=options.gpu,
             destination=destination_of(program, layout, result_dtype, options.home)
             if devices[0].delivers
@@ -197,6 +228,25 @@ def solve(
         if program.field_dtype is not None:
             fields = layout.gather([part.fields for part in parts])
     return Solution(reached_values, fields, statistics, graph.ids)
+
+
+def _solver_name(options: SolverOptions, *, shared: bool) -> str:
+    if options.in_steps:
+        return "bulk-synchronous"
+    return "delta-stepping" if shared else "asynchronous"
+
+
+def _how_far(
+    program: VertexProgram, graph: Graph, options: SolverOptions, *, fills: bool
+) -> tuple[float, int]:
+    """The width of a priority bucket, and how many arcs far a GPU's block may run ahead."""
+    if not fills:
+        delta = choose_delta(program, graph) if options.delta is None else options.delta
+        return delta, 0
+    hops = options.gpu.hops
+    if hops is None and options.in_steps:
+        hops = _STEP_HOPS
+    return choose_gpu_window(program, graph, options.delta, hops)
 
 
 _ITEM_BYTES = 16

@@ -45,6 +45,7 @@ class PlacedGraph:
         self._duplication = duplication
         self._layout: Layout | None = None
         self._resident: Placement | None = None
+        self._steps: Placement | None = None
         self._placing = threading.Lock()
 
     @property
@@ -74,13 +75,31 @@ class PlacedGraph:
                     self.seconds["upload"] = perf_counter() - begin
             return self._resident
 
+    @property
+    def steps(self) -> Placement | None:
+        """The graph as supersteps want it in the memory of the devices, where that is not the host's.
+
+        A partition that was asked for holds here, too; else vertices are dealt out as suits the graph.
+        """
+        if self.context.closed:
+            raise ClosedContextError("this placed graph is closed; place the graph again")
+        division = None if self._method is None else self.partition
+        with self._placing:
+            if self._steps is None:
+                begin = perf_counter()
+                context = self.context
+                self._steps = context.backend.place_steps(context.devices, self.graph, division)
+                if self._steps is not None:
+                    self.seconds["number"] = perf_counter() - begin
+            return self._steps
+
     def _lay_out(self) -> Layout:
         begin = perf_counter()
         parts = len(self.context.devices)
         division = partition(self.graph, parts, self._method, seed=self._seed)
         middle = perf_counter()
         layout = build_layout(self.graph, division, duplication=self._duplication)
-        self.seconds = {"partition": middle - begin, "place": perf_counter() - middle}
+        self.seconds["partition"], self.seconds["place"] = middle - begin, perf_counter() - middle
         return layout
 
     def close(self) -> None:
@@ -89,6 +108,9 @@ class PlacedGraph:
             if self._resident is not None:
                 self._resident.close()
                 self._resident = None
+            if self._steps is not None:
+                self._steps.close()
+                self._steps = None
         self._layout = None
         self.context.close()
 
@@ -147,12 +169,13 @@ def place_for_one_query(
     seed: int = 0,
     duplication: Duplication = "1-hop",
 ) -> PlacedGraph:
-    """As :func:`place`, but a graph on one device is laid out only if the query asks for it."""
+    """As :func:`place`, but a graph on one device, or on GPUs, is laid out only if the query asks for it."""
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
     context = Context(default_devices(graph) if devices is None else devices)
     placed = PlacedGraph(graph, context, partition, seed, duplication)
-    if len(context.devices) > 1 or partition is not None:
+    several_cpus = len(context.devices) > 1 and not context.devices[0].delivers
+    if several_cpus or partition is not None:
         _ = placed.layout
     return placed
 

@@ -18,8 +18,9 @@ class RunStatistics:
     """Statistics of one run.
 
     :param devices: names, in order; the arrays below have an entry a device
-    :param solver: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"`` (one device whose
-        threads share memory), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank) or ``"brandes"``
+    :param solver: which execution ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
+        (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
+        supersteps), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank) or ``"brandes"``
         (betweenness)
     :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only),
@@ -34,11 +35,13 @@ class RunStatistics:
     :param filtered_items: items that were not sent: the receiver has to know better already, or they were
         merged into one that still waited
     :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads or of a
-        GPU's blocks
+        GPU's blocks; where the solver is bulk-synchronous, supersteps
     :param delta: width of a priority bucket
     :param hops: how many arcs far a GPU's block may run ahead between two meetings
     :param window: buckets that a device may run ahead
     :param levels: levels of a breadth-first search, where it goes by levels
+    :param growths: how often memory for frontiers was enlarged during the run
+    :param frontier_bytes: of the queues of frontiers of a breadth-first search in supersteps, at its end
     :param busy_share: (devices) of a GPU's time, the part in which its blocks did not wait for others
     :param item_bytes: of an item on its way between GPUs: bytes sent are so many times the items
     """
@@ -58,6 +61,8 @@ class RunStatistics:
     hops: int | None = None
     window: int | None = None
     levels: int | None = None
+    growths: int = 0
+    frontier_bytes: int | None = None
     busy_share: Array | None = None
     item_bytes: int | None = None
 

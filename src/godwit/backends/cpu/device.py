@@ -19,7 +19,9 @@ from godwit.backends.base import (
     WorklistOptions,
 )
 from godwit.errors import DeviceError
+from godwit.graph.csr import Graph
 from godwit.graph.layout import LocalGraph
+from godwit.graph.partition import Partition
 
 MAXIMAL_VIRTUAL_DEVICES = 256
 
@@ -52,6 +54,12 @@ class CpuBackend(Backend):
         )
 
     def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
+        """Nothing to do: the host's memory is theirs."""
+        return
+
+    def place_steps(
+        self, devices: Sequence[Device], graph: Graph, partition: Partition | None
+    ) -> None:
         """Nothing to do: the host's memory is theirs."""
         return
 

@@ -16,7 +16,7 @@ from godwit.backends.base import (
     WorklistOperators,
     WorklistOptions,
 )
-from godwit.backends.cpu import shared_memory, worker
+from godwit.backends.cpu import shared_memory, supersteps, worker
 from godwit.backends.cpu.bins import (
     BASE,
     NO_BUCKET,
@@ -38,6 +38,7 @@ RING_ITEMS = 4096
 """Slots of a mailbox where nobody says otherwise."""
 
 _WORKER = Kernel(worker.run_worker)
+_STEPS = Kernel(supersteps.run_in_steps)
 _SHARED = Kernel(shared_memory.run_shared)
 
 
@@ -61,31 +62,27 @@ def run_workers(
     options: WorklistOptions,
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
-    """Run one asynchronous worker per state, each on a thread of its own, until all work is done."""
-    kernel = _instantiation(operators, _WORKER)
+    """Run one worker per state, each on a thread of its own, until all work is done."""
+    kernel = _instantiation(operators, _STEPS if options.in_steps else _WORKER)
     devices = len(states)
     words = operators.item_bytes // 8
     worklists = _new_worklists(operators, seeds, options, devices)
     ring_items = RING_ITEMS if options.ring_items is None else options.ring_items
     mailboxes = new_mailboxes(devices, ring_items, words)
     published = np.zeros(devices * PUBLISHED_WORDS, np.int64)
-    seen = np.zeros(devices, np.int64)
     control = new_control()
     growths = [0] * devices
-    first = (worklists[0], mailboxes, published, seen, control, states[0], options.window)
-    compile_s = _prepare(operators, kernel, states[0], first)
+    # What all workers get behind their worklist and in front of their state, and what comes last.
+    common: tuple[Any, ...] = (mailboxes, published, control)
+    last: tuple[Any, ...] = ()
+    if not options.in_steps:
+        common = (mailboxes, published, np.zeros(devices, np.int64), control)
+        last = (options.window,)
+    compile_s = _prepare(operators, kernel, states[0], (worklists[0], *common, states[0], *last))
 
     def drive(device: int) -> int:
         while True:
-            code: int = kernel(
-                worklists[device],
-                mailboxes,
-                published,
-                seen,
-                control,
-                states[device],
-                options.window,
-            )
+            code: int = kernel(worklists[device], *common, states[device], *last)
             if code != worker.GROW or control[ABORT]:
                 return code
             worklists[device] = _grown(worklists[device], words)
@@ -115,6 +112,8 @@ def run_threads(
     worklists = _new_worklists(operators, [seeds] + [nothing] * (threads - 1), options, threads)
     for worklist in worklists:
         worklist.counts[worker.END_INITIAL] = 0
+        fusion = 0 if options.in_steps else shared_memory.FUSION_ITEMS
+        worklist.counts[worker.FUSION_LIMIT] = fusion
         # All threads count buckets from the same one: what waits is never below the current one.
         worklist.bins.header[BASE] = worklist.counts[worker.CURRENT_BUCKET]
     published = np.zeros(threads * PUBLISHED_WORDS, np.int64)

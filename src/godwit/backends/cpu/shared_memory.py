@@ -4,11 +4,13 @@ Meyer and Sanders' delta-stepping (J. Algorithms 49, 2003) as GAP runs it, for a
 threads take items of the current bucket from one frontier; what they push goes to bins of their own;
 a thread whose own bin of the current bucket is short works it off before it meets the others
 (bucket fusion: Zhang et al., CGO 2020). It is the bounded window of the design: inside a bucket
-everyone runs free, and the meeting moves all on to the next one. A program without priority has one
-bucket, and ends when it is empty.
+everyone runs free, and the meeting moves all on to the next one. Without fusion a round is a
+superstep: what it pushes, be it into the same bucket, comes in a later one. A program without priority
+has one bucket, and ends when it is empty.
 
 A round of every thread:
-1. take chunks of the frontier by the cursor, process; then the own bin, up to FUSION_ITEMS;
+1. take chunks of the frontier by the cursor, process; then the own bin, up to
+   FUSION_LIMIT items (FUSION_ITEMS, or 0 where rounds are supersteps);
 2. publish the lowest own bucket; **meet**;
 3. agree on the lowest of all (no bucket: the end), copy the own bin of it to the frontier; **meet**.
 
@@ -46,6 +48,7 @@ from godwit.backends.cpu.worker import (
     FAILED,
     FAR_AHEAD,
     FINISHED,
+    FUSION_LIMIT,
     GROW,
     LOWEST,
     NEAR_AHEAD,
@@ -146,7 +149,7 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
             if load_acquire(control, ABORT) != 0:
                 return True
             continue
-        elif bucket != NO_BUCKET and fused < FUSION_ITEMS:
+        elif bucket != NO_BUCKET and fused < counts[FUSION_LIMIT]:
             if bins.tail[URGENT] != 0:
                 source = URGENT
             elif bins.tail[near] == 0:

@@ -90,6 +90,7 @@ RECEIVED_ITEMS = 4
 FILTERED = (
     5  # items not sent: on_send or the halo filter dropped them, or one like it waits already
 )
+FUSION_LIMIT = 6  # own items that a thread of the shared-memory engine may process in a round
 NEXT_INITIAL = 7  # keys [NEXT_INITIAL, END_INITIAL) are initial work still to do
 END_INITIAL = 8
 VALUE_OVERFLOW = 9  # a value did not fit its dtype

@@ -21,7 +21,9 @@ from godwit.backends.base import (
 )
 from godwit.backends.cuda import driver, libraries
 from godwit.errors import DeviceError, InputError
+from godwit.graph.csr import Graph
 from godwit.graph.layout import LocalGraph
+from godwit.graph.partition import Partition
 
 OLDEST_ARCHITECTURE = 80
 """Warps add up in hardware from here on (sm_80)."""
@@ -81,6 +83,18 @@ class CudaBackend(Backend):
         from godwit.backends.cuda.placement import GpuPlacement
 
         return GpuPlacement(devices, parts)
+
+    def place_steps(
+        self, devices: Sequence[Device], graph: Graph, partition: Partition | None
+    ) -> Any:
+        """The graph in positions; its rows come up when they are asked for.
+
+        Positions have 64 bits where the graph's ids have, or there are too many for 32.
+        """
+        from godwit.backends.cuda.step_placement import StepPlacement
+
+        ids = graph.targets.dtype
+        return StepPlacement(devices, graph, partition, id_dtype=ids if ids.itemsize == 8 else None)
 
     def run_worklist(
         self,

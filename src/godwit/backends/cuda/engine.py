@@ -1,9 +1,4 @@
-"""Runs a VertexProgram on placed graphs: prepares memory, starts the workers, slice by slice.
-
-The kernels leave after a time slice with their state in memory, and are started again: between two slices
-the host looks at the clock, reports progress, and takes signals. Nothing is allocated or loaded while
-kernels run, since that may wait for a kernel that waits for another.
-"""
+"""Runs a VertexProgram on placed graphs: prepares memory, starts the workers (slices.py), collects."""
 
 from __future__ import annotations
 
@@ -33,14 +28,14 @@ from godwit.backends.cuda.instantiation import CONTROL, PART, THREADS, Variant
 from godwit.backends.cuda.links import connect, per_link
 from godwit.backends.cuda.placement import GpuPart, GpuPlacement
 from godwit.backends.cuda.results import deliver
-from godwit.errors import ClosedContextError, DeviceError
+from godwit.backends.cuda.slices import SlicedRun, nanoseconds
+from godwit.errors import ClosedContextError
 
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256
 UNIT_LENGTH_THREADS = 512
 """Of a block where rows are packed and arcs alike: its waves are thin, and wait for each other less."""
 _LARGEST_DELTA = float(np.finfo(np.float32).max)
-_LONGEST_S = 1e9
 _LIST_BYTES_PER_WARP = 2048
 _STATIC_SHARED_BYTES = 1024
 _UNIT_SHIFT = 3
@@ -82,29 +77,11 @@ def run_program(
         return run.collect(compile_s, kernel_s)
 
 
-_MOST_GPUS = 1024
-
-
-@lru_cache(maxsize=1)
-def _stop_words() -> driver.PinnedBuffer:
-    """A word a GPU: the run that has it as its first tells its kernels by it not to wait for others."""
-    words = driver.PinnedBuffer(4 * _MOST_GPUS)
-    words.fill_bytes(0)
-    return words
-
-
 @lru_cache(maxsize=256)
 def _loaded(index: int, code: bytes) -> dict[str, driver.Kernel]:
     """The kernels of a cubin, loaded on a GPU once, whichever programs they are of."""
     module = driver.load(index, code)
     return {name: module.kernel(name) for name in ("work", "pack_rows", "fill_values", "seed")}
-
-
-def _progress(controls: Array) -> Progress:
-    made = Progress(int(controls["processed"].sum()))
-    made.threshold = float(controls["bound"].max())
-    made.idle_share = tuple((1.0 - _busy_share(controls)).tolist())
-    return made
 
 
 def _busy_share(controls: Array) -> Array:
@@ -114,8 +91,10 @@ def _busy_share(controls: Array) -> Array:
     return share
 
 
-class _Run:
+class _Run(SlicedRun):
     """One run, and the memory that it works in."""
+
+    control_dtype = CONTROL
 
     def __init__(
         self,
@@ -124,8 +103,9 @@ class _Run:
         parts: Sequence[PlacedPart],
         options: WorklistOptions,
     ) -> None:
+        super().__init__(placement, options.gpu)
+        self.placement: GpuPlacement = placement
         self.program = program
-        self.placement = placement
         self.parts = parts
         self.options = options
         # One kernel for all: packed only if every part's rows are short.
@@ -133,8 +113,7 @@ class _Run:
         self.variant = replace(variants[0], packed=all(one.packed for one in variants))
         self.parameter_count = len(parts[0].parameters) - 1
         self.arguments = np.zeros(len(parts), PART)
-        self.shapes: list[tuple[int, int, int]] = []
-        self.kernels: list[dict[str, driver.Kernel]] = []
+        self.loaded: list[dict[str, driver.Kernel]] = []
 
     def load(self) -> None:
         """Compile the kernels, or find them, and load them on every GPU."""
@@ -147,7 +126,8 @@ class _Run:
             if loaded is None:
                 loaded = _loaded(part.index, cubin(source, functions, architecture))
                 self.program.compiled[key] = loaded
-            self.kernels.append(loaded)
+            self.loaded.append(loaded)
+            self.kernels.append(loaded["work"])
 
     def prepare(self) -> None:
         """Bring up what is missing, initialize the state, connect the devices."""
@@ -162,12 +142,7 @@ class _Run:
             self.options.ring_items,
             self.options.gpu,
         )
-        for place in range(len(self.parts)):
-            # A kernel's first launch may wait for others, so it has to be one that ends by itself.
-            self.arguments[place]["prepare"] = 1
-            self._launch(place)
-            self.placement.parts[place].stream.synchronize()
-            self.arguments[place]["prepare"] = 0
+        self.warm()
 
     def _prepare_graph(self, place: int, part: GpuPart) -> None:
         graph = part.graph
@@ -270,9 +245,9 @@ class _Run:
         own["delta"] = min(self.options.delta * self.options.window, _LARGEST_DELTA)
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
         own["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
-        own["slice_ns"] = round(min(self.options.gpu.slice_s, _LONGEST_S) * 1e9)
-        own["patience_ns"] = round(min(self.options.gpu.patience_s, _LONGEST_S) * 1e9)
-        own["stop"] = _stop_words().pointer + 4 * self.placement.indexes[0]
+        own["slice_ns"] = nanoseconds(self.options.gpu.slice_s)
+        own["patience_ns"] = nanoseconds(self.options.gpu.patience_s)
+        own["stop"] = self.stop_pointer
         own["latency_ns"] = self.options.gpu.latency_ns
         own["volume"] = self.options.gpu.volume
         gpu = driver.properties(part.index)
@@ -284,79 +259,23 @@ class _Run:
         room = gpu.shared_bytes - _STATIC_SHARED_BYTES - lists
         items = min(QUEUE_ITEMS, room // (2 * item) // 32 * 32)
         shared = lists + 2 * items * item
-        work = self.kernels[place]["work"]
-        work.allow_shared(shared)
-        blocks = gpu.multiprocessors * work.occupancy(threads, shared)
-        blocks //= self.placement.sharing(part.index)
-        if self.options.gpu.blocks:
-            blocks = min(blocks, self.options.gpu.blocks)
-        if blocks < 1:
-            raise DeviceError(
-                f"cuda:{part.index} has {gpu.multiprocessors} multiprocessors, too few for "
-                f"{self.placement.sharing(part.index)} endpoints"
-            )
+        self.kernels[place].allow_shared(shared)
+        blocks = self.blocks_for(place, threads, shared)
         own["queue_items"] = items
         # A block that may not run ahead has no use for its queue.
         own["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK if self.options.hops else 0
         self.shapes.append((blocks, threads, shared))
 
-    def drive(self, poll: ProgressPoll | None) -> float:
-        """Slice after slice to the end; the seconds that kernels ran."""
-        seconds = 0.0
-        if poll is not None:
-            poll(Progress(0))  # time counts from here
-        while True:
-            begin = perf_counter()
-            for place in range(len(self.parts)):
-                self._launch(place)
-            self.wait()
-            seconds += perf_counter() - begin
-            controls = self._controls()
-            status = set(controls["status"].tolist())
-            if kernels.PEER_LOST in status:
-                names = ", ".join(f"cuda:{index}" for index in self.placement.indexes)
-                raise DeviceError(
-                    f"a device of {names} waited {self.options.gpu.patience_s:g} s for another at a "
-                    "meeting, and the run was given up; another process may occupy one of them "
-                    "(nvidia-smi shows it), and gpu=GpuOptions(patience_s=...) waits longer"
-                )
-            if status == {kernels.FINISHED}:
-                return seconds
-            if poll is not None:
-                poll(_progress(controls))
-
-    def wait(self) -> None:
-        """Until no kernel of the run is on any device."""
-        for part in self.placement.parts:
-            part.stream.synchronize()
-
-    def give_up(self) -> None:
-        """Until no kernel is on any device, whatever happened: those that wait for others need not."""
-        words = _stop_words().array(np.uint32)
-        words[self.placement.indexes[0]] = 1
-        interruption: BaseException | None = None
-        for part in self.placement.parts:
-            waits = True
-            while waits:
-                try:
-                    part.stream.synchronize()
-                    waits = False
-                except DeviceError:
-                    waits = False
-                except BaseException as error:  # Ctrl-C again: the kernels are about to leave
-                    interruption = error
-        words[self.placement.indexes[0]] = 0
-        if interruption is not None:
-            raise interruption
-
-    def _controls(self) -> Array:
-        return np.concatenate(
-            [part.buffers["control"].download(CONTROL, 1) for part in self.placement.parts]
-        )
+    def progress(self, controls: Array) -> Progress:
+        """Items, threshold, idle shares."""
+        made = Progress(int(controls["processed"].sum()))
+        made.threshold = float(controls["bound"].max())
+        made.idle_share = tuple((1.0 - _busy_share(controls)).tolist())
+        return made
 
     def collect(self, compile_s: float, kernel_s: float) -> WorklistCounts:
         """The results to where they are wanted, and what was counted."""
-        controls = self._controls()
+        controls = self.controls()
         value = self.program.value_dtype
         limits = np.array([row["limit"] for row in controls], np.uint64).view(np.uint8)
         found = np.ascontiguousarray(limits.reshape(-1, 8)[:, : value.itemsize]).view(value)
@@ -382,24 +301,12 @@ class _Run:
             item_bytes=kernels.item_bytes(self.program, self.variant.id_dtype),
         )
 
-    def _launch(self, place: int) -> None:
-        blocks, threads, shared = self.shapes[place]
-        driver.launch(
-            self.kernels[place]["work"],
-            self.placement.parts[place].stream,
-            blocks=blocks,
-            threads=threads,
-            arguments=self.arguments[place].tobytes(),
-            shared_bytes=shared,
-            cooperative=True,
-        )
-
     def _start(self, place: int, name: str, *arguments: Any) -> None:
         """A kernel over many elements, to its end."""
         part = self.placement.parts[place]
         blocks = 4 * driver.properties(part.index).multiprocessors
         driver.launch(
-            self.kernels[place][name], part.stream, blocks=blocks, threads=256, arguments=arguments
+            self.loaded[place][name], part.stream, blocks=blocks, threads=256, arguments=arguments
         )
         part.stream.synchronize()
 

@@ -6,8 +6,9 @@ some programs (weights, packed rows, vertex ids) is brought up by the first that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -39,22 +40,15 @@ def gpu_index(device: Device) -> int:
 
 
 @dataclass
-class GpuPart:
-    """One device's part of a graph, in its memory.
+class GpuMemory:
+    """What an endpoint keeps on its GPU from one run to the next, by name.
 
     :param index: the GPU
-    :param graph: the part, as the host has it
-    :param hubs: vertices whose rows the whole grid works on
-    :param packs: whether short rows can be packed
     """
 
     index: int
-    graph: LocalGraph
-    hubs: int
-    packs: bool
-    stream: Stream
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    packed: set[str] = field(default_factory=set)
+    stream: Stream = field(kw_only=True)
+    buffers: dict[str, Buffer] = field(default_factory=dict, kw_only=True)
 
     def resident(self, name: str, array: Array) -> Buffer:
         """An array of the graph on the GPU, brought there once."""
@@ -82,34 +76,42 @@ class GpuPart:
         self.stream.close()
 
 
-class GpuPlacement:
-    """A graph on GPUs, an endpoint a part; endpoints may share a GPU.
+@dataclass
+class GpuPart(GpuMemory):
+    """One device's part of a graph, in its memory.
 
-    :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
-    :raises GraphTooLargeError: need against free, for each GPU, before anything is allocated
+    :param graph: the part, as the host has it
+    :param hubs: vertices whose rows the whole grid works on
+    :param packs: whether short rows can be packed
     """
 
-    def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
+    graph: LocalGraph
+    hubs: int
+    packs: bool
+    packed: set[str] = field(default_factory=set)
+
+
+Part = TypeVar("Part", bound=GpuMemory)
+
+
+class GpuEndpoints(Generic[Part]):
+    """Endpoints on GPUs, which may share one, and the memory that they hold until :meth:`close`.
+
+    :raises InputError: more than can run together
+    :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
         self.indexes = [gpu_index(device) for device in devices]
         self.closed = False
         if len(devices) > MAXIMAL_DEVICES:
             raise InputError(f"at most {MAXIMAL_DEVICES} endpoints can run, got {len(devices)}")
-        self.parts: list[GpuPart] = []
+        self.parts: list[Part] = []
         self.pinned: dict[str, PinnedBuffer] = {}
         for index in self.indexes:
             if not driver.properties(index).cooperative:
                 name = driver.properties(index).name
                 raise DeviceError(f"cuda:{index} ({name}) cannot run cooperative kernels")
-        shapes = [_shape(part) for part in parts]
-        with held_gpus(self.indexes):
-            _require_room(self.indexes, parts, shapes)
-            driver.enable_peer_access(self.indexes)
-            try:
-                for index, part, shape in zip(self.indexes, parts, shapes, strict=True):
-                    self.parts.append(_placed(index, part, shape))
-            except BaseException:
-                self._free()
-                raise
 
     def sharing(self, index: int) -> int:
         """How many endpoints a GPU has."""
@@ -144,6 +146,26 @@ class GpuPlacement:
         self.parts, self.pinned = [], {}
 
 
+class GpuPlacement(GpuEndpoints[GpuPart]):
+    """A graph on GPUs, an endpoint a part.
+
+    :raises GraphTooLargeError: need against free, for each GPU, before anything is allocated
+    """
+
+    def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
+        super().__init__(devices)
+        shapes = [_shape(part) for part in parts]
+        with held_gpus(self.indexes):
+            _require_room(self.indexes, parts, shapes)
+            driver.enable_peer_access(self.indexes)
+            try:
+                for index, part, shape in zip(self.indexes, parts, shapes, strict=True):
+                    self.parts.append(_placed(index, part, shape))
+            except BaseException:
+                self._free()
+                raise
+
+
 @dataclass(frozen=True)
 class _Shape:
     """What of a part's degrees matters.
@@ -166,7 +188,7 @@ def _shape(graph: LocalGraph) -> _Shape:
 
 
 def _placed(index: int, graph: LocalGraph, shape: _Shape) -> GpuPart:
-    part = GpuPart(index, graph, shape.hubs, shape.packs, Stream(index))
+    part = GpuPart(index, graph, shape.hubs, shape.packs, stream=Stream(index))
     try:
         part.resident("offsets", graph.offsets)
         part.resident("targets", graph.targets)
@@ -198,14 +220,24 @@ def _part_bytes(graph: LocalGraph, shape: _Shape, parts: int) -> int:
 def _require_room(
     indexes: Sequence[int], parts: Sequence[LocalGraph], shapes: Sequence[_Shape]
 ) -> None:
+    needs = [
+        _part_bytes(part, shape, len(parts)) for part, shape in zip(parts, shapes, strict=True)
+    ]
+    require_room(indexes, needs, driver.free_memory_bytes)
+
+
+def require_room(
+    indexes: Sequence[int], part_bytes: Sequence[int], free_bytes: Callable[[int], int]
+) -> None:
+    """Refuse parts that do not fit, of which some may share a GPU.
+
+    :param free_bytes: tells what a GPU has
+    :raises GraphTooLargeError: need against free
+    """
     short = []
     for index in sorted(set(indexes)):
-        needed = sum(
-            _part_bytes(part, shape, len(parts))
-            for own, part, shape in zip(indexes, parts, shapes, strict=True)
-            if own == index
-        )
-        free = driver.free_memory_bytes(index)
+        needed = sum(n for own, n in zip(indexes, part_bytes, strict=True) if own == index)
+        free = free_bytes(index)
         if needed > free:
             need, have = config.readable_bytes(needed), config.readable_bytes(free)
             short.append(f"cuda:{index} needs {need} and has {have} free")

@@ -34,6 +34,12 @@ def kernel_source(file: str, **types: str) -> str:
     return "\n".join(('#include "generate.cuh"', *usings, f'#include "{file}"', ""))
 
 
+def spare_bytes(index: int) -> int:
+    """Memory of a GPU that a graph may take."""
+    free = driver.free_memory_bytes(index)
+    return max(0, int(free * (1 - _RESERVED_SHARE)) - _RESERVED_BYTES)
+
+
 @lru_cache(maxsize=64)
 def _module(index: int, source: str) -> Module:
     architecture = driver.properties(index).compute_capability
@@ -97,8 +103,7 @@ class Workshop:
 
     def spare_bytes(self) -> int:
         """Memory of the GPU that a graph may take."""
-        free = driver.free_memory_bytes(self.index)
-        return max(0, int(free * (1 - _RESERVED_SHARE)) - _RESERVED_BYTES)
+        return spare_bytes(self.index)
 
     def require(self, needed_bytes: int, what: str) -> None:
         """GraphTooLargeError, with need against free, if it is more than the GPU has to spare."""

@@ -1,10 +1,4 @@
-// Where all blocks of a grid meet, and all devices of a run.
-//
-// Grid: the last block to arrive does what has to be done alone, then releases the others with one word, in
-// which it tells them how to go on. Invariant: `arrived` counts the blocks of one meeting; only the last one
-// resets it, before the release that lets anyone arrive again. Every block's writes before its arrival are
-// seen by all after the release: fence and atomic by the arriving, acquire by the waiting thread, and the
-// barrier of the block on both sides.
+// Where all devices of a run meet, and what they decide there.
 //
 // Devices: the last block of each device writes its report into a slot of its own at every other device,
 // then the epoch, with release at system scope; and waits until the epochs that it finds at home have come.
@@ -13,73 +7,11 @@
 // the meeting, and what is in them counts for the sender. So if nobody has anything, there is nothing.
 #pragma once
 
+#include "barrier.cuh"
 #include "part.cuh"
 #include "program.cuh"
 
-// The release word: generation << 40 | flags << 32 | bound as float bits.
-constexpr u32 FLAG_STOP = 1;
-constexpr u32 FLAG_SPARSE = 2;
-constexpr u32 FLAG_LEAVE = 1, FLAG_OVERFLOW = 2, FLAG_LOST = 4;  // of a report
-
-struct Meeting {
-    u64 word;
-    __device__ __forceinline__ bool stops() const { return (word >> 32) & FLAG_STOP; }
-    __device__ __forceinline__ bool is_sparse() const { return (word >> 32) & FLAG_SPARSE; }
-    __device__ __forceinline__ float bound() const {
-        return __uint_as_float(static_cast<u32>(word));
-    }
-};
-
 constexpr float LONGEST_LAG = 8;
-constexpr u64 ASK_HOST_NS = 1000000;
-constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above
-
-// All blocks meet; `last_warp` is called by the first warp of the last block, and returns flags << 32 | bound.
-// Every thread of the block must come. `pending` is added up over the blocks for it.
-template <class Action>
-__device__ __forceinline__ Meeting grid_meet(Control *control, u64 *shared_word, u32 pending,
-                                             bool across_devices, Action last_warp) {
-    block_delay(1);
-    __syncthreads();
-    if (warp_id() == 0) {
-        u64 generation = 0, ticket = 0;
-        if (lane_id() == 0) {
-            generation = load_relaxed(&control->release) >> 40;
-            if (across_devices)
-                __threadfence_system();
-            else
-                __threadfence();
-            ticket = atomicAdd(&control->arrived, (static_cast<u64>(pending) << ARRIVAL_BITS) + 1);
-            __threadfence();
-        }
-        ticket = __shfl_sync(FULL_WARP, ticket, 0);
-        __syncwarp();
-        u64 word;
-        if ((ticket & ((1u << ARRIVAL_BITS) - 1)) == gridDim.x - 1) {
-            u64 waiting = (ticket >> ARRIVAL_BITS) + pending;
-            word = last_warp(waiting);
-            if (lane_id() == 0) {
-                control->arrived = 0;
-                word |= ((generation + 1) & 0xffffff) << 40;
-                store_release(&control->release, word);
-            }
-        } else if (lane_id() == 0) {
-            do {
-                word = load_acquire(&control->release);
-            } while ((word >> 40) == generation);
-        }
-        if (lane_id() == 0) *shared_word = word;
-    }
-    __syncthreads();
-    return Meeting{*shared_word};
-}
-
-// A meeting that decides nothing; returns for how long the block waited, in cycles.
-__device__ __forceinline__ u64 grid_wait(Control *control, u64 *shared_word) {
-    u64 arrival = clock64();
-    grid_meet(control, shared_word, 0, false, [&](u64) -> u64 { return 0; });
-    return clock64() - arrival;
-}
 
 // The first warp of the last block of each device: exchange reports. Lane p stands for device p. Returns
 // whether all came in time; `others` is what device p says (for oneself, one's own report).

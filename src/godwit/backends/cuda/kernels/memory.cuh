@@ -70,6 +70,12 @@ __device__ __forceinline__ void store_release_system(u32 *place, u32 value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(place), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ u64 load_relaxed_system(const u64 *place) {
+    u64 value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(place) : "memory");
+    return value;
+}
+
 template <class T>
 __device__ __forceinline__ T load_system(const T *place) {
     return *reinterpret_cast<const volatile T *>(place);

@@ -3,9 +3,7 @@
 // Local indices as in graph/layout.py: a target t < owned is an own vertex, else halo vertex t - owned.
 #pragma once
 
-#include "memory.cuh"
-
-constexpr u32 MAX_DEVICES = 16;
+#include "barrier.cuh"
 
 // Where a run counts; the order that engine.py reads.
 enum Counter : u32 {
@@ -21,9 +19,6 @@ enum Counter : u32 {
     SENT_TO,  // one a device from here on
     COUNTERS = SENT_TO + MAX_DEVICES
 };
-
-// How a launch ended.
-enum Status : u32 { RUNNING, FINISHED, LEFT, PEER_LOST };
 
 // The state of a run beside values and bitmaps: all that is needed to go on after leaving.
 struct Control {

@@ -1,0 +1,308 @@
+"""What runs in supersteps on GPUs: BFS, PageRank, betweenness; what a superstep costs; what GPUs add.
+
+    python benchmarks/gpu_steps.py --json steps.json               # all of it, on 1, 2 and 4 GPUs
+    python benchmarks/gpu_steps.py --only bfs,overhead --devices 1 --graphs rmat22,path
+    python benchmarks/gpu_steps.py --tiny                          # does it work? on the CPU if need be
+    python benchmarks/gpu_steps_tables.py steps.json --plot docs   # tables, plots of what was measured
+
+Sections: overhead (a path: one vertex and one arc a superstep), bfs (direction-optimizing), auto (which
+solver ``execution="auto"`` takes, and what it costs beside the better one), pagerank (an iteration),
+betweenness, scaling (strong; weak in vertices and in edges), ids (32 and 64 bits, as in table V of
+multi-GPU Gunrock).
+
+Times are those in which kernels ran (``statistics.seconds["kernel"]``), of a graph placed before, median
+and quartiles of 7 runs after a first one that is left out. The first result is checked
+(gpu_steps_checks.py): distances against the CPU's, ranks after 5 iterations, too, betweenness against the
+CPU's where the graph is small, else by its sum. A setting that several sections ask for is measured once;
+a graph is made and placed once. Rows go to the file of ``--json`` after every placed graph, so that a run
+that is cut off leaves them behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import godwit as gw
+from godwit.backends.cuda import driver
+from godwit.errors import GodwitError
+from gpu_ablation import usable
+from gpu_steps_checks import TINY_TOLERANCE, Reference, what_is_wrong
+from gpu_steps_plans import GRAPHS, PLANS, TINY_GRAPHS, Setting, device_names
+
+Row = dict[str, Any]
+Found = dict[Setting, Row]
+
+OUT_OF_TIME = "not run: out of time (--budget-s)"
+
+
+class ElsewhereError(Exception):
+    """A query that was to run on GPUs ran somewhere else."""
+
+
+def query(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: Any) -> Any:
+    """Ask once."""
+    if setting.algorithm == "bfs":
+        return gw.bfs(placed, known.source, execution=setting.execution, timeout_s=limits.timeout_s)
+    if setting.algorithm == "pagerank":
+        return gw.pagerank(
+            placed,
+            dtype=setting.dtype,
+            max_iterations=limits.iterations,
+            tolerance=TINY_TOLERANCE,
+            timeout_s=limits.timeout_s,
+        )
+    return gw.betweenness_centrality(
+        placed,
+        sources=known.sources(setting.sources),
+        normalized=False,
+        timeout_s=limits.timeout_s,
+    )
+
+
+def kernel_ms(statistics: Any, devices: str) -> float:
+    """Milliseconds of the algorithm itself."""
+    if devices == "cpu":
+        return 1e3 * float(statistics.run_s)
+    if "kernel" not in statistics.seconds:
+        raise ElsewhereError(f"no kernel ran: solver {statistics.solver!r} on {statistics.devices}")
+    return 1e3 * float(statistics.seconds["kernel"])
+
+
+def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: Any) -> Row:
+    """Run a setting until it has been repeated, or its time is up.
+
+    The first run, which is checked, counts only where there is no time for another.
+    """
+    times_ms: list[float] = []
+    query_ms: list[float] = []
+    wrong = ""
+    start = perf_counter()
+    while len(times_ms) <= limits.repeats:
+        begin = perf_counter()
+        result = query(placed, setting, known, limits)
+        query_ms.append(1e3 * (perf_counter() - begin))
+        times_ms.append(kernel_ms(result.statistics, setting.devices))
+        if len(times_ms) == 1:
+            wrong = what_is_wrong(placed, setting, result, known)
+            start = perf_counter()
+        elif perf_counter() - start > limits.setting_s:
+            break
+    kept = slice(1, None)
+    quarter, median, three = np.percentile(times_ms[kept], [25, 50, 75])
+    found = result.statistics
+    return {
+        "runs": len(times_ms[kept]),
+        "kernel_ms": float(median),
+        "quartiles_ms": [float(quarter), float(three)],
+        "first_ms": times_ms[0],
+        "query_ms": float(np.median(query_ms[kept])),
+        "phases_ms": {name: 1e3 * float(seconds) for name, seconds in found.seconds.items()},
+        "solver": found.solver,
+        "levels": found.levels,
+        "rounds": int(found.rounds.max()),
+        "iterations": getattr(result, "iterations", None),
+        "processed": int(found.processed_items.sum()),
+        "looked": int(found.arcs_relaxed.sum()),
+        "wrong": wrong,
+    }
+
+
+def shown(row: Row) -> str:
+    """One row for people."""
+    if "note" in row:
+        return str(row["note"])
+    quarter, three = row["quartiles_ms"]
+    iterations = f", {row['iterations']} iterations" if row["iterations"] else ""
+    wrong = f" WRONG: {row['wrong']}" if row["wrong"] else ""
+    return (
+        f"{row['kernel_ms']:.3f} ms ({quarter:.3f} to {three:.3f}, {row['runs']} runs, first "
+        f"{row['first_ms']:.2f}), query {row['query_ms']:.2f}; {row['solver']}, {row['rounds']} "
+        f"rounds{iterations}{wrong}"
+    )
+
+
+def one_setting(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: Any) -> Row:
+    """Whatever goes wrong costs this setting only."""
+    if perf_counter() > limits.deadline:
+        return {"note": OUT_OF_TIME}
+    try:
+        return measured(placed, setting, known, limits)
+    except Exception as error:
+        ours = isinstance(error, GodwitError | ElsewhereError)
+        return {"note": f"failed: {'' if ours else type(error).__name__ + ': '}{error}"}
+
+
+def division(setting: Setting, vertices: int) -> Any:
+    """What place() takes for the partition."""
+    if setting.partition == "alternating":
+        return np.arange(vertices) % len(device_names(setting.devices))
+    return None
+
+
+def measure_place(
+    graph: gw.Graph, settings: Sequence[Setting], known: Reference, limits: Any
+) -> Found:
+    """All settings of one place."""
+    first = settings[0]
+    begin = perf_counter()
+    rows: Found = {}
+    with gw.place(
+        graph, device_names(first.devices), division(first, graph.vertex_count)
+    ) as placed:
+        print(f"# {first.graph}, {first.ids} ids, devices {first.devices} {first.partition}: placed in "
+              f"{perf_counter() - begin:.1f} s", flush=True)  # fmt: skip
+        for setting in settings:
+            row = one_setting(placed, setting, known, limits)
+            if setting.devices != "cpu" and "kernel_ms" in row:
+                row["position_dtype"] = str(getattr(placed.steps, "id_dtype", "-"))
+                row["place_s"] = dict(placed.seconds)
+            rows[setting] = known.facts | row
+            what = [setting.algorithm, *(
+                {"bfs": [setting.execution], "pagerank": [setting.dtype]}
+                .get(setting.algorithm, [f"{setting.sources} sources"])
+            )]  # fmt: skip
+            print(f"#   {' '.join(what)}: {shown(row)}", flush=True)
+    return rows
+
+
+def made(name: str, limits: argparse.Namespace) -> gw.Graph | None:
+    """The graph of a name, without weights; None if it is a file that is not there."""
+    spec = (TINY_GRAPHS if limits.tiny else GRAPHS)[name]
+    if spec.startswith("file:"):
+        here = Path(__file__).resolve().parents[1]
+        folders = [here.parent / "shared" / "data", here / "shared" / "data"]
+        if "GODWIT_DATA" in os.environ:
+            folders.insert(0, Path(os.environ["GODWIT_DATA"]))
+        for folder in folders:
+            if (folder / spec[5:]).exists():
+                found = gw.read(folder / spec[5:]).remove_self_loops().symmetrize()
+                return gw.Graph(found.offsets, found.targets, directed=False)
+        return None
+    on_gpu = driver.device_count() > 0 and spec.startswith(("rmat:", "road:"))
+    return gw.generate(spec, device="cuda:0" if on_gpu else None)
+
+
+def measure_graph(name: str, groups: Sequence[Sequence[Setting]], limits: Any) -> Iterable[Found]:
+    """All settings of a graph, place by place."""
+    begin = perf_counter()
+    graph = made(name, limits)
+    if graph is None:
+        note = "the file is not there (GODWIT_DATA)"
+        print(f"# {name}: {note}", flush=True)
+        yield {setting: {"note": note} for group in groups for setting in group}
+        return
+    made_s, begin = perf_counter() - begin, perf_counter()
+    known = Reference(name, graph)
+    print(f"# {name}: {graph.vertex_count:,} vertices, {graph.arc_count:,} arcs, made in {made_s:.1f} s; "
+          f"{known.facts['reached']:,} reached on the CPU in {perf_counter() - begin:.1f} s",
+          flush=True)  # fmt: skip
+    wide = None
+    for group in groups:
+        if group[0].ids == "int64" and wide is None:
+            targets = graph.targets.astype(np.int64)
+            wide = gw.Graph.trusted(graph.offsets, targets, directed=graph.directed)
+        try:
+            chosen = graph if wide is None or group[0].ids == "int32" else wide
+            yield measure_place(chosen, group, known, limits)
+        except GodwitError as error:
+            print(f"# {group[0].place}: {error}", flush=True)
+            yield {setting: {"note": str(error)} for setting in group}
+
+
+def measure(settings: Iterable[Setting], limits: argparse.Namespace) -> Iterable[Found]:
+    """Rows of settings, as they come: graph by graph, place by place."""
+    places: dict[tuple[str, ...], list[Setting]] = {}
+    for setting in dict.fromkeys(settings):
+        places.setdefault(setting.place, []).append(setting)
+    for name in GRAPHS:
+        groups = [group for place, group in places.items() if place[0] == name]
+        groups.sort(key=lambda group: group[0].ids)  # the wider copy comes last
+        if groups and perf_counter() > limits.deadline:
+            yield {setting: {"note": OUT_OF_TIME} for group in groups for setting in group}
+        elif groups:
+            yield from measure_graph(name, groups, limits)
+
+
+def as_rows(plans: dict[str, list[tuple[str, Setting]]], found: Found) -> list[Row]:
+    """What there is so far, section by section."""
+    return [
+        {"section": section, "name": name} | vars(setting) | found[setting]
+        for section, plan in plans.items()
+        for name, setting in plan
+        if setting in found
+    ]
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", default=",".join(PLANS), help="sections, by commas")
+    parser.add_argument("--graphs", default="", help=f"only these of {', '.join(GRAPHS)}")
+    parser.add_argument("--devices", default="1,2,4", help="numbers of GPUs, or such as 0+0")
+    parser.add_argument("--repeats", type=int, default=7, help="after the first run")
+    parser.add_argument("--iterations", type=int, default=50, help="of PageRank")
+    parser.add_argument(
+        "--setting-s", type=float, default=4.0, help="no further run of a setting after so long"
+    )
+    parser.add_argument("--timeout-s", type=float, default=20.0, help="of one run")
+    parser.add_argument(
+        "--budget-s", type=float, default=np.inf, help="settings that come later are left out"
+    )
+    parser.add_argument("--tiny", action="store_true", help="small graphs in the place of all")
+    parser.add_argument("--json", help="file to write all rows to")
+    parser.add_argument("--plot", help="folder for plots of the scaling, as SVG (Matplotlib)")
+    limits = parser.parse_args()
+    limits.deadline = perf_counter() + limits.budget_s
+    limits.repeats = max(1, limits.repeats)
+    for option, given, known in (
+        ("--only", limits.only, PLANS), ("--graphs", limits.graphs, GRAPHS),
+    ):  # fmt: skip
+        unknown = {name for name in given.split(",") if name} - set(known)
+        if unknown:
+            sys.exit(f"{option} takes {', '.join(known)}, not {', '.join(sorted(unknown))}")
+    return limits
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    from gpu_steps_tables import show
+
+    limits = parsed()
+    on_cpu = limits.tiny and driver.device_count() == 0
+    devices = ["cpu"] if on_cpu else usable(limits.devices)
+    graphs = limits.graphs.split(",") if limits.graphs else list(GRAPHS)
+    plans = {
+        section: [one for one in PLANS[section](devices) if one[1].graph in graphs]
+        for section in limits.only.split(",")
+    }
+    names = [device.description for device in gw.all_devices() if device.kind == "cuda"]
+    found: Found = {}
+    for some in measure([setting for plan in plans.values() for _, setting in plan], limits):
+        found |= some
+        if limits.json:
+            rows = as_rows(plans, found)
+            partial = Path(f"{limits.json}.part")
+            partial.write_text(
+                json.dumps({"gpus": names, "tiny": limits.tiny, "rows": rows}, indent=1)
+            )
+            partial.replace(limits.json)
+    rows = as_rows(plans, found)
+    show(rows, limits.plot)
+    faults = [row for row in rows if row.get("wrong") or row.get("note", "").startswith("failed")]
+    if faults:
+        sys.exit(f"{len(faults)} rows failed, or have a WRONG result")
+
+
+if __name__ == "__main__":
+    main()

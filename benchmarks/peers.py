@@ -1,0 +1,131 @@
+"""What the benchmarks beside other libraries have in common: graphs, turns, and the report.
+
+Every system gets the graph in its own form beforehand; the query alone is timed, by the wall clock, the
+systems taking turns so that a drift of the machine's speed touches all alike. Ratios are peer over Godwit:
+above 1, Godwit is faster. Graphs are symmetrized, and the real ones read from a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import godwit as gw
+
+Row = dict[str, Any]
+Bench = Callable[[str, gw.Graph, argparse.Namespace], list[Row]]
+"""``bench(name, graph, arguments)``: a row per system, perhaps per algorithm as well."""
+
+REFERENCE = "Godwit"
+"""The system that the others are compared with."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Of the printed table: what stands above it, its key in the rows, and how a value is written."""
+
+    heading: str
+    key: str
+    width: int
+    form: str = ""
+
+    def head(self) -> str:
+        """What stands above it."""
+        return f"{self.heading:{self._side}{self.width}}"
+
+    def cell(self, row: Row) -> str:
+        """Its value in a row, blank where there is none."""
+        value = row[self.key]
+        text = "" if value is None else format(value, self.form)
+        return f"{text:{self._side}{self.width}}"
+
+    @property
+    def _side(self) -> str:
+        return ">" if self.heading else "<"
+
+
+TIMES = (
+    Column("median ms", "median_ms", 10, ".2f"),
+    Column("min ms", "min_ms", 10, ".2f"),
+    Column("ratio", "ratio", 8, ".2f"),
+)
+
+
+def graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
+    """The graphs by their names, made or read when called."""
+
+    def from_file(name: str) -> gw.Graph:
+        return gw.read(folder / name).remove_self_loops().symmetrize()
+
+    return {
+        "USA-road-d.NY": lambda: from_file("USA-road-d.NY.gr.xz"),
+        "road:1000x1000": lambda: gw.generators.road(1000, 1000, seed=1),
+        "rmat:20": lambda: gw.generators.rmat(20, 16, seed=1),
+        "soc-Slashdot0902": lambda: from_file("soc-Slashdot0902.mtx.xz"),
+    }
+
+
+def measure(contenders: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
+    """Milliseconds of so many runs of each, in turns; each has been run before."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(runs):
+        for name, query in contenders.items():
+            begin = perf_counter()
+            query()
+            times[name].append((perf_counter() - begin) * 1e3)
+    return times
+
+
+def compared(times: Mapping[str, list[float]], **facts: Any) -> list[Row]:
+    """A row per system: these facts, its times, and how they compare."""
+    reference = statistics.median(times[REFERENCE])
+    return [
+        {
+            **facts,
+            "system": system,
+            "median_ms": statistics.median(taken),
+            "min_ms": min(taken),
+            "ratio": statistics.median(taken) / reference,
+        }
+        for system, taken in times.items()
+    ]
+
+
+def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
+    """The options of all these benchmarks; add further ones to it."""
+    made = argparse.ArgumentParser(description=description.splitlines()[0])
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    made.add_argument("--data", type=Path, default=beside, help="folder of the real graphs")
+    made.add_argument("--runs", type=int, default=runs)
+    made.add_argument("--only", action="append", help="a graph's name, repeatable")
+    made.add_argument("--json", action="store_true")
+    return made
+
+
+def report(arguments: argparse.Namespace, bench: Bench, columns: Sequence[Column]) -> None:
+    """Measure on one graph after the other, and print tables or JSON."""
+    found: list[Row] = []
+    for name, make in graphs(arguments.data).items():
+        if arguments.only and name not in arguments.only:
+            continue
+        try:
+            graph = make()
+        except gw.errors.FileError as error:
+            print(f"{name}: left out: {error}", file=sys.stderr)
+            continue
+        rows = bench(name, graph, arguments)
+        found += rows
+        if not arguments.json:
+            print(f"\n{name}: {graph.vertex_count:,} vertices, {graph.arc_count:,} arcs")
+            print("  " + "".join(column.head() for column in columns))
+            for row in rows:
+                print("  " + "".join(column.cell(row) for column in columns))
+    if arguments.json:
+        print(json.dumps(found, indent=1))

@@ -1,0 +1,61 @@
+"""K-cores by peeling: how deep in the graph every vertex lies.
+
+The k-core is what is left when vertices of fewer than k neighbours are taken away until there are none;
+a vertex' core number is the largest k whose core it is in. Here k goes up to the fewest neighbours that
+anyone has left, and who has no more than k is peeled off, wave by wave.
+Run it: python examples/k_core.py [FILE]
+"""
+
+import sys
+
+import numpy as np
+
+import godwit as gw
+
+NONE = 2**31 - 1
+
+K_CORE = gw.StepProgram(
+    name="k-core",
+    fields={
+        "left": ("int32", "degree"),  # neighbours that are not peeled off yet
+        "core": ("int32", -1),  # -1: this vertex is not
+    },
+    numbers={"k": "int64", "fewest": "int64"},
+    steps=[
+        gw.repeat(
+            [
+                gw.reduce("fewest", lambda core, left: left if core < 0 else NONE, "min", of="all"),
+                gw.assign("k", lambda k, fewest: k if fewest == NONE else max(k, fewest)),
+                gw.filter(lambda core, left, k: core < 0 and left <= k, of="all"),
+                gw.repeat(
+                    [
+                        gw.compute("core", lambda k: k),
+                        gw.advance(
+                            "left",
+                            lambda: -1,
+                            "add",
+                            keep=lambda core_at_target: core_at_target < 0,
+                        ),
+                        gw.filter(lambda left, k: left <= k),
+                    ],
+                    until=lambda size: size == 0,
+                ),
+            ],
+            until=lambda fewest: fewest == NONE,
+        )
+    ],
+)
+
+
+def core_numbers(graph: gw.Graph, **options) -> np.ndarray:
+    """Core number of every vertex, int32 (n); directions, self-loops and parallel arcs do not count."""
+    simple = graph.symmetrize().remove_self_loops().merge_parallel_arcs()
+    return K_CORE.run(simple, **options).fields["core"]
+
+
+if __name__ == "__main__":
+    graph = gw.read(sys.argv[1]) if len(sys.argv) > 1 else gw.generators.rmat(14, 16, seed=1)
+    core = core_numbers(graph)
+    for k, count in enumerate(np.bincount(core)):
+        if count:
+            print(f"{count} vertices have core number {k}")

@@ -1,0 +1,174 @@
+"""Direction-optimizing breadth-first search on GPUs: what bfs_steps.cuh needs, and what it gives."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import ProgressPoll
+from godwit.backends.cuda.instantiation import c_type
+from godwit.backends.cuda.step_placement import StepPart, StepPlacement
+from godwit.backends.cuda.step_results import deliver_positions
+from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, STEP, step_run, step_source
+from godwit.backends.searches import SearchOutcome, SearchQuery
+from godwit.dtypes import Array
+
+UNREACHED = np.iinfo(np.int32).max
+
+TURN_DOWN = 0.01
+"""``do_a`` of multi-GPU Gunrock, section VI-A: pull once so many times the arcs that pulling would look at
+are exceeded by those that pushing would."""
+TURN_BACK = 0.1
+"""``do_b``: push again below so many times these."""
+DEEP_STEPS = 24
+"""After so many supersteps a search that was not asked for gives up if it looks like a long one."""
+
+_LONG_ROW_ARCS = 256  # as in schedule_mixed.cuh
+_LONG_ROW_BYTES = 32
+_LOCAL_BYTES = 16
+_INDEX_BYTES = 4  # of a queue
+_LEAST_ROOM = 1 << 14
+_ROOM_SHIFT = (
+    5  # a queue has room for a 32nd of the vertices at first: wide frontiers are not queued
+)
+_CLASS_GROUP = 3
+_FOUND, _LOOKED = 0, 4  # of what blocks count: BfsCount
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("out", ROWS),
+        ("in", ROWS),
+        ("depth", np.uint64),
+        ("visited", PEERS, 2),
+        ("marks", PEERS),
+        ("queue", np.uint64, 2),
+        ("queue_room", np.uint64),
+        ("long_rows", np.uint64),
+        ("local", np.uint64),
+        ("seeds", np.uint64),
+        ("seed_count", np.int64),
+        ("target", np.int64),
+        ("long_below", np.int64),
+    ]
+)
+
+STATE = (
+    "depth", "visited", "frontier", "parity", "queued", "spreaded", "limit", "vertices", "arcs",
+    "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index", "steps",
+    "receives", "has_missed", "growths",
+)  # fmt: skip
+"""Words of ``control->state``: ``BfsState`` of the kernel."""
+
+
+def source(id_dtype: np.dtype[Any]) -> str:
+    """The kernel."""
+    types = {"Id": c_type(id_dtype)}
+    return step_source("bfs_steps.cuh", ARGUMENTS, types=types, work="grid_bfs")
+
+
+def search_levels(
+    placement: StepPlacement, query: SearchQuery, poll: ProgressPoll | None
+) -> SearchOutcome:
+    """Depths of all vertices from the nearest source."""
+    graph = placement.graph
+    count = placement.count
+    devices = len(placement.parts)
+    owners, indexes = np.divmod(placement.position(query.sources), placement.capacity)
+    target_owner, target_index = -1, -1
+    if query.target is not None:
+        target_owner, target_index = divmod(
+            int(placement.position(np.array([query.target]))[0]), placement.capacity
+        )
+    with placement.held():
+        arguments = np.zeros(devices, ARGUMENTS)
+        begin = perf_counter()
+        out_rows = placement.rows("out")
+        in_rows = placement.rows("in") if graph.directed else out_rows
+        rows_s = perf_counter() - begin
+        for place, part in enumerate(placement.parts):
+            own = arguments[place]
+            for name, rows in (("out", out_rows[place]), ("in", in_rows[place])):
+                own[name]["offsets"] = rows.offsets.pointer
+                own[name]["targets"] = rows.targets.pointer
+                own[name]["heads"] = rows.heads.pointer
+                own[name]["classes"] = rows.classes
+            own["depth"] = part.room("depth", 4 * count).pointer
+            _make_queues(own, part, _first_room(placement, part, query.gpu.frontier_items))
+            longest = min(part.owned, out_rows[place].arcs // (_LONG_ROW_ARCS + 1))
+            own["long_rows"] = part.room("long rows", _LONG_ROW_BYTES * max(1, longest)).pointer
+            own["local"] = part.room("local", _LOCAL_BYTES).pointer
+            for which in (0, 1):
+                part.room(f"visited {which}", count // 8)
+            part.room("marks", count // 8 if devices > 1 else 4)
+            seeds = indexes[owners == place].astype(placement.id_dtype)
+            room = part.room("seeds", max(1, seeds.nbytes))
+            if len(seeds):
+                room.upload(seeds)
+            own["seeds"], own["seed_count"] = room.pointer, len(seeds)
+            own["target"] = target_index if place == target_owner else -1
+            # Of a directed graph the classes are of in-degrees.
+            own["long_below"] = (
+                placement.capacity if graph.directed else out_rows[place].classes[_CLASS_GROUP]
+            )
+        with step_run(placement, source(placement.id_dtype), arguments, query.gpu) as run:
+            run.between = partial(_enlarge, placement, arguments)
+            for place in range(devices):
+                arguments[place]["visited"] = [run.pointers(f"visited {k}") for k in (0, 1)]
+                arguments[place]["marks"] = run.pointers("marks")
+            state: dict[str, int | float] = dict.fromkeys(STATE, 0)
+            state |= {
+                "queued": 1,
+                "spreaded": int(devices == 1),
+                "limit": UNREACHED - 1 if query.cutoff is None else query.cutoff,
+                "vertices": max(1, sum(part.active for part in placement.parts)),
+                "arcs": graph.arc_count,
+                "turn_down": TURN_DOWN,
+                "turn_back": TURN_BACK,
+                "deep_steps": DEEP_STEPS if query.may_give_up else 0,
+            }
+            run.prepare(list(state.values()))
+            kernel_s = run.drive(poll)
+            controls = run.controls()
+        words = dict(zip(STATE, controls["state"][0].tolist(), strict=False))
+        seconds = {"rows": rows_s, "compile": run.compile_s, "kernel": kernel_s}
+        if not words["is_deep"]:
+            seconds["gather"] = deliver_positions(placement, "depth", np.int32, query.destination)
+    return SearchOutcome(
+        is_complete=not words["is_deep"],
+        visited=controls["run_counts"][:, _FOUND].astype(np.int64),
+        looked=controls["run_counts"][:, _LOOKED].astype(np.int64),
+        levels=int(words["depth"]) + (words["frontier"] > 0),
+        supersteps=controls["state"][:, STEP].astype(np.int64),
+        growths=int(words["growths"]),
+        frontier_bytes=2 * _INDEX_BYTES * int(arguments["queue_room"].sum()),
+        seconds=seconds,
+    )
+
+
+def _first_room(placement: StepPlacement, part: StepPart, given: int | None) -> int:
+    """Items of a queue at the start: what was asked for, or what is there, or what is likely enough."""
+    if given is not None:
+        return min(given, placement.capacity)
+    there = part.buffers.get("queue 0")
+    likely = max(_LEAST_ROOM, placement.capacity >> _ROOM_SHIFT)
+    return min(
+        max(likely, 0 if there is None else there.nbytes // _INDEX_BYTES), placement.capacity
+    )
+
+
+def _make_queues(own: Any, part: StepPart, room: int) -> None:
+    own["queue"] = [part.room(f"queue {which}", _INDEX_BYTES * room).pointer for which in (0, 1)]
+    own["queue_room"] = room
+
+
+def _enlarge(placement: StepPlacement, arguments: Array, _: Array) -> None:
+    """Enlarge queues that had no room for a frontier: the kernel queues it again."""
+    for own, part in zip(arguments, placement.parts, strict=True):
+        wanted = int(part.buffers["local"].download(np.uint32, 2).max())
+        room = int(own["queue_room"])
+        if wanted > room:
+            _make_queues(own, part, min(placement.capacity, max(wanted, 2 * room)))

@@ -1,0 +1,323 @@
+"""Brandes' dependencies on GPUs: what kernels/brandes_steps.cuh needs, and what it gives.
+
+One search at a time by all blocks of all devices, or, on one GPU and with enough sources, one a block, each
+in memory of its own.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import ProgressPoll
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES, c_type
+from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.step_placement import StepPart, StepPlacement
+from godwit.backends.cuda.step_results import deliver_positions
+from godwit.backends.cuda.step_rows import StepRows
+from godwit.backends.cuda.steps import (
+    PEERS,
+    ROWS,
+    STAGE,
+    STEP,
+    THREADS,
+    StepRun,
+    step_run,
+    step_source,
+)
+from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
+from godwit.dtypes import Array
+
+LIGHT_VERTICES = 512
+"""A level of so many vertices at most, and"""
+LIGHT_ARCS = 4096
+"""with so many arcs at most, is done by one block, without the others."""
+DENSE_FACTOR = 4
+"""A level is found from all vertices that are left where so many times the arcs of the one before are more
+than those that are left."""
+BLOCK_SEARCH_ARCS = 1 << 25
+"""On a larger graph the bitmaps of so many searches do not stay in a GPU's cache."""
+ARCS_PER_SOURCE = 45_000
+"""A source pays for a block's own search, which is slow, by what it spares of waiting for other blocks: as
+much as so many arcs take it."""
+LEAST_LONG_SOURCES = 8
+"""On roads, whose levels are many and small, so many sources pay."""
+
+_LONG_ROW = 4096  # as in brandes_search.cuh
+_SETS = 4
+_STATE_COUNT, _DENSE_BEGIN, _DENSE_END = 6, 3, 4
+_STATE_PHASE, _FAILED, _ALL_COUNT, _ALL_ARCS = 8, 9, 10, 11
+_NO_DEPTH = 0xFFFFFFFF
+_BEGIN, _ROUND = 0, 5
+_CLASS_BLOCK, _CLASS_THREAD = 1, 4
+_COUNTERS_BYTES = 8 * (2 + 4 * MAXIMAL_DEVICES + 32)
+_MOST_A_ROUND = 16
+_ROUND_ARCS = 1 << 24
+_SPARE_SHARE = 8
+"""Of what is free, such a part is not for searches of blocks."""
+
+_PLACES = (
+    "visited", "sets", "values", "depths", "order", "taken", "ends", "taken_ends", "lights", "inbox",
+    "counters", "centrality", "edges",
+)  # fmt: skip
+_LONG_ROWS = np.dtype([("rows", np.uint64), ("count", np.int64)])
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("out", ROWS),
+        ("in", ROWS),
+        ("long_out", _LONG_ROWS),
+        ("long_in", _LONG_ROWS),
+        ("sources", np.uint64),
+        ("centrality", np.uint64),
+        ("edges", np.uint64),
+        ("searches", PEERS),
+        ("layout", [(name, np.int64) for name in (*_PLACES, "nbytes")]),
+        ("words", np.int64),
+        ("source_count", np.uint64),
+        ("arcs", np.uint64),
+        ("mean_degree", np.uint64),
+        ("light_vertices", np.uint64),
+        ("light_arcs", np.uint64),
+        ("dense_factor", np.uint64),
+        ("block_searches", np.uint32),
+        ("sources_a_round", np.uint32),
+        ("endpoints", np.uint32),
+        ("is_hot_first", np.uint32),
+        ("is_directed", np.uint32),
+        ("padding", np.uint32),
+    ]
+)
+"""``Arguments`` of brandes_search.cuh."""
+
+
+def source(id_dtype: np.dtype[Any]) -> str:
+    """The kernel."""
+    types = {"Id": c_type(id_dtype)}
+    return step_source("brandes_steps.cuh", ARGUMENTS, types=types, work="grid_brandes")
+
+
+def run_brandes(
+    placement: StepPlacement, query: DependencyQuery, poll: ProgressPoll | None
+) -> DependencyOutcome:
+    """Dependencies of all vertices, added up over the sources.
+
+    :raises GraphTooLargeError: need against free, before anything but rows is allocated
+    """
+    positions = placement.position(query.sources).astype(placement.id_dtype)
+    with placement.held():
+        searching = _Searching(placement, query, positions)
+        code = source(placement.id_dtype)
+        with step_run(placement, code, searching.arguments, query.gpu) as run:
+            searching.bring_up(run)
+            state = [0] * 12
+            state[_STATE_COUNT] = 1
+            state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
+            phase = state[_STATE_PHASE] = _ROUND if searching.block_searches else _BEGIN
+            run.prepare(state, phase=phase)
+            kernel_s = run.drive(poll)
+            controls = run.controls()
+        seconds = {"rows": searching.rows_s, "compile": run.compile_s, "kernel": kernel_s}
+        words = controls["state"][0]
+        vertices = arcs = None
+        if not words[_FAILED]:
+            vertices = np.empty(placement.vertex_count)
+            seconds["gather"] = deliver_positions(placement, "sums", np.float64, vertices)
+            arcs = searching.edges() if query.edges else None
+    others = np.zeros(len(placement.parts) - 1, np.int64)
+    return DependencyOutcome(
+        vertices,
+        arcs,
+        visited=np.append(words[_ALL_COUNT].astype(np.int64), others),
+        examined=np.append(words[_ALL_ARCS].astype(np.int64), others),
+        supersteps=controls["state"][:, STEP].astype(np.int64),
+        block_searches=searching.block_searches,
+        seconds=seconds,
+    )
+
+
+class _Searching:
+    """What a query has on the devices."""
+
+    def __init__(self, placement: StepPlacement, query: DependencyQuery, positions: Array) -> None:
+        self.placement = placement
+        self.query = query
+        self.positions = positions
+        self.block_searches = 0
+        begin = perf_counter()
+        # Sums of arcs are told apart by where the arcs are in the graph.
+        ordered = query.edges
+        self.out = placement.rows("out", ordered=ordered)
+        directed = placement.graph.directed
+        self.into = placement.rows("in") if directed else self.out
+        self.is_hot_first = directed or not ordered
+        self.long_out = [self._long_rows(place, self.out[place]) for place in range(self._devices)]
+        self.rows_s = perf_counter() - begin
+        self.arguments = np.zeros(self._devices, ARGUMENTS)
+
+    @property
+    def _devices(self) -> int:
+        return len(self.placement.parts)
+
+    def _long_rows(self, place: int, rows: StepRows) -> Array:
+        """Own indexes of the longest out-rows; classes are by in-degree."""
+        if not self.placement.graph.directed:
+            return _first(int(rows.classes[_CLASS_BLOCK]), self.placement.id_dtype)
+        offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
+        return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
+
+    def bring_up(self, run: StepRun) -> None:
+        """Make room for everything and fill the arguments in.
+
+        :raises GraphTooLargeError: need against free
+        """
+        placement, query = self.placement, self.query
+        layouts = [self._layout(part, rows) for part, rows in self._each()]
+        # A place in one device's memory is found from its own by the others.
+        layout = {name: max(one[name] for one in layouts) for name in (*_PLACES, "nbytes")}
+        blocks = run.blocks_for(0, max(64, query.gpu.threads or THREADS))
+        self.block_searches = self._choose_block_searches(blocks, layout)
+        if self.block_searches:
+            layout = self._layout(placement.parts[0], self.out[0], is_block=True)
+        search_bytes = layout["nbytes"] * max(1, self.block_searches)
+        sizes = [self._sizes(place, search_bytes) for place in range(self._devices)]
+        missing = [
+            sum(
+                nbytes
+                for name, nbytes in wanted.items()
+                if name not in part.buffers or part.buffers[name].nbytes < nbytes
+            )
+            for part, wanted in zip(placement.parts, sizes, strict=True)
+        ]
+        require_room(placement.indexes, missing, driver.free_memory_bytes)
+        for place, part in enumerate(placement.parts):
+            for name, nbytes in sizes[place].items():
+                part.room(name, nbytes)
+            self._fill(place, part, layout)
+        searches = run.pointers("searches")
+        for place in range(self._devices):
+            self.arguments[place]["searches"] = searches
+
+    def _each(self) -> list[tuple[StepPart, StepRows]]:
+        return list(zip(self.placement.parts, self.out, strict=True))
+
+    def _sizes(self, place: int, search_bytes: int) -> dict[str, int]:
+        """Bytes of each buffer of a part."""
+        id_bytes = self.placement.id_dtype.itemsize
+        into = self.into[place]
+        return {
+            "searches": search_bytes,
+            "sums": 8 * self.placement.count,
+            "sums of arcs": 8 * self.out[place].arcs if self.query.edges else 0,
+            "sources": self.positions.nbytes,
+            "long rows out": max(1, self.long_out[place].nbytes),
+            "long rows in": max(1, id_bytes * int(into.classes[_CLASS_BLOCK])),
+        }
+
+    def _layout(self, part: StepPart, rows: StepRows, *, is_block: bool = False) -> dict[str, int]:
+        """Where each array of a search lies in its memory, and how large that is."""
+        placement = self.placement
+        words, ids = placement.count // 32, placement.id_dtype.itemsize
+        levels = placement.vertex_count + 3
+        others = self._devices > 1
+        owned = max(1, part.owned)
+        sizes = {
+            "visited": 4 * words,
+            "sets": 4 * words * _SETS,
+            "values": 8 * placement.count,
+            "depths": 4 * owned,
+            "order": ids * owned,
+            "taken": ids * owned * others,
+            "ends": ids * levels,
+            "taken_ends": ids * levels,
+            "lights": levels,
+            "inbox": ids * placement.count * others,
+            "counters": _COUNTERS_BYTES,
+            "centrality": 8 * owned * is_block,
+            "edges": 8 * rows.arcs * is_block * self.query.edges,
+        }
+        layout, end = {}, 0
+        for name in _PLACES:
+            layout[name] = end
+            end += -(-sizes[name] // 128) * 128
+        return layout | {"nbytes": end}
+
+    def _choose_block_searches(self, blocks: int, layout: dict[str, int]) -> int:
+        """How many blocks have searches of their own; 0 if all of them search together."""
+        count, arcs = len(self.positions), self.placement.graph.arc_count
+        if self._devices > 1 or count < 2:
+            return 0
+        is_long = self.out[0].classes[_CLASS_THREAD] == 0  # no row of more than 4 arcs
+        if is_long:
+            pays = count >= LEAST_LONG_SOURCES
+        else:
+            pays = arcs <= BLOCK_SEARCH_ARCS and count >= min(blocks, arcs / ARCS_PER_SOURCE)
+        if not pays:
+            return 0
+        part = self.placement.parts[0]
+        nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
+        free = driver.free_memory_bytes(part.index)
+        if "searches" in part.buffers:
+            free += part.buffers["searches"].nbytes
+        free -= sum(self._sizes(0, 0).values()) + free // _SPARE_SHARE
+        wanted = min(blocks, count)
+        # With fewer, the rest of the GPU would be idle.
+        return wanted if wanted * nbytes <= free else 0
+
+    def _fill(self, place: int, part: StepPart, layout: dict[str, int]) -> None:
+        placement, query = self.placement, self.query
+        graph = placement.graph
+        own = self.arguments[place]
+        for name, rows in (("out", self.out[place]), ("in", self.into[place])):
+            own[name]["offsets"] = rows.offsets.pointer
+            own[name]["targets"] = rows.targets.pointer
+            own[name]["heads"] = rows.heads.pointer
+            own[name]["classes"] = rows.classes
+        long_in = _first(int(self.into[place].classes[_CLASS_BLOCK]), placement.id_dtype)
+        for name, given in (("out", self.long_out[place]), ("in", long_in)):
+            buffer = part.buffers[f"long rows {name}"]
+            buffer.upload(given)
+            own[f"long_{name}"]["rows"] = buffer.pointer
+            own[f"long_{name}"]["count"] = len(given)
+        part.buffers["sources"].upload(self.positions)
+        own["sources"] = part.buffers["sources"].pointer
+        part.buffers["sums"].fill_bytes(0, 8 * placement.count)
+        own["centrality"] = part.buffers["sums"].pointer + 8 * part.first
+        if query.edges:
+            part.buffers["sums of arcs"].fill_bytes(0, 8 * self.out[place].arcs)
+            own["edges"] = part.buffers["sums of arcs"].pointer
+        if self.block_searches:
+            part.buffers["searches"].fill_bytes(0, layout["nbytes"] * self.block_searches)
+        for name, offset in layout.items():
+            own["layout"][name] = offset
+        own["words"] = placement.count // 32
+        own["source_count"] = len(self.positions)
+        own["arcs"] = graph.arc_count
+        own["mean_degree"] = -(-graph.arc_count // max(1, sum(p.active for p in placement.parts)))
+        own["light_vertices"], own["light_arcs"] = LIGHT_VERTICES, LIGHT_ARCS
+        own["dense_factor"] = DENSE_FACTOR
+        own["block_searches"] = self.block_searches
+        own["sources_a_round"] = min(_MOST_A_ROUND, 1 + _ROUND_ARCS // (graph.arc_count + 1))
+        own["endpoints"], own["is_hot_first"] = query.endpoints, self.is_hot_first
+        own["is_directed"] = graph.directed
+
+    def edges(self) -> Array:
+        """The sums of the arcs in the graph's order: each row is a range here as there."""
+        placement = self.placement
+        offsets = placement.graph.offsets
+        found = np.empty(placement.graph.arc_count)
+        for part, rows in self._each():
+            sums = part.buffers["sums of arcs"].download(np.float64, rows.arcs)
+            own_offsets = rows.offsets.download(np.int64, part.owned + 1)
+            vertices = placement.vertex(part.first + np.arange(part.owned))
+            shift = np.repeat(offsets[vertices] - own_offsets[:-1], np.diff(own_offsets))
+            found[shift + np.arange(rows.arcs)] = sums
+        return found
+
+
+def _first(count: int, dtype: np.dtype[Any]) -> Array:
+    return np.arange(count).astype(dtype)

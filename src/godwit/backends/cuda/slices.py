@@ -1,0 +1,190 @@
+"""Kernels that leave after a slice of time and are started again, until all have finished.
+
+Between two slices the host looks at the clock, reports progress, and takes signals. Nothing is allocated or
+loaded while kernels run, since that may wait for a kernel that waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from godwit.backends.base import GpuOptions, Progress, ProgressPoll
+from godwit.backends.cuda import driver
+from godwit.dtypes import Array
+from godwit.errors import DeviceError
+
+RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
+"""How a launch ended: ``Status`` of kernels/barrier.cuh."""
+
+_LONGEST_S = 1e9
+_MOST_GPUS = 1024
+
+
+class _Part(Protocol):
+    """One endpoint's memory and stream."""
+
+    index: int
+    stream: driver.Stream
+    buffers: dict[str, driver.Buffer]
+
+
+class _Placed(Protocol):
+    """Endpoints that run together."""
+
+    indexes: list[int]
+
+    @property
+    def parts(self) -> Sequence[_Part]:
+        """One an endpoint."""
+
+    def sharing(self, index: int) -> int:
+        """How many endpoints a GPU has."""
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> driver.PinnedBuffer:
+    """A word a GPU: the run that has it as its first tells its kernels by it not to wait for others."""
+    words = driver.PinnedBuffer(4 * _MOST_GPUS)
+    words.fill_bytes(0)
+    return words
+
+
+def nanoseconds(seconds: float) -> int:
+    """As kernels take a time, which may be infinite."""
+    return round(min(seconds, _LONGEST_S) * 1e9)
+
+
+class SlicedRun:
+    """One cooperative kernel an endpoint, started slice after slice.
+
+    A subclass fills in ``kernels``, ``arguments`` (a struct each, whose field ``prepare`` makes the kernel
+    return at once) and ``shapes``; a buffer ``control`` of each part holds a word ``status``.
+
+    :ivar shapes: blocks, threads and bytes of shared memory of each launch
+    """
+
+    control_dtype: np.dtype[Any]
+
+    def __init__(self, placement: _Placed, gpu: GpuOptions) -> None:
+        self.placement = placement
+        self.gpu = gpu
+        self.kernels: list[driver.Kernel] = []
+        self.shapes: list[tuple[int, int, int]] = []
+        self.arguments: Array = np.empty(0)
+
+    @property
+    def stop_pointer(self) -> int:
+        """Where the host tells kernels to give up waiting."""
+        return _stop_words().pointer + 4 * self.placement.indexes[0]
+
+    def blocks_for(self, place: int, threads: int, shared_bytes: int = 0) -> int:
+        """How many blocks of an endpoint's kernel run at once.
+
+        :raises DeviceError: not one, beside the GPU's other endpoints
+        """
+        index = self.placement.indexes[place]
+        gpu = driver.properties(index)
+        sharing = self.placement.sharing(index)
+        blocks = gpu.multiprocessors * self.kernels[place].occupancy(threads, shared_bytes)
+        blocks //= sharing
+        if self.gpu.blocks:
+            blocks = min(blocks, self.gpu.blocks)
+        if blocks < 1:
+            raise DeviceError(
+                f"cuda:{index} has {gpu.multiprocessors} multiprocessors, too few for {sharing} "
+                "endpoints"
+            )
+        return blocks
+
+    def controls(self) -> Array:
+        """The control words of all endpoints."""
+        return np.concatenate(
+            [
+                part.buffers["control"].download(self.control_dtype, 1)
+                for part in self.placement.parts
+            ]
+        )
+
+    def progress(self, controls: Array) -> Progress:
+        """What control words say of how far the run is."""
+        raise NotImplementedError
+
+    def warm(self) -> None:
+        """Launch every kernel once: a first launch may wait for others, so it must end by itself."""
+        for place, part in enumerate(self.placement.parts):
+            self._prepare_flag(place, 1)
+            self._launch(place)
+            part.stream.synchronize()
+            self._prepare_flag(place, 0)
+
+    def drive(self, poll: ProgressPoll | None) -> float:
+        """Slice after slice to the end; the seconds that kernels ran.
+
+        :raises DeviceError: a device waited for another in vain
+        """
+        seconds = 0.0
+        if poll is not None:
+            poll(Progress(0))  # time counts from here
+        while True:
+            begin = perf_counter()
+            for place in range(len(self.placement.parts)):
+                self._launch(place)
+            for part in self.placement.parts:
+                part.stream.synchronize()
+            seconds += perf_counter() - begin
+            controls = self.controls()
+            status = set(controls["status"].tolist())
+            if PEER_LOST in status:
+                names = ", ".join(f"cuda:{index}" for index in self.placement.indexes)
+                raise DeviceError(
+                    f"a device of {names} waited {self.gpu.patience_s:g} s for another at a "
+                    "meeting, and the run was given up; another process may occupy one of them "
+                    "(nvidia-smi shows it), and gpu=GpuOptions(patience_s=...) waits longer"
+                )
+            if status == {FINISHED}:
+                return seconds
+            self.between_slices(controls)
+            if poll is not None:
+                poll(self.progress(controls))
+
+    def between_slices(self, controls: Array) -> None:
+        """While no kernel runs: memory may be allocated, and arguments changed."""
+
+    def give_up(self) -> None:
+        """Until no kernel is on any device, whatever happened: those that wait for others need not."""
+        words = _stop_words().array(np.uint32)
+        words[self.placement.indexes[0]] = 1
+        interruption: BaseException | None = None
+        for part in self.placement.parts:
+            waits = True
+            while waits:
+                try:
+                    part.stream.synchronize()
+                    waits = False
+                except DeviceError:
+                    waits = False
+                except BaseException as error:  # Ctrl-C again: the kernels are about to leave
+                    interruption = error
+        words[self.placement.indexes[0]] = 0
+        if interruption is not None:
+            raise interruption
+
+    def _prepare_flag(self, place: int, value: int) -> None:
+        self.arguments[place]["prepare"] = value
+
+    def _launch(self, place: int) -> None:
+        blocks, threads, shared = self.shapes[place]
+        driver.launch(
+            self.kernels[place],
+            self.placement.parts[place].stream,
+            blocks=blocks,
+            threads=threads,
+            arguments=self.arguments[place].tobytes(),
+            shared_bytes=shared,
+            cooperative=True,
+        )

@@ -1,0 +1,186 @@
+"""A graph on GPUs for supersteps: in positions (graph/positions.py), each device with rows of its vertices.
+
+Nothing lies on the GPUs before it is asked for. Rows of a direction, in an order, are made once and kept.
+But for making and closing a placement, whoever touches the GPUs has them: :meth:`StepPlacement.held`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+
+from godwit.backends.base import Device
+from godwit.backends.cuda import driver, step_rows
+from godwit.backends.cuda.driver import Buffer, Stream
+from godwit.backends.cuda.gpu_locks import held_gpus
+from godwit.backends.cuda.placement import GpuEndpoints, GpuMemory
+from godwit.backends.cuda.step_rows import StepRows
+from godwit.dtypes import Array
+from godwit.errors import ClosedContextError, InputError
+from godwit.graph.csr import Graph
+from godwit.graph.partition import Partition
+from godwit.graph.positions import number_vertices
+
+Direction = Literal["out", "in"]
+
+
+@dataclass
+class StepPart(GpuMemory):
+    """One device's positions, and what it holds.
+
+    :param device: which part it is
+    :param first: its first position
+    :param classes: (7) int64 own index where each class of degrees begins, and where the last ends
+    """
+
+    device: int
+    first: int
+    classes: Array
+
+    @property
+    def owned(self) -> int:
+        """Vertices of its own."""
+        return int(self.classes[-1])
+
+    @property
+    def active(self) -> int:
+        """Those of them that have an arc; they come first."""
+        return int(self.classes[-2])
+
+
+class StepPlacement(GpuEndpoints[StepPart]):
+    """A graph on GPUs, in positions.
+
+    :param devices: one a part; some may be the same
+    :param partition: who owns which vertex; None for what suits the graph
+    :param id_dtype: of positions; None: int32 where that does
+    :raises InputError: too many devices, or a partition into another number of parts
+    :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
+
+    :ivar capacity: positions of a part
+    :ivar count: positions of all parts: the length of an array of all vertices' values
+    :ivar seconds: ``"number"``: to find the positions; ``"rows"``: to bring up and make all rows so far,
+        ``"sort"`` of it; ``"deliver"``: results
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        graph: Graph,
+        partition: Partition | None = None,
+        *,
+        id_dtype: Any = None,
+    ) -> None:
+        super().__init__(devices)
+        if partition is not None and (
+            partition.part_count != len(devices) or len(partition.owner) != graph.vertex_count
+        ):
+            raise InputError(
+                f"the partition is of {len(partition.owner)} vertices into {partition.part_count} parts, "
+                f"and {graph.vertex_count} into {len(devices)} are needed"
+            )
+        self.graph = graph
+        self.seconds: dict[str, float] = {}
+        self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
+        begin = perf_counter()
+        self.numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
+        self.add_seconds("number", begin)
+        with held_gpus(self.indexes):
+            driver.enable_peer_access(self.indexes)
+            try:
+                for device, index in enumerate(self.indexes):
+                    first = device * self.capacity
+                    classes = self.numbering.classes[device]
+                    part = StepPart(index, device, first, classes, stream=Stream(index))
+                    self.parts.append(part)
+            except BaseException:
+                self._free()
+                raise
+
+    @property
+    def capacity(self) -> int:
+        """Positions of a part."""
+        return self.numbering.capacity
+
+    @property
+    def count(self) -> int:
+        """Positions of all parts."""
+        return self.numbering.count
+
+    @property
+    def vertex_count(self) -> int:
+        """Vertices of the graph."""
+        return self.graph.vertex_count
+
+    @property
+    def id_dtype(self) -> np.dtype[Any]:
+        """Of positions."""
+        return self.numbering.position.dtype
+
+    def add_seconds(self, name: str, begin: float) -> None:
+        """Add the time since then to a phase's."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the GPUs to oneself.
+
+        :raises ClosedContextError: the placement is closed
+        """
+        with held_gpus(self.indexes):
+            if self.closed:
+                raise ClosedContextError("this placed graph was closed; place the graph again")
+            yield
+
+    def rows(
+        self, direction: Direction, weighted: bool = False, *, ordered: bool = False
+    ) -> list[StepRows]:
+        """The arcs that leave (``"out"``) or reach (``"in"``) each device's vertices.
+
+        :param weighted: with weights; in the graph's order, then
+        :param ordered: in the order of the graph, or of its reverse; else neighbours of high degree first
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        :raises InputError: the graph has no weights
+        """
+        if direction == "in" and not self.graph.directed:
+            direction = "out"
+        if weighted and not self.graph.is_weighted:
+            raise InputError("this graph has no weights")
+        key = (direction, weighted, ordered or weighted)
+        found = self._rows.get(key)
+        if found is None:
+            begin = perf_counter()
+            found = self._rows[key] = step_rows.make_rows(self, *key)
+            self.add_seconds("rows", begin)
+        return found
+
+    def degrees(self, direction: Direction) -> list[Buffer]:
+        """On each device (owned) int64: how many arcs leave or reach each own vertex."""
+        if direction == "in" and not self.graph.directed:
+            direction = "out"
+        return step_rows.make_degrees(self, direction)
+
+    def positions(self) -> list[Buffer]:
+        """On each device (n) ids: the position of each vertex."""
+        return [step_rows.positions_on(self, part) for part in self.parts]
+
+    def vertices(self) -> list[Buffer]:
+        """On each device (owned) ids: the vertex of each own index."""
+        return step_rows.make_vertices(self)
+
+    def position(self, vertices: Any) -> Array:
+        """(k) int64 positions of vertices."""
+        return self.numbering.position[np.asarray(vertices, np.int64)].astype(np.int64)
+
+    def vertex(self, positions: Any) -> Array:
+        """(k) int64 vertices of positions; -1 where there is none."""
+        return self.numbering.vertex[np.asarray(positions, np.int64)].astype(np.int64)
+
+    def _free(self) -> None:
+        super()._free()
+        self._rows = {}

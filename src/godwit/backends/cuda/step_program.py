@@ -1,0 +1,252 @@
+"""Runs a step program on GPUs: brings its fields up in positions, drives the kernel, brings them home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.cuda.step_program_text import (
+    FAILED,
+    NOTHING,
+    ProgramText,
+    Slot,
+    arguments_dtype,
+    slots_of,
+)
+from godwit.backends.cuda.step_results import deliver_arcs, deliver_positions
+from godwit.backends.cuda.step_rows import StepRows
+from godwit.backends.cuda.steps import STEP, step_run
+from godwit.backends.step_code import (
+    StepCode,
+    StepCounts,
+    StepError,
+    StepState,
+    ends_with_arcs,
+)
+from godwit.dtypes import Array
+
+_PROCESSED, _ARCS = 0, 5  # of the counts of frontier.cuh
+_LONG_ROW_BYTES, _LONG_ROW_ARCS = 32, 256
+_LARGEST = np.iinfo(np.int64).max
+
+
+def run_steps_on_gpus(
+    code: StepCode,
+    placement: StepPlacement,
+    state: StepState,
+    poll: Callable[[int], None] | None,
+    gpu: GpuOptions,
+) -> StepCounts:
+    """Run a program to its end; the state is then what it left.
+
+    :raises StepError: an operator's value does not fit, or names no vertex
+    :raises GraphTooLargeError: need against free, before anything but rows is allocated
+    :raises DeviceError: devices that do not reach each other's memory, or that wait in vain
+    """
+    with placement.held():
+        running = _Running(code, placement, state)
+        running.bring_up()
+        text = ProgramText(code, placement.id_dtype, running.weight_dtype)
+        with step_run(
+            placement, text.source, running.arguments, gpu, functions=text.functions
+        ) as run:
+            running.connect(run)
+            run.prepare(running.numbers(), phase=NOTHING)
+            kernel_s = run.drive(poll)
+            controls = run.controls()
+        words = controls["state"][0]
+        failed = int(words[FAILED])
+        if failed:
+            index, what = divmod(failed - 1, 2)
+            raise StepError(index, "vertex" if what else "overflow")
+        running.bring_home(words)
+    counts = controls["run_counts"]
+    return StepCounts(
+        supersteps=int(controls["state"][0, STEP]),
+        processed=int(counts[:, _PROCESSED].sum()),
+        arcs=int(counts[:, _ARCS].sum()),
+        compile_s=run.compile_s,
+        kernel_s=kernel_s,
+    )
+
+
+class _Running:
+    """What a run has on the devices."""
+
+    def __init__(self, code: StepCode, placement: StepPlacement, state: StepState) -> None:
+        self.code, self.placement, self.state = code, placement, state
+        self.slots = slots_of(code)
+        self.arguments: Array = np.zeros(len(placement.parts), arguments_dtype(code))
+        weighted = code.reads("weight") and placement.graph.is_weighted
+        self.weight_dtype: np.dtype[Any] | None = None
+        out_rows = placement.rows("out", weighted, ordered=code.has_arcs)
+        self._rows: dict[str, list[StepRows]] = {"out": out_rows}
+        if code.pulls:
+            self._rows["in"] = placement.rows("in", weighted)
+        if weighted:
+            self.weight_dtype = self._rows["out"][0].weight_dtype
+
+    def bring_up(self) -> None:
+        """Make room for everything, and fill it in.
+
+        :raises GraphTooLargeError: need against free
+        """
+        placement, count = self.placement, self.placement.count
+        sizes = {
+            **{f"field {index}": dtype.itemsize * count for index, (_, dtype) in self._fields()},
+            **{f"slot {index}": slot.dtype.itemsize * count for index, slot in self._each_slot()},
+            "step frontier": count // 8,
+            "step touched": count // 8,
+            "step extremes": 16,
+        }
+        longest = [
+            min(part.owned, rows.arcs // (_LONG_ROW_ARCS + 1))
+            for part, rows in zip(placement.parts, self._rows["out"], strict=True)
+        ]
+        wanted = [
+            sum(nbytes for name, nbytes in sizes.items() if _lacks(part.buffers, name, nbytes))
+            + _LONG_ROW_BYTES * many
+            + (rows.arcs if self.code.has_arcs else 0)
+            for part, rows, many in zip(placement.parts, self._rows["out"], longest, strict=True)
+        ]
+        require_room(placement.indexes, wanted, driver.free_memory_bytes)
+        for place, part in enumerate(placement.parts):
+            for name, nbytes in sizes.items():
+                part.room(name, nbytes)
+            room = part.room("step long rows", _LONG_ROW_BYTES * max(1, longest[place]))
+            own = self.arguments[place]
+            own["long_rows"] = room.pointer
+            own["vertex_count"] = placement.vertex_count
+            self._point_rows(own, place)
+        self._fill()
+        self._fill_names()
+        if self.code.has_arcs:
+            self._fill_arcs()
+
+    def _fields(self) -> Any:
+        return enumerate(self.code.fields)
+
+    def _each_slot(self) -> Any:
+        return enumerate(self.slots)
+
+    def _point_rows(self, own: Any, place: int) -> None:
+        for name, all_rows in self._rows.items():
+            rows = all_rows[place]
+            own[name]["offsets"] = rows.offsets.pointer
+            own[name]["targets"] = rows.targets.pointer
+            own[name]["heads"] = rows.heads.pointer
+            own[name]["classes"] = rows.classes
+            if rows.weights is not None:
+                own[f"{name}_weights"] = rows.weights.pointer
+
+    def _fill(self) -> None:
+        """Fields, frontier and accumulators, in positions, on every device."""
+        position, count = self.placement.numbering.position, self.placement.count
+        for index, (_, dtype) in self._fields():
+            values = np.zeros(count, dtype)
+            values[position] = self.state.fields[index]
+            self._upload(f"field {index}", values)
+        for index, slot in self._each_slot():
+            self._upload(f"slot {index}", np.full(count, _identity(slot), slot.dtype))
+        members = np.zeros(count, np.uint8)
+        members[position[self.state.frontier]] = 1
+        self._upload("step frontier", np.packbits(members, bitorder="little"))
+        self._upload("step touched", np.zeros(count // 8, np.uint8))
+        self._upload("step extremes", np.full(2, _LARGEST, np.int64))
+
+    def _upload(self, name: str, values: Array) -> None:
+        for part in self.placement.parts:
+            if values.nbytes:
+                part.buffers[name].upload(values)
+
+    def _fill_names(self) -> None:
+        """Vertices and degrees of positions, and positions of vertices, where a program asks for them."""
+        placement = self.placement
+        named = any(
+            read.via >= 0
+            for step in self.code.instructions()
+            for operator in step.operators()
+            for read in operator.reads
+        ) or any(step.place.kind == "field" for step in self.code.instructions())
+        if named:
+            for own, buffer in zip(self.arguments, placement.positions(), strict=True):
+                own["positions"] = buffer.pointer
+        if self.code.reads("vertex"):
+            vertices = placement.vertex(np.arange(placement.count)).astype(placement.id_dtype)
+            for own, part in zip(self.arguments, placement.parts, strict=True):
+                own["vertices"] = part.resident("step vertices", vertices).pointer
+        if self.code.reads("degree"):
+            degrees = np.zeros(placement.count, np.int64)
+            degrees[placement.numbering.position] = placement.graph.out_degree()
+            for own, part in zip(self.arguments, placement.parts, strict=True):
+                own["degrees"] = part.resident("step degrees", degrees).pointer
+
+    def _fill_arcs(self) -> None:
+        """A flag an arc, in the order of the rows."""
+        offsets = self.placement.graph.offsets
+        for place, part in enumerate(self.placement.parts):
+            room = part.room("step arcs", max(1, self._rows["out"][place].arcs))
+            self.arguments[place]["arcs"] = room.pointer
+            if self.state.arcs is None or not self._rows["out"][place].arcs:
+                continue
+            vertices = self.placement.numbering.vertices(part.device)
+            lengths = offsets[1:][vertices] - offsets[:-1][vertices]
+            begins = np.cumsum(lengths) - lengths
+            arcs = np.repeat(offsets[:-1][vertices] - begins, lengths) + np.arange(lengths.sum())
+            room.upload(self.state.arcs[arcs])
+
+    def connect(self, run: Any) -> None:
+        """The pointers to all devices' memory."""
+        self.arguments["frontiers"] = run.pointers("step frontier")
+        self.arguments["touched"] = run.pointers("step touched")
+        self.arguments["extremes"] = run.pointers("step extremes")
+        for index, _ in self._fields():
+            self.arguments["fields"][:, index] = run.pointers(f"field {index}")
+        for index, _ in self._each_slot():
+            self.arguments["accumulators"][:, index] = run.pointers(f"slot {index}")
+
+    def numbers(self) -> list[int | float]:
+        """The first words of the state."""
+        bits = [self.state.number(self.code, index) for index in range(len(self.code.numbers))]
+        return [one if isinstance(one, float) else one & (2**64 - 1) for one in bits]
+
+    def bring_home(self, words: Array) -> None:
+        """The state as the run left it."""
+        placement, state = self.placement, self.state
+        for index, (_, dtype) in self._fields():
+            deliver_positions(placement, f"field {index}", dtype, state.fields[index])
+        for index, (_, dtype) in enumerate(self.code.numbers):
+            state.set_number(self.code, index, words[index : index + 1].view(dtype)[0].item())
+        if self.code.has_arcs:
+            state.arcs = None
+            if ends_with_arcs(self.code):
+                state.arcs = np.zeros(placement.graph.arc_count, np.uint8)
+                deliver_arcs(placement, "step arcs", state.arcs)
+        found = []
+        for part in placement.parts:
+            bits = part.buffers["step frontier"].download(np.uint8, placement.count // 8)
+            first = part.first // 8
+            own = bits[first : first + placement.capacity // 8]
+            members = np.flatnonzero(np.unpackbits(own, bitorder="little"))
+            found.append(placement.vertex(part.first + members))
+        frontier = np.sort(np.concatenate(found)).astype(state.frontier.dtype)
+        state.frontier = frontier
+
+
+def _lacks(buffers: Any, name: str, nbytes: int) -> bool:
+    return name not in buffers or buffers[name].nbytes < nbytes
+
+
+def _identity(slot: Slot) -> Any:
+    if slot.combine in ("add", "staged"):
+        return 0
+    if slot.dtype.kind == "f":
+        return np.inf if slot.combine == "min" else -np.inf
+    limits = np.iinfo(slot.dtype)
+    return limits.max if slot.combine == "min" else limits.min

@@ -1,0 +1,210 @@
+"""What a run of supersteps leaves on GPUs, in positions, as one array of all vertices in their own order.
+
+The devices' own ranges are put together on one of them, over whatever connects them, which takes a fraction
+of what the bus to the host does. That GPU then gathers: into the array of a result that lies there, or, for
+the host, piece by piece into page-locked buffers, each of a thread that moves it to its place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.backends.cuda import driver, step_rows
+from godwit.backends.cuda.compilation import cubin
+from godwit.backends.cuda.download import STAGING_BYTES, Staging, bring_down, stagings
+from godwit.backends.cuda.driver import Kernel, Stream
+from godwit.backends.cuda.instantiation import c_type
+from godwit.backends.cuda.step_placement import StepPart, StepPlacement
+from godwit.dtypes import Array, frozen
+from godwit.graph.rows import thread_count_for
+from godwit.parallel.kernel import kernel
+from godwit.parallel.team import ABORT, block_range, new_control, run_team
+
+_MOST_THREADS = 16
+_THREADS = 256
+_BLOCKS_PER_MULTIPROCESSOR = 8
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    """What a kernel gathers.
+
+    :param index: the GPU
+    :param values: pointer to all positions' values there
+    :param positions: pointer to the position of each vertex
+    :param source: of the kernel
+    :param change: whether a value is replaced, its bits, those of what takes its place
+    """
+
+    index: int
+    values: int
+    positions: int
+    source: str
+    change: tuple[int, int, int]
+
+    def start(self, stream: Stream, first: int, count: int, results: int) -> None:
+        """Write the results of some vertices to where a pointer says."""
+        multiprocessors = driver.properties(self.index).multiprocessors
+        blocks = min(-(-count // _THREADS), _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)
+        driver.launch(
+            _kernel(self.index, self.source),
+            stream,
+            blocks=max(1, blocks),
+            threads=_THREADS,
+            arguments=(self.values, self.positions, first, count, *self.change, results),
+        )
+
+
+def deliver_positions(
+    placement: StepPlacement,
+    name: str,
+    dtype: Any,
+    destination: Any,
+    *,
+    replace: tuple[Any, Any] | None = None,
+) -> float:
+    """Fill an array of all vertices from what the devices have for their own; the seconds that took.
+
+    Buffer ``name`` of each device has room for the values of all positions, and those of the device's own
+    vertices are right. Of the device that puts them together the others' are overwritten.
+
+    :param dtype: of the values: of 4 or 8 bytes
+    :param destination: (n) an array of NumPy, or of CuPy on any GPU; numbers are converted to its dtype
+    :param replace: a value, and what stands in its place in the results
+    """
+    begin = perf_counter()
+    dtype, result_dtype = np.dtype(dtype), np.dtype(destination.dtype)
+    if placement.vertex_count:
+        gpu = None if isinstance(destination, np.ndarray) else int(destination.device.id)
+        part = next((one for one in placement.parts if one.index == gpu), placement.parts[0])
+        _put_together(placement, part, name, dtype)
+        gathering = _Gathering(
+            part.index,
+            part.buffers[name].pointer,
+            step_rows.positions_on(placement, part).pointer,
+            _source(dtype, result_dtype, placement.id_dtype),
+            (0, 0, 0)
+            if replace is None
+            else (1, _bits(replace[0], dtype), _bits(replace[1], result_dtype)),
+        )
+        if gpu is None:
+            _to_host(gathering, placement.vertex_count, destination)
+        else:
+            _to_gpu(gathering, part, placement.vertex_count, destination, gpu)
+    placement.add_seconds("deliver", begin)
+    return perf_counter() - begin
+
+
+def deliver_arcs(placement: StepPlacement, name: str, destination: Array) -> None:
+    """Fill an array of the host with a value for each arc, in the graph's order.
+
+    Buffer ``name`` of each device has the values of its own arcs, of the dtype of ``destination``, in the
+    order of ``placement.rows("out", ordered=True)``.
+    """
+    begin = perf_counter()
+    offsets = placement.graph.offsets
+    for part in placement.parts:
+        vertices = placement.numbering.vertices(part.device)
+        ends = np.cumsum(offsets[1:][vertices] - offsets[:-1][vertices])
+        if len(ends) and ends[-1]:
+            values = np.empty(int(ends[-1]), destination.dtype)
+            bring_down(part.index, part.buffers[name].pointer, values)
+            threads = thread_count_for(len(values))
+            arguments = (offsets, vertices, frozen(ends), frozen(values), destination)
+            run_team(_put_rows, *arguments, threads=threads)
+    placement.add_seconds("deliver", begin)
+
+
+@kernel
+def _put_rows(
+    rank: int, size: int, control: Any, offsets: Any, vertices: Any, ends: Any, values: Any,
+    out: Any,
+) -> None:  # fmt: skip
+    """Rows of some vertices, one behind the other, to where the graph has them."""
+    begin, end = block_range(rank, size, vertices.size)
+    at = ends[begin - 1] if begin > 0 else 0
+    for row in range(begin, end):
+        v = vertices[row]
+        for place in range(offsets[v], offsets[v + 1]):
+            out[place] = values[at]
+            at += 1
+
+
+def _put_together(placement: StepPlacement, there: StepPart, name: str, dtype: Any) -> None:
+    """All devices' own ranges into the array of one."""
+    to = there.buffers[name].pointer
+    for part in placement.parts:
+        if part is not there and part.owned:
+            offset = dtype.itemsize * part.first
+            driver.copy_peer_async(
+                to + offset, there.index, part.buffers[name].pointer + offset, part.index,
+                dtype.itemsize * part.owned, there.stream,
+            )  # fmt: skip
+    there.stream.synchronize()
+
+
+def _to_gpu(gathering: _Gathering, part: StepPart, count: int, destination: Any, gpu: int) -> None:
+    results = int(destination.data.ptr)
+    if part.index == gpu:
+        gathering.start(part.stream, 0, count, results)
+    else:
+        nbytes = count * destination.dtype.itemsize
+        made = part.room("delivered", nbytes).pointer
+        gathering.start(part.stream, 0, count, made)
+        driver.copy_peer_async(results, gpu, made, part.index, nbytes, part.stream)
+    part.stream.synchronize()
+
+
+def _to_host(gathering: _Gathering, count: int, destination: Any) -> None:
+    step = STAGING_BYTES // destination.dtype.itemsize
+    pieces = range(0, count, step)
+    workers = min(len(pieces), config.thread_count(), _MOST_THREADS)
+    with stagings(workers) as taken:
+        arguments = (gathering, iter(pieces), step, taken, destination)
+        if workers == 1:
+            _bring_pieces(0, 1, new_control(), *arguments)
+        else:
+            run_team(_bring_pieces, *arguments, threads=workers)
+
+
+def _bring_pieces(
+    rank: int, size: int, control: Any, gathering: _Gathering, pieces: Iterator[int], step: int,
+    taken: list[Staging], destination: Any,
+) -> None:  # fmt: skip
+    """Take pieces that nobody has taken yet, until there are none."""
+    staging, nbytes = taken[rank], destination.dtype.itemsize
+    stream = staging.stream(gathering.index)
+    for first in pieces:  # an iterator of a range: taking the next is one step
+        if control[ABORT]:
+            return
+        count = min(step, len(destination) - first)
+        gathering.start(stream, first, count, staging.pointer)
+        stream.synchronize()
+        to = destination.ctypes.data + first * nbytes
+        ctypes.memmove(to, staging.pointer, count * nbytes)
+
+
+def _source(dtype: Any, result_dtype: Any, id_dtype: Any) -> str:
+    types = {"Value": dtype, "Result": result_dtype, "Id": id_dtype}
+    usings = [f"using {name} = {c_type(one)};" for name, one in types.items()]
+    return "\n".join(['#include "memory.cuh"', *usings, '#include "step_result_kernels.cuh"', ""])
+
+
+@lru_cache(maxsize=64)
+def _kernel(index: int, source: str) -> Kernel:
+    architecture = driver.properties(index).compute_capability
+    return driver.load(index, cubin(source, (), architecture)).kernel("gather_results")
+
+
+def _bits(number: Any, dtype: np.dtype[Any]) -> int:
+    """The bits of a number of a dtype."""
+    bits = np.array([number], dtype).view(np.uint32 if dtype.itemsize == 4 else np.uint64)
+    return int(bits[0])

@@ -1,0 +1,247 @@
+"""Runs a step kernel (kernels/step.cuh) on placed positions: connects the devices, drives it.
+
+The structs that host and kernels share are declared here with the names and the order of ``step.cuh``; the
+generated code asserts that sizes agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import combinations
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import Device, GpuOptions, Progress
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.compilation import cubin
+from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
+from godwit.backends.cuda.operators import DeviceFunction
+from godwit.backends.cuda.placement import gpu_index
+from godwit.backends.cuda.slices import SlicedRun, nanoseconds
+from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.dtypes import Array
+from godwit.errors import DeviceError
+
+THREADS = 1024
+STATE_WORDS = 32
+STEP = STATE_WORDS - 2
+"""Of the state: supersteps so far. The last word is the engine's, too."""
+COUNTERS = 16
+_COUNTS, _AMOUNTS = 8, 4
+_PROFILED_STEPS = 64
+
+STAGE = np.dtype(
+    [
+        ("control", np.uint64),
+        ("board", np.uint64),
+        ("boards", np.uint64, MAXIMAL_DEVICES),
+        ("stop", np.uint64),
+        ("capacity", np.int64),
+        ("owned", np.int64),
+        ("slice_ns", np.uint64),
+        ("patience_ns", np.uint64),
+        ("latency_ns", np.uint64),
+        ("devices", np.uint32),
+        ("device", np.uint32),
+        ("prepare", np.uint32),
+        ("padding", np.uint32),
+    ]
+)
+
+STEP_CONTROL = np.dtype(
+    [
+        ("release", np.uint64),
+        ("arrived", np.uint64),
+        ("cursors", np.uint64, 4),
+        ("counts", np.uint64, _COUNTS),
+        ("amounts", np.float64, _AMOUNTS),
+        ("state", np.uint64, STATE_WORDS),
+        ("counters", np.uint64, COUNTERS),
+        ("run_counts", np.uint64, _COUNTS),
+        ("ended_ns", np.uint64, _PROFILED_STEPS),
+        ("phases", np.uint32, _PROFILED_STEPS),
+        ("phase", np.uint32),
+        ("status", np.uint32),
+    ]
+)
+
+ROWS = np.dtype(
+    [
+        ("offsets", np.uint64),
+        ("targets", np.uint64),
+        ("heads", np.uint64),
+        ("classes", np.int64, 7),
+    ]
+)
+"""``Rows`` of step.cuh."""
+
+PEERS = np.dtype((np.uint64, MAXIMAL_DEVICES))
+"""A pointer at every device."""
+
+_BOARD_BYTES = 2 * MAXIMAL_DEVICES * 8 * 2 * (_COUNTS + _AMOUNTS + 1)
+
+
+def step_source(file: str, arguments: np.dtype[Any], *, types: dict[str, str], work: str) -> str:
+    """The few lines that instantiate a step kernel.
+
+    :param file: the header that has it
+    :param arguments: of its struct ``Arguments``, of which ``stage`` is the first member
+    :param types: what its type names stand for
+    :param work: the device function that is the kernel, which takes the struct
+    """
+    usings = "\n".join(f"using {name} = {meaning};" for name, meaning in types.items())
+    return f"""#include "step.cuh"
+{usings}
+#include "{file}"
+static_assert(sizeof(Stage) == {STAGE.itemsize});
+static_assert(sizeof(StepControl) == {STEP_CONTROL.itemsize});
+static_assert(sizeof(StepBoard) == {_BOARD_BYTES});
+static_assert(sizeof(Rows<int>) == {ROWS.itemsize});
+static_assert(sizeof(Arguments) == {arguments.itemsize});
+extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+work(const __grid_constant__ Arguments arguments) {{
+    {work}(arguments);
+}}
+"""
+
+
+@lru_cache(maxsize=64)
+def _loaded(index: int, code: bytes) -> driver.Kernel:
+    return driver.load(index, code).kernel("work")
+
+
+def reach_each_other(devices: Sequence[Device]) -> bool:
+    """Whether all GPUs reach each other's memory, as supersteps need."""
+    indexes = sorted({gpu_index(device) for device in devices})
+    return all(
+        driver.can_access_peer(here, there) and driver.can_access_peer(there, here)
+        for here, there in combinations(indexes, 2)
+    )
+
+
+class StepRun(SlicedRun):
+    """One run of a step kernel.
+
+    :param placement: the graph's positions on the devices
+    :param source: of :func:`step_source`
+    :param arguments: (devices) structs, whose first field ``stage`` is filled in here
+    :param gpu: how kernels are run
+    :param functions: a user's operators
+    :param threads: of a block
+    :ivar between: called with the control words between two launches: memory may be allocated then
+    """
+
+    control_dtype = STEP_CONTROL
+
+    def __init__(
+        self,
+        placement: StepPlacement,
+        source: str,
+        arguments: Array,
+        gpu: GpuOptions,
+        *,
+        functions: Sequence[DeviceFunction] = (),
+        threads: int = THREADS,
+    ) -> None:
+        super().__init__(placement, gpu)
+        self.placement: StepPlacement = placement
+        self.arguments = arguments
+        delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
+        self._source = delay + source
+        self._functions = tuple(functions)
+        self._threads = max(64, gpu.threads or threads)
+        self.compile_s = 0.0
+        self.between: Callable[[Array], None] | None = None
+
+    def load(self) -> None:
+        """Compile the kernel, or find it, and load it on every GPU."""
+        begin = perf_counter()
+        for part in self.placement.parts:
+            architecture = driver.properties(part.index).compute_capability
+            code = cubin(self._source, self._functions, architecture)
+            self.kernels.append(_loaded(part.index, code))
+        self.compile_s = perf_counter() - begin
+
+    def prepare(self, state: Sequence[Any] = (), *, phase: int = 0) -> None:
+        """Set the control words up, connect the devices, and launch once to no effect.
+
+        :param state: the first words of ``control->state``: integers, or floats as bits
+        :param phase: of the first superstep
+        :raises DeviceError: two devices do not reach each other's memory
+        """
+        placement = self.placement
+        count = len(placement.parts)
+        for here in range(count):
+            for there in range(here + 1, count):
+                if not placement.are_peers(here, there):
+                    one, other = placement.indexes[here], placement.indexes[there]
+                    raise DeviceError(
+                        f"cuda:{one} and cuda:{other} do not reach each other's memory, which "
+                        "supersteps need; execution='asynchronous' goes through the host"
+                    )
+        for place, part in enumerate(placement.parts):
+            control = np.zeros(1, STEP_CONTROL)
+            for word, number in enumerate(state):
+                is_float = isinstance(number, float)
+                control["state"][0, word] = (
+                    np.float64(number).view(np.uint64) if is_float else number
+                )
+            control["phase"] = phase
+            part.room("control", STEP_CONTROL.itemsize).upload(control)
+            part.room("board", _BOARD_BYTES).fill_bytes(0)
+            stage = self.arguments[place]["stage"]
+            stage["control"] = part.buffers["control"].pointer
+            stage["board"] = part.buffers["board"].pointer
+            stage["stop"] = self.stop_pointer
+            stage["capacity"], stage["owned"] = placement.capacity, part.owned
+            stage["slice_ns"] = nanoseconds(self.gpu.slice_s)
+            stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
+            stage["latency_ns"] = self.gpu.latency_ns
+            stage["devices"], stage["device"] = count, place
+            self.shapes.append((self.blocks_for(place, self._threads), self._threads, 0))
+        boards = self.pointers("board")
+        for place in range(count):
+            self.arguments[place]["stage"]["boards"] = boards
+        self.warm()
+
+    def pointers(self, name: str) -> Array:
+        """Where a buffer lies at each device, as :data:`PEERS` takes it."""
+        found = np.zeros(MAXIMAL_DEVICES, np.uint64)
+        for place, part in enumerate(self.placement.parts):
+            found[place] = part.buffers[name].pointer
+        return found
+
+    def progress(self, controls: Array) -> Progress:
+        """What the kernels count first is what they got done."""
+        return Progress(int(controls["run_counts"][:, 0].sum()))
+
+    def between_slices(self, controls: Array) -> None:
+        """What the primitive does there, if it does anything."""
+        if self.between is not None:
+            self.between(controls)
+
+    def _prepare_flag(self, place: int, value: int) -> None:
+        self.arguments[place]["stage"]["prepare"] = value
+
+
+@contextmanager
+def step_run(
+    placement: StepPlacement,
+    source: str,
+    arguments: Array,
+    gpu: GpuOptions,
+    *,
+    functions: Sequence[DeviceFunction] = (),
+) -> Iterator[StepRun]:
+    """A run that leaves no kernel behind, whatever happens. Whoever calls it holds the placement's GPUs."""
+    run = StepRun(placement, source, arguments, gpu, functions=functions)
+    run.load()
+    try:
+        yield run
+    except BaseException:
+        run.give_up()
+        raise

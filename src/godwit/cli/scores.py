@@ -1,0 +1,137 @@
+"""What the commands that give every vertex a number have in common: how they run and how they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from godwit.cli import inputs
+from godwit.cli.progress import Display
+from godwit.errors import InputError
+
+if TYPE_CHECKING:
+    from godwit.cli.options import Reading
+    from godwit.cli.report import Report
+    from godwit.graph.csr import Graph
+    from godwit.graph.interchange.tables import Column
+
+_SHOWN = 10
+"""How many vertices are shown where nobody says."""
+
+TopOption = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="COUNT",
+        help=f"How many vertices to show, the highest first; {_SHOWN} by default, none where --output "
+        "has them all.",
+        rich_help_panel="What comes out",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A command of this kind.
+
+    :param command: its name
+    :param column: what the numbers are called; the attribute of the result that has them
+    :param run: the query of a graph, with what is to be called as it goes on
+    :param columns: the table that is written of a result
+    :param facts: what is said of a result besides its numbers
+    :param line: of these facts, a name and a text, said between devices and seconds
+    :param title: of the table of the highest numbers
+    """
+
+    command: str
+    column: str
+    run: Callable[[Graph, Callable[[int], None] | None], Any]
+    columns: Callable[[Any], list[Column]]
+    facts: Callable[[Any], dict[str, Any]]
+    line: Callable[[dict[str, Any]], tuple[str, str]]
+    title: str
+
+
+def check_early(asked: dict[str, Any], top: int | None) -> dict[str, Any]:
+    """Fail before a large file is read, where that is possible.
+
+    :returns: what was asked as it can be asked of a graph without vertices, to check the rest: not of GPUs
+    """
+    from godwit.backends.registry import resolve_devices
+    from godwit.dtypes import as_count
+
+    if top is not None:
+        as_count(top, "top")
+    timeout_s = asked["timeout_s"]
+    if timeout_s is not None and not timeout_s > 0:
+        raise InputError(f"timeout must be a positive number of seconds, got {timeout_s:g}")
+    devices = asked["devices"]
+    if devices is None or resolve_devices(devices)[0].kind != "cpu":
+        return {**asked, "devices": "cpu"}
+    return asked
+
+
+def answer(
+    scores: Scores, graph: str, reading: Reading,
+    *, top: int | None, output: str | None, json: bool, quiet: bool,
+) -> Any:  # fmt: skip
+    """Read the graph, run, write and print; the result."""
+    from godwit.cli import facts
+    from godwit.cli.outputs import Output
+    from godwit.cli.report import Report, print_json
+
+    destination = Output(output, graph, json=json)
+    display = Display(quiet=quiet)
+    begin = perf_counter()
+    loaded = inputs.load_graph(graph, display, reading)
+    read_s = perf_counter() - begin
+    with display.items(f"running {scores.command}") as progress:
+        result = scores.run(loaded, progress)
+    if destination.target is not None:
+        with display.waiting("writing"), result.statistics.phase("write"):
+            destination.write(scores.columns(result), loaded.ids)
+    numbers = getattr(result, scores.column)
+    statistics = result.statistics.to_dict()
+    statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
+    found = {
+        "command": scores.command,
+        "graph": facts.graph_facts(loaded, graph),
+        **scores.facts(result),
+        "top": [
+            {"vertex": loaded.ids[int(v)], scores.column: facts.plain(numbers[v])}
+            for v in result.highest(_SHOWN if top is None else top)
+        ],
+        "output": destination.target,
+        "statistics": statistics,
+    }
+    if json:
+        print_json(found)
+    elif not quiet:
+        is_written = top is None and destination.target is not None
+        _print(Report(on_stderr=destination.on_stdout), scores, found, highest=not is_written)
+    return result
+
+
+def _print(report: Report, scores: Scores, facts: dict[str, Any], *, highest: bool) -> None:
+    """What was asked and how it went, and the vertices with the highest numbers."""
+    from godwit.cli.report import graph_line, number
+
+    statistics = facts["statistics"]
+    seconds = ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items())
+    rows = [
+        ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
+        ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
+        scores.line(facts),
+        ("seconds", seconds),
+    ]
+    if facts["output"] is not None:
+        rows.append(("output", facts["output"]))
+    report.facts(rows)
+    if facts["top"] and highest:
+        found = [[str(row["vertex"]), number(row[scores.column])] for row in facts["top"]]
+        report.table(["vertex", scores.column], found, title=scores.title, text_columns=0)

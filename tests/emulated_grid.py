@@ -1,0 +1,212 @@
+"""GPUs of host memory whose kernels really run, together: compiled by the machine's C++ compiler.
+
+:func:`emulated_gpus` puts them in the place of the CUDA driver and of NVRTC; all above those is the
+package's own code, Python and CUDA. A test that wants them::
+
+    @pytest.fixture
+    def gpus() -> Iterator[Machine]:
+        with emulated_gpus(2) as machine:
+            yield machine
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import godwit.backends.cuda
+from emulated_grid_compiler import COMPILER, Compiler, explained, scheduler
+from emulated_grid_driver import Driver, Runtime
+from emulated_grid_machine import EmulationError, Kernel, Machine
+from emulated_grid_source import translated
+from godwit.backends.cuda import compilation, download, driver, engine, libraries, sorting
+from godwit.backends.cuda.driver import Buffer, Stream
+
+__all__ = [
+    "COMPILER", "EmulationError", "Machine", "as_gpu_array", "check_arguments", "emulated_gpus",
+    "new_machine",
+]  # fmt: skip
+
+
+@contextmanager
+def emulated_gpus(
+    count: int = 1,
+    *,
+    multiprocessors: int = 3,
+    blocks_per_multiprocessor: int = 1,
+    most_threads: int = 64,
+    memory_bytes: int = 1 << 30,
+    peers: Any = None,
+    seed: int = 0,
+    checks: bool | Literal["strict"] = False,
+) -> Iterator[Machine]:
+    """Emulated GPUs ``cuda:0``, ``cuda:1``, ... in the place of real ones, while the block lasts.
+
+    :param multiprocessors: of each; a grid whose blocks wait for each other has at most as many blocks,
+        times ``blocks_per_multiprocessor``
+    :param most_threads: of a block; whoever asks for more gets these
+    :param memory_bytes: of each
+    :param peers: (count, count) which reaches which; None for all
+    :param seed: of the schedule: 0 is by turns; each other seed has a random one for every launch
+    :param checks: every access of memory is looked at: accesses that nothing orders (missing barriers and
+        fences, too small scopes), and memory that is nobody's. "strict": of the collectives of a warp only
+        __syncwarp orders accesses, as CUDA promises no more
+    """
+    if COMPILER is None:
+        pytest.skip("no g++ to compile kernels for this machine")
+    machine = new_machine(
+        count, multiprocessors=multiprocessors, most_threads=most_threads, peers=peers, seed=seed,
+        blocks_per_multiprocessor=blocks_per_multiprocessor, memory_bytes=memory_bytes,
+        checks=checks,
+    )  # fmt: skip
+    compiler = Compiler(checks=bool(checks))
+    bindings = (Driver(machine, compiler.load), Runtime(machine))
+    modules = _modules()
+    _forget(modules)
+    programs: list[Any] = []
+    real_launch, real_load = driver.launch, engine._Run.load
+
+    def launch(kernel: Any, stream: Any, *, arguments: Any, **given: Any) -> None:
+        check_arguments(kernel._function, arguments)
+        real_launch(kernel, stream, arguments=arguments, **given)
+
+    def load(run: Any) -> None:
+        programs.append(run.program)
+        real_load(run)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for original, stand_in in (
+            (libraries.bindings, lambda: bindings),
+            (libraries.are_there, lambda: True),
+            (compilation.cubin, compiler.cubin),
+            (driver.launch, launch),
+            (driver._loaded_cupy, lambda: None),
+            (sorting.sort_keys, _sort_keys),
+            (sorting.stable_order, _stable_order),
+        ):
+            for module in modules:
+                for name, value in list(vars(module).items()):
+                    if value is original:
+                        patch.setattr(module, name, stand_in)
+        patch.setattr(engine._Run, "load", load)
+        patch.setattr(driver, "_ABANDONED", _Abandoned(machine))
+        patch.setattr(download, "_SPARE", [])
+        try:
+            yield machine
+            machine.finish()
+        finally:
+            for program in programs:  # kernels of these GPUs are of no use on others
+                for key in [key for key in program.compiled if key[0] == "cuda"]:
+                    del program.compiled[key]
+            for spare in download._SPARE:
+                spare.close()
+            _forget(modules)
+            _LEFT.append(machine)
+
+
+_LEFT: list[Machine] = []
+"""Those that are gone. Their memory is not given to others: somebody may still free it."""
+
+
+class _Abandoned(list[tuple[int, int]]):
+    """Buffers that nobody closed, as the driver keeps them; not those of other machines."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    def append(self, entry: tuple[int, int]) -> None:
+        if self._machine.holds(entry[1]):
+            super().append(entry)
+
+
+def new_machine(
+    count: int = 1,
+    *,
+    multiprocessors: int = 3,
+    blocks_per_multiprocessor: int = 1,
+    most_threads: int = 64,
+    memory_bytes: int = 1 << 30,
+    peers: Any = None,
+    seed: int = 0,
+    checks: bool | Literal["strict"] = False,
+) -> Machine:
+    """GPUs, as of :func:`emulated_gpus`, that stand in nothing's place."""
+    fibers = scheduler()
+    return Machine(
+        fibers.emulated_run, fibers.emulated_forget, count, multiprocessors=multiprocessors,
+        blocks_per_multiprocessor=blocks_per_multiprocessor, most_threads=most_threads,
+        memory_bytes=memory_bytes, peers=peers, seed=seed, checks=checks, explain=explained,
+    )  # fmt: skip
+
+
+def _modules() -> list[Any]:
+    """All modules of the backend."""
+    package = godwit.backends.cuda
+    names = [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    return [importlib.import_module(name) for name in names]
+
+
+def _forget(modules: Sequence[Any]) -> None:
+    """Let go of what the backend keeps of the GPUs that there were."""
+    for module in modules:
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
+                value.cache_clear()
+
+
+def check_arguments(kernel: Kernel, arguments: Any) -> None:
+    """That a kernel gets as much as it takes: the driver just reads."""
+    given = [arguments] if isinstance(arguments, bytes) else list(arguments)
+    sizes = [
+        len(one) if isinstance(one, bytes) else 8 if isinstance(one, int) else ctypes.sizeof(one)
+        for one in given
+    ]
+    fits = len(sizes) == len(kernel.sizes) and all(map(int.__ge__, sizes, kernel.sizes))
+    if not fits or (isinstance(arguments, bytes) and sizes != kernel.sizes):
+        raise EmulationError(
+            f"kernel {kernel.name} takes arguments of {kernel.sizes} bytes, got {sizes}"
+        )
+
+
+def _sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
+    stream.synchronize()
+    keys_there = (ctypes.c_uint64 * count).from_address(keys.pointer)
+    np.frombuffer(keys_there, np.uint64).sort()
+
+
+def _stable_order(keys: Buffer, count: int, stream: Stream) -> Any:
+    stream.synchronize()
+    keys_there = (ctypes.c_uint64 * count).from_address(keys.pointer)
+    return as_gpu_array(np.argsort(np.frombuffer(keys_there, np.uint64), kind="stable"))
+
+
+def as_gpu_array(values: np.ndarray[Any, Any]) -> Any:
+    """What stands for a CuPy array of NumPy's values, on GPU 0."""
+    held = np.ascontiguousarray(values)
+    return SimpleNamespace(
+        data=SimpleNamespace(ptr=held.ctypes.data),
+        device=SimpleNamespace(id=0, synchronize=lambda: None),
+        dtype=held.dtype,
+        size=held.size,
+        held=held,
+    )
+
+
+def main() -> None:
+    """Show what is made of a kernel file, for who looks for an error."""
+    sys.stdout.write(translated(Path(sys.argv[1]).read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""g++ in the place of NVRTC, and Numba for the CPU in that of Numba for GPUs.
+
+Compiled libraries are kept in Godwit's cache folder under a hash of all that they are made of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from emulated_grid_machine import EmulationError, Kernel
+from emulated_grid_source import included, kernel_names, translated
+from godwit import config
+from godwit.backends.cuda import operators
+from godwit.backends.cuda.compilation import KERNELS
+from godwit.backends.cuda.operators import DeviceFunction
+from godwit.parallel.kernel import content_key
+from godwit.parallel.rebuilding import rebuild
+
+COMPILER = shutil.which("g++") if sys.platform == "linux" else None
+
+_HERE = Path(__file__).parent
+_OPTIONS = [
+    "-O1", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fno-gnu-unique",
+    "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-w", "-fPIC",
+]  # fmt: skip
+# The sanitizer's instrumentation alone: emulated_grid.cpp is what it reports to.
+_CHECKING = [
+    "-fsanitize=thread", "-g1", "--param=tsan-distinguish-volatile=1",
+    "--param=tsan-instrument-func-entry-exit=0",
+]  # fmt: skip
+
+
+def _cache() -> Path:
+    """Where compiled libraries are kept."""
+    folder = config.cache_folder() or Path(tempfile.gettempdir()) / "godwit-emulated"
+    made = folder / "emulated"
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+@lru_cache(maxsize=1)
+def scheduler() -> Any:
+    """What runs fibers: kernels find it among the process's symbols."""
+    files = {path.name: path.read_text() for path in sorted(_HERE.glob("emulated_grid*.[ch]*"))}
+    options = ["-O2", "-fvisibility=default"]
+    path = _cache() / f"scheduler-{_digest(repr((files, options)))}.so"
+    if not path.exists():
+        _compile(files, "emulated_grid.cpp", path, options)
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library.emulated_run.restype = ctypes.c_char_p
+    number, pointer = ctypes.c_uint32, ctypes.c_void_p
+    library.emulated_run.argtypes = [
+        number, pointer, ctypes.c_uint64, number, pointer, number, pointer, number,
+    ]  # fmt: skip
+    library.emulated_forget.argtypes = [ctypes.c_void_p]
+    library.emulated_forget.restype = None
+    return library
+
+
+class Compiler:
+    """What compiles, and loads.
+
+    :param checks: kernels report each access of memory
+    """
+
+    def __init__(self, *, checks: bool = False) -> None:
+        scheduler()
+        self._options = _CHECKING if checks else []
+        self._programs: dict[bytes, tuple[str, list[DeviceFunction], list[str]]] = {}
+        self._loaded: dict[bytes, dict[str, Kernel]] = {}
+
+    def cubin(
+        self,
+        source: str,
+        functions: Sequence[DeviceFunction],
+        architecture: str,
+        options: Sequence[str] = (),
+    ) -> bytes:
+        """What stands for compiled kernels: the name of what to compile."""
+        keys = [_key(one) for one in functions]
+        code = _digest(repr((source, keys, tuple(options)))).encode()
+        self._programs[code] = (source, list(functions), list(options))
+        return code
+
+    def load(self, code: bytes) -> dict[str, Kernel]:
+        """The kernels of a program."""
+        if code not in self._loaded:
+            self._loaded[code] = self._load(*self._programs[code])
+        return self._loaded[code]
+
+    def _load(
+        self, source: str, functions: list[DeviceFunction], options: list[str]
+    ) -> dict[str, Kernel]:
+        headers = included(source, {path.name: path.read_text() for path in KERNELS.glob("*.cuh")})
+        options = [*self._options, *options]
+        names = kernel_names("\n".join([source, *headers.values()]))
+        made = [_operator(one) for one in functions]
+        lines = ["#include <emulated_grid.h>", *[one[0] for one in made], '#line 1 "kernel.cu"']
+        program = "\n".join([*lines, translated(source), *map(_launcher, names)])
+        files = {name: translated(text) for name, text in headers.items()}
+        files["emulated_grid.h"] = (_HERE / "emulated_grid.h").read_text()
+        files["kernels.cpp"] = program
+        path = _cache() / f"kernels-{_digest(repr((sorted(files.items()), options)))}.so"
+        if not path.exists():
+            _compile(files, "kernels.cpp", path, options)
+        library = self._opened(path, alone=bool(functions))
+        for symbol, (_, pointer) in zip([one.symbol for one in functions], made, strict=True):
+            getattr(library, f"set_{symbol}")(ctypes.c_void_p(pointer))
+        return {name: _kernel(library, name) for name in names}
+
+    def _opened(self, path: Path, *, alone: bool) -> Any:
+        """A library; one with operators is this program's own, as others have other operators."""
+        if not alone:
+            return ctypes.CDLL(str(path))
+        with tempfile.TemporaryDirectory() as folder:
+            return ctypes.CDLL(shutil.copy(path, folder))
+
+
+def _digest(text: str) -> str:
+    content = f"{text}{_OPTIONS}{(_HERE / 'emulated_grid.h').read_text()}"
+    return hashlib.sha256(content.encode()).hexdigest()[:24]
+
+
+def _compile(files: dict[str, str], main: str, path: Path, options: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text)
+        made = str(Path(folder) / "made.so")
+        # In two steps: linked with -fsanitize, it would want the sanitizer's own library.
+        object_file = str(Path(folder) / "made.o")
+        options = [*_OPTIONS, *options, f"-I{folder}", "-o", object_file]
+        for command in (
+            [*options, "-c", str(Path(folder) / main)],
+            ["-shared", "-o", made, object_file],
+        ):
+            done = subprocess.run(
+                [str(COMPILER), *command], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                log = done.stderr.replace(f"{folder}/", "")
+                raise EmulationError(f"kernels do not compile for the CPU:\n{log[:6000]}")
+        os.replace(made, path)
+
+
+def explained(message: str) -> str:
+    """A message of the scheduler, with lines of source in the place of addresses."""
+    return re.sub(r"@\{(.*?)\+0x([0-9a-f]+)\}", lambda match: _lines(match[1], match[2]), message)
+
+
+def _lines(library: str, offset: str) -> str:
+    """Where an instruction comes from, the innermost function first."""
+    path = _cache() / Path(library).name  # it may have been loaded from a copy
+    tool = shutil.which("addr2line")
+    if tool is None or not path.exists():
+        return f"{path.name}+{offset}"
+    done = subprocess.run(
+        [tool, "-Cfi", "-e", str(path), offset], capture_output=True, text=True, check=False
+    )
+    words = done.stdout.splitlines()
+    frames = []
+    for function, place in zip(words[::2], words[1::2], strict=False):
+        file = place.rpartition("/")[2].partition(" ")[0]
+        if not file.startswith(("emulated_grid", "?")):
+            frames.append(f"{file} ({re.sub(r'[<(].*', '', function).split(' ')[-1]})")
+    return ", ".join(frames[:4]) or f"{path.name}+{offset}"
+
+
+def _launcher(name: str) -> str:
+    return (
+        f"EMULATED_EXPORT void *start_{name}(void **given) "
+        f"{{ return emulated::start_of({name}, given); }}\n"
+        f"EMULATED_EXPORT size_t sizes_{name}(size_t *sizes) "
+        f"{{ return emulated::sizes_of({name}, sizes); }}\n"
+    )
+
+
+def _kernel(library: Any, name: str) -> Kernel:
+    start = getattr(library, f"start_{name}")
+    start.argtypes, start.restype = [ctypes.c_void_p], ctypes.c_void_p
+    sizes = (ctypes.c_size_t * 64)()
+    count = getattr(library, f"sizes_{name}")(sizes)
+    return Kernel(name, list(sizes[:count]), start)
+
+
+def _key(function: DeviceFunction) -> tuple[Any, ...]:
+    dtypes = tuple(dtype.str for dtype in function.arguments)
+    return function.symbol, content_key(function.function, {}), dtypes, function.parameter_count
+
+
+_OPERATORS: dict[Any, tuple[str, int, Any]] = {}
+
+
+def _operator(function: DeviceFunction) -> tuple[str, int]:
+    """How kernels call an operator: C++ that goes through a pointer, and where it points to."""
+    key = _key(function)
+    if key not in _OPERATORS:
+        _OPERATORS[key] = _compiled_operator(function)
+    return _OPERATORS[key][:2]
+
+
+def _compiled_operator(function: DeviceFunction) -> tuple[str, int, Any]:
+    kinds = [numba.from_dtype(dtype) for dtype in function.arguments]
+    kinds += [numba.float64] * function.parameter_count
+
+    def compiled(rebuilt: Any, *, is_entry: bool) -> Any:
+        return numba.njit(error_model="numpy", forceinline=not is_entry)(rebuilt)
+
+    entry, originals = rebuild(
+        operators._entry(function),
+        {},
+        f"godwit._emulated.{function.symbol}",
+        "<operator>",
+        compiled,
+    )
+    entry.compile(tuple(kinds))
+    returned = next(iter(entry.overloads.values())).signature.return_type
+    kind = operators._return_type(returned, function, originals)
+    names = [f"a{number}" for number in range(len(kinds))]
+    namespace: dict[str, Any] = {"operator": entry}
+    exec(f"def called({', '.join(names)}): return operator({', '.join(names)})", namespace)
+    plain = getattr(returned, "literal_type", returned)
+    called: Callable[..., Any] = numba.cfunc(plain(*kinds))(namespace["called"])
+    types = [operators._C_TYPES[dtype.name] for dtype in function.arguments]
+    types += ["double"] * function.parameter_count
+    passed = ", ".join(f"{one} {name}" for one, name in zip(types, names, strict=True))
+    symbol, stored = function.symbol, "unsigned char" if kind == "bool" else kind
+    text = (
+        f"static {stored} (*{symbol}_pointer)({', '.join(types)});\n"
+        f"inline {kind} {symbol}({passed}) {{ return {symbol}_pointer({', '.join(names)}); }}\n"
+        f"EMULATED_EXPORT void set_{symbol}(void *pointer) {{ "
+        f"{symbol}_pointer = reinterpret_cast<decltype({symbol}_pointer)>(pointer); }}"
+    )
+    return text, called.address, called  # type: ignore[attr-defined]

@@ -1,0 +1,255 @@
+"""The CUDA runtime and driver, as far as backends/cuda calls them, on emulated GPUs.
+
+Methods have the names and the results of ``cuda.bindings``; there is no other description of them here.
+"""
+
+# ruff: noqa: N802, N815
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+from emulated_grid_machine import EmulationError, Kernel, Machine
+
+_MOST_SHARED_BYTES = 227 << 10  # of a block
+
+
+class Error(IntEnum):
+    """The codes that somebody looks at."""
+
+    cudaSuccess = 0
+    cudaErrorInvalidValue = 1
+    cudaErrorMemoryAllocation = 2
+    cudaErrorPeerAccessAlreadyEnabled = 704
+    cudaErrorCooperativeLaunchTooLarge = 720
+
+
+class CUresult(IntEnum):
+    """Of the driver."""
+
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720
+
+
+class _CopyKind(IntEnum):
+    cudaMemcpyDefault = 4
+
+
+class _PeerAttribute(IntEnum):
+    cudaDevP2PAttrPerformanceRank = 1
+    cudaDevP2PAttrAccessSupported = 2
+    cudaDevP2PAttrNativeAtomicSupported = 3
+
+
+class _FunctionAttribute(IntEnum):
+    CU_FUNC_ATTRIBUTE_NUM_REGS = 4
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+
+class Runtime:
+    """``cuda.bindings.runtime``."""
+
+    cudaError_t = Error
+    cudaMemcpyKind = _CopyKind
+    cudaDeviceP2PAttr = _PeerAttribute
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._events: dict[int, float] = {}
+        self._enabled: set[tuple[int, int]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        raise EmulationError(f"the emulated CUDA runtime has no {name}")
+
+    def cudaGetErrorName(self, status: Any) -> tuple[int, bytes]:
+        return 0, Error(status).name.encode()
+
+    def cudaGetErrorString(self, status: Any) -> tuple[int, bytes]:
+        return 0, f"emulated error {int(status)}".encode()
+
+    def cudaGetLastError(self) -> tuple[int]:
+        return (0,)
+
+    def cudaDriverGetVersion(self) -> tuple[int, int]:
+        return 0, 13000
+
+    def cudaGetDeviceCount(self) -> tuple[int, int]:
+        return 0, self._machine.count
+
+    def cudaSetDevice(self, index: int) -> tuple[Error]:
+        if not 0 <= index < self._machine.count:
+            return (Error.cudaErrorInvalidValue,)
+        self._machine.device = index
+        return (Error.cudaSuccess,)
+
+    def cudaGetDeviceProperties(self, index: int) -> tuple[int, Any]:
+        class Properties:
+            name = b"Emulated"
+            major, minor = 9, 0
+            multiProcessorCount = self._machine.multiprocessors
+            totalGlobalMem = self._machine.memory_bytes
+            sharedMemPerBlockOptin = _MOST_SHARED_BYTES
+            cooperativeLaunch = 1
+
+        return 0, Properties
+
+    def cudaDeviceGetPCIBusId(self, _: int, index: int) -> tuple[int, bytes]:
+        return 0, f"0000:{index:02x}:00.0\0".encode()
+
+    def cudaMemGetInfo(self) -> tuple[int, int, int]:
+        machine = self._machine
+        return 0, machine.memory_bytes - machine.held_bytes(machine.device), machine.memory_bytes
+
+    def cudaMalloc(self, nbytes: int) -> tuple[Error, int]:
+        pointer = self._machine.allocate(self._machine.device, nbytes)
+        return (Error.cudaSuccess if pointer else Error.cudaErrorMemoryAllocation), pointer
+
+    def cudaFree(self, pointer: int) -> tuple[int]:
+        if pointer:
+            self._machine.free(pointer)
+        return (0,)
+
+    def cudaHostAlloc(self, nbytes: int, _: int) -> tuple[int, int]:
+        return 0, self._machine.allocate(-1, nbytes)
+
+    def cudaFreeHost(self, pointer: int) -> tuple[int]:
+        self._machine.free(pointer)
+        return (0,)
+
+    def cudaMemset(self, pointer: int, byte: int, nbytes: int) -> tuple[int]:
+        self._machine.check_range(pointer, nbytes, "filling")
+        ctypes.memset(pointer, byte, nbytes)
+        return (0,)
+
+    def cudaMemcpy(self, to: int, source: int, nbytes: int, _: Any) -> tuple[int]:
+        self._machine.copy(to, source, nbytes)
+        return (0,)
+
+    def cudaMemcpyAsync(self, to: int, source: int, nbytes: int, _: Any, stream: int) -> tuple[int]:
+        self._machine.put(stream, lambda: self._machine.copy(to, source, nbytes))
+        return (0,)
+
+    def cudaMemcpyPeerAsync(
+        self, to: int, there: int, source: int, here: int, nbytes: int, stream: int
+    ) -> tuple[int]:
+        return self.cudaMemcpyAsync(to, source, nbytes, None, stream)
+
+    def cudaStreamCreateWithFlags(self, _: int) -> tuple[int, int]:
+        return 0, self._machine.new_stream()
+
+    def cudaStreamSynchronize(self, stream: int) -> tuple[int]:
+        if stream:
+            self._machine.finish()
+        return (0,)
+
+    def cudaStreamDestroy(self, stream: int) -> tuple[int]:
+        self._machine.end_stream(stream)
+        return (0,)
+
+    def cudaStreamWaitEvent(self, *_: Any) -> tuple[int]:
+        self._machine.finish()
+        return (0,)
+
+    def cudaEventCreate(self) -> tuple[int, int]:
+        return 0, self._machine.new_number()
+
+    def cudaEventRecord(self, event: int, stream: int) -> tuple[int]:
+        def record() -> None:
+            self._events[event] = time.perf_counter()
+
+        self._machine.put(stream, record)
+        return (0,)
+
+    def cudaEventSynchronize(self, _: int) -> tuple[int]:
+        self._machine.finish()
+        return (0,)
+
+    def cudaEventElapsedTime(self, begin: int, end: int) -> tuple[int, float]:
+        return 0, (self._events[end] - self._events[begin]) * 1e3
+
+    def cudaEventDestroy(self, event: int) -> tuple[int]:
+        self._events.pop(event, None)
+        return (0,)
+
+    def cudaDeviceCanAccessPeer(self, here: int, there: int) -> tuple[int, int]:
+        return 0, int(self._machine.peers[here, there])
+
+    def cudaDeviceGetP2PAttribute(self, kind: Any, here: int, there: int) -> tuple[int, int]:
+        ranked = kind != _PeerAttribute.cudaDevP2PAttrPerformanceRank
+        return 0, int(self._machine.peers[here, there]) if ranked else 0
+
+    def cudaDeviceEnablePeerAccess(self, there: int, _: int) -> tuple[Error]:
+        pair = (self._machine.device, there)
+        if pair in self._enabled:
+            return (Error.cudaErrorPeerAccessAlreadyEnabled,)
+        self._enabled.add(pair)
+        return (Error.cudaSuccess,)
+
+
+class Driver:
+    """``cuda.bindings.driver``.
+
+    :param load: makes kernels, by name, of what the compiler left
+    """
+
+    CUresult = CUresult
+    CUfunction_attribute = _FunctionAttribute
+
+    def __init__(self, machine: Machine, load: Callable[[bytes], dict[str, Kernel]]) -> None:
+        self._machine = machine
+        self._load = load
+
+    def __getattr__(self, name: str) -> Any:
+        raise EmulationError(f"the emulated CUDA driver has no {name}")
+
+    def cuGetErrorName(self, status: CUresult) -> tuple[int, bytes]:
+        return 0, status.name.encode()
+
+    def cuGetErrorString(self, status: CUresult) -> tuple[int, bytes]:
+        return 0, status.name.lower().replace("_", " ").encode()
+
+    def cuCtxGetCurrent(self) -> tuple[int, int]:
+        return 0, self._machine.device
+
+    def cuCtxSetCurrent(self, index: int) -> tuple[int]:
+        self._machine.device = index
+        return (0,)
+
+    def cuModuleLoadData(self, code: bytes) -> tuple[int, dict[str, Kernel]]:
+        self._machine.refuse_while_running("loading")
+        return 0, self._load(code)
+
+    def cuModuleGetFunction(self, module: dict[str, Kernel], name: bytes) -> tuple[int, Kernel]:
+        return 0, module[name.decode()]
+
+    def cuFuncSetAttribute(self, kernel: Kernel, kind: Any, value: int) -> tuple[CUresult]:
+        if value > _MOST_SHARED_BYTES:
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
+        kernel.shared_bytes = value
+        return (CUresult.CUDA_SUCCESS,)
+
+    def cuFuncGetAttribute(self, *_: Any) -> tuple[int, int]:
+        return 0, 32
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> tuple[int, int]:
+        return 0, self._machine.blocks_per_multiprocessor
+
+    def cuLaunchKernel(self, *given: Any) -> tuple[CUresult]:
+        return self._launched(*given[:10], cooperative=False)
+
+    def cuLaunchCooperativeKernel(self, *given: Any) -> tuple[CUresult]:
+        return self._launched(*given, cooperative=True)
+
+    def _launched(
+        self, kernel: Kernel, blocks: int, _y: int, _z: int, threads: int, _v: int, _w: int,
+        shared_bytes: int, stream: int, addresses: int, *, cooperative: bool,
+    ) -> tuple[CUresult]:  # fmt: skip
+        error = self._machine.launch(
+            kernel, stream, addresses, blocks, threads, shared_bytes, cooperative=cooperative
+        )
+        return (CUresult[error or "CUDA_SUCCESS"],)

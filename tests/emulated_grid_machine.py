@@ -1,0 +1,298 @@
+"""Emulated GPUs: their memory, and the streams in which kernels wait for their turn.
+
+What a stream gets is done when the host waits for something: then all streams go on together, so that
+kernels that wait for each other can. What would wait for such kernels on a real GPU (allocating, freeing,
+loading) fails here while they are under way. Copies must stay within a buffer; writes beyond its ends are
+found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count as count_up
+from typing import Any
+
+import numpy as np
+
+_GUARD = b"\xab" * 256  # before and behind every buffer
+_GARBAGE = 0xCD
+_MOST_FILLED_BYTES = 1 << 26
+
+
+# As emulated_grid.cpp has them.
+_KERNEL = np.dtype(
+    [
+        ("start", np.uint64),
+        *((name, np.uint32) for name in ("device", "blocks", "threads", "shared", "resident")),
+        ("padding", np.uint32),
+    ]
+)
+_RANGE = np.dtype(
+    [("begin", np.uint64), ("bytes", np.uint64), ("device", np.int32), ("padding", np.uint32)]
+)
+
+
+class EmulationError(AssertionError):
+    """Something that a real GPU would not forgive, or would wait for for ever."""
+
+
+@dataclass
+class Kernel:
+    """A kernel of a library.
+
+    :param name: its name
+    :param sizes: bytes of each parameter
+    :param starter: makes a launch of the addresses of its arguments
+    :ivar shared_bytes: dynamic shared memory that it may be launched with
+    """
+
+    name: str
+    sizes: list[int]
+    starter: Callable[[int], int]
+    shared_bytes: int = 48 << 10
+
+
+@dataclass
+class _Launch:
+    kernel: Kernel
+    start: int
+    blocks: int
+    threads: int
+    shared_bytes: int
+    cooperative: bool
+
+
+@dataclass
+class _Memory:
+    device: int
+    nbytes: int
+    held: np.ndarray[Any, Any]
+
+
+@dataclass
+class _Stream:
+    device: int
+    left: deque[Any] = field(default_factory=deque)
+
+
+class Machine:
+    """Emulated GPUs.
+
+    :ivar seed: of the schedule: 0 is by turns, others are as many random ones
+    :ivar launched: how often each kernel was started, by name
+    """
+
+    def __init__(
+        self, run: Callable[..., Any], forget: Callable[[int], None], count: int, *,
+        multiprocessors: int, blocks_per_multiprocessor: int, most_threads: int, memory_bytes: int,
+        peers: Any, seed: int, checks: bool | str, explain: Callable[[str], str],
+    ) -> None:  # fmt: skip
+        self._run = run
+        self._forget = forget
+        self.count = count
+        self.multiprocessors = multiprocessors
+        self.blocks_per_multiprocessor = blocks_per_multiprocessor
+        self.most_threads = most_threads
+        self.memory_bytes = memory_bytes
+        self.peers = np.ones((count, count), bool) if peers is None else np.asarray(peers, bool)
+        self.seed = seed
+        self.checks = checks
+        self._explain = explain
+        self.launched: dict[str, int] = {}
+        self.lock = threading.RLock()
+        self._current = threading.local()
+        self._memory: dict[int, _Memory] = {}
+        self._pointers: list[int] = []
+        self._streams: dict[int, _Stream] = {}
+        self._numbers = count_up(1)
+
+    # Memory.
+
+    @property
+    def device(self) -> int:
+        """The calling thread's current GPU."""
+        return int(getattr(self._current, "device", 0))
+
+    @device.setter
+    def device(self, index: int) -> None:
+        self._current.device = index
+
+    def held_bytes(self, device: int) -> int:
+        """What is allocated on a GPU; of page-locked host memory for -1."""
+        return sum(one.nbytes for one in self._memory.values() if one.device == device)
+
+    def holds(self, pointer: int) -> bool:
+        """Whether that is where allocated memory begins."""
+        return pointer in self._memory
+
+    def allocate(self, device: int, nbytes: int) -> int:
+        """The pointer to new memory, 0 if there is not enough."""
+        with self.lock:
+            self.refuse_while_running("allocating")
+            if device >= 0 and self.held_bytes(device) + nbytes > self.memory_bytes:
+                return 0
+            held = np.empty(nbytes + 3 * len(_GUARD), np.uint8)
+            pointer = -(-(held.ctypes.data + len(_GUARD)) // 256) * 256
+            begin = pointer - held.ctypes.data
+            if nbytes <= _MOST_FILLED_BYTES:
+                held[:] = _GARBAGE
+            guard = np.frombuffer(_GUARD, np.uint8)
+            held[begin - len(_GUARD) : begin] = guard
+            held[begin + nbytes : begin + nbytes + len(_GUARD)] = guard
+            self._memory[pointer] = _Memory(device, nbytes, held)
+            self._pointers = sorted(self._memory)
+            return pointer
+
+    def free(self, pointer: int) -> None:
+        """Give memory back, having looked for writes beyond its ends."""
+        with self.lock:
+            self.refuse_while_running("freeing")
+            if pointer not in self._memory:
+                raise EmulationError(f"{pointer:#x} is freed and was not allocated, or is free")
+            self.check_guards(pointer)
+            del self._memory[pointer]
+            self._pointers = sorted(self._memory)
+
+    def check_guards(self, pointer: int) -> None:
+        """EmulationError if there was a write before or behind a buffer."""
+        one = self._memory[pointer]
+        begin = pointer - one.held.ctypes.data
+        end = begin + one.nbytes
+        where = f"a buffer of {one.nbytes} bytes on GPU {one.device}"
+        if one.held[begin - len(_GUARD) : begin].tobytes() != _GUARD:
+            raise EmulationError(f"written before {where}")
+        if one.held[end : end + len(_GUARD)].tobytes() != _GUARD:
+            raise EmulationError(f"written behind {where}")
+
+    def check_range(self, pointer: int, nbytes: int, what: str) -> None:
+        """EmulationError if a range begins in a buffer and ends outside."""
+        place = bisect_right(self._pointers, pointer) - 1
+        if place < 0 or nbytes == 0:
+            return
+        base = self._pointers[place]
+        one = self._memory[base]
+        if pointer < base + one.nbytes < pointer + nbytes:
+            raise EmulationError(
+                f"{what} {nbytes} bytes at {pointer - base} of a buffer of {one.nbytes} bytes"
+            )
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Copy now."""
+        self.check_range(to, nbytes, "writing")
+        self.check_range(source, nbytes, "reading")
+        ctypes.memmove(to, source, nbytes)
+
+    # Streams.
+
+    def refuse_while_running(self, what: str) -> None:
+        """EmulationError if a kernel whose blocks wait for each other was started and not waited for."""
+        with self.lock:
+            left = [one for stream in self._streams.values() for one in stream.left]
+        for one in left:
+            if isinstance(one, _Launch) and one.cooperative:
+                raise EmulationError(
+                    f"{what} may wait for kernel {one.kernel.name}, which may wait for another"
+                )
+
+    def new_stream(self) -> int:
+        """Of the current GPU."""
+        with self.lock:
+            number = self.new_number()
+            self._streams[number] = _Stream(self.device)
+            return number
+
+    def new_number(self) -> int:
+        """Of something that the host holds."""
+        return next(self._numbers)
+
+    def end_stream(self, stream: int) -> None:
+        """Finish, and forget a stream."""
+        with self.lock:
+            self.finish()
+            self._streams.pop(stream, None)
+
+    def put(self, stream: int, work: Any) -> None:
+        """Something to be done in a stream: a launch, or a function."""
+        with self.lock:
+            if stream == 0:  # the null stream: at once
+                self.finish()
+                self._do([(self.device, work)])
+            else:
+                self._streams[stream].left.append(work)
+
+    def finish(self) -> None:
+        """Do all that is left in all streams, the next of each together."""
+        with self.lock:
+            try:
+                while True:
+                    waiting = [one for one in self._streams.values() if one.left]
+                    if not waiting:
+                        return
+                    self._do([(one.device, one.left.popleft()) for one in waiting])
+            except BaseException:
+                for stream in self._streams.values():
+                    stream.left.clear()
+                raise
+
+    def _do(self, work: list[tuple[int, Any]]) -> None:
+        launches = []
+        for device, one in work:
+            if isinstance(one, _Launch):
+                launches.append((device, one))
+            else:
+                one()
+        if launches:
+            self._start(launches)
+
+    def _start(self, work: list[tuple[int, _Launch]]) -> None:
+        launches = [one for _, one in work]
+        resident = self.multiprocessors * self.blocks_per_multiprocessor
+        kernels = np.array(
+            [
+                (
+                    one.start, device, one.blocks, one.threads, one.shared_bytes,
+                    one.blocks if one.cooperative else resident, 0,
+                )
+                for device, one in work
+            ],
+            _KERNEL,
+        )  # fmt: skip
+        places = [(at, self._memory[at]) for at in self._pointers] if self.checks else []
+        ranges = np.array([(at, one.nbytes, one.device, 0) for at, one in places], _RANGE)
+        access = np.ascontiguousarray(self.peers | np.eye(self.count, dtype=bool), np.uint8)
+        message = self._run(
+            len(work), kernels.ctypes.data, self.seed, len(ranges), ranges.ctypes.data,
+            self.count, access.ctypes.data, int(self.checks == "strict"),
+        )  # fmt: skip
+        for one in launches:
+            self._forget(one.start)
+        if self.seed:
+            self.seed += 1
+        if message is not None:
+            names = ", ".join(sorted({one.kernel.name for one in launches}))
+            raise EmulationError(f"{names}: {self._explain(message.decode())}")
+        for pointer in self._memory:
+            self.check_guards(pointer)
+
+    def launch(
+        self, kernel: Kernel, stream: int, addresses: int, blocks: int, threads: int,
+        shared_bytes: int, *, cooperative: bool,
+    ) -> str:  # fmt: skip
+        """Put a kernel into a stream; the name of an error, or nothing."""
+        if blocks > 1 or cooperative:
+            threads = min(threads, self.most_threads)
+        room = self.multiprocessors * self.blocks_per_multiprocessor
+        if cooperative and blocks > room:
+            return "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"
+        if shared_bytes > kernel.shared_bytes or not 0 < threads <= 1024 or blocks < 1:
+            return "CUDA_ERROR_INVALID_VALUE"
+        with self.lock:
+            self.launched[kernel.name] = self.launched.get(kernel.name, 0) + 1
+            start = kernel.starter(addresses)
+            self.put(stream, _Launch(kernel, start, blocks, threads, shared_bytes, cooperative))
+        return ""

@@ -1,0 +1,363 @@
+"""Betweenness on GPUs: what the CPU finds, over devices, schedules, ways to find a level, slices of time.
+
+Without a GPU the very kernels run on emulated ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import godwit as gw
+from emulated_grid import emulated_gpus
+from godwit.algorithms.brandes import sum_dependencies
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import brandes_steps, driver
+from godwit.backends.cuda.brandes_steps import run_brandes
+from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
+from godwit.backends.registry import resolve_devices
+from godwit.cli.application import app
+from godwit.errors import DeviceError, GraphTooLargeError, RunTimeoutError
+from godwit.graph.csr import Graph
+from graphs import each_graph, named_graph
+
+COUNT = driver.device_count()
+needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
+
+# Sums of fractions in another order.
+_CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
+
+
+def devices_of(count: int) -> list[str]:
+    return [f"cuda:{place}" for place in range(count)]
+
+
+def run(
+    graph: Graph, devices: list[str], sources: Any, *, endpoints: bool = False, edges: bool = False,
+    id_dtype: Any = None, gpu: GpuOptions | None = None,
+) -> DependencyOutcome:  # fmt: skip
+    """The sums of GPUs, as they are before they are scaled."""
+    query = DependencyQuery(np.array(sources), endpoints, edges, gpu or GpuOptions())
+    steps = StepPlacement(resolve_devices(devices), graph, id_dtype=id_dtype)
+    try:
+        return run_brandes(steps, query, None)
+    finally:
+        steps.close()
+
+
+def check_sums(
+    graph: Graph, devices: list[str], sources: Any, *, endpoints: bool = True, edges: bool = True,
+    **settings: Any,
+) -> DependencyOutcome:  # fmt: skip
+    """Compare with what the CPU finds."""
+    wanted = sum_dependencies(graph, np.array(sources), endpoints=endpoints, edges=edges)
+    found = run(graph, devices, sources, endpoints=endpoints, edges=edges, **settings)
+    np.testing.assert_allclose(found.vertices, wanted.vertices, **_CLOSE)
+    if edges:
+        np.testing.assert_allclose(found.arcs, wanted.arcs, **_CLOSE)
+    assert found.visited.sum() == wanted.vertices_visited
+    if not graph.directed:
+        assert found.examined.sum() == wanted.arcs_examined
+    return found
+
+
+def check(graph: Graph, devices: Any, **settings: Any) -> gw.BetweennessResult:
+    """Compare the result of a call with that of the CPU."""
+    gpu = settings.pop("gpu", None)
+    wanted = gw.betweenness_centrality(graph, devices="cpu", **settings)
+    found = gw.betweenness_centrality(graph, devices=devices, gpu=gpu, **settings)
+    np.testing.assert_array_equal(found.sources, wanted.sources)
+    np.testing.assert_allclose(found.centrality, wanted.centrality, **_CLOSE)
+    if settings.get("edges"):
+        np.testing.assert_allclose(found.edge_centrality, wanted.edge_centrality, **_CLOSE)
+    return found
+
+
+def layers(sizes: list[int], *, directed: bool = False) -> Graph:
+    """Levels of so many vertices from vertex 0, each vertex with arcs to all of the next level."""
+    bounds = np.cumsum([0, *sizes])
+    arcs = []
+    for level, size in enumerate(sizes[:-1]):
+        heads = np.arange(bounds[level + 1], bounds[level + 2])
+        for tail in range(bounds[level], bounds[level] + size):
+            arcs.append(np.stack([np.full(len(heads), tail), heads]))
+    sources, targets = np.concatenate(arcs, axis=1)
+    return Graph.from_arcs(sources, targets, vertex_count=int(bounds[-1]), directed=directed)
+
+
+def ring(count: int) -> Graph:
+    """A directed cycle with an arc back from each vertex to the one before: arcs to all levels."""
+    vertices = np.arange(count)
+    sources = np.concatenate([vertices, vertices[1:]])
+    targets = np.concatenate([(vertices + 1) % count, vertices[:-1]])
+    return Graph.from_arcs(sources, targets, vertex_count=count, directed=True)
+
+
+def long_rows(*, directed: bool) -> Graph:
+    """Rows of every class, of 4,200 arcs out of one vertex and into another."""
+    generator = np.random.default_rng(3)
+    n = 4600
+    many = generator.choice(np.arange(2, n), 4200, replace=False)
+    more = generator.integers(0, n, (2, 3000))
+    some = generator.integers(2, n, 300)
+    sources = np.concatenate([np.zeros(4200, int), many, more[0], np.full(300, 5)])
+    targets = np.concatenate([many, np.ones(4200, int), more[1], some])
+    return Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
+
+
+def few_layers(devices: list[str], directed: bool) -> None:
+    graph = layers([1, 3, 40, 5, 300, 2, 1], directed=directed)
+    check_sums(graph, devices, [0, 2, graph.vertex_count - 1])
+
+
+@pytest.fixture(params=["lists", "dense", "alone", "lists and dense"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How levels are found: from the level before, from all that is left, or by one block."""
+    name: str = request.param
+    monkeypatch.setattr(brandes_steps, "LIGHT_VERTICES", 10**6 if name == "alone" else 0)
+    monkeypatch.setattr(brandes_steps, "LIGHT_ARCS", 10**6)
+    factor = {"dense": 10**6, "lists and dense": 4}.get(name, 0)
+    monkeypatch.setattr(brandes_steps, "DENSE_FACTOR", factor)
+    return name
+
+
+class TestEmulated:
+    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+        with emulated_gpus(request.param):
+            yield devices_of(request.param)
+
+    @pytest.mark.parametrize("directed", [False, True])
+    @pytest.mark.usefixtures("way")
+    def test_layers(self, devices: list[str], directed: bool) -> None:
+        few_layers(devices, directed)
+
+    @pytest.mark.parametrize("symmetrize", [False, True])
+    @pytest.mark.usefixtures("way")
+    def test_wide_graphs(self, devices: list[str], symmetrize: bool) -> None:
+        graph = gw.generators.rmat(8, 6, seed=4, symmetrize=symmetrize)
+        sources = sorted({0, 7, graph.highest_degree_vertex()})
+        check_sums(graph, devices, sources)
+        check_sums(graph, devices, sources[:1], endpoints=False, edges=False)
+
+    @pytest.mark.usefixtures("way")
+    def test_levels_with_arcs_to_all_before(self, devices: list[str]) -> None:
+        check_sums(ring(40), devices, [0, 9])
+
+    @pytest.mark.parametrize("directed", [False, True])
+    @pytest.mark.usefixtures("way")
+    def test_long_rows(self, devices: list[str], directed: bool) -> None:
+        check_sums(long_rows(directed=directed), devices, [0, 7], edges=False)
+
+    def test_edges_of_long_rows(self, devices: list[str]) -> None:
+        check_sums(long_rows(directed=True), devices, [0])
+
+    @each_graph
+    def test_the_zoo(self, devices: list[str], name: str) -> None:
+        graph = named_graph(name)
+        check(graph, devices, edges=True)
+        check(
+            graph,
+            devices,
+            normalized=False,
+            endpoints=True,
+            samples=graph.vertex_count // 2 or None,
+        )
+
+    def test_roads(self, devices: list[str]) -> None:
+        check(gw.generators.road(9, seed=1), devices, edges=True)
+
+    def test_wide_ids(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(7, 5, seed=3)
+        check_sums(graph, devices, [0, 1, 2], id_dtype=np.int64)
+
+    def test_a_kernel_that_leaves_at_every_meeting(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(7, 5, seed=6)
+        check_sums(graph, devices, [3, 4], gpu=GpuOptions(slice_s=0))
+
+    def test_the_same_bits_every_time(self, devices: list[str], way: str) -> None:
+        """However the level was found, and whatever ran when."""
+        graph = gw.generators.rmat(8, 6, seed=9)
+        found = run(graph, devices, [1, 2, 3]).vertices
+        np.testing.assert_array_equal(run(graph, devices, [1, 2, 3]).vertices, found)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(brandes_steps, "DENSE_FACTOR", 0 if "dense" in way else 10**6)
+            np.testing.assert_array_equal(run(graph, devices, [1, 2, 3]).vertices, found)
+
+    def test_too_many_paths_are_left_to_the_cpu(self, devices: list[str]) -> None:
+        """2^1200 of them: more than float64 knows."""
+        graph = layers([1, *[2] * 1200, 1])
+        found = check(graph, devices, sources=[0], edges=True)
+        assert found.statistics.devices == ("cpu",)
+        assert found.statistics.seconds["overflow"] > 0
+        assert np.isfinite(found.centrality).all()
+
+    def test_placed_graphs_and_partitions(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(7, 5, seed=6)
+        with gw.place(graph, devices, partition="random") as placed:
+            for sources in ([1], [1, 5]):
+                found = gw.betweenness_centrality(placed, sources=sources)
+                wanted = gw.betweenness_centrality(graph, sources=sources, devices="cpu")
+                np.testing.assert_allclose(found.centrality, wanted.centrality, **_CLOSE)
+                assert found.statistics.devices == tuple(devices)
+
+    def test_out_of_time(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(7, 5, seed=6)
+        with pytest.raises(RunTimeoutError):
+            gw.betweenness_centrality(
+                graph, devices=devices, timeout_s=1e-6, gpu=GpuOptions(slice_s=0)
+            )
+        check(graph, devices, sources=[2])  # nothing is left behind
+
+    def test_progress_counts_sources(
+        self, devices: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(brandes_steps, "_MOST_A_ROUND", 1)
+        seen: list[int] = []
+        gw.betweenness_centrality(
+            gw.generators.path(30), devices=devices, samples=20, progress=seen.append,
+            gpu=GpuOptions(slice_s=0),
+        )  # fmt: skip
+        assert seen == sorted(seen)
+        assert 0 < seen[-1] <= 20
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.usefixtures("way")
+def test_any_order_of_threads(count: int, seed: int) -> None:
+    with emulated_gpus(count, seed=seed):
+        graph = gw.generators.rmat(6, 5, seed=seed)
+        check_sums(graph, devices_of(count), [0, 1])
+        check_sums(gw.generators.path(12), devices_of(count), [3])
+
+
+class TestBlockSearches:
+    """Every block searches for itself, where there are sources enough."""
+
+    @pytest.mark.parametrize("edges", [False, True])
+    def test_sums(self, edges: bool) -> None:
+        graph = gw.generators.rmat(7, 5, seed=6, symmetrize=False)
+        with emulated_gpus(1):
+            found = check_sums(graph, ["cuda:0"], range(100), edges=edges, endpoints=edges)
+            assert found.block_searches == 3
+
+    def test_several_rounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(brandes_steps, "_MOST_A_ROUND", 2)
+        graph = gw.generators.path(20)
+        with emulated_gpus(1, seed=3):
+            found = check_sums(graph, ["cuda:0"], range(19), gpu=GpuOptions(slice_s=0))
+            assert found.supersteps.tolist() == [5]  # of 6 sources each, and the sum
+
+    def test_the_same_bits_every_time(self) -> None:
+        graph = gw.generators.rmat(7, 5, seed=6)
+        sums = []
+        for seed in (0, 1, 2):
+            with emulated_gpus(1, seed=seed):
+                sums.append(run(graph, ["cuda:0"], range(30)).vertices)
+        np.testing.assert_array_equal(sums[0], sums[1])
+        np.testing.assert_array_equal(sums[0], sums[2])
+
+    def test_too_many_paths(self) -> None:
+        with emulated_gpus(1):
+            graph = layers([1, *[2] * 1000, 1])
+            found = run(graph, ["cuda:0"], range(0, 1600, 200))
+        assert found.block_searches == 3
+        assert found.vertices is None
+
+    def test_large_graphs_are_searched_by_all_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(brandes_steps, "BLOCK_SEARCH_ARCS", 100)
+        with emulated_gpus(1):
+            found = check_sums(gw.generators.rmat(7, 5, seed=6), ["cuda:0"], range(9))
+        assert found.block_searches == 0
+
+    def test_so_are_those_for_whose_searches_there_is_no_room(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(brandes_steps, "_SPARE_SHARE", 1)
+        with emulated_gpus(1) as machine:
+            found = check_sums(gw.generators.rmat(7, 5, seed=6), ["cuda:0"], range(9), edges=False)
+            assert machine.held_bytes(0) == 0
+        assert found.block_searches == 0
+
+
+def test_memory_is_asked_for_before_it_is_taken() -> None:
+    graph = gw.generators.rmat(12, 8, seed=1)
+    with emulated_gpus(1, memory_bytes=1 << 20) as machine:
+        with pytest.raises(GraphTooLargeError, match=r"cuda:0 needs .* and has .* free"):
+            gw.betweenness_centrality(graph, devices="cuda:0", sources=[0])
+        assert machine.held_bytes(0) == 0
+
+
+def test_strangers_are_refused() -> None:
+    peers = np.eye(2, dtype=bool)
+    with emulated_gpus(2, peers=peers), pytest.raises(DeviceError, match="do not reach each other"):
+        gw.betweenness_centrality(gw.generators.path(4), devices=devices_of(2))
+
+
+def test_small_queries_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gw.generators.path(30)
+    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+    with emulated_gpus(1):
+        found = gw.betweenness_centrality(graph)
+        assert found.statistics.devices == ("cpu",)
+        monkeypatch.setattr("godwit.api._LEAST_GPU_WORK", 1)
+        assert gw.betweenness_centrality(graph).statistics.devices == ("cuda:0",)
+
+
+def test_command_line() -> None:
+    with emulated_gpus(2):
+        line = ["betweenness", "rmat:7", "--samples", "5", "--json", "--quiet"]
+        found = CliRunner().invoke(app, [*line, "--devices", "cuda"])
+        wanted = CliRunner().invoke(app, [*line, "--devices", "cpu"])
+    assert found.exit_code == 0, found.output
+    made, other = json.loads(found.stdout), json.loads(wanted.stdout)
+    assert made["statistics"]["devices"] == ["cuda:0", "cuda:1"]
+    assert [one["vertex"] for one in made["top"]] == [one["vertex"] for one in other["top"]]
+
+
+@pytest.mark.gpu
+@needs_gpu
+class TestGpus:
+    @pytest.fixture(params=["one", "shared", "all"])
+    def devices(self, request: pytest.FixtureRequest) -> list[str]:
+        kinds = {"one": ["cuda:0"], "shared": ["cuda:0", "cuda:0"], "all": devices_of(COUNT)}
+        return kinds[request.param]
+
+    @pytest.mark.parametrize("directed", [False, True])
+    @pytest.mark.usefixtures("way")
+    def test_layers(self, devices: list[str], directed: bool) -> None:
+        few_layers(devices, directed)
+
+    @pytest.mark.parametrize("symmetrize", [False, True])
+    @pytest.mark.usefixtures("way")
+    def test_wide_graphs(self, devices: list[str], symmetrize: bool) -> None:
+        graph = gw.generators.rmat(14, 8, seed=4, symmetrize=symmetrize)
+        check_sums(graph, devices, [0, 7, graph.highest_degree_vertex()])
+
+    @pytest.mark.parametrize("directed", [False, True])
+    @pytest.mark.usefixtures("way")
+    def test_long_rows(self, devices: list[str], directed: bool) -> None:
+        check_sums(long_rows(directed=directed), devices, [0, 7])
+
+    def test_roads(self, devices: list[str]) -> None:
+        graph = gw.generators.road(60, seed=1)
+        check(graph, devices, edges=True, samples=40)
+        check(graph, devices, sources=[5])
+
+    def test_blocks_that_lag(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(10, 6, seed=2)
+        gpu = GpuOptions(delay_ns=20_000, slice_s=0.001)
+        check(graph, devices, sources=list(range(6)), gpu=gpu)
+
+    def test_the_same_bits_every_time(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(13, 8, seed=9)
+        for sources in ([1, 2], range(500)):
+            first = run(graph, devices, sources).vertices
+            np.testing.assert_array_equal(run(graph, devices, sources).vertices, first)

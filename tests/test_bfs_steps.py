@@ -1,0 +1,184 @@
+"""Direction-optimizing BFS on GPUs: the CPU's distances, whichever way it turns and however it is divided.
+
+Without a GPU the very kernels run on emulated ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import godwit as gw
+from emulated_grid import Machine, emulated_gpus
+from godwit.algorithms.verification import verify_bfs
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import bfs_steps, driver
+from godwit.backends.cuda.compilation import ARCHITECTURES, KERNELS, cubin
+from godwit.graph.csr import Graph
+from graphs import each_graph, graphs, named_graph
+
+needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+
+NEVER, AT_ONCE = 1e30, 0.0
+TURNS = {
+    "as it comes": (0.01, 0.1),
+    "never": (NEVER, 0.1),
+    "at once": (AT_ONCE, 0.1),
+    "there and back": (AT_ONCE, NEVER),
+}
+SMALL = GpuOptions(threads=64, blocks=3)
+STEP = "bulk-synchronous"
+
+
+@pytest.fixture(scope="module")
+def emulated() -> Iterator[Machine]:
+    with emulated_gpus(3) as machine:
+        yield machine
+
+
+@pytest.fixture(params=TURNS)
+def turn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """When the search turns its direction."""
+    down, back = TURNS[request.param]
+    monkeypatch.setattr(bfs_steps, "TURN_DOWN", down)
+    monkeypatch.setattr(bfs_steps, "TURN_BACK", back)
+    return str(request.param)
+
+
+def _check(graph: Graph, devices: list[str], gpu: GpuOptions, partition: str | None = None) -> None:
+    """From some vertices of a graph, with a target, with a cutoff, from several."""
+    last = graph.vertex_count - 1
+    with gw.place(graph, devices, partition) as placed:
+        for source in sorted({0, last // 2, last, graph.highest_degree_vertex()}):
+            result = gw.bfs(placed, source, execution=STEP, gpu=gpu)
+            assert result.statistics.solver == "direction-optimizing"
+            wanted = gw.bfs(graph, source, devices="cpu")
+            assert np.array_equal(result.distance, wanted.distance)
+            assert result.statistics.processed_items.sum() == result.reached.sum()
+            assert result.statistics.levels == result.distance[result.reached].max() + 1
+        for asked in ({"target": last // 3}, {"cutoff": 2}, {"cutoff": 0}):
+            result = gw.bfs(placed, [0, last], execution=STEP, gpu=gpu, **asked)
+            wanted = gw.bfs(graph, [0, last], devices="cpu", **asked)
+            assert np.array_equal(result.distance, wanted.distance), asked
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@each_graph
+def test_emulated(name: str, count: int, turn: str, emulated: Machine) -> None:
+    graph = named_graph(name)
+    if graph.vertex_count >= count:
+        partition = [None, "contiguous", "random"][len(name) % 3] if count > 1 else None
+        _check(graph, [f"cuda:{index}" for index in range(count)], SMALL, partition)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_any_schedule(count: int, seed: int, turn: str) -> None:
+    """Left at every meeting, and threads in any order."""
+    graph = gw.generate(f"rmat:7,edge_factor=4,seed={seed}")
+    with emulated_gpus(count, seed=seed):
+        gpu = GpuOptions(threads=64, blocks=3, slice_s=[0.1, 0.0][seed % 2])
+        _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@each_graph
+def test_queues_grow(name: str, count: int, emulated: Machine, turn: str) -> None:
+    """With room for one vertex at first, frontiers are lost again and again, and found again."""
+    graph = named_graph(name)
+    if graph.vertex_count >= count:
+        gpu = GpuOptions(threads=64, blocks=3, frontier_items=1)
+        _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
+
+
+def test_growth_is_told(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bfs_steps, "TURN_DOWN", NEVER)
+    rays = np.arange(1, 1001)  # a star, of which every ray goes on to an end
+    ends = np.concatenate([np.zeros(1000, np.int64), rays]), np.concatenate([rays, rays + 1000])
+    graph = Graph.from_arcs(*ends, directed=False)
+    gpu = GpuOptions(threads=64, blocks=3, frontier_items=64)
+    found = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=gpu)
+    assert found.statistics.growths == 1
+    assert found.statistics.frontier_bytes == 2 * 4 * 1000
+    assert found.distance.tolist() == [0] + [1] * 1000 + [2] * 1000
+    enough = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=SMALL)
+    assert enough.statistics.growths == 0
+
+
+@given(graph=graphs(), source=st.integers(0, 100), count=st.integers(1, 3))
+def test_random_graphs(emulated: Machine, graph: Graph, source: int, count: int) -> None:
+    if graph.vertex_count < count:
+        return
+    devices = [f"cuda:{index}" for index in range(count)]
+    source %= graph.vertex_count
+    result = gw.bfs(graph, source, devices=devices, execution=STEP, gpu=SMALL)
+    verify_bfs(graph, np.array([source]), result.distance, result.predecessor)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_long_search_is_given_up(count: int, emulated: Machine) -> None:
+    """A ladder with many rungs is wide by its degrees, and has as many levels as rungs."""
+    rungs = np.arange(400).repeat(4)
+    sources, targets = (
+        rungs * 3 + np.tile([0, 1, 2, 0], 400),
+        rungs * 3 + np.tile([3, 4, 5, 4], 400),
+    )
+    graph = Graph.from_arcs(sources, targets, directed=False)
+    devices = [f"cuda:{index}" for index in range(count)]
+    wanted = gw.bfs(graph, 0, devices="cpu").distance
+    found = gw.bfs(graph, 0, devices=devices, gpu=SMALL)
+    assert found.statistics.solver == "asynchronous"
+    assert np.array_equal(found.distance, wanted)
+    asked = gw.bfs(graph, 0, devices=devices, gpu=SMALL, execution=STEP)
+    assert asked.statistics.solver == "direction-optimizing"
+    assert np.array_equal(asked.distance, wanted)
+
+
+def test_state_has_the_names_of_the_kernel() -> None:
+    text = (KERNELS / "bfs_steps.cuh").read_text()
+    body = re.search(r"enum BfsState : u32 \{(.*?)\};", text, re.DOTALL)
+    assert body is not None
+    names = re.findall(r"^\s*([A-Z_]+),", body[1], re.MULTILINE)
+    assert tuple(name.lower() for name in names) == bfs_steps.STATE
+
+
+@pytest.mark.parametrize("ids", ["int32", "int64"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_compiles(architecture: str, ids: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
+    assert cubin(bfs_steps.source(np.dtype(ids)), (), architecture)
+
+
+@pytest.mark.gpu
+@needs_gpu
+class TestOnGpus:
+    """The same on real GPUs, and larger graphs."""
+
+    ENDPOINTS = (
+        ["cuda:0"],
+        ["cuda:0", "cuda:0"],
+        [f"cuda:{i}" for i in range(driver.device_count())],
+    )
+
+    @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+    @each_graph
+    def test_zoo(self, name: str, devices: list[str], turn: str) -> None:
+        graph = named_graph(name)
+        if graph.vertex_count >= len(devices):
+            _check(graph, devices, GpuOptions(slice_s=[0.1, 0.0][len(name) % 2]))
+
+    @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+    @pytest.mark.parametrize("spec", ["rmat:16", "star:100000", "road:300", "complete:700"])
+    def test_larger(self, spec: str, devices: list[str], turn: str) -> None:
+        _check(gw.generate(spec), devices, GpuOptions())
+
+    @pytest.mark.parametrize("devices", ENDPOINTS[1:], ids="+".join)
+    def test_delays(self, devices: list[str], turn: str) -> None:
+        for seed in range(4):
+            graph = gw.generate(f"rmat:8,edge_factor=4,seed={seed}")
+            _check(graph, devices, GpuOptions(delay_ns=300_000, threads=[64, 1024][seed % 2]))

@@ -1,0 +1,279 @@
+"""PageRank on GPUs: what the CPU finds, over devices, partitions, rows, weights and slices of time.
+
+Without a GPU the very kernels run on emulated ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import godwit as gw
+from emulated_grid import emulated_gpus
+from godwit.arrays import Home
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.pagerank_steps import run_pagerank
+from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.ranks import RankQuery
+from godwit.backends.registry import resolve_devices
+from godwit.cli.application import app
+from godwit.errors import DeviceError, GraphTooLargeError, RunTimeoutError
+from godwit.graph.csr import Graph
+from graphs import each_graph, named_graph
+
+COUNT = driver.device_count()
+needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
+
+ENDLESS: dict[str, Any] = {"damping": 1 - 1e-12, "tolerance": 1e-300, "max_iterations": 10**12}
+"""Settings by which a long path does not converge in a lifetime."""
+
+
+def devices_of(count: int) -> list[str]:
+    return [f"cuda:{place}" for place in range(count)]
+
+
+def check(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult:
+    """Compare with what the CPU finds."""
+    settings = {"tolerance": 1e-10, "max_iterations": 60, **settings}
+    gpu = settings.pop("gpu", None)
+    wanted = gw.pagerank(graph, devices="cpu", **settings)
+    found = gw.pagerank(graph, devices=devices, gpu=gpu, **settings)
+    exact = found.rank.dtype == np.float64
+    assert found.rank.dtype == wanted.rank.dtype
+    if exact:
+        assert found.iterations == wanted.iterations
+        assert found.converged == wanted.converged
+        assert found.residual == pytest.approx(wanted.residual, rel=1e-6, abs=1e-14)
+    np.testing.assert_allclose(
+        found.rank, wanted.rank, rtol=1e-12 if exact else 2e-5, atol=1e-15 if exact else 1e-7
+    )
+    if graph.vertex_count:
+        assert found.rank.sum(dtype=np.float64) == pytest.approx(1, abs=1e-12 if exact else 1e-6)
+    return found
+
+
+def graph_of_all_classes(*, directed: bool, weighted: bool = False, scale: int = 1) -> Graph:
+    """Vertices with 5,000 in-arcs, some hundred, some tens, a few, one and none; two are isolated."""
+    generator = np.random.default_rng(5)
+    n = 6002 * scale
+    lengths = [5000, 4200, 4099, 4097, 700, 300, 257, 256, 90, 40, 33, 32, 17, 9, 5, 4, 3, 2, 1]
+    targets = np.repeat(np.arange(len(lengths)), lengths)
+    sources = generator.integers(0, n - 2, len(targets))
+    if weighted:
+        return Graph.from_arcs(
+            sources, targets, generator.integers(0, 9, len(targets)), vertex_count=n,
+            directed=directed,
+        )  # fmt: skip
+    return Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
+
+
+class TestEmulated:
+    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+        with emulated_gpus(request.param):
+            yield devices_of(request.param)
+
+    @each_graph
+    def test_ranks_are_the_cpus(self, name: str, devices: list[str]) -> None:
+        check(named_graph(name), devices, max_iterations=12)
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("directed", [False, True])
+    def test_rows_of_every_class(self, directed: bool, weighted: bool, devices: list[str]) -> None:
+        graph = graph_of_all_classes(directed=directed, weighted=weighted)
+        settings: dict[str, Any] = {"max_iterations": 3, "tolerance": 1e-300}
+        check(graph, devices, **settings)
+        check(graph, devices, **settings, dtype="float32", weighted=weighted)
+
+    @pytest.mark.parametrize("damping", [0.0, 0.5, 0.99])
+    def test_where_walks_begin(self, damping: float, devices: list[str]) -> None:
+        for name in ("random sparse", "two components", "star from its last vertex"):
+            graph = named_graph(name)
+            generator = np.random.default_rng(graph.vertex_count)
+            personalization = generator.integers(0, 4, graph.vertex_count)
+            initial = {int(v): 1 + v % 3 for v in range(0, graph.vertex_count, 2)}
+            for iterations in (1, 2, 9):
+                check(
+                    graph, devices, damping=damping, personalization=personalization,
+                    initial=initial, max_iterations=iterations,
+                )  # fmt: skip
+
+    def test_as_networkx(self, devices: list[str]) -> None:
+        graph = named_graph("random directed")
+        found = gw.pagerank(graph, devices=devices, tolerance=1e-12, max_iterations=1000)
+        expected = nx.pagerank(graph.to_networkx(), max_iter=1000, tol=1e-13)
+        np.testing.assert_allclose(
+            found.rank, [expected[v] for v in range(graph.vertex_count)], rtol=1e-8
+        )
+
+    def test_the_same_bits_however_slices_fall(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(7, 6, seed=3)
+        found = [
+            gw.pagerank(graph, devices=devices, gpu=gpu, max_iterations=9)
+            for gpu in (GpuOptions(), GpuOptions(), GpuOptions(slice_s=0))
+        ]
+        assert len({(one.rank.tobytes(), one.residual) for one in found}) == 1
+        assert found[0].iterations == 9
+
+    def test_of_a_placed_graph(self, devices: list[str]) -> None:
+        graph = named_graph("random float32")
+        partition = np.arange(graph.vertex_count) ** 2 % len(devices)
+        with gw.place(graph, devices, partition if len(devices) > 1 else None) as placed:
+            for settings in [{"weighted": False}, {}, {"dtype": "float32"}, {}] * 2:
+                wanted = gw.pagerank(graph, devices="cpu", **settings)
+                found = gw.pagerank(placed, **settings)
+                np.testing.assert_allclose(found.rank, wanted.rank, rtol=1e-4)
+                assert found.statistics.devices == tuple(devices)
+            assert "number" not in found.statistics.seconds
+
+    def test_what_an_interrupted_run_made_is_not_kept(self, devices: list[str]) -> None:
+        graph = named_graph("random directed")
+
+        def interrupt(updated: int) -> None:
+            raise KeyboardInterrupt
+
+        with gw.place(graph, devices) as placed:
+            for _ in range(2):
+                with pytest.raises(KeyboardInterrupt):
+                    gw.pagerank(placed, progress=interrupt)
+            found = gw.pagerank(placed, tolerance=1e-10)
+        wanted = gw.pagerank(graph, devices="cpu", tolerance=1e-10)
+        np.testing.assert_allclose(found.rank, wanted.rank, rtol=1e-9)
+
+    def test_statistics_and_progress(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(7)
+        seen: list[int] = []
+        found = gw.pagerank(graph, devices=devices, progress=seen.append, gpu=GpuOptions(slice_s=0))
+        statistics = found.statistics
+        assert statistics.solver == "pull"
+        assert statistics.rounds.tolist() == [found.iterations] * len(devices)
+        assert statistics.arcs_relaxed.sum() == found.iterations * graph.arc_count
+        assert statistics.processed_items.sum() == found.iterations * graph.vertex_count
+        assert {"number", "rows", "kernel", "gather"} <= set(statistics.seconds)
+        assert seen == sorted(seen)
+        assert {count // graph.vertex_count for count in seen} >= set(range(found.iterations))
+        json.dumps(statistics.to_dict())
+
+    def test_time_runs_out(self, devices: list[str]) -> None:
+        with pytest.raises(RunTimeoutError, match=r"did not finish within 0\.2 s"):
+            gw.pagerank(gw.generators.path(100), devices=devices, **ENDLESS, timeout_s=0.2)
+
+    def test_positions_of_64_bits(self, devices: list[str]) -> None:
+        graph = named_graph("random undirected")
+        found = np.empty(graph.vertex_count)
+        query = RankQuery(
+            np.dtype(np.float64), True, None, None, 0.85, 1e-10, 100, found, GpuOptions()
+        )
+        placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
+        try:
+            outcome = run_pagerank(placement, query, None)
+        finally:
+            placement.close()
+        wanted = gw.pagerank(graph, devices="cpu", tolerance=1e-10)
+        assert outcome.iterations == wanted.iterations
+        np.testing.assert_allclose(found, wanted.rank, rtol=1e-12)
+
+
+class TestSchedules:
+    @pytest.mark.parametrize("seed", range(1, 6))
+    def test_no_order_of_threads_matters(self, seed: int) -> None:
+        graph = gw.generators.rmat(6, 5, seed=seed, weights=(1, 9))
+        with emulated_gpus(2, seed=seed):
+            for devices in (["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:1", "cuda:1"]):
+                check(graph, devices, max_iterations=5)
+
+    @pytest.mark.parametrize("seed", range(1, 6))
+    def test_one_block_with_several_long_rows(self, seed: int) -> None:
+        graph = graph_of_all_classes(directed=True)
+        with emulated_gpus(1, seed=seed):
+            check(graph, ["cuda:0"], max_iterations=2, gpu=GpuOptions(blocks=1))
+
+    def test_gpus_are_the_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GODWIT_DEVICES")
+        graph = gw.generators.path(9)
+        with emulated_gpus(2):
+            assert gw.pagerank(graph).statistics.devices == ("cuda:0",)
+            assert gw.pagerank(graph, devices="cpu").statistics.devices == ("cpu",)
+
+    def test_all_memory_is_given_back(self) -> None:
+        with emulated_gpus(2) as machine:
+            gw.pagerank(named_graph("random directed"), devices=["cuda:0", "cuda:1"])
+            gw.pagerank(named_graph("random undirected"), devices=["cuda:0"])
+            assert [machine.held_bytes(index) for index in (0, 1)] == [0, 0]
+
+    def test_a_graph_that_does_not_fit(self) -> None:
+        graph = gw.generators.path(5000)
+        too_large = pytest.raises(GraphTooLargeError, match=r"cuda:0 needs .* and has .* free")
+        with emulated_gpus(1, memory_bytes=200_000), too_large:
+            gw.pagerank(graph, devices="cuda:0")
+
+    def test_gpus_that_are_no_peers(self) -> None:
+        graph = gw.generators.path(50)
+        with emulated_gpus(2, peers=np.eye(2, dtype=bool)):
+            with pytest.raises(DeviceError, match="do not reach each other's memory"):
+                gw.pagerank(graph, devices=["cuda:0", "cuda:1"])
+            assert gw.pagerank(graph, devices="cuda:1").converged
+
+    def test_the_command(self) -> None:
+        with emulated_gpus(2):
+            arguments = ["pagerank", "rmat:6,seed=4", "--devices", "cuda:0,cuda:1", "--json"]
+            ran = CliRunner().invoke(app, arguments)
+            assert ran.exit_code == 0, ran.output
+        facts = json.loads(ran.stdout)
+        wanted = gw.pagerank(gw.generate("rmat:6,seed=4"), devices="cpu")
+        assert facts["statistics"]["devices"] == ["cuda:0", "cuda:1"]
+        assert facts["iterations"] == wanted.iterations
+        assert facts["top"][0]["rank"] == pytest.approx(wanted.rank.max(), rel=1e-12)
+
+
+ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
+if COUNT > 1:
+    ENDPOINTS.append(devices_of(COUNT))
+on_endpoints: Callable[[Any], Any] = pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
+
+
+@pytest.mark.gpu
+@needs_gpu
+class TestOnGpus:
+    @on_endpoints
+    @each_graph
+    def test_ranks_are_the_cpus(self, name: str, devices: list[str]) -> None:
+        check(named_graph(name), devices, max_iterations=12)
+
+    @on_endpoints
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("directed", [False, True])
+    def test_rows_of_every_class(self, directed: bool, weighted: bool, devices: list[str]) -> None:
+        graph = graph_of_all_classes(directed=directed, weighted=weighted, scale=3)
+        check(graph, devices)
+        check(graph, devices, dtype="float32", tolerance=1e-6)
+        check(graph, devices, gpu=GpuOptions(slice_s=0, delay_ns=20_000), max_iterations=20)
+
+    @on_endpoints
+    @pytest.mark.parametrize("spec", ["rmat:16", "rmat:15,symmetrize=false", "road:300"])
+    def test_larger_graphs(self, spec: str, devices: list[str]) -> None:
+        graph = gw.generate(spec)
+        first = check(graph, devices)
+        again = gw.pagerank(graph, devices=devices, tolerance=1e-10, max_iterations=60)
+        assert first.rank.tobytes() == again.rank.tobytes()
+        check(graph, devices, dtype="float32", tolerance=1e-5)
+
+    @on_endpoints
+    def test_results_on_a_gpu(self, devices: list[str]) -> None:
+        graph = named_graph("random directed")
+        wanted = gw.pagerank(graph, devices="cpu").rank
+        for results in ("cuda:0", f"cuda:{COUNT - 1}"):
+            found = gw.pagerank(graph, devices=devices, results=results)
+            assert found.rank.device.id == Home.named(results).gpu
+            np.testing.assert_allclose(found.rank.get(), wanted, rtol=1e-12)
+
+    def test_time_runs_out(self) -> None:
+        with pytest.raises(RunTimeoutError, match=r"within 0\.5 s"):
+            gw.pagerank(gw.generators.path(1000), devices="cuda:0", **ENDLESS, timeout_s=0.5)

@@ -1,0 +1,347 @@
+"""Step programs: what operators mean, for every number of threads; errors; operators one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import godwit as gw
+from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
+from graphs import each_graph, graphs, named_graph
+from references import as_list, breadth_first, dijkstra, smallest_label
+from step_programs import (
+    COMPONENTS,
+    EVERYTHING,
+    FAR,
+    LENGTHS,
+    LEVELS,
+    LEVELS_PULLED,
+    PUSHED,
+    REFERENCED,
+    Reference,
+    colours,
+    core_numbers,
+    explore_arcs,
+    start_of,
+)
+
+DEVICES = ("cpu:0", ["cpu:0", "cpu:1", "cpu:2"])
+
+
+def _check(program: gw.StepProgram, graph: gw.Graph, devices: Any) -> None:
+    if (
+        program is EVERYTHING and graph.weights is not None
+    ):  # compiled for one dtype of weights only
+        graph = graph.with_weights(graph.weights.astype(np.int32))
+    start = start_of(program, graph)
+    expected = Reference(program, graph, start)
+    found = program.run(graph, start, devices=devices)
+    for name, values in expected.fields.items():
+        assert found.fields[name].dtype == values.dtype
+        assert np.array_equal(found.fields[name], values), name
+    assert found.numbers == expected.numbers
+    assert found.frontier.tolist() == expected.frontier
+
+
+@each_graph
+@pytest.mark.parametrize("program", REFERENCED)
+@pytest.mark.parametrize("devices", DEVICES, ids=("alone", "team"))
+def test_programs_do_what_the_reference_does(program: str, name: str, devices: Any) -> None:
+    _check(REFERENCED[program], named_graph(name), devices)
+
+
+@pytest.mark.parametrize("dtype", PUSHED)
+def test_every_dtype(dtype: str) -> None:
+    for name in ("grid", "star", "random undirected"):
+        _check(PUSHED[dtype], named_graph(name), DEVICES[1])
+
+
+@given(graph=graphs())
+@settings(max_examples=60)
+def test_operators_on_any_graph(graph: gw.Graph) -> None:
+    _check(EVERYTHING, graph, DEVICES[1])
+    _check(EVERYTHING, graph, "cpu")
+
+
+@each_graph
+def test_levels_and_lengths_are_those_of_other_algorithms(name: str) -> None:
+    graph = named_graph(name)
+    if graph.vertex_count == 0:
+        return
+    level = breadth_first(graph, [0])
+    for program in (LEVELS, LEVELS_PULLED):
+        found = program.run(graph, [0]).fields["level"]
+        assert as_list(found, FAR) == level
+    if graph.weights is not None:
+        assert as_list(LENGTHS.run(graph, 0).fields["length"], np.inf) == dijkstra(graph, [0])
+
+
+@each_graph
+def test_components_by_pointer_jumping(name: str) -> None:
+    graph = named_graph(name).symmetrize()
+    for devices in DEVICES:
+        found = COMPONENTS.run(graph, devices=devices).fields["label"]
+        assert found.tolist() == smallest_label(graph)
+
+
+@each_graph
+def test_core_numbers(name: str) -> None:
+    graph = named_graph(name)
+    plain = nx.Graph()
+    plain.add_nodes_from(range(graph.vertex_count))
+    sources = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+    plain.add_edges_from(zip(sources.tolist(), graph.targets.tolist(), strict=True))
+    plain.remove_edges_from(list(nx.selfloop_edges(plain)))
+    expected = nx.core_number(plain)
+    for devices in DEVICES:
+        assert dict(enumerate(core_numbers(graph, devices=devices).tolist())) == expected
+
+
+@each_graph
+def test_colours_are_those_of_the_serial_loop(name: str) -> None:
+    graph = named_graph(name).symmetrize().remove_self_loops().merge_parallel_arcs()
+    rank = np.random.default_rng(3).permutation(graph.vertex_count).astype(np.int32)
+    expected = np.full(graph.vertex_count, -1)
+    for vertex in np.argsort(-rank):
+        row = graph.targets[graph.offsets[vertex] : graph.offsets[vertex + 1]]
+        used = set(expected[row].tolist())
+        expected[vertex] = next(colour for colour in range(len(row) + 1) if colour not in used)
+    for devices in DEVICES:
+        assert colours(graph, rank, devices=devices).tolist() == expected.tolist()
+
+
+def test_large_frontiers_give_the_same_for_any_number_of_threads() -> None:
+    graph = gw.generators.rmat(13, 16, seed=5, weights=(1, 9))
+    alone = EVERYTHING.run(graph, devices="cpu:0")
+    for threads in (2, 5):
+        team = EVERYTHING.run(graph, devices=[f"cpu:{index}" for index in range(threads)])
+        assert team.numbers == alone.numbers
+        assert np.array_equal(team.frontier, alone.frontier)
+        for name, values in alone.fields.items():
+            assert np.array_equal(team.fields[name], values), name
+    assert alone.statistics.arcs_relaxed[0] > graph.arc_count
+
+
+def test_push_and_pull_are_the_same() -> None:
+    graph = gw.generators.rmat(12, 8, seed=2)
+    source = graph.highest_degree_vertex()
+    pushed = LEVELS.run(graph, [source]).fields["level"]
+    assert np.array_equal(LEVELS_PULLED.run(graph, [source]).fields["level"], pushed)
+    assert np.array_equal(gw.bfs(graph, source).distance, pushed)
+
+
+def test_numbers_and_fields_of_a_run() -> None:
+    program = gw.StepProgram(
+        "scaled",
+        fields={"x": "float64", "y": ("float64", 1.0)},
+        numbers={"factor": ("float64", 2.0), "total": "float64"},
+        steps=[
+            gw.compute("y", lambda x, factor: x * factor),
+            gw.reduce("total", lambda y: y, "add", of="all"),
+        ],
+    )
+    graph = gw.generators.path(4)
+    found = program.run(graph, [0, 2], fields={"x": [1, 2, 3, 4]}, numbers={"factor": 10})
+    assert found.fields["y"].tolist() == [10, 1, 30, 1]
+    assert found.numbers == {"size": 2, "vertex_count": 4, "factor": 10.0, "total": 42.0}
+    with pytest.raises(InputError, match="field 'x' begins with what the run is given"):
+        program.run(graph)
+    with pytest.raises(InputError, match="has no field 'z'; it has x, y"):
+        program.run(graph, fields={"z": 1})
+    with pytest.raises(InputError, match="has no number 'k'; it has factor, total"):
+        program.run(graph, numbers={"k": 1})
+    with pytest.raises(
+        InputError, match=r"field 'x' must have a number for each of the 4 vertices"
+    ):
+        program.run(graph, fields={"x": [1, 2]})
+    with pytest.raises(InputError, match=r"in \[0, 4\), got 7"):
+        program.run(graph, [7], fields={"x": 0})
+
+
+def test_operators_one_by_one() -> None:
+    graph = gw.generators.grid(3, 4)
+    explorer = gw.explore(
+        graph, fields={"level": ("int32", FAR)}, numbers={"now": "int64"}, frontier=[0]
+    )
+    explorer.fields["level"][0] = 0
+    step = gw.advance("level", lambda now: now, "min")
+    sizes = []
+    while len(explorer.frontier):
+        explorer.set(now=explorer.numbers["now"] + 1)
+        sizes.append(explorer.do(step))
+    assert sizes == [2, 3, 3, 2, 1, 0]
+    assert np.array_equal(explorer.fields["level"], gw.bfs(graph, 0).distance)
+    explorer.frontier = "all"
+    assert explorer.do(gw.filter(lambda level: level == 5)) == 1
+    assert explorer.frontier.tolist() == [11]
+    assert explorer.numbers == {"size": 1, "vertex_count": 12, "now": 6}
+    with pytest.raises(InputError, match="there is no number 'then'; there are now"):
+        explorer.set(then=1)
+    with pytest.raises(InputError, match=r"number 'now' is int64, which does not hold 0\.5"):
+        explorer.set(now=0.5)
+    with pytest.raises(InputError, match="expected an operator"):
+        explorer.do("advance")
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=("alone", "team"))
+def test_arcs_one_by_one(devices: Any) -> None:
+    explore_arcs(devices)
+
+
+def _program(*steps: Any, **fields: Any) -> gw.StepProgram:
+    return gw.StepProgram(
+        "wrong",
+        fields={"x": ("int32", 0), "f": ("float64", 0.0), **fields},
+        numbers={"k": "int64"},
+        steps=list(steps),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (_program, InputError, "at least one step"),
+        (lambda: _program(gw.compute("y", lambda: 1)), InputError, "no field 'y'; there are x, f"),
+        (lambda: _program(gw.assign("x", lambda: 1)), InputError, "no number 'x'; there are k"),
+        (lambda: _program(gw.assign("size", lambda: 1)), InputError, "'size' cannot be set"),
+        (
+            lambda: _program(gw.assign("k", lambda x: x)),
+            OperatorError,
+            "value takes 'x', which is not offered; it may take size, vertex_count, k",
+        ),
+        (
+            lambda: _program(gw.compute("x", lambda weight: weight)),
+            OperatorError,
+            "value takes 'weight', which is not offered; it may take x, f, degree, vertex, size",
+        ),
+        (
+            lambda: _program(gw.advance("x", lambda x_at_f: x_at_f, "min")),
+            OperatorError,
+            "message takes 'x_at_f', which is not offered",
+        ),
+        (
+            lambda: _program(gw.advance("x", lambda: 1, "min", at="f")),
+            InputError,
+            "advance into 'x': at names the field 'f', which is not of integers",
+        ),
+        (lambda: gw.advance("x", lambda: 1, "or"), InputError, "combine must be one of 'add'"),
+        (
+            lambda: gw.advance("x", lambda: 1, "min", candidates=lambda: True),
+            InputError,
+            "candidates are for direction='pull'",
+        ),
+        (
+            lambda: gw.advance("x", lambda: 1, "min", direction="pull", at="x"),
+            InputError,
+            "goes to the target, not at='x'",
+        ),
+        (
+            lambda: _program(gw.arcs(lambda: True), gw.compute("x", lambda: 1)),
+            InputError,
+            "compute 'x': the frontier is of arcs here",
+        ),
+        (
+            lambda: _program(
+                gw.arcs(lambda: True), gw.advance("x", lambda: 1, "min", direction="pull")
+            ),
+            InputError,
+            "direction='pull' is for a frontier of vertices",
+        ),
+        (
+            lambda: _program(gw.repeat([gw.arcs(lambda: True)], lambda: True)),
+            InputError,
+            "a round begins with a frontier of vertices and ends with one of arcs",
+        ),
+        (lambda: gw.repeat([], lambda: True), InputError, "repeat: there must be at least one"),
+        (lambda: gw.repeat(gw.filter, lambda: True), InputError, "must be a list of operators"),
+        (lambda: _program(gw.filter(3)), OperatorError, "keep must be a Python function, got 3"),
+        (lambda: _program(gw.filter(abs), degree="int32"), InputError, "cannot be named 'degree'"),
+        (lambda: _program(gw.filter(abs), k="int32"), InputError, "of a field and of a number"),
+        (lambda: _program(gw.filter(abs), y="int8"), InputError, "one of the dtypes int32, uint32"),
+        (
+            lambda: _program(gw.filter(abs), y=("int32", 2**31)),
+            InputError,
+            "field 'y' is int32, which does not hold 2147483648",
+        ),
+        (
+            lambda: _program(gw.filter(abs), y=("int32", "ids")),
+            InputError,
+            "or an array, got 'ids'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(make: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        make()
+
+
+def test_operators_that_do_not_compile_are_named() -> None:
+    program = _program(gw.compute("x", lambda vertex: vertex.nonsense))
+    with pytest.raises(OperatorError, match=r"'value' \(test_step_programs.py, line \d+\)"):
+        program.run(gw.generators.path(3))
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (gw.compute("x", lambda: 2**31), "compute 'x': a value does not fit 'x', of int32"),
+        (gw.compute("x", lambda f: f / 0.0), "a value does not fit 'x', of int32; declare it as"),
+        (gw.advance("x", lambda: 2**30, "add"), "advance into 'x': a value does not fit 'x'"),
+        (gw.advance("x", lambda: -(2**40), "min"), "advance into 'x': a value does not fit 'x'"),
+        (gw.advance("x", lambda: 2**30, "add", direction="pull"), "a value does not fit 'x'"),
+        (
+            gw.assign("k", lambda size: size * 1e30),
+            "assign 'k': a value does not fit 'k', of int64",
+        ),
+        (
+            gw.reduce("k", lambda: np.nan, "max"),
+            "reduce to 'k': a value does not fit 'k', of int64",
+        ),
+    ],
+)
+def test_values_that_do_not_fit(step: Any, message: str) -> None:
+    graph = gw.generators.star(9)
+    for devices in DEVICES:
+        with pytest.raises(ValueOverflowError, match=message):
+            _program(step).run(graph, devices=devices)
+
+
+def test_fields_that_name_no_vertex() -> None:
+    graph = gw.generators.path(5)
+    for value in (-1, 5):
+        for step in (
+            gw.compute("f", lambda f_at_x: f_at_x),
+            gw.advance("f", lambda: 1.0, "max", at="x"),
+        ):
+            with pytest.raises(InputError, match=r"a value outside of \[0, 5\)"):
+                _program(step).run(graph, fields={"x": value})
+
+
+def test_a_program_that_never_ends_is_stopped() -> None:
+    program = _program(gw.repeat([gw.assign("k", lambda k: k + 1)], until=lambda k: k < 0))
+    seen: list[int] = []
+    for devices in DEVICES:
+        with pytest.raises(RunTimeoutError, match=r"within 0.2 s"):
+            program.run(gw.generators.path(3), devices=devices, timeout_s=0.2, progress=seen.append)
+    assert seen
+
+
+def test_a_program_describes_itself() -> None:
+    assert repr(LEVELS) == (
+        "StepProgram('levels')\n  compute 'level'\n  repeat\n    assign 'now'\n"
+        "    advance into 'level'"
+    )
+
+
+def test_wrong_graphs_and_devices() -> None:
+    with pytest.raises(InputError, match=r"expected a godwit.Graph, got a str"):
+        LEVELS.run("graph", [0])
+    graph = gw.generators.path(3)
+    with gw.place(graph, ["cpu:0", "cpu:1"]) as placed:
+        assert LEVELS.run(placed, [0]).fields["level"].tolist() == [0, 1, 2]
+        with pytest.raises(InputError, match="placed already"):
+            LEVELS.run(placed, [0], devices="cpu")

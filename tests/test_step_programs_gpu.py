@@ -1,0 +1,249 @@
+"""Step programs on GPUs: what the CPU makes of them, on one device and on several.
+
+Without a GPU the very kernels run on emulated ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import godwit as gw
+from emulated_grid import Machine, emulated_gpus
+from godwit.backends.base import GpuOptions
+from godwit.backends.cuda import driver, step_program_text
+from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
+from godwit.backends.cuda.step_program_text import ProgramText
+from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
+from graphs import each_graph, graphs, named_graph
+from step_programs import (
+    EVERYTHING,
+    GREEDY_COLOURING,
+    K_CORE,
+    LEVELS,
+    LEVELS_PULLED,
+    PUSHED,
+    REFERENCED,
+    explore_arcs,
+    start_of,
+)
+
+needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+emulates = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate GPUs with")
+
+
+@pytest.fixture(scope="module")
+def emulated() -> Iterator[Machine]:
+    with emulated_gpus(3) as machine:
+        yield machine
+
+
+@pytest.fixture(params=["grid", "one block"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs, by all blocks or, as they usually are, by one."""
+    monkeypatch.setattr(step_program_text, "SMALL", 0 if request.param == "grid" else 4096)
+
+
+def _check(
+    program: gw.StepProgram, graph: gw.Graph, devices: Any, partition: Any = None, **options: Any
+) -> None:
+    if (
+        program is EVERYTHING and graph.weights is not None
+    ):  # compiled for one dtype of weights only
+        graph = graph.with_weights(graph.weights.astype(np.int32))
+    start = start_of(program, graph)
+    expected = program.run(graph, start, devices="cpu")
+    with gw.place(graph, devices, partition) as placed:
+        for _ in range(2):  # the second time on what is there
+            found = program.run(placed, start, **options)
+            for name, values in expected.fields.items():
+                assert found.fields[name].dtype == values.dtype
+                assert np.array_equal(found.fields[name], values), name
+            assert found.numbers == expected.numbers
+            assert np.array_equal(found.frontier, expected.frontier)
+
+
+@emulates
+@each_graph
+@pytest.mark.parametrize("program", REFERENCED)
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.usefixtures("small", "emulated")
+def test_emulated(program: str, name: str, count: int) -> None:
+    graph = named_graph(name)
+    if graph.vertex_count >= count:
+        partition = [None, "contiguous", "random"][len(name) % 3] if count > 1 else None
+        _check(REFERENCED[program], graph, [f"cuda:{index}" for index in range(count)], partition)
+
+
+@emulates
+@pytest.mark.parametrize("dtype", PUSHED)
+@pytest.mark.usefixtures("small", "emulated")
+def test_every_dtype(dtype: str) -> None:
+    for name in ("grid", "star", "random undirected"):
+        _check(PUSHED[dtype], named_graph(name), ["cuda:0", "cuda:1"])
+
+
+@emulates
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_emulated_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_program_text, "SMALL", 0)
+    with emulated_gpus(2, seed=seed):
+        for name in ("star", "random directed", "grid"):
+            for devices in (["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:0", "cuda:0"]):
+                _check(EVERYTHING, named_graph(name), devices)
+                _check(LEVELS_PULLED, named_graph(name), devices)
+
+
+@emulates
+@given(graph=graphs(weighted=False, min_vertices=2))
+@settings(max_examples=40)
+def test_emulated_on_any_graph(graph: gw.Graph) -> None:
+    with emulated_gpus(2):
+        _check(EVERYTHING, graph, ["cuda:0", "cuda:1"])
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+def test_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    hubs = gw.Graph.from_arcs(
+        np.repeat([3, 4], 5000), np.arange(10000) % 6000, vertex_count=6000, directed=False
+    )
+    for program in (LEVELS, LEVELS_PULLED, EVERYTHING):
+        for devices in (["cuda:0"], ["cuda:0", "cuda:1"]):
+            _check(program, hubs, devices)
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+def test_a_kernel_may_leave_after_every_superstep() -> None:
+    graph = named_graph("grid")
+    for devices in (["cuda:0"], ["cuda:0", "cuda:1"]):
+        _check(EVERYTHING, graph, devices, gpu=GpuOptions(slice_s=0))
+
+
+@emulates
+@pytest.mark.usefixtures("small", "emulated")
+def test_examples() -> None:
+    graph = named_graph("random undirected").remove_self_loops().merge_parallel_arcs()
+    rank = np.random.default_rng(1).permutation(graph.vertex_count).astype(np.int32)
+    for program, fields in ((K_CORE, {}), (GREEDY_COLOURING, {"rank": rank})):
+        expected = program.run(graph, fields=fields, devices="cpu")
+        found = program.run(graph, fields=fields, devices=["cuda:0", "cuda:2"])
+        for name, values in expected.fields.items():
+            assert np.array_equal(found.fields[name], values), name
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+def test_operators_one_by_one() -> None:
+    graph = named_graph("grid")
+    with gw.explore(
+        graph,
+        fields={"level": ("int32", 2**31 - 1)},
+        numbers={"now": "int64"},
+        frontier=[0],
+        devices=["cuda:0", "cuda:1"],
+    ) as explorer:
+        explorer.fields["level"][0] = 0
+        step = gw.advance("level", lambda now: now, "min")
+        while len(explorer.frontier):
+            explorer.set(now=explorer.numbers["now"] + 1)
+            explorer.do(step)
+    assert np.array_equal(explorer.fields["level"], gw.bfs(graph, 0, devices="cpu").distance)
+    assert explorer.statistics is not None
+    assert explorer.statistics.devices == ("cuda:0", "cuda:1")
+
+
+@emulates
+@pytest.mark.usefixtures("emulated", "small")
+@pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cuda:1"]])
+def test_arcs_one_by_one(devices: list[str]) -> None:
+    explore_arcs(devices)
+
+
+def _program(step: Any) -> gw.StepProgram:
+    fields = {"x": ("int32", 0), "f": ("float64", 0.0)}
+    return gw.StepProgram("wrong", fields=fields, numbers={"k": "int64"}, steps=[step])
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize(
+    ("step", "kind", "message"),
+    [
+        (gw.compute("x", lambda: 2**31), ValueOverflowError, "compute 'x': a value does not fit"),
+        (gw.advance("x", lambda: 2**30, "add"), ValueOverflowError, "a value does not fit 'x'"),
+        (gw.assign("k", lambda size: size * 1e30), ValueOverflowError, "assign 'k': a value does"),
+        (gw.reduce("k", lambda f: f / f, "max"), ValueOverflowError, "reduce to 'k': a value does"),
+        (
+            gw.compute("f", lambda f_at_x: f_at_x),
+            InputError,
+            r"compute 'f': .* outside of \[0, 9\)",
+        ),
+        (gw.advance("f", lambda: 1.0, "max", at="x"), InputError, r"outside of \[0, 9\)"),
+    ],
+)
+def test_what_goes_wrong_in_operators(step: Any, kind: type[Exception], message: str) -> None:
+    graph = gw.generators.star(9)
+    x = -1 if kind is InputError else 0
+    for devices in (["cuda:0"], ["cuda:0", "cuda:1"]):
+        with pytest.raises(kind, match=message):
+            _program(step).run(graph, fields={"x": x}, devices=devices)
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+def test_a_program_that_never_ends_is_stopped() -> None:
+    program = _program(gw.repeat([gw.assign("k", lambda k: k + 1)], until=lambda k: k < 0))
+    gpu = GpuOptions(slice_s=0.001)
+    with pytest.raises(RunTimeoutError):
+        program.run(gw.generators.path(3), devices=["cuda:0", "cuda:1"], timeout_s=0.01, gpu=gpu)
+
+
+def test_too_many_fields_for_a_kernel() -> None:
+    fields = {f"f{index}": ("int32", 0) for index in range(30)}
+    program = gw.StepProgram("wide", fields=fields, steps=[gw.filter(lambda f3: f3 > 0)])
+    with pytest.raises(InputError, match=r"'wide' has 30 fields .* GPUs take 24"):
+        ProgramText(program.code, np.int32, None)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_programs_compile(architecture: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
+    pytest.importorskip("numba_cuda", reason="needs the extra 'cuda'")
+    text = ProgramText(EVERYTHING.code, np.int32, np.dtype(np.float32))
+    assert cubin(text.source, text.functions, architecture)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("program", REFERENCED)
+def test_on_gpus(program: str) -> None:
+    names = [f"cuda:{index}" for index in range(min(4, driver.device_count()))]
+    together = sorted({1, len(names)})
+    for graph in (
+        gw.generators.rmat(15, 16, seed=4, weights=(1, 9)),
+        gw.generators.road(200, 150, seed=2),
+        named_graph("star"),
+    ):
+        for count in together:
+            _check(REFERENCED[program], graph, names[:count])
+        _check(REFERENCED[program], graph, ["cuda:0", "cuda:0"])
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_examples_on_gpus() -> None:
+    graph = gw.generators.rmat(14, 8, seed=7).symmetrize().remove_self_loops()
+    graph = graph.merge_parallel_arcs()
+    rank = np.random.default_rng(1).permutation(graph.vertex_count).astype(np.int32)
+    for program, fields in ((K_CORE, {}), (GREEDY_COLOURING, {"rank": rank})):
+        expected = program.run(graph, fields=fields, devices="cpu")
+        found = program.run(graph, fields=fields, devices="cuda")
+        for name, values in expected.fields.items():
+            assert np.array_equal(found.fields[name], values), name

@@ -25,7 +25,7 @@ K_CORE = gw.StepProgram(
         gw.repeat(
             [
                 gw.reduce("fewest", lambda core, left: left if core < 0 else NONE, "min", of="all"),
-                gw.assign("k", lambda k, fewest: k if fewest == NONE else max(k, fewest)),
+                gw.assign("k", lambda k, fewest: k if fewest >= NONE else max(k, fewest)),
                 gw.filter(lambda core, left, k: core < 0 and left <= k, of="all"),
                 gw.repeat(
                     [
@@ -41,7 +41,7 @@ K_CORE = gw.StepProgram(
                     until=lambda size: size == 0,
                 ),
             ],
-            until=lambda fewest: fewest == NONE,
+            until=lambda fewest: fewest >= NONE,  # of no vertices, the fewest is more
         )
     ],
 )

@@ -17,6 +17,7 @@ void emulated_access(const volatile void *place, unsigned long bytes, unsigned h
 }
 
 void emulated_fence(bool system) {
+    settle_write();
     progress += 1;
     if (is_checking) races_found.fence(current->number, system);
     if (random_state && random_word() % 4 == 0) yield(nullptr);
@@ -43,6 +44,7 @@ unsigned long long emulated_now_ns() { return clock_ns += LOOK_NS; }
 
 const unsigned long long *emulated_exchange(unsigned mask, unsigned long long word,
                                             const char *what, unsigned *came) {
+    settle_write();
     Fiber *me = current;
     Warp &warp = me->block->warps[me->thread / WARP];
     const u32 lane = me->thread % WARP;
@@ -77,6 +79,7 @@ const unsigned long long *emulated_exchange(unsigned mask, unsigned long long wo
 }
 
 unsigned emulated_barrier(bool vote, const char *what) {
+    settle_write();
     Block &block = *current->block;
     Barrier &barrier = block.barrier;
     if (!barrier.arrived)
@@ -118,7 +121,8 @@ struct EmulatedKernel {
 };
 
 // Run kernels together to their ends. Returns null, or what went wrong. With `range_count` memory is checked:
-// the ranges are all that kernels may use; `strict` if nothing but __syncwarp orders the lanes of a warp.
+// the ranges are all that kernels may use; `strict` if nothing but __syncwarp orders the lanes of a warp, and equal
+// numbers may not be written by several threads.
 __attribute__((visibility("default"))) const char *emulated_run(
     u32 count, const EmulatedKernel *kernels, u64 seed, u32 range_count, const Range *given_ranges,
     u32 devices, const unsigned char *given_peers, u32 strict) {
@@ -136,18 +140,20 @@ __attribute__((visibility("default"))) const char *emulated_run(
     idle_rounds = 0;
     is_checking = range_count > 0;
     is_strict = strict;
+    last_write.at = nullptr;
     peers = given_peers;
     device_count = devices;
     if (is_checking) {
         find_ranges(range_count, given_ranges);
         races_found.begin(threads);
     }
+    runs_kernels = true;
     if (!_setjmp(caller)) {
         for (Launch &launch : launches)
             for (u32 i = 0; i < launch.resident && i < launch.blocks; ++i) begin_block(launch);
         go_on();
     }
-    current = nullptr;
+    runs_kernels = false;
     if (failure.empty()) return nullptr;
     for (auto &block : live)
         for (auto &fiber : block->fibers)

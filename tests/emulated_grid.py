@@ -59,8 +59,8 @@ def emulated_gpus(
     :param peers: (count, count) which reaches which; None for all
     :param seed: of the schedule: 0 is by turns; each other seed has a random one for every launch
     :param checks: every access of memory is looked at: accesses that nothing orders (missing barriers and
-        fences, too small scopes), and memory that is nobody's. "strict": of the collectives of a warp only
-        __syncwarp orders accesses, as CUDA promises no more
+        fences, too small scopes), and memory that is nobody's. "strict" also refuses what CUDA does not
+        promise and GPUs do: collectives of a warp that order accesses, equal numbers that several write
     """
     if COMPILER is None:
         pytest.skip("no g++ to compile kernels for this machine")

@@ -1,7 +1,8 @@
 // Looks at accesses of memory: whether it is there, and whether they are in order (emulated_grid_races.h).
 //
 // Kernels that were compiled with -fsanitize=thread call the sanitizer's functions before each access. These are
-// here, in the place of its own library. What the emulator does itself, atomics among it, comes by `check`.
+// here, in the place of its own library. A plain write that changes nothing is none, unless that is strict:
+// equal numbers written by several threads are common, and do no harm on any GPU. What the emulator does itself, atomics among it, comes by `check`.
 #pragma once
 
 #include <dlfcn.h>
@@ -49,56 +50,83 @@ const Range *range_of(u64 place) {
                                                                               : &ranges[low - 1];
 }
 
-// Look at an access that is about to happen.
-void check(const volatile void *at, u64 bytes, u32 how, const void *code) {
-    const Fiber &me = *current;
-    const u64 place = reinterpret_cast<u64>(at);
-    const u64 stack = reinterpret_cast<u64>(me.stack);
-    if (place >= stack && place < stack + STACK_BYTES) return;
-    const Block &block = *me.block;
-    const u64 dynamic = reinterpret_cast<u64>(block.dynamic_begin);
-    Range range{dynamic, block.launch->shared_bytes, static_cast<int>(block.launch->device)};
-    bool is_there = place >= dynamic && place < dynamic + block.launch->shared_bytes;
-    bool is_shared = is_there;
-    if (!is_there) {
-        for (const auto &[key, held] : block.shared) {
-            const u64 begin = reinterpret_cast<u64>(held.data()) + MARGIN_BYTES;
-            const u64 size = held.size() - 2 * MARGIN_BYTES;
-            if (place < begin || place >= begin + size) continue;
-            range.begin = begin;
-            range.bytes = size;
+// The memory that a place of the running thread's lies in.
+struct Spot {
+    Range range{};
+    bool is_there = false, is_shared = false;
+
+    explicit Spot(u64 place) {
+        const Block &block = *current->block;
+        const auto try_shared = [&](const unsigned char *begin, u64 bytes) {
+            const u64 first = reinterpret_cast<u64>(begin);
+            if (place < first || place >= first + bytes) return;
+            range = {first, bytes, static_cast<int>(block.launch->device)};
             is_there = is_shared = true;
-        }
-    }
-    if (!is_there) {
+        };
+        try_shared(block.dynamic_begin, block.launch->shared_bytes);
+        for (const auto &[key, held] : block.shared)
+            try_shared(held.data() + MARGIN_BYTES, held.size() - 2 * MARGIN_BYTES);
+        if (is_there) return;
         if (const Range *found = range_of(place)) {
             range = *found;
             is_there = true;
         }
     }
-    races::Access now{me.number, 0, how, code};
-    if (!is_there) fail("%llu bytes at %#llx are nobody's:%s", bytes, place, text_of(now).c_str());
-    if (range.device == -2) {
-        if (how & races::WRITES) fail("a constant is written:%s", text_of(now).c_str());
+
+    std::string text(u64 place, u64 bytes) const {
+        const char *kind = is_shared ? " of a shared variable of " : " of a buffer of ";
+        return std::to_string(bytes) + " bytes at " + std::to_string(place - range.begin) + kind +
+               std::to_string(range.bytes) + " bytes of device " + std::to_string(range.device);
+    }
+};
+
+// Fail if there is no such memory for the running thread; whether it is memory that can be changed.
+bool check_bounds(u64 place, u64 bytes, const races::Access &access) {
+    const Spot spot(place);
+    if (!spot.is_there)
+        fail("%llu bytes at %#llx are nobody's:%s", bytes, place, text_of(access).c_str());
+    if (spot.range.device == -2) {
+        if (access.how & races::WRITES) fail("a constant is written:%s", text_of(access).c_str());
+        return false;
+    }
+    if (place + bytes > spot.range.begin + spot.range.bytes)
+        fail("%s, beyond its end:%s", spot.text(place, bytes).c_str(), text_of(access).c_str());
+    const u32 device = current->block->launch->device;
+    if (spot.range.device >= 0 && !peers[device * device_count + spot.range.device])
+        fail("%s, which is no peer:%s", spot.text(place, bytes).c_str(), text_of(access).c_str());
+    return true;
+}
+
+void check_order(const void *at, u64 bytes, const races::Access &access) {
+    if (!races_found.access(access.thread, at, bytes, access.how, access.code)) return;
+    const u64 place = reinterpret_cast<u64>(at);
+    fail("%s two accesses of %s:%s%s", races_found.problem, Spot(place).text(place, bytes).c_str(),
+         text_of(races_found.first).c_str(), text_of(races_found.second).c_str());
+}
+
+void look_at_write() { check_order(last_write.at, last_write.bytes, last_write.access); }
+
+// Look at an access that is about to happen.
+void check(const volatile void *shared_place, u64 bytes, u32 how, const void *code) {
+    settle_write();
+    void *at = const_cast<void *>(shared_place);
+    const u64 place = reinterpret_cast<u64>(at), stack = reinterpret_cast<u64>(current->stack);
+    if (place >= stack && place < stack + STACK_BYTES) return;
+    const races::Access access{current->number, 0, how, code};
+    if (!check_bounds(place, bytes, access)) return;
+    if (!is_strict && how == races::WRITES && bytes <= sizeof last_write.before) {
+        last_write.access = access;
+        last_write.at = at;
+        last_write.bytes = bytes;
+        memcpy(last_write.before, at, bytes);
         return;
     }
-    char where[100];
-    snprintf(where, sizeof where, "%llu bytes at %llu of a %s of %llu bytes of device %d", bytes,
-             place - range.begin, is_shared ? "shared variable" : "buffer", range.bytes,
-             range.device);
-    if (place + bytes > range.begin + range.bytes)
-        fail("%s, beyond its end:%s", where, text_of(now).c_str());
-    const u32 device = block.launch->device;
-    if (range.device >= 0 && !peers[device * device_count + range.device])
-        fail("%s, which is no peer:%s", where, text_of(now).c_str());
-    if (!races_found.access(me.number, const_cast<const void *>(at), bytes, how, code)) return;
-    fail("%s two accesses of %s:%s%s", races_found.problem, where,
-         text_of(races_found.first).c_str(), text_of(races_found.second).c_str());
+    check_order(at, bytes, access);
 }
 
 // An ordinary access of instrumented code.
 void instrumented(const volatile void *at, u64 bytes, u32 how, const void *code) {
-    if (!current || !is_checking) return;
+    if (!runs_kernels || !is_checking) return;
     if (how == (races::READS | races::STRONG | races::SYSTEM) &&
         range_of(reinterpret_cast<u64>(at)))
         emulated_poll(const_cast<const void *>(at), *static_cast<const volatile u8 *>(at));

@@ -134,6 +134,7 @@ std::vector<Fiber *> turn;  // of the block whose turn it is
 size_t turn_at = 0, live_at = 0;
 std::priority_queue<Sleeper> sleepers;
 Fiber *current = nullptr;
+thread_local bool runs_kernels = false;  // of the host's thread whose stack fibers were left from
 jmp_buf caller;
 std::string failure;
 u64 clock_ns = 1000000000, random_state = 0, progress = 0, progress_seen = 0, idle_rounds = 0;
@@ -141,6 +142,15 @@ u64 switches = 0, picks_in_round = 0, sleeps = 0;
 u64 ready_fibers = 0, alive_fibers = 0;
 std::vector<Launch> launches;
 bool is_checking = false, is_strict = false;
+
+// A plain write that is about to happen, to be looked at when it has: it is one only if it changes something.
+struct Write {
+    races::Access access;
+    void *at = nullptr;
+    u64 bytes = 0;
+    unsigned char before[16];
+} last_write;
+
 races::Races races_found;
 std::vector<Range> ranges;
 const unsigned char *peers = nullptr;  // which device reaches which
@@ -168,6 +178,15 @@ u64 random_word() {
     va_end(given);
     failure = text;
     _longjmp(caller, 1);
+}
+
+void look_at_write();
+
+// The last plain write has happened; nobody else has run since.
+void settle_write() {
+    if (!last_write.at) return;
+    if (memcmp(last_write.before, last_write.at, last_write.bytes) != 0) look_at_write();
+    last_write.at = nullptr;
 }
 
 // What everybody waits for, by blocks.
@@ -256,6 +275,7 @@ void finish_barrier(Block &block, const Fiber *last);
 void finish_exchange(Exchange &exchange, const Fiber *last);
 
 void end_thread(Fiber *fiber) {
+    settle_write();
     Block &block = *fiber->block;
     Warp &warp = block.warps[fiber->thread / WARP];
     progress += 1;
@@ -394,6 +414,7 @@ void go_on() {
 }
 
 void suspend(const char *why) {
+    settle_write();
     Fiber *me = current;
     me->waits_for = why;
     if (!_setjmp(me->at)) go_on();

@@ -37,6 +37,9 @@ _RANGE = np.dtype(
 )
 
 
+_ONE_AT_A_TIME = threading.Lock()  # there is one set of fibers
+
+
 class EmulationError(AssertionError):
     """Something that a real GPU would not forgive, or would wait for for ever."""
 
@@ -265,10 +268,11 @@ class Machine:
         places = [(at, self._memory[at]) for at in self._pointers] if self.checks else []
         ranges = np.array([(at, one.nbytes, one.device, 0) for at, one in places], _RANGE)
         access = np.ascontiguousarray(self.peers | np.eye(self.count, dtype=bool), np.uint8)
-        message = self._run(
-            len(work), kernels.ctypes.data, self.seed, len(ranges), ranges.ctypes.data,
-            self.count, access.ctypes.data, int(self.checks == "strict"),
-        )  # fmt: skip
+        with _ONE_AT_A_TIME:
+            message = self._run(
+                len(work), kernels.ctypes.data, self.seed, len(ranges), ranges.ctypes.data,
+                self.count, access.ctypes.data, int(self.checks == "strict"),
+            )  # fmt: skip
         for one in launches:
             self._forget(one.start)
         if self.seed:

@@ -26,10 +26,10 @@ from k_core import (
 FAR = 2**31 - 1
 
 
-def levels(**options: Any) -> gw.StepProgram:
+def levels(name: str, **options: Any) -> gw.StepProgram:
     """Breadth-first search."""
     return gw.StepProgram(
-        name="levels",
+        name=name,
         fields={"level": ("int32", FAR)},
         numbers={"now": ("int64", 0)},
         steps=[
@@ -45,8 +45,8 @@ def levels(**options: Any) -> gw.StepProgram:
     )
 
 
-LEVELS = levels()
-LEVELS_PULLED = levels(direction="pull", candidates=lambda level: level == FAR)
+LEVELS = levels("levels")
+LEVELS_PULLED = levels("levels pulled", direction="pull", candidates=lambda level: level == FAR)
 
 COMPONENTS = gw.StepProgram(
     name="components",

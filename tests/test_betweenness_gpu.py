@@ -161,14 +161,9 @@ class TestEmulated:
     @each_graph
     def test_the_zoo(self, devices: list[str], name: str) -> None:
         graph = named_graph(name)
-        check(graph, devices, edges=True)
-        check(
-            graph,
-            devices,
-            normalized=False,
-            endpoints=True,
-            samples=graph.vertex_count // 2 or None,
-        )
+        few = min(3, graph.vertex_count) or None
+        check(graph, devices, edges=True, samples=few)
+        check(graph, devices, normalized=False, endpoints=True, samples=few, seed=1)
 
     def test_roads(self, devices: list[str]) -> None:
         check(gw.generators.road(9, seed=1), devices, edges=True)

@@ -48,11 +48,17 @@ def test_examples_in_docstrings(module: object) -> None:
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", ["docs/programs.md"])
-def test_examples_in_documentation(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [("docs/programs.md", "1048575 nodes"), ("docs/frontiers.md", "vertices reached")],
+)
+def test_examples_in_documentation(
+    page: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"graph": gw.generators.rmat(6, 8)}
     for block in re.findall(r"```python\n(.*?)```", (_REPOSITORY / page).read_text(), re.S):
-        exec(block, {"graph": gw.generators.rmat(6, 8)})
-    assert "1048575 nodes" in capsys.readouterr().out
+        exec(block, names)
+    assert said in capsys.readouterr().out
 
 
 def test_all_errors_are_ours() -> None:

@@ -50,7 +50,7 @@ def check(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult:
     if exact:
         assert found.iterations == wanted.iterations
         assert found.converged == wanted.converged
-        assert found.residual == pytest.approx(wanted.residual, rel=1e-6, abs=1e-14)
+        assert found.residual == pytest.approx(wanted.residual, rel=1e-5, abs=1e-14)
     np.testing.assert_allclose(
         found.rank, wanted.rank, rtol=1e-12 if exact else 2e-5, atol=1e-15 if exact else 1e-7
     )

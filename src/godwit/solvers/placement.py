@@ -169,7 +169,7 @@ def place_for_one_query(
     seed: int = 0,
     duplication: Duplication = "1-hop",
 ) -> PlacedGraph:
-    """As :func:`place`, but a graph on one device, or on GPUs, is laid out only if the query asks for it."""
+    """As :func:`place`, but one device, or GPUs, get the graph only if the query asks for it."""
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
     context = Context(default_devices(graph) if devices is None else devices)

@@ -20,11 +20,13 @@ class RunStatistics:
     :param devices: names, in order; the arrays below have an entry a device
     :param solver: which execution ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
         (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
-        supersteps), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank) or ``"brandes"``
-        (betweenness)
+        supersteps), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank), ``"brandes"``
+        (betweenness) or ``"step program"``
     :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
-        (rows to GPUs), ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only),
-        ``gather``, ``predecessors``, ``verify``; no time is in two of them
+        (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
+        ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``overflow``
+        (betweenness on GPUs that was given up for the CPU's wider numbers), ``gather``, ``predecessors``,
+        ``verify``; no time is in two of them
     :param processed_items: work-items taken from a queue
     :param useless_items: of these, those whose value had been improved on meanwhile; GPUs do not look
         where rows are packed, and count only those beyond the limit

@@ -61,8 +61,7 @@ __device__ __forceinline__ void team_take(Search &search) {
                     search.depths()[own] = search.depth;
                 }
             }
-            search.warp_append(&search.counters()->taken_tail,
-                               search.place<Id>(given.layout.taken),
+            search.warp_append(&search.counters()->taken_tail, search.place<Id>(given.layout.taken),
                                __ballot_sync(FULL_WARP, is_fresh), own);
         }
     }

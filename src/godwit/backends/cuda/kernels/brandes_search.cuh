@@ -8,7 +8,7 @@
 // A vertex' value is the number of shortest paths to it, then its coefficient. Set number `depth` lies in slot
 // depth % SETS: a superstep at a depth reads one neighbouring level, writes up to two, and clears a fourth.
 //
-// A search belongs to all blocks of all devices, or to one block ("alone in its memory"). Of every device's
+// A search belongs to all blocks of all devices, or to one block, in memory of its own. Of every device's
 // memory, an owner writes values and sets into all copies; depths, lists and centralities are its own.
 #pragma once
 
@@ -17,9 +17,9 @@
 constexpr u32 SETS = 4;
 constexpr u32 UNROLL = 4;
 constexpr u32 GROUP = 8;
-constexpr i64 THREAD_ROW = 4;             // rows up to so many arcs are a thread's,
+constexpr i64 THREAD_ROW = 4;              // rows up to so many arcs are a thread's,
 constexpr i64 GROUP_ROW = GROUP * UNROLL;  // up to so many a group's of lanes,
-constexpr i64 LONG_ROW = 4096;            // up to so many a warp's; longer ones a block's
+constexpr i64 LONG_ROW = 4096;             // up to so many a warp's; longer ones a block's
 constexpr u32 NO_DEPTH = 0xffffffffu;
 constexpr double LARGEST_COUNT = 0x1p900;
 
@@ -94,18 +94,18 @@ struct Arguments {
     Rows<Id> in;  // the same if the graph is undirected
     LongRows long_out;
     LongRows long_in;
-    const Id *sources;  // positions
+    const Id *sources;   // positions
     double *centrality;  // by own index
     double *edges;       // by own arc, or null
     char *searches[MAX_DEVICES];
     SearchLayout layout;
     i64 words;  // of a bitmap of all positions
     u64 source_count;
-    u64 arcs;          // of the graph
-    u64 mean_degree;   // of vertices that have arcs
+    u64 arcs;            // of the graph
+    u64 mean_degree;     // of vertices that have arcs
     u64 light_vertices;  // a level with as many, and
     u64 light_arcs;      // with as many arcs is done by one block
-    u64 dense_factor;    // a level is found from all that is left if so many times its arcs are more
+    u64 dense_factor;  // a level is found from all that is left if so many times its arcs are more
     u32 block_searches;  // so many blocks search for themselves; 0: all together
     u32 sources_a_round;
     u32 endpoints;
@@ -152,7 +152,8 @@ struct Search {
     // The same place in another device's memory.
     template <class T>
     __device__ __forceinline__ T *at(u32 other, T *mine) const {
-        return reinterpret_cast<T *>(given.searches[other] + (reinterpret_cast<char *>(mine) - home));
+        return reinterpret_cast<T *>(given.searches[other] +
+                                     (reinterpret_cast<char *>(mine) - home));
     }
     template <class T>
     __device__ __forceinline__ void store_everywhere(T *mine, T value) const {

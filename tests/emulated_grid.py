@@ -179,16 +179,19 @@ def check_arguments(kernel: Kernel, arguments: Any) -> None:
         )
 
 
-def _sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
+def _keys(keys: Buffer, count: int, stream: Stream) -> np.ndarray[Any, Any]:
+    """Keys where they lie, once the stream is there."""
     stream.synchronize()
-    keys_there = (ctypes.c_uint64 * count).from_address(keys.pointer)
-    np.frombuffer(keys_there, np.uint64).sort()
+    there: Any = (ctypes.c_uint64 * count).from_address(keys.pointer)
+    return np.frombuffer(there, np.uint64)
+
+
+def _sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
+    _keys(keys, count, stream).sort()
 
 
 def _stable_order(keys: Buffer, count: int, stream: Stream) -> Any:
-    stream.synchronize()
-    keys_there = (ctypes.c_uint64 * count).from_address(keys.pointer)
-    return as_gpu_array(np.argsort(np.frombuffer(keys_there, np.uint64), kind="stable"))
+    return as_gpu_array(np.argsort(_keys(keys, count, stream), kind="stable"))
 
 
 def as_gpu_array(values: np.ndarray[Any, Any]) -> Any:

@@ -28,7 +28,7 @@ class Error(IntEnum):
     cudaErrorCooperativeLaunchTooLarge = 720
 
 
-class CUresult(IntEnum):
+class Result(IntEnum):
     """Of the driver."""
 
     CUDA_SUCCESS = 0
@@ -197,7 +197,7 @@ class Driver:
     :param load: makes kernels, by name, of what the compiler left
     """
 
-    CUresult = CUresult
+    CUresult = Result
     CUfunction_attribute = _FunctionAttribute
 
     def __init__(self, machine: Machine, load: Callable[[bytes], dict[str, Kernel]]) -> None:
@@ -207,10 +207,10 @@ class Driver:
     def __getattr__(self, name: str) -> Any:
         raise EmulationError(f"the emulated CUDA driver has no {name}")
 
-    def cuGetErrorName(self, status: CUresult) -> tuple[int, bytes]:
+    def cuGetErrorName(self, status: Result) -> tuple[int, bytes]:
         return 0, status.name.encode()
 
-    def cuGetErrorString(self, status: CUresult) -> tuple[int, bytes]:
+    def cuGetErrorString(self, status: Result) -> tuple[int, bytes]:
         return 0, status.name.lower().replace("_", " ").encode()
 
     def cuCtxGetCurrent(self) -> tuple[int, int]:
@@ -227,11 +227,11 @@ class Driver:
     def cuModuleGetFunction(self, module: dict[str, Kernel], name: bytes) -> tuple[int, Kernel]:
         return 0, module[name.decode()]
 
-    def cuFuncSetAttribute(self, kernel: Kernel, kind: Any, value: int) -> tuple[CUresult]:
+    def cuFuncSetAttribute(self, kernel: Kernel, kind: Any, value: int) -> tuple[Result]:
         if value > _MOST_SHARED_BYTES:
-            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
+            return (Result.CUDA_ERROR_INVALID_VALUE,)
         kernel.shared_bytes = value
-        return (CUresult.CUDA_SUCCESS,)
+        return (Result.CUDA_SUCCESS,)
 
     def cuFuncGetAttribute(self, *_: Any) -> tuple[int, int]:
         return 0, 32
@@ -239,17 +239,17 @@ class Driver:
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> tuple[int, int]:
         return 0, self._machine.blocks_per_multiprocessor
 
-    def cuLaunchKernel(self, *given: Any) -> tuple[CUresult]:
+    def cuLaunchKernel(self, *given: Any) -> tuple[Result]:
         return self._launched(*given[:10], cooperative=False)
 
-    def cuLaunchCooperativeKernel(self, *given: Any) -> tuple[CUresult]:
+    def cuLaunchCooperativeKernel(self, *given: Any) -> tuple[Result]:
         return self._launched(*given, cooperative=True)
 
     def _launched(
         self, kernel: Kernel, blocks: int, _y: int, _z: int, threads: int, _v: int, _w: int,
         shared_bytes: int, stream: int, addresses: int, *, cooperative: bool,
-    ) -> tuple[CUresult]:  # fmt: skip
+    ) -> tuple[Result]:  # fmt: skip
         error = self._machine.launch(
             kernel, stream, addresses, blocks, threads, shared_bytes, cooperative=cooperative
         )
-        return (CUresult[error or "CUDA_SUCCESS"],)
+        return (Result[error or "CUDA_SUCCESS"],)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from godwit.algorithms.verification import verify_bfs
 from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import bfs_steps, driver
 from godwit.backends.cuda.compilation import ARCHITECTURES, KERNELS, cubin
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from graphs import each_graph, graphs, named_graph
 
@@ -120,23 +124,80 @@ def test_random_graphs(emulated: Machine, graph: Graph, source: int, count: int)
     verify_bfs(graph, np.array([source]), result.distance, result.predecessor)
 
 
+def _ladder() -> Graph:
+    """Wide by its degrees, of as many levels as rungs, each vertex joined to all of the next rung."""
+    rungs = np.arange(400).repeat(9) * 3
+    sources, targets = (
+        rungs + np.tile(np.arange(9) // 3, 400),
+        rungs + np.tile(np.arange(9) % 3 + 3, 400),
+    )
+    return Graph.from_arcs(sources, targets, directed=False)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_long_search_is_given_up(count: int, emulated: Machine) -> None:
-    """A ladder with many rungs is wide by its degrees, and has as many levels as rungs."""
-    rungs = np.arange(400).repeat(4)
-    sources, targets = (
-        rungs * 3 + np.tile([0, 1, 2, 0], 400),
-        rungs * 3 + np.tile([3, 4, 5, 4], 400),
-    )
-    graph = Graph.from_arcs(sources, targets, directed=False)
+    graph = _ladder()
     devices = [f"cuda:{index}" for index in range(count)]
     wanted = gw.bfs(graph, 0, devices="cpu").distance
     found = gw.bfs(graph, 0, devices=devices, gpu=SMALL)
     assert found.statistics.solver == "asynchronous"
+    assert found.statistics.seconds["rows"] > 0, "it was not tried"
     assert np.array_equal(found.distance, wanted)
     asked = gw.bfs(graph, 0, devices=devices, gpu=SMALL, execution=STEP)
     assert asked.statistics.solver == "direction-optimizing"
     assert np.array_equal(asked.distance, wanted)
+
+
+def test_a_long_search_is_not_tried_again(emulated: Machine) -> None:
+    """Nor is memory kept for it."""
+    graph = _ladder()
+    with gw.place(graph, "cuda:0") as placed:
+        held = emulated.held_bytes(0)
+        first = gw.bfs(placed, 0, gpu=SMALL).statistics
+        assert first.solver == "asynchronous"
+        assert first.seconds["rows"] > 0
+        assert not placed.suits_steps
+        again = gw.bfs(placed, 0, gpu=SMALL).statistics
+        assert "rows" not in again.seconds
+        assert emulated.held_bytes(0) < held + 200_000, "the positions are still there"
+
+
+def test_a_graph_that_is_too_large_for_supersteps() -> None:
+    graph = gw.generate("rmat:12,edge_factor=8")
+    source = graph.highest_degree_vertex()
+    with emulated_gpus(1, memory_bytes=66 << 20):
+        with pytest.raises(GraphTooLargeError):
+            gw.bfs(graph, source, devices="cuda:0", gpu=SMALL, execution=STEP)
+        found = gw.bfs(graph, source, devices="cuda:0", gpu=SMALL)
+    assert found.statistics.solver == "asynchronous"
+    assert np.array_equal(found.distance, gw.bfs(graph, source, devices="cpu").distance)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"delta": 2.0}, {"window": 3}, {"ring_items": 4}, {"gpu": GpuOptions(volume=2)}]
+)
+def test_options_of_the_other_solver(asked: dict[str, Any], emulated: Machine) -> None:
+    with pytest.raises(InputError, match="are of the asynchronous solver"):
+        gw.bfs(gw.generators.path(9), 0, devices="cuda:0", execution=STEP, **asked)
+
+
+def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> None:
+    """Somebody else is about to bring up what it asks for, and waits for the GPU that it has."""
+    graph = gw.generate("rmat:8,seed=1")
+    refused: list[str] = []
+    with gw.place(graph, "cuda:0") as placed, ThreadPoolExecutor(1) as others:
+
+        def progress(_: int) -> None:
+            others.submit(lambda: placed.steps)
+            sleep(0.1)
+            try:
+                gw.pagerank(placed)
+            except InputError as error:
+                refused.append(str(error))
+
+        gw.sssp(placed, 0, progress=progress, gpu=GpuOptions(threads=64, blocks=3, slice_s=0))
+    assert refused
+    assert "is at work for this thread" in refused[0]
 
 
 def test_state_has_the_names_of_the_kernel() -> None:

@@ -48,8 +48,10 @@ def run(body: str, *, blocks: int = 1, threads: int = 32, devices: int = 1, word
             stream.synchronize()
         return buffers[0].download(np.uint32, words)
     finally:
-        for one in (*buffers, *streams):
-            one.close()
+        for buffer in buffers:
+            buffer.close()
+        for stream in streams:
+            stream.close()
 
 
 # Block 0 makes a number known to block 1, which reads it: (what is done, whether that is in order). {} is

@@ -15,6 +15,7 @@ import numpy as np
 from godwit.algorithms.paths import PathResult, Sources, check_query
 from godwit.backends.base import GpuOptions
 from godwit.backends.searches import SearchQuery, search, take_supersteps
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
@@ -81,10 +82,15 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     if devices[0].kind != "cuda" or options.execution == "asynchronous":
         return False
     if options.execution == "bulk-synchronous":
+        if not _takes_any_solver(options):
+            raise InputError(
+                "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
+                "are of the asynchronous solver: leave them out, or ask for execution='asynchronous'"
+            )
         return True
     graph = placed.graph
     wide = graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
-    if graph.directed or not wide or not _takes_any_solver(options):
+    if graph.directed or not wide or not placed.suits_steps or not _takes_any_solver(options):
         return False
     return take_supersteps(devices)
 
@@ -112,18 +118,26 @@ def _in_supersteps(
     statistics = RunStatistics(
         tuple(device.name for device in placed.context.devices), "direction-optimizing"
     )
-    graph, steps = placed.graph, placed.steps
+    graph = placed.graph
     distance = options.home.empty(graph.vertex_count, np.int32)
     may_give_up = options.execution == "auto"
     query = SearchQuery(sources, target, cutoff, may_give_up, distance, options.gpu)
-    with statistics.phase("run"):
-        found = search(steps, query, make_poll(options))
-    if not found.is_complete:
-        given_up.update(found.seconds)
+    try:
+        steps = placed.steps
+        with statistics.phase("run"):
+            found = search(steps, query, make_poll(options))
+    except GraphTooLargeError:
+        if not may_give_up:
+            raise
+        placed.refuse_steps()
         return None
     for phase, seconds in found.seconds.items():
         statistics.seconds[phase] = seconds
         statistics.seconds["run"] -= seconds
+    if not found.is_complete:
+        given_up.update(statistics.seconds)
+        placed.refuse_steps()
+        return None
     statistics.processed_items = found.visited
     statistics.arcs_relaxed = found.looked
     statistics.levels = found.levels

@@ -294,6 +294,12 @@ class Backend(Protocol):
     def find(self, name: str) -> Device:
         """The device of a name; DeviceError, saying what there is, if it is not there."""
 
+    def require_idle(self, devices: Sequence[Device]) -> None:
+        """Asked before waiting for anything that a run on these devices may hold.
+
+        :raises InputError: the calling thread is in such a run, as a progress function is
+        """
+
     def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> Placement | None:
         """Bring parts to their devices; None where they are there already.
 

@@ -26,6 +26,7 @@ class PlacedGraph:
 
     :ivar graph: the graph
     :ivar context: the devices; closed with this
+    :ivar suits_steps: whether nothing was found that speaks against supersteps
     :ivar seconds: time of the phases ``partition`` and ``place``
     """
 
@@ -46,6 +47,7 @@ class PlacedGraph:
         self._layout: Layout | None = None
         self._resident: Placement | None = None
         self._steps: Placement | None = None
+        self.suits_steps = True
         self._placing = threading.Lock()
 
     @property
@@ -66,6 +68,7 @@ class PlacedGraph:
     def resident(self) -> Placement | None:
         """The parts in the memory of their devices, where that is not the host's."""
         layout = self.layout
+        self.context.backend.require_idle(self.context.devices)
         with self._placing:
             if self._resident is None:
                 begin = perf_counter()
@@ -84,6 +87,7 @@ class PlacedGraph:
         if self.context.closed:
             raise ClosedContextError("this placed graph is closed; place the graph again")
         division = None if self._method is None else self.partition
+        self.context.backend.require_idle(self.context.devices)
         with self._placing:
             if self._steps is None:
                 begin = perf_counter()
@@ -92,6 +96,15 @@ class PlacedGraph:
                 if self._steps is not None:
                     self.seconds["number"] = perf_counter() - begin
             return self._steps
+
+    def refuse_steps(self) -> None:
+        """The graph's memory for supersteps goes back: it is too large for them, or they do not suit it."""
+        self.suits_steps = False
+        self.context.backend.require_idle(self.context.devices)
+        with self._placing:
+            if self._steps is not None:
+                self._steps.close()
+                self._steps = None
 
     def _lay_out(self) -> Layout:
         begin = perf_counter()

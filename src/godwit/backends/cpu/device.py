@@ -53,6 +53,9 @@ class CpuBackend(Backend):
             f"'cpu:{MAXIMAL_VIRTUAL_DEVICES - 1}' (one thread each)"
         )
 
+    def require_idle(self, devices: Sequence[Device]) -> None:
+        """Runs on CPUs do not exclude each other."""
+
     def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
         """Nothing to do: the host's memory is theirs."""
         return

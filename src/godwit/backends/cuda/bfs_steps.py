@@ -15,6 +15,7 @@ from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, STEP, step_run, step_source
 from godwit.backends.searches import SearchOutcome, SearchQuery
 from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
 
 UNREACHED = np.iinfo(np.int32).max
 
@@ -35,6 +36,7 @@ _ROOM_SHIFT = (
     5  # a queue has room for a 32nd of the vertices at first: wide frontiers are not queued
 )
 _CLASS_GROUP = 3
+_QUEUE_AGAIN = 6  # of BfsPhase
 _FOUND, _LOOKED = 0, 4  # of what blocks count: BfsCount
 
 ARGUMENTS = np.dtype(
@@ -53,13 +55,14 @@ ARGUMENTS = np.dtype(
         ("seed_count", np.int64),
         ("target", np.int64),
         ("long_below", np.int64),
+        ("is_directed", np.uint64),
     ]
 )
 
 STATE = (
     "depth", "visited", "frontier", "parity", "queued", "spreaded", "limit", "vertices", "arcs",
     "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index", "steps",
-    "receives", "has_missed", "growths",
+    "has_missed", "growths",
 )  # fmt: skip
 """Words of ``control->state``: ``BfsState`` of the kernel."""
 
@@ -82,6 +85,11 @@ def search_levels(
     if query.target is not None:
         target_owner, target_index = divmod(
             int(placement.position(np.array([query.target]))[0]), placement.capacity
+        )
+    if placement.capacity >= 1 << 32:
+        raise GraphTooLargeError(
+            f"a device would own {placement.capacity:,} vertices, and the search takes fewer than "
+            f"{1 << 32:,} a device; use more GPUs, or execution='asynchronous'"
         )
     with placement.held():
         arguments = np.zeros(devices, ARGUMENTS)
@@ -111,6 +119,7 @@ def search_levels(
             own["seeds"], own["seed_count"] = room.pointer, len(seeds)
             own["target"] = target_index if place == target_owner else -1
             # Of a directed graph the classes are of in-degrees.
+            own["is_directed"] = graph.directed
             own["long_below"] = (
                 placement.capacity if graph.directed else out_rows[place].classes[_CLASS_GROUP]
             )
@@ -165,8 +174,10 @@ def _make_queues(own: Any, part: StepPart, room: int) -> None:
     own["queue_room"] = room
 
 
-def _enlarge(placement: StepPlacement, arguments: Array, _: Array) -> None:
-    """Enlarge queues that had no room for a frontier: the kernel queues it again."""
+def _enlarge(placement: StepPlacement, arguments: Array, controls: Array) -> None:
+    """Enlarge queues that had no room for a frontier, which the kernel is about to queue again."""
+    if controls["phase"][0] != _QUEUE_AGAIN:
+        return
     for own, part in zip(arguments, placement.parts, strict=True):
         wanted = int(part.buffers["local"].download(np.uint32, 2).max())
         room = int(own["queue_room"])

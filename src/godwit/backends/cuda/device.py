@@ -78,6 +78,13 @@ class CudaBackend(Backend):
             delivers=True,
         )
 
+    def require_idle(self, devices: Sequence[Device]) -> None:
+        """InputError if this thread is in a run on one of these GPUs."""
+        from godwit.backends.cuda.gpu_locks import refuse_held
+        from godwit.backends.cuda.placement import gpu_index
+
+        refuse_held(gpu_index(device) for device in devices)
+
     def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> Any:
         """The parts' rows in the memory of their GPUs."""
         from godwit.backends.cuda.placement import GpuPlacement
@@ -92,6 +99,14 @@ class CudaBackend(Backend):
         Positions have 64 bits where the graph's ids have, or there are too many for 32.
         """
         from godwit.backends.cuda.step_placement import StepPlacement
+        from godwit.backends.cuda.steps import reach_each_other
+
+        if not reach_each_other(devices):
+            names = ", ".join(device.name for device in devices)
+            raise DeviceError(
+                f"supersteps need GPUs that reach each other's memory, and not all of {names} do: use one "
+                "of them; searches and vertex programs run on all with execution='asynchronous'"
+            )
 
         ids = graph.targets.dtype
         return StepPlacement(devices, graph, partition, id_dtype=ids if ids.itemsize == 8 else None)

@@ -8,7 +8,7 @@ ask holds the GPUs that it uses, in the order of their numbers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from godwit.backends.cuda import driver
@@ -17,6 +17,19 @@ from godwit.errors import InputError
 _GPU_LOCKS: dict[int, threading.Lock] = {}
 _HOLDERS: dict[int, int] = {}  # threads, by the GPUs that they hold
 _LOCKS_LOCK = threading.Lock()
+
+
+def refuse_held(indexes: Iterable[int]) -> None:
+    """Whoever waits for anything else that a holder of GPUs may hold, asks this first.
+
+    :raises InputError: this thread holds one of them already, as in a progress function
+    """
+    me = threading.get_ident()
+    for index in indexes:
+        if _HOLDERS.get(index) == me:
+            raise InputError(
+                f"cuda:{index} is at work for this thread: a progress function cannot use it"
+            )
 
 
 @contextmanager
@@ -31,10 +44,7 @@ def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
     me = threading.get_ident()
     with ExitStack() as stack:
         for index in wanted:
-            if _HOLDERS.get(index) == me:
-                raise InputError(
-                    f"cuda:{index} is at work for this thread: a progress function cannot use it"
-                )
+            refuse_held([index])
             with _LOCKS_LOCK:
                 lock = _GPU_LOCKS.setdefault(index, threading.Lock())
             stack.enter_context(lock)

@@ -24,13 +24,11 @@ from godwit.backends.cuda.placement import gpu_index
 from godwit.backends.cuda.slices import SlicedRun, nanoseconds
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.dtypes import Array
-from godwit.errors import DeviceError
 
 THREADS = 1024
 STATE_WORDS = 32
 STEP = STATE_WORDS - 2
 """Of the state: supersteps so far. The last word is the engine's, too."""
-COUNTERS = 16
 _COUNTS, _AMOUNTS = 8, 4
 _PROFILED_STEPS = 64
 
@@ -60,7 +58,6 @@ STEP_CONTROL = np.dtype(
         ("counts", np.uint64, _COUNTS),
         ("amounts", np.float64, _AMOUNTS),
         ("state", np.uint64, STATE_WORDS),
-        ("counters", np.uint64, COUNTERS),
         ("run_counts", np.uint64, _COUNTS),
         ("ended_ns", np.uint64, _PROFILED_STEPS),
         ("phases", np.uint32, _PROFILED_STEPS),
@@ -171,18 +168,9 @@ class StepRun(SlicedRun):
 
         :param state: the first words of ``control->state``: integers, or floats as bits
         :param phase: of the first superstep
-        :raises DeviceError: two devices do not reach each other's memory
         """
         placement = self.placement
         count = len(placement.parts)
-        for here in range(count):
-            for there in range(here + 1, count):
-                if not placement.are_peers(here, there):
-                    one, other = placement.indexes[here], placement.indexes[there]
-                    raise DeviceError(
-                        f"cuda:{one} and cuda:{other} do not reach each other's memory, which "
-                        "supersteps need; execution='asynchronous' goes through the host"
-                    )
         for place, part in enumerate(placement.parts):
             control = np.zeros(1, STEP_CONTROL)
             for word, number in enumerate(state):

@@ -4,7 +4,7 @@
 // it tells them how to go on. Invariant: `arrived` counts the blocks of one meeting; only the last one resets
 // it, before the release that lets anyone arrive again. Every block's writes before its arrival are seen by
 // all after the release: fence and atomic by the arriving, acquire by the waiting thread, and the barrier of
-// the block on both sides. So after a meeting ordinary loads, cached ones too, see what was written before it.
+// the block on both sides. So after a meeting ordinary loads (not load_once) see what was written before it.
 #pragma once
 
 #include "memory.cuh"

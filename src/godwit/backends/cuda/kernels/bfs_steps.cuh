@@ -20,6 +20,7 @@
 
 #include "schedule_mixed.cuh"
 
+constexpr i64 SHORT_ROW_ARCS = 32;  // longer ones are not for one block alone
 constexpr i32 UNREACHED = 0x7fffffff;
 constexpr u32 NO_STEP = 0xffffffffu;
 constexpr u32 ALONE_VERTICES = 1024;  // on all devices
@@ -46,10 +47,9 @@ enum BfsState : u32 {
     PULLED,       // the direction turned once
     DEEP_STEPS,   // after so many supersteps it is looked whether there will be many more; 0: never
     IS_DEEP,      // there will: the search gave up
-    LONG_ROWS,    // in the frontier: of more than 32 arcs
+    LONG_ROWS,    // in the frontier: of more than SHORT_ROW_ARCS
     QUEUE_INDEX,  // which queue holds the frontier
     STEPS,
-    RECEIVES,
     HAS_MISSED,  // a queue had no room for the whole frontier
     GROWTHS,
 };
@@ -75,8 +75,9 @@ struct Arguments {
     BfsLocal *local;
     const Id *seeds;  // own indexes
     i64 seed_count;
-    i64 target;      // own index, or -1
-    i64 long_below;  // own indexes from here on have rows of 32 arcs at most
+    i64 target;       // own index, or -1
+    i64 long_below;   // own indexes from here on have rows of SHORT_ROW_ARCS at most
+    u64 is_directed;  // those before may have, too
 };
 
 __device__ __forceinline__ bool has_bit(const u32 *bitmap, Id position) {
@@ -196,7 +197,10 @@ struct Bfs {
     __device__ __forceinline__ void thread_reach(u32 index) {
         arguments.depth[first() + index] = depth;
         found += 1;
-        if (index < arguments.long_below) found_long += 1;
+        if (index < arguments.long_below)
+            found_long +=
+                !arguments.is_directed ||
+                arguments.out.offsets[index + 1] - arguments.out.offsets[index] > SHORT_ROW_ARCS;
         if (index == arguments.target) atomicAdd(&block.sums.counts[FOUND_TARGET], 1ull);
     }
 
@@ -571,10 +575,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 state[LONG_ROWS] = long_rows;
                 if (is_over) state[LIMIT] = state[DEPTH];
                 state[SPREADED] = arguments.stage.devices == 1;
-                if (sums.counts[SENT]) {
-                    state[RECEIVES] += 1;
-                    return RECEIVE;
-                }
+                if (sums.counts[SENT]) return RECEIVE;
                 return bfs_next(state);
             case RECEIVE:
                 state[SPREADED] = 1;

@@ -238,7 +238,7 @@ __device__ __forceinline__ u32 block_next(Search &search, u32 phase) {
     __syncthreads();
     if (threadIdx.x == 0) {
         Decision decision{search, given, state};
-        u64 round = given.stage.control->state[SOURCE];
+        u64 round = block.state[SOURCE];
         if (phase == ROUND) {
             state[SOURCE] = round + blockIdx.x;
             state[ALL_COUNT] = state[ALL_ARCS] = state[HAS_FAILED] = 0;
@@ -304,8 +304,7 @@ __device__ __forceinline__ u32 decide_round(const Arguments &given, u64 *state, 
 __device__ __forceinline__ void grid_brandes(const Arguments &given) {
     const Stage &stage = given.stage;
     StepControl *control = stage.control;
-    u64 *state = control->state;
-    auto whole = [&](const Team &team, StepBlock *block) {
+    auto whole = [&](const Team &team, StepBlock *block, u64 *state) {
         return Search{
             given,       team,  block,        given.searches[stage.device], given.centrality,
             given.edges, state, stage.devices};
@@ -317,19 +316,20 @@ __device__ __forceinline__ void grid_brandes(const Arguments &given) {
         }
         bool is_round = (phase & KINDS) == ROUND;
         if (is_round && blockIdx.x >= given.block_searches) return;
-        Search search = is_round ? block_search(given, control, block) : whole(team, &block);
+        Search search =
+            is_round ? block_search(given, control, block) : whole(team, &block, block.state);
         if (is_round) phase = block_next(search, ROUND);
-        while (phase !=
-               STOP) {  // one place for all supersteps, so that there is one copy of the code
+        // One place for all supersteps, so that there is one copy of the code.
+        while (phase != STOP) {
             search.found = search.reached = 0;
             search.found_arcs = search.arcs = 0;
             team_step(search, phase);
             phase = is_round ? block_next(search, phase) : STOP;
         }
     };
-    auto decide = [&](const Sums &sums) -> u32 {
+    auto decide = [&](u32, const Sums &sums, u64 *state) -> u32 {
         if (given.block_searches) return state[PHASE] = decide_round(given, state, sums);
-        Search search = whole(Team{control, 0, 1}, nullptr);
+        Search search = whole(Team{control, 0, 1}, nullptr, state);
         Decision decision{search, given, state};
         u32 phase = decision.next(sums);
         if (phase == OVER) {

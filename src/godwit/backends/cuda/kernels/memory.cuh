@@ -1,8 +1,9 @@
 // Words of memory and how they are touched: types, scopes, order.
 //
-// Shared state of a run (values, bitmaps, control words) is read past the first-level cache, which is not
-// coherent, by relaxed loads at the scope of those who write it. What a graph consists of is read only and
-// may be cached anywhere.
+// Shared state of a run (values, bitmaps, control words) that somebody may be writing is read past the
+// first-level cache, which is not coherent, by relaxed loads at the scope of those who write it. What nobody
+// writes before the next meeting is read by ordinary loads. What a graph consists of is read only and may be
+// cached anywhere: load_once is for that alone.
 #pragma once
 
 using u8 = unsigned char;

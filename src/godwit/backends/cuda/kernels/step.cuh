@@ -2,8 +2,8 @@
 //
 // A primitive is a `body`, which does one superstep of a kind (its *phase*), and a `decide`, which says what
 // comes next from sums over all blocks of all devices. Between two supersteps nothing lives in registers or
-// shared memory: arrays and `control->state` are all, so a kernel may leave at any meeting and be started
-// again with the phase that it was about to do.
+// shared memory that is not in arrays or `control->state` as well: so a kernel may leave at any meeting and be
+// started again with the phase that it was about to do.
 //
 // Vertices have *positions*: device d owns those from d * capacity on. Arrays of vertices have room for all
 // positions on every device ("duplicate-all"): an owner computes its range, and stores what others need into
@@ -50,8 +50,7 @@ struct StepControl {
     u64 cursors[4];          // by which work is dealt out: 0 when a superstep begins
     Sums mine;               // what this device's blocks bring to the next meeting
     u64 state[STATE_WORDS];  // of the primitive, but for the last two; the same on every device
-    u64 counters[16];
-    u64 run_counts[COUNTS];        // what this device counted in all supersteps
+    u64 run_counts[COUNTS];  // what this device counted in all supersteps
     u64 ended_ns[PROFILED_STEPS];  // when the last so many ended, the gate first, by number
     u32 phases[PROFILED_STEPS];    // and of which kind they were
     u32 phase;                     // that comes next
@@ -84,8 +83,9 @@ struct Stage {
     __device__ __forceinline__ i64 first() const { return device * capacity; }
 };
 
-// Own rows, by own index; targets are positions, those of highest degree first. Rows of one class of degrees
-// are neighbours: class k goes from classes[k] to before classes[k + 1].
+// Own rows, by own index; targets are positions, those of highest degree first but in weighted and ordered rows.
+// Rows of one class of degrees are neighbours: class k goes from classes[k] to before classes[k + 1]. In a
+// directed graph that is the in-degree, also of out-rows, and rows of class THREAD may be empty.
 template <class Id>
 struct Rows {
     const i64 *offsets;
@@ -220,20 +220,6 @@ __device__ __forceinline__ bool warp_exchange_sums(const Stage &stage, u64 *stat
     return in_time;
 }
 
-template <class Decide>
-__device__ __forceinline__ auto decide_next(Decide &decide, StepControl *, u32 phase,
-                                            const Sums &sums, u64 *state, int)
-    -> decltype(decide(phase, sums, state)) {
-    return decide(phase, sums, state);
-}
-template <class Decide>
-__device__ __forceinline__ u32 decide_next(Decide &decide, StepControl *control, u32,
-                                           const Sums &sums, u64 *state, long) {
-    u32 next = decide(sums);
-    for (u32 word = 0; word < STEP; word++) state[word] = control->state[word];
-    return next;
-}
-
 // A warp of each device: end a superstep, or let the first begin. Returns flags << 32 | phase. `counted` is what
 // the device's blocks brought: of one block that was alone, its own sums.
 template <class Decide>
@@ -266,7 +252,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
         u64 step = block.state[STEP] + !is_gate;
         control->ended_ns[step % PROFILED_STEPS] = now;
         control->phases[step % PROFILED_STEPS] = phase;
-        if (in_time && !is_gate) phase = decide_next(decide, control, phase, sums, block.state, 0);
+        if (in_time && !is_gate) phase = decide(phase, sums, block.state);
         u32 status = RUNNING;
         if (!in_time)
             status = PEER_LOST;
@@ -283,6 +269,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     }
     __syncwarp();
     control->state[lane] = block.state[lane];
+    __syncwarp();  // all of it goes before the release, which lane 0 writes
     return __shfl_sync(FULL_WARP, told, 0);
 }
 
@@ -329,8 +316,11 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
                     word = load_acquire(&control->release);
                 } while ((word >> 40) == generation);
             }
-            __syncwarp();
-            block.state[lane_id()] = control->state[lane_id()];
+            word = __shfl_sync(FULL_WARP, word, 0);
+            // Where one block goes on alone, it changes the state while others would read it.
+            Meeting next{word};
+            if (next.stops() || !(next.phase() & ALONE) || blockIdx.x == 0)
+                block.state[lane_id()] = control->state[lane_id()];
         }
         if (lane_id() == 0) block.word = word;
     }

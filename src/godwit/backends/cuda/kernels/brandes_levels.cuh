@@ -105,7 +105,7 @@ __device__ __forceinline__ bool thread_wants(const Search &search, const Pass &p
         i64 position = search.first() + own;
         return !(load_relaxed(search.visited() + (position >> 5)) >> (position & 31) & 1);
     }
-    return search.depths()[own] == search.depth;
+    return load_relaxed(search.depths() + own) == search.depth;
 }
 
 // A vertex' row was summed up. Returns whether it is to be marked in the set of this level.

@@ -132,6 +132,7 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
         status = FINISHED;
     else if (flags & FLAG_LEAVE)
         status = LEFT;
+    __syncwarp();  // all have read what lane 0 changes
     if (lane == 0) {
         if (next > bound) control->counters[THRESHOLD_CHANGES] += 1;
         control->counters[ROUNDS] += 1;

@@ -107,6 +107,40 @@ def run_dependencies(devices: list[str]) -> None:
                 check(f"{what}, arcs", found.edge_centrality, wanted.edge_centrality, 1e-9)
 
 
+def run_searches(devices: list[str]) -> None:
+    """BFS in supersteps: pushed and pulled, queues that grow, long rows, one block alone."""
+    from godwit.backends.cuda import bfs_steps
+
+    usual = bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK
+    wide = gw.generators.rmat(10, 8, seed=1)
+    arcs = gw.generators.rmat(9, 6, seed=1, symmetrize=False)
+    hub, path = gw.generators.star(4500), gw.generators.path(300)
+    ids = gw.Graph(wide.offsets, wide.targets.astype(np.int64), directed=False)
+    for name, graph in {"wide": wide, "arcs": arcs, "hub": hub, "path": path, "ids": ids}.items():
+        source = graph.highest_degree_vertex()
+        wanted = gw.bfs(graph, source, devices="cpu").distance
+        for turn in (usual, (1e30, 0.1), (0.0, 1e30)):
+            bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = turn
+            for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2, frontier_items=1)):
+                found = gw.bfs(
+                    graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
+                )
+                check(f"search {name}, {turn=}, {gpu.slice_s=}", found.distance, wanted)
+    bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = usual
+
+
+def run_step_programs(devices: list[str]) -> None:
+    """A program with most operators, and one with arcs."""
+    from k_core import core_numbers
+    from step_programs import COMPONENTS
+
+    graph = gw.generators.rmat(8, 6, seed=1)
+    check("k-core", core_numbers(graph, devices=devices), core_numbers(graph, devices="cpu"))
+    found, wanted = (COMPONENTS.run(graph, devices=where) for where in (devices, "cpu"))
+    for field in wanted.fields:
+        check(f"components, {field}", found.fields[field], wanted.fields[field])
+
+
 def run_arrays() -> None:
     """Rows of arcs that lie on the GPU, with weights and without, ids of 32 and 64 bits."""
     import cupy
@@ -149,8 +183,11 @@ def main() -> None:
     only = sys.argv[2] if len(sys.argv) > 2 else "all"
     if only in ("all", "programs"):
         run_programs(devices_for(endpoints))
+    if only in ("all", "supersteps"):
+        run_searches(devices_for(endpoints))
         run_ranks(devices_for(endpoints))
         run_dependencies(devices_for(endpoints))
+        run_step_programs(devices_for(endpoints))
     if only in ("all", "generators"):
         run_generators()
         run_arrays()

@@ -200,12 +200,20 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
     assert "is at work for this thread" in refused[0]
 
 
-def test_state_has_the_names_of_the_kernel() -> None:
-    text = (KERNELS / "bfs_steps.cuh").read_text()
-    body = re.search(r"enum BfsState : u32 \{(.*?)\};", text, re.DOTALL)
+def _names_of(enum: str) -> list[str]:
+    text = (KERNELS / "bfs_search.cuh").read_text()
+    body = re.search(rf"enum {enum} : u32 \{{(.*?)\}};", text, re.DOTALL)
     assert body is not None
-    names = re.findall(r"^\s*([A-Z_]+),", body[1], re.MULTILINE)
-    assert tuple(name.lower() for name in names) == bfs_steps.STATE
+    return [
+        name.lower() for name in re.findall(r"\b([A-Z][A-Z_]+)(?:,| *$)", body[1], re.MULTILINE)
+    ]
+
+
+def test_numbers_are_those_of_the_kernel() -> None:
+    assert tuple(_names_of("BfsState")) == bfs_steps.STATE
+    assert _names_of("BfsPhase")[bfs_steps._QUEUE_AGAIN] == "queue_again"
+    counts = _names_of("BfsCount")
+    assert (counts[bfs_steps._FOUND], counts[bfs_steps._LOOKED]) == ("found", "looked")
 
 
 @pytest.mark.parametrize("ids", ["int32", "int64"])

@@ -70,7 +70,8 @@ def bfs(
         in any case
     :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
         ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
-    :param timeout_s: give up after so many seconds
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
     :param progress: called now and then with the number of items processed so far, an int; on GPUs, it
         also has ``.threshold`` and ``.idle_share``
     :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
@@ -166,7 +167,8 @@ def pagerank(
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
         one. Several GPUs have to reach each other's memory
     :param results: where ``.rank`` lives, as for :func:`bfs`
-    :param timeout_s: give up after so many seconds
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
     :param progress: called now and then with the number of vertices updated so far, n an iteration
     :param gpu: how kernels are run
     :returns: ``.rank`` (n), ``.converged``, ``.iterations``, ``.residual``, ``.to_dict()``,
@@ -241,7 +243,8 @@ def betweenness_centrality(
         one; None also leaves what is done at once to the CPU. Several GPUs have to reach each other's
         memory
     :param results: where the arrays live, as for :func:`bfs`
-    :param timeout_s: give up after so many seconds
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
     :param progress: called now and then with the number of sources begun so far
     :param gpu: how kernels are run
     :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),

@@ -124,7 +124,7 @@ class GpuOptions:
     :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
     :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all; None for what
         suits delta and weights
-    :param threads: of a block; None for what suits the graph
+    :param threads: of a block, 64 at least in supersteps; None for what suits the graph
     :param blocks: at most so many; None for as many as fit
     :param patience_s: how long a device waits for the others at a meeting before it gives the run up
     :param delay_ns: blocks lag behind at random, by up to so much

@@ -204,9 +204,8 @@ def _names_of(enum: str) -> list[str]:
     text = (KERNELS / "bfs_search.cuh").read_text()
     body = re.search(rf"enum {enum} : u32 \{{(.*?)\}};", text, re.DOTALL)
     assert body is not None
-    return [
-        name.lower() for name in re.findall(r"\b([A-Z][A-Z_]+)(?:,| *$)", body[1], re.MULTILINE)
-    ]
+    names = re.sub(r"//.*", "", body[1]).split(",")
+    return [name.strip().lower() for name in names if name.strip()]
 
 
 def test_numbers_are_those_of_the_kernel() -> None:

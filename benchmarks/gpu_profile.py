@@ -1,0 +1,79 @@
+"""What the time of a breadth-first search in supersteps is spent on: microseconds by superstep and device.
+
+    python benchmarks/gpu_profile.py --graphs rmat22,rmat24 --devices 1,2
+
+A superstep takes from the end of the one before to its own, on the clock of the GPU, as the last block of
+a device comes to the meeting: so the waiting for other devices counts to the superstep after. The median
+run of several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+
+import godwit as gw
+from godwit.backends.cuda import steps
+from gpu_paths import device_list, source_of
+from gpu_steps_plans import GRAPHS
+
+PHASES = ("begin", "push", "receive", "spread", "pull", "queue", "queue again")
+ALONE = 0x80000000
+
+
+def main() -> None:
+    """Print a line a graph, number of devices, and device."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--graphs", default="rmat22,rmat24")
+    parser.add_argument("--devices", default="1", help="numbers of GPUs, or such as 0+0")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--json", help="file to write all to")
+    arguments = parser.parse_args()
+    found: list[Any] = []
+    real = steps.StepRun.controls
+    steps.StepRun.controls = lambda run: found.append(real(run)) or found[-1]  # type: ignore[method-assign]
+    rows = []
+    for name in arguments.graphs.split(","):
+        graph = gw.generate(GRAPHS[name], device="cuda:0")
+        source = source_of(name, graph)
+        for devices in arguments.devices.split(","):
+            with gw.place(graph, device_list(devices)) as placed:
+                runs = []
+                for _ in range(arguments.repeats + 1):
+                    found.clear()
+                    result = gw.bfs(placed, source, execution="bulk-synchronous")
+                    runs.append((result.statistics.seconds["kernel"], found[-1].copy()))
+                runs = sorted(runs[1:], key=lambda run: run[0])
+                seconds, controls = runs[len(runs) // 2]
+                rows += show(name, devices, seconds, controls)
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+def show(name: str, devices: str, seconds: float, controls: Any) -> list[dict[str, Any]]:
+    """The supersteps of a run, of which the kernels remember the last 64."""
+    rows = []
+    for device, control in enumerate(controls):
+        count = int(control["state"][steps.STEP])
+        if count >= len(control["ended_ns"]):
+            print(f"{name} on {devices}: {count} supersteps are too many to show")
+            return rows
+        ended = control["ended_ns"][: count + 1].astype(np.int64)
+        kinds = [PHASES[phase & ~ALONE] for phase in control["phases"][1 : count + 1].tolist()]
+        micros = [round(float(each), 1) for each in np.diff(ended) / 1e3]
+        shown = ", ".join(f"{kind} {time:g}" for kind, time in zip(kinds, micros, strict=True))
+        rest = seconds * 1e6 - sum(micros)
+        print(f"{name} on {devices}, device {device}: {shown}; launch, gate and end {rest:.1f} µs")
+        rows.append({"graph": name, "devices": devices, "device": device, "kinds": kinds,
+                     "us": micros, "kernel_us": seconds * 1e6})  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    main()

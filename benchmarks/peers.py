@@ -98,13 +98,22 @@ def compared(times: Mapping[str, list[float]], **facts: Any) -> list[Row]:
     ]
 
 
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
 def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
     """The options of all these benchmarks; add further ones to it."""
     made = argparse.ArgumentParser(description=description.splitlines()[0])
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     made.add_argument("--data", type=Path, default=beside, help="folder of the real graphs")
-    made.add_argument("--runs", type=int, default=runs)
-    made.add_argument("--only", action="append", help="a graph's name, repeatable")
+    made.add_argument("--runs", type=positive, default=runs)
+    made.add_argument(
+        "--only", action="append", choices=list(graphs(beside)), help="a graph's name, repeatable"
+    )
     made.add_argument("--json", action="store_true")
     return made
 

@@ -20,6 +20,7 @@ from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import brandes_steps, driver
 from godwit.backends.cuda.brandes_steps import run_brandes
 from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.cuda.steps import StepRun
 from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
 from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
@@ -62,8 +63,7 @@ def check_sums(
     if edges:
         np.testing.assert_allclose(found.arcs, wanted.arcs, **_CLOSE)
     assert found.visited.sum() == wanted.vertices_visited
-    if not graph.directed:
-        assert found.examined.sum() == wanted.arcs_examined
+    assert found.examined.sum() == wanted.arcs_examined
     return found
 
 
@@ -280,6 +280,59 @@ class TestBlockSearches:
             found = check_sums(gw.generators.rmat(7, 5, seed=6), ["cuda:0"], range(9), edges=False)
             assert machine.held_bytes(0) == 0
         assert found.block_searches == 0
+
+
+def test_arcs_are_counted_as_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From vertices reached, not to them: vertex 1 has 31 arcs in, and 40 out."""
+    arcs = [(0, 1), *((v, 1) for v in range(2, 32)), *((1, v) for v in range(32, 72))]
+    graph = Graph.from_arcs(*np.array(arcs).T, directed=True)
+    for count, sources, factor in ((1, [0], 0), (2, [0], 0), (2, [0], 10**6), (1, range(40), 4)):
+        monkeypatch.setattr(brandes_steps, "DENSE_FACTOR", factor)
+        with emulated_gpus(count):
+            for one in (graph, graph.reverse):
+                check_sums(one, devices_of(count), sources)
+            found = run(graph, devices_of(count), sources)
+        assert found.examined.sum() == sum(
+            41 if v < 1 or 2 <= v < 32 else 40 * (v == 1) for v in sources
+        )
+
+
+def test_all_blocks_work_on_hubs_of_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level that consists of what was sent may be a few vertices, and most arcs of the graph."""
+    seen: list[list[int]] = []
+    controls = StepRun.controls
+
+    def watched(run: StepRun) -> Any:
+        found = controls(run)
+        seen.append([int(phase) for phase in found["phases"][0]])
+        return found
+
+    monkeypatch.setattr(StepRun, "controls", watched)
+
+    def is_alone(graph: Graph) -> bool:
+        """Whether one block did the level after the source."""
+        division = np.zeros(graph.vertex_count, int)
+        division[1] = 1
+        seen.clear()
+        with emulated_gpus(2), gw.place(graph, devices_of(2), division) as placed:
+            gw.betweenness_centrality(placed, sources=[0])
+        lists = [phase for phase in seen[-1] if phase & 15 == 1]
+        return lists[1] >> 31 == 1
+
+    leaves = np.arange(2, 4300)
+    hub = Graph.from_arcs([0] + [1] * len(leaves), [1, *leaves], directed=False)
+    assert not is_alone(hub)
+    assert is_alone(gw.generators.path(20))
+
+
+def test_nothing_is_read_while_another_warp_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With sums of arcs, a vertex' number of paths is read in the superstep that replaces it."""
+    monkeypatch.setattr(brandes_steps, "DENSE_FACTOR", 0)
+    monkeypatch.setattr(brandes_steps, "LIGHT_VERTICES", 5)
+    graph = gw.generators.rmat(6, 5, seed=2, symmetrize=False)
+    for sources in ([0, 1], range(20)):
+        with emulated_gpus(1, checks=True, seed=1):
+            check_sums(graph, devices_of(1), sources)
 
 
 def test_memory_is_asked_for_before_it_is_taken() -> None:

@@ -295,7 +295,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "two dimensions": ({"initial": np.ones((3, 1))}, r"got an array of float64, shape \(3, 1\)"),
     "texts": ({"initial": ["a", "b", "c"]}, "got an array of <U1"),
     "weighted what": ({"weighted": "yes"}, "weighted must be True or False, got 'yes'"),
-    "several devices": ({"devices": ["cpu:0", "cpu:1"]}, "runs on one device so far.*'cpu'"),
+    "several devices": ({"devices": ["cpu:0", "cpu:1"]}, "runs on one device of the CPU.*'cpu'"),
     "unknown device": ({"devices": "tpu"}, "there is no device 'tpu'"),
     "results elsewhere": ({"results": "disk"}, "results must be 'host'"),
     "no time": ({"timeout_s": 0}, "timeout_s must be positive, got 0"),
@@ -433,7 +433,7 @@ class TestCommand:
         ("options", "message"),
         [(("--damping", 1), "damping must be in"), (("--tolerance", 0), "tolerance must be"),
          (("--top", -1), "top must not be negative"), (("--dtype", "int8"), "dtype must be"),
-         (("--devices", "cpu:0,cpu:1"), "one device so far"),
+         (("--devices", "cpu:0,cpu:1"), "one device of the CPU"),
          (("--json", "--output", "-"), "both want stdout")],
     )  # fmt: skip
     def test_bad_input_is_found_before_the_file(self, options: Any, message: str) -> None:

@@ -211,7 +211,7 @@ def _program(*steps: Any, **fields: Any) -> gw.StepProgram:
         (
             lambda: _program(gw.assign("k", lambda x: x)),
             OperatorError,
-            "value takes 'x', which is not offered; it may take size, vertex_count, k",
+            "assign 'k': value takes 'x', which is not offered; it may take size, vertex_count, k",
         ),
         (
             lambda: _program(gw.compute("x", lambda weight: weight)),
@@ -290,6 +290,10 @@ def test_operators_that_do_not_compile_are_named() -> None:
     [
         (gw.compute("x", lambda: 2**31), "compute 'x': a value does not fit 'x', of int32"),
         (gw.compute("x", lambda f: f / 0.0), "a value does not fit 'x', of int32; declare it as"),
+        (gw.compute("x", lambda: 2.0**31), "a value does not fit 'x', of int32; declare it as"),
+        (gw.assign("k", lambda: 2.0**63), "assign 'k': a value does not fit 'k', of int64"),
+        (gw.assign("k", lambda: np.uint64(2**63 + 5)), "a value does not fit 'k', of int64"),
+        (gw.reduce("k", lambda: 2.0**63, "max"), "a value does not fit 'k', of int64"),
         (gw.advance("x", lambda: 2**30, "add"), "advance into 'x': a value does not fit 'x'"),
         (gw.advance("x", lambda: -(2**40), "min"), "advance into 'x': a value does not fit 'x'"),
         (gw.advance("x", lambda: 2**30, "add", direction="pull"), "a value does not fit 'x'"),
@@ -308,6 +312,161 @@ def test_values_that_do_not_fit(step: Any, message: str) -> None:
     for devices in DEVICES:
         with pytest.raises(ValueOverflowError, match=message):
             _program(step).run(graph, devices=devices)
+
+
+def test_the_largest_values_that_fit() -> None:
+    program = _program(
+        gw.compute("x", lambda: 2.0**31 - 0.5),
+        gw.compute("f", lambda: True),
+        gw.assign("k", lambda: -(2.0**63)),
+    )
+    found = program.run(gw.generators.path(2))
+    assert found.fields["x"].tolist() == [2**31 - 1] * 2
+    assert found.fields["f"].tolist() == [1.0] * 2
+    assert found.numbers["k"] == -(2**63)
+
+
+def test_a_team_leaves_together_when_an_operator_fails_at_once() -> None:
+    """Who is first in the second operator fails there before the others have left the first."""
+    program = _program(gw.compute("x", lambda: 1), gw.compute("x", lambda vertex: 2**40 + vertex))
+    assigned = _program(gw.assign("k", lambda: 1), gw.compute("x", lambda vertex: 2**41 + vertex))
+    graph = gw.generators.path(3000)
+    for _ in range(40):
+        for one in (program, assigned):
+            with pytest.raises(ValueOverflowError):
+                one.run(graph, devices=["cpu:0", "cpu:1", "cpu:2"], timeout_s=5)
+
+
+def _sometimes(vertex: int) -> Any:
+    if vertex > 1:
+        return 1
+    return None
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (
+            gw.filter(lambda: None),
+            r"filter: keep returns nothing \(None\); an operator returns one",
+        ),
+        (gw.compute("x", _sometimes), r"'wrong', compute 'x': value returns int64 or nothing"),
+        (gw.advance("x", lambda: (1, 2), "min"), "advance into 'x': message returns UniTuple"),
+        (gw.compute("f", lambda: 1j), "compute 'f': value returns complex128"),
+        (gw.repeat([gw.assign("k", lambda: 1)], lambda: None), "repeat: until returns nothing"),
+    ],
+)
+def test_operators_return_one_number(step: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=message):
+        _program(step).run(gw.generators.path(3), timeout_s=5)
+
+
+def test_what_a_run_counts() -> None:
+    star = gw.generators.star(9)
+    steps = [
+        gw.compute("x", lambda: 1, of="all"),
+        gw.assign("k", lambda: 1),
+        gw.arcs(lambda: True),
+        gw.advance("x", lambda: 1, "add", frontier="kept"),
+        gw.filter(lambda vertex: vertex > 3, of="all"),
+        gw.reduce("k", lambda vertex: vertex, "max"),
+        gw.advance("x", lambda: 1, "add", direction="pull"),
+    ]
+    for devices in DEVICES:
+        found = _program(*steps).run(star, [0], devices=devices).statistics
+        assert found.rounds.tolist() == [6] * len(found.devices)
+        assert found.processed_items.tolist() == [9 + 1 + 1 + 9 + 5 + 5]
+        assert found.arcs_relaxed.tolist() == [8 + 8 + 16]
+
+
+def test_an_explorer_is_as_before_after_a_failure() -> None:
+    graph = gw.generators.grid(3, 4)
+    fields = {"x": ("int32", 0)}
+    for devices in DEVICES:
+        explorer = gw.explore(graph, fields=fields, numbers={"k": "int64"}, devices=devices)
+        assert explorer.do(gw.arcs(lambda source, target: source < target)) == 17
+        before = explorer.frontier
+        failing = gw.repeat(
+            [
+                gw.assign("k", lambda: 5),
+                gw.arcs(lambda source: source < 3),
+                gw.compute("x", lambda: 2**31, of="all"),
+            ],
+            until=lambda: True,
+        )
+        with pytest.raises(ValueOverflowError):
+            explorer.do(failing)
+        assert np.array_equal(explorer.frontier, before)
+        assert explorer.numbers == {"size": 17, "vertex_count": 12, "k": 0}
+
+
+def test_what_an_explorer_shows_is_to_be_read() -> None:
+    explorer = gw.explore(gw.generators.path(4), fields={"x": ("int32", 0)}, numbers={"k": "int64"})
+    with pytest.raises(ValueError, match="read-only"):
+        explorer.frontier[0] = 2**30
+    with pytest.raises(TypeError):
+        explorer.numbers["k"] = 9
+    assert explorer.do(gw.compute("x", lambda: 1)) == 4
+    for _ in range(70):
+        assert explorer.do(gw.assign("k", lambda: 1)) == 4
+    assert len(explorer._programs) == 64
+
+
+def test_results_by_id() -> None:
+    graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["a", "b", "c"])
+    found = LEVELS.run(graph, [0])
+    assert found.to_dict() == {"a": 0, "b": 1, "c": 2}
+    assert found.to_dict("level") == found.to_dict()
+    both = _program(gw.compute("x", lambda vertex: vertex)).run(graph)
+    assert both.to_dict("x") == {"a": 0, "b": 1, "c": 2}
+    for field in (None, "y"):
+        with pytest.raises(InputError, match="field must be one of x, f, got"):
+            both.to_dict(field)
+
+
+def test_dtypes_of_another_byte_order() -> None:
+    program = _program(gw.compute("y", lambda y: y + 1), y=">i4")
+    found = program.run(gw.generators.path(2), fields={"y": np.array([1, 2], ">i4")})
+    assert found.fields["y"].tolist() == [2, 3]
+    assert found.fields["y"].dtype.isnative
+
+
+@pytest.mark.parametrize(
+    ("initial", "message"),
+    [
+        (("int32", 0, 1), r"field 'y' must be a dtype, or \(dtype, initial\), got"),
+        (("int32",), r"field 'y' must be a dtype, or \(dtype, initial\), got"),
+        (("int32", [0, [1]]), "field 'y' must be an array"),
+        (("float32", 1e39), r"field 'y' is float32, which does not hold 1e\+39"),
+        (("float32", [0.0, 1e39]), r"which does not hold 1e\+39 of vertex 1"),
+        (("int64", [0.0, 2.0**63]), r"which does not hold 9.*e\+18 of vertex 1"),
+        (("int32", [0, 2**31]), "which does not hold 2147483648 of vertex 1"),
+        (("uint32", [0, -1]), "which does not hold -1 of vertex 1"),
+    ],
+)
+def test_values_to_begin_with(initial: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        _program(gw.filter(lambda: True), y=initial).run(gw.generators.path(2))
+
+
+@pytest.mark.parametrize(
+    ("frontier", "message"),
+    [
+        (None, "frontier must be 'all' or an array of vertices, got None"),
+        ({0, 1}, "frontier must be 'all' or an array of vertices, got {0, 1}"),
+        (np.array([True, False]), r"got booleans: np.flatnonzero\(mask\)"),
+        ([0, [1]], "frontier must be an array"),
+    ],
+)
+def test_frontiers_that_are_none(frontier: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LEVELS.run(gw.generators.path(2), frontier)
+
+
+def test_names_of_programs() -> None:
+    for name in ("a\0b", 3):
+        with pytest.raises(InputError, match="must be named by printable text"):
+            gw.StepProgram(name, fields={}, steps=[gw.filter(lambda: True)])
 
 
 def test_fields_that_name_no_vertex() -> None:
@@ -338,6 +497,8 @@ def test_a_program_describes_itself() -> None:
 
 
 def test_wrong_graphs_and_devices() -> None:
+    with pytest.raises(InputError, match=r"got a StepProgram; call program.run\(graph\)"):
+        gw.run(LEVELS, gw.generators.path(3), {0: 0})
     with pytest.raises(InputError, match=r"expected a godwit.Graph, got a str"):
         LEVELS.run("graph", [0])
     graph = gw.generators.path(3)

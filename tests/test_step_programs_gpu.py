@@ -66,6 +66,10 @@ def _check(
                 assert np.array_equal(found.fields[name], values), name
             assert found.numbers == expected.numbers
             assert np.array_equal(found.frontier, expected.frontier)
+            for counts in ("processed_items", "arcs_relaxed"):
+                theirs = getattr(expected.statistics, counts).sum()
+                assert getattr(found.statistics, counts).sum() == theirs, counts
+            assert found.statistics.rounds[0] == expected.statistics.rounds[0]
 
 
 @emulates
@@ -179,6 +183,7 @@ def _program(step: Any) -> gw.StepProgram:
         (gw.compute("x", lambda: 2**31), ValueOverflowError, "compute 'x': a value does not fit"),
         (gw.advance("x", lambda: 2**30, "add"), ValueOverflowError, "a value does not fit 'x'"),
         (gw.assign("k", lambda size: size * 1e30), ValueOverflowError, "assign 'k': a value does"),
+        (gw.assign("k", lambda: 2.0**63), ValueOverflowError, "assign 'k': a value does"),
         (gw.reduce("k", lambda f: f / f, "max"), ValueOverflowError, "reduce to 'k': a value does"),
         (
             gw.compute("f", lambda f_at_x: f_at_x),
@@ -208,7 +213,7 @@ def test_a_program_that_never_ends_is_stopped() -> None:
 def test_too_many_fields_for_a_kernel() -> None:
     fields = {f"f{index}": ("int32", 0) for index in range(30)}
     program = gw.StepProgram("wide", fields=fields, steps=[gw.filter(lambda f3: f3 > 0)])
-    with pytest.raises(InputError, match=r"'wide' has 30 fields .* GPUs take 24"):
+    with pytest.raises(InputError, match=r"'wide' has 30 fields .* 0 numbers; GPUs take 24 and 22"):
         ProgramText(program.code, np.int32, None)
 
 

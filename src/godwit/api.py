@@ -32,6 +32,7 @@ from godwit.solvers.placement import (
 )
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
+from godwit.solvers.step_program import StepProgram
 
 GraphArgument = Graph | PlacedGraph
 
@@ -286,7 +287,12 @@ def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
     """About how many; whether the arguments are good is asked later."""
     if isinstance(samples, int):
         return min(samples, graph.vertex_count)
-    return graph.vertex_count if sources is None else int(np.size(sources))
+    if sources is None:
+        return graph.vertex_count
+    try:
+        return int(np.size(sources))
+    except (TypeError, ValueError):  # lists of several lengths
+        return 0
 
 
 def run(
@@ -323,7 +329,10 @@ def run(
     :raises RunTimeoutError: out of time
     """
     if not isinstance(program, VertexProgram):
-        raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
+        raise InputError(
+            f"expected a VertexProgram, got a {type(program).__name__}"
+            + ("; call program.run(graph)" if isinstance(program, StepProgram) else "")
+        )
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
@@ -474,7 +483,7 @@ def _default_step_devices(graph: Graph) -> DevicesArgument:
 
 
 def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:
-    """The graph itself and the device of the CPU that is meant, for what runs nowhere else."""
+    """The graph itself and the device of the CPU that is meant, for what runs on one of these."""
     if isinstance(graph, PlacedGraph):
         if devices is not None:
             raise InputError("the graph is placed already: give devices to place()")
@@ -488,10 +497,12 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
         found = resolve_devices("cpu" if devices is None else devices)
     if not isinstance(graph, Graph):
         raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
-    if found[0].kind != "cpu" or len(found) > 1:
+    if len(found) > 1:
         names = ", ".join(device.name for device in found)
-        where = "runs on the CPU" if found[0].kind != "cpu" else "runs on one device"
-        raise InputError(f"{what} {where} so far, got {names}; devices='cpu' is all cores as one")
+        raise InputError(
+            f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; "
+            "devices='cpu' is all cores as one"
+        )
     return graph, found[0]
 
 

@@ -44,7 +44,8 @@ class BetweennessResult:
 
     :ivar graph: the graph that was asked
     :ivar sources: int64, the sources searched from, ascending
-    :ivar statistics: what the run did and how long it took; its items are vertices reached
+    :ivar statistics: what the run did and how long it took; its items are vertices reached, and
+        its arcs those from them
     :ivar home: where the arrays live: NumPy's on the host, or CuPy's on a GPU
     """
 

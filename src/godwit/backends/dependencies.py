@@ -35,7 +35,8 @@ class DependencyOutcome:
         float64, and nothing else here is of use
     :param arcs: float64 (m) likewise, or None
     :param visited: (devices) vertices reached, over all searches
-    :param examined: (devices) arcs of these; what devices did together is the first's
+    :param examined: (devices) arcs from these (also where a search looks at those to them), as on the CPU;
+        what devices did together is the first's
     :param supersteps: (devices)
     :param block_searches: how many searches each device had under way at a time; 0: all devices had one
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``

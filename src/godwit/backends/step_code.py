@@ -193,11 +193,13 @@ class StepState:
 
 @dataclass
 class StepCounts:
-    """What a run did.
+    """What a run did; the same on every backend.
 
-    :param supersteps: operators that were run
-    :param processed: vertices of frontiers that operators were run for
-    :param arcs: that advances looked at
+    :param supersteps: operators on vertices or arcs that were run, each once, however often devices meet
+        in it; assigning numbers and asking whether a loop ends are none
+    :param processed: vertices that operators were run for: those of the frontier, those that its arcs
+        leave, or all
+    :param arcs: that ``advance`` and ``arcs`` looked at: of rows, all
     :param compile_s: of the time, what compiling took
     :param kernel_s: the time of a GPU's kernels; None elsewhere
     """

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 BETWEENNESS_HELP = (
     "Betweenness centrality: of how many shortest paths, counted in arcs, each vertex is part.\n\n"
     "From all vertices, which takes as many searches as there are vertices; --samples or --source "
-    "estimate it from fewer. Weights do not count.\n\n"
+    "estimate it from fewer. Weights do not count. That of edges is to be had in Python only: "
+    "betweenness_centrality(edges=True).\n\n"
     "Files: .npy holds the centralities in the order of the vertices; in .csv and .parquet vertices "
     "are numbered as in the file of the graph."
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import SIZE, VERTEX_COUNT, StepCode
-from godwit.dtypes import Array, shown
+from godwit.dtypes import Array, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import SolverOptions
@@ -25,6 +25,8 @@ from godwit.solvers.step_state import (
     run_code,
 )
 
+_PROGRAMS_KEPT = 64  # of single steps; what each has compiled is kept with it
+
 
 class Explorer:
     """A graph with fields, numbers and a frontier, on which operators are run when they are asked for.
@@ -33,7 +35,7 @@ class Explorer:
     operator does here is what it does in a :class:`StepProgram`.
 
     :ivar fields: (n) arrays by name; what is written into them, the next operator reads
-    :ivar statistics: of the last operator
+    :ivar statistics: of the last operator that ran to its end
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class Explorer:
     def do(self, *steps: Step, timeout_s: float | None = None) -> int:
         """Run operators or loops, one after another; returns the size of the frontier.
 
+        Of one that fails, numbers and the frontier are those from before it; what is in the fields that
+        it writes is then undefined.
+
         :raises InputError: it names a field or number that is not there
         :raises OperatorError: it does not compile
         :raises ValueOverflowError: a value does not fit the integers of its field or number
@@ -72,6 +77,8 @@ class Explorer:
             kept = self._programs.get((id(step), of_arcs))
             if kept is None:
                 code = self._declared.code("explored", (step,), of_arcs=of_arcs)
+                if len(self._programs) >= _PROGRAMS_KEPT:
+                    del self._programs[next(iter(self._programs))]
                 kept = self._programs[id(step), of_arcs] = (step, code)
             self._placed.context.check_open()
             self.statistics = run_code(kept[1], self._placed, self._state, options)
@@ -79,8 +86,11 @@ class Explorer:
 
     @property
     def frontier(self) -> Array:
-        """The vertices (or arcs) in the frontier, ascending; can be set to vertices, or to ``"all"``."""
-        return members_of(self._state, self.graph)
+        """The vertices (or arcs) in the frontier, ascending; can be set to vertices, or to ``"all"``.
+
+        What is read is a copy that cannot be written into.
+        """
+        return frozen(members_of(self._state, self.graph).copy())
 
     @frontier.setter
     def frontier(self, frontier: Frontier) -> None:
@@ -89,12 +99,14 @@ class Explorer:
         self._state.integers[SIZE] = len(self._state.frontier)
 
     @property
-    def numbers(self) -> dict[str, int | float]:
-        """The numbers by name, as they are now; :meth:`set` changes one."""
-        return {
-            name: self._state.number(self._code, index)
-            for index, (name, _) in enumerate(self._code.numbers)
-        }
+    def numbers(self) -> Mapping[str, int | float]:
+        """The numbers by name, as they are now, to be read; :meth:`set` changes one."""
+        return MappingProxyType(
+            {
+                name: self._state.number(self._code, index)
+                for index, (name, _) in enumerate(self._code.numbers)
+            }
+        )
 
     def set(self, **numbers: int | float) -> None:
         """Give numbers other values.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from godwit.backends.step_code import Combine, Instruction, Operator
 from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, OperatorError
 from godwit.solvers.step_names import Names, Scope
 
 Function = Callable[..., Any]
@@ -54,9 +54,9 @@ class _Advance(Step):
             label,
             into=names.field_index(self.into, label),
             combine=self.combine,
-            value=_operator(names, "message", index, self.message, "arc"),
-            keep=_optional(names, "keep", index, self.keep, "arc"),
-            candidates=_optional(names, "candidates", index, self.candidates, "vertex"),
+            value=_operator(names, label, "message", index, self.message, "arc"),
+            keep=_optional(names, label, "keep", index, self.keep, "arc"),
+            candidates=_optional(names, label, "candidates", index, self.candidates, "vertex"),
             place=names.place(self.at, label),
             pulls=self.direction == "pull",
             stays=self.frontier == "kept",
@@ -72,9 +72,9 @@ class _Filter(Step):
         return "filter"
 
     def resolve(self, names: Names, counter: Iterator[int]) -> Instruction:
-        index = next(counter)
-        keep = _operator(names, "keep", index, self.keep, "vertex")
-        return Instruction("filter", index, self.label(), keep=keep, everywhere=self.of == "all")
+        index, label = next(counter), self.label()
+        keep = _operator(names, label, "keep", index, self.keep, "vertex")
+        return Instruction("filter", index, label, keep=keep, everywhere=self.of == "all")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,9 @@ class _Arcs(Step):
         return "arcs"
 
     def resolve(self, names: Names, counter: Iterator[int]) -> Instruction:
-        index = next(counter)
-        keep = _operator(names, "keep", index, self.keep, "arc")
-        return Instruction("arcs", index, self.label(), keep=keep)
+        index, label = next(counter), self.label()
+        keep = _operator(names, label, "keep", index, self.keep, "arc")
+        return Instruction("arcs", index, label, keep=keep)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class _Compute(Step):
 
     def resolve(self, names: Names, counter: Iterator[int]) -> Instruction:
         index, label = next(counter), self.label()
-        value = _operator(names, "value", index, self.value, "vertex")
+        value = _operator(names, label, "value", index, self.value, "vertex")
         into = names.field_index(self.field, label)
         return Instruction(
             "compute",
@@ -132,7 +132,7 @@ class _Reduce(Step):
             label,
             into=names.number_index(self.number, label),
             combine=self.combine,
-            value=_operator(names, "value", index, self.value, "vertex"),
+            value=_operator(names, label, "value", index, self.value, "vertex"),
             everywhere=self.of == "all",
         )
 
@@ -147,7 +147,7 @@ class _Assign(Step):
 
     def resolve(self, names: Names, counter: Iterator[int]) -> Instruction:
         index, label = next(counter), self.label()
-        value = _operator(names, "value", index, self.value, "number")
+        value = _operator(names, label, "value", index, self.value, "number")
         into = names.number_index(self.number, label)
         return Instruction("assign", index, label, into=into, value=value)
 
@@ -161,10 +161,10 @@ class _Repeat(Step):
         return "repeat"
 
     def resolve(self, names: Names, counter: Iterator[int]) -> Instruction:
-        index = next(counter)
-        until = _operator(names, "until", index, self.until, "number")
+        index, label = next(counter), self.label()
+        until = _operator(names, label, "until", index, self.until, "number")
         body = resolve_steps(self.steps, names, counter)
-        return Instruction("repeat", index, self.label(), value=until, body=body)
+        return Instruction("repeat", index, label, value=until, body=body)
 
 
 def advance(
@@ -316,14 +316,19 @@ def with_frontiers(
     return tuple(found), of_arcs
 
 
-def _operator(names: Names, role: str, index: int, function: Function, scope: Scope) -> Operator:
-    return names.operator(f"{role}_{index}", function, scope)
+def _operator(
+    names: Names, label: str, role: str, index: int, function: Function, scope: Scope
+) -> Operator:
+    try:
+        return names.operator(f"{role}_{index}", function, scope)
+    except OperatorError as error:
+        raise OperatorError(f"{label}: {error}") from None
 
 
 def _optional(
-    names: Names, role: str, index: int, function: Function | None, scope: Scope
+    names: Names, label: str, role: str, index: int, function: Function | None, scope: Scope
 ) -> Operator | None:
-    return None if function is None else _operator(names, role, index, function, scope)
+    return None if function is None else _operator(names, label, role, index, function, scope)
 
 
 def _choice(name: str, value: Any, known: tuple[str, ...]) -> None:

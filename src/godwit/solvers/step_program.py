@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from godwit.arrays import Home
+import numpy as np
+
+from godwit.arrays import Home, host_array
 from godwit.backends.base import GpuOptions
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import Instruction
 from godwit.dtypes import Array, shown
+from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.solvers.asynchronous import SolverOptions
@@ -75,7 +78,7 @@ class StepProgram:
         steps: Sequence[Step],
         numbers: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name = name
+        self.name = _program_name(name)
         self.declared = Declared.of(fields, numbers)
         self.code = self.declared.code(name, as_steps(steps, f"step program {name!r}"))
 
@@ -100,8 +103,8 @@ class StepProgram:
         :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
         :param results: where the fields that come out live, as for :func:`godwit.bfs`
         :param timeout_s: give up after so many seconds
-        :param progress: called now and then with the number of vertices processed so far: of those of
-            the frontiers
+        :param progress: called now and then with the number of vertices that operators were run for
+            so far
         :param gpu: how kernels are run
         :raises InputError: a wrong argument, or an operator named a vertex that is none
         :raises OperatorError: an operator does not compile
@@ -141,6 +144,12 @@ class StepProgram:
         return "\n".join([f"StepProgram({self.name!r})", *lines(self.code.steps, 2)])
 
 
+def _program_name(name: Any) -> str:
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"a step program must be named by printable text, got {shown(name)}")
+    return name
+
+
 class StepResult:
     """What a step program leaves behind.
 
@@ -148,7 +157,8 @@ class StepResult:
     :ivar numbers: int or float, by name; ``size`` and ``vertex_count`` among them
     :ivar frontier: the vertices in the frontier at the end, ascending; or its arcs, by their places in
         :attr:`Graph.targets`
-    :ivar statistics: what the run did and how long it took; ``rounds`` are its supersteps
+    :ivar statistics: what the run did and how long it took; ``rounds`` are the operators
+        on vertices or arcs that were run, ``processed_items`` the vertices that they were run for
     """
 
     def __init__(
@@ -164,6 +174,19 @@ class StepResult:
         self.frontier = frontier
         self.statistics = statistics
         self.ids = ids
+
+    def to_dict(self, field: str | None = None) -> dict[Any, int | float]:
+        """The value of a field at every vertex, by its id (:attr:`Graph.ids`).
+
+        :param field: its name; None: there is only one
+        :raises InputError: there is no such field, or several, and none is named
+        """
+        if field is None and len(self.fields) == 1:
+            (field,) = self.fields
+        if field not in list(self.fields):
+            raise InputError(f"field must be one of {', '.join(self.fields)}, got {shown(field)}")
+        values = host_array(self.fields[field]).tolist()
+        return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name}: {array.dtype}" for name, array in self.fields.items())

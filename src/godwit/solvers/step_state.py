@@ -88,11 +88,11 @@ class Declared:
 def _declared_fields(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], Any]]]:
     for name, declared in _mapping(given, "fields").items():
         what = f"field {check_name(name, 'a field')!r}"
-        dtype, initial = declared if isinstance(declared, tuple) else (declared, None)
+        dtype, initial = _declared_pair(declared, what, None)
         kind = _dtype(dtype, what, _FIELD_DTYPES)
         if isinstance(initial, str):
             _check_word(initial, what)
-        elif initial is not None and np.ndim(initial) == 0:
+        elif initial is not None and _is_one(initial):
             initial = _fitting(as_number(initial, what), kind, what)
         yield name, (kind, initial)
 
@@ -100,9 +100,22 @@ def _declared_fields(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], Any
 def _declared_numbers(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], int | float]]]:
     for name, declared in _mapping(given, "numbers").items():
         what = f"number {check_name(name, 'a number')!r}"
-        dtype, initial = declared if isinstance(declared, tuple) else (declared, 0)
+        dtype, initial = _declared_pair(declared, what, 0)
         kind = _dtype(dtype, what, _NUMBER_DTYPES)
         yield name, (kind, _fitting(as_number(initial, what), kind, what))
+
+
+def _declared_pair(declared: Any, what: str, otherwise: Any) -> tuple[Any, Any]:
+    if not isinstance(declared, tuple):
+        return declared, otherwise
+    if len(declared) != 2:
+        raise InputError(f"{what} must be a dtype, or (dtype, initial), got {shown(declared)}")
+    return declared
+
+
+def _is_one(value: Any) -> bool:
+    """Whether it is meant as one value, not as one for each vertex."""
+    return not isinstance(value, list | tuple) and np.ndim(value) == 0
 
 
 def _check_word(initial: str, what: str) -> None:
@@ -155,7 +168,7 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
     if isinstance(initial, str):
         _check_word(initial, f"field {name!r}")
         values = graph.out_degree() if initial == "degree" else np.arange(n)
-    elif np.ndim(initial) == 0:
+    elif _is_one(initial):
         value = _fitting(as_number(initial, f"field {name!r}"), dtype, f"field {name!r}")
         return np.full(n, value, dtype)
     else:
@@ -165,18 +178,31 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
                 f"field {name!r} must have a number for each of the {n} vertices, got an array of "
                 f"shape {values.shape} and dtype {values.dtype}"
             )
-    if dtype.kind in "iu" and len(values):
-        limits = np.iinfo(dtype)
-        wrong = ~((values >= limits.min) & (values <= limits.max))
-        if values.dtype.kind == "f":
-            wrong |= values != np.floor(values)
-        if wrong.any():
-            vertex = int(wrong.argmax())
-            raise InputError(
-                f"field {name!r} is {dtype.name}, which does not hold {shown(values[vertex])} of "
-                f"vertex {vertex}"
-            )
+    wrong = _not_held(values, dtype)
+    if wrong.any():
+        vertex = int(wrong.argmax())
+        raise InputError(
+            f"field {name!r} is {dtype.name}, which does not hold {shown(values[vertex])} of "
+            f"vertex {vertex}"
+        )
     return np.array(values, dtype)
+
+
+def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Which of the values the dtype does not hold; those of floating point may be rounded."""
+    wrong: Array
+    if dtype.kind == "f":
+        if values.dtype.kind != "f" or values.dtype.itemsize <= dtype.itemsize:
+            return np.zeros(len(values), bool)
+        wrong = np.isfinite(values) & (np.abs(values) > np.finfo(dtype).max)
+        return wrong
+    limits = np.iinfo(dtype)
+    if values.dtype.kind != "f":
+        wrong = (values < limits.min) | (values > limits.max)
+        return wrong
+    beyond = 2.0 * (limits.max // 2 + 1)  # exact, which the largest value need not be
+    wrong = ~((values >= limits.min) & (values < beyond)) | (values != np.floor(values))
+    return wrong
 
 
 def frontier_array(frontier: Any, graph: Graph) -> Array:
@@ -187,9 +213,15 @@ def frontier_array(frontier: Any, graph: Graph) -> Array:
         if frontier != "all":
             raise InputError(f"frontier must be 'all' or vertices, got {shown(frontier)}")
         return np.arange(n, dtype=dtype)
-    if np.ndim(frontier) == 0:
-        frontier = [frontier]
-    vertices = as_integers(frontier, "frontier")
+    if isinstance(frontier, bool | set | frozenset | Mapping) or frontier is None:
+        raise InputError(f"frontier must be 'all' or an array of vertices, got {shown(frontier)}")
+    values = as_array([frontier] if _is_one(frontier) else frontier, "frontier")
+    if values.dtype == bool and values.size:
+        raise InputError(
+            "frontier must be 'all' or an array of vertices, got booleans: np.flatnonzero(mask) are "
+            "the vertices of a mask"
+        )
+    vertices = as_integers(values, "frontier")
     wrong = (vertices < 0) | (vertices >= n)
     if wrong.any():
         raise InputError(
@@ -308,16 +340,19 @@ def _dtype(dtype: Any, what: str, known: tuple[str, ...]) -> np.dtype[Any]:
         raise InputError(
             f"{what} must have one of the dtypes {', '.join(known)}, got {shown(dtype)}"
         )
-    return found
+    return found.newbyteorder("=")
 
 
 def _fitting(value: int | float, dtype: np.dtype[Any], what: str) -> int | float:
     """The number as the dtype holds it; InputError if it does not."""
     if dtype.kind == "f":
         try:
-            return float(value)
+            number = float(value)
         except OverflowError:
             raise InputError(f"{what} must be below 1e308, got {shown(value)}") from None
+        if np.isfinite(number) and abs(number) > np.finfo(dtype).max:
+            raise InputError(f"{what} is {dtype.name}, which does not hold {shown(value)}")
+        return number
     limits = np.iinfo(dtype)
     if not limits.min <= value <= limits.max or value != int(value):  # NaN is not within
         raise InputError(f"{what} is {dtype.name}, which does not hold {shown(value)}")

@@ -39,6 +39,7 @@ BASE = 4 * WORDS_PER_LINE  # where the frontier begins
 SUPERSTEPS = BASE + 1
 PROCESSED = BASE + 2
 LISTED = BASE + 3  # vertices in the frontier; those that its arcs leave
+ENDS = BASE + 4  # FAILED as all threads are to see it
 KEPT = 5 * WORDS_PER_LINE  # arcs in the next frontier
 WORD_COUNT = 6 * WORDS_PER_LINE
 
@@ -129,9 +130,15 @@ def better(total: Any, candidate: Any, improves: Any) -> Any:
 # Meetings, and the gathering of frontiers.
 
 
-def meet(rank: int, size: int, control: Any, state: Any, frontier_follows: bool) -> bool:
+def meet(
+    rank: int, size: int, control: Any, state: Any, worked: Any, frontier_follows: bool
+) -> bool:
     """The end of a superstep: the gathered frontier takes over; False if all are to leave.
 
+    All leave by ENDS, which nobody changes before the next meeting: who is ahead may have failed in the
+    next operator already, and would then wait for those who had left here.
+
+    :param worked: vertices that the operator was run for
     :param frontier_follows: else it stays what it is
     """
     words = state.words
@@ -139,15 +146,16 @@ def meet(rank: int, size: int, control: Any, state: Any, frontier_follows: bool)
         return False
     if rank == 0:
         words[SUPERSTEPS] += 1
-        words[PROCESSED] += words[LISTED]
+        words[PROCESSED] += worked
         words[CURSOR] = 0
+        words[ENDS] = load_relaxed(words, FAILED)
         if frontier_follows:
             state.integers[SIZE] = words[LISTED] = words[GATHERED]
             words[BASE] = state.frontiers.size // 2 - words[BASE]
         words[GATHERED] = 0
     if not barrier(control, size):
         return False
-    return bool(words[FAILED] == 0)
+    return bool(words[ENDS] == 0)
 
 
 def rewind(rank: int, size: int, control: Any, state: Any) -> bool:
@@ -235,7 +243,7 @@ def push(
                     held = gather(rank, state, held, goal)
     fetch_add(state.words, ARCS, arcs)
     if dense:
-        return merge_touched(rank, size, control, state, merge, frontier_follows)
+        return merge_touched(rank, size, control, state, merge, count, frontier_follows)
     flush(rank, state, held)
     if not barrier(control, size):
         return False
@@ -247,13 +255,13 @@ def push(
         merge(state, vertex)
         # Nobody reads bits now, and all that are set lie in words that are cleared here.
         store_relaxed(state.touched, vertex >> 5, _BIT(0))
-    return meet(rank, size, control, state, frontier_follows)
+    return meet(rank, size, control, state, count, frontier_follows)
 
 
 def merge_touched(
-    rank: int, size: int, control: Any, state: Any, merge: Any, frontier_follows: bool
+    rank: int, size: int, control: Any, state: Any, merge: Any, worked: Any, frontier_follows: bool
 ) -> bool:
-    """Make fields of what has come, in the order of vertices."""
+    """Make fields of what has come, in the order of vertices; the end of an advance of so many."""
     if not rewind(rank, size, control, state):
         return False
     held = 0
@@ -274,7 +282,7 @@ def merge_touched(
                     if frontier_follows:
                         held = gather(rank, state, held, vertex)
     flush(rank, state, held)
-    return meet(rank, size, control, state, frontier_follows)
+    return meet(rank, size, control, state, worked, frontier_follows)
 
 
 def pull(
@@ -288,7 +296,8 @@ def pull(
     :param accept: ``accept(state, vertex, total)``: puts what has come into the accumulator, if it counts
     """
     n = state.offsets.size - 1
-    everybody = state.words[LISTED] == n
+    listed = state.words[LISTED]
+    everybody = listed == n
     if not everybody and not mark_frontier(rank, size, control, state):
         return False
     arcs = 0
@@ -317,7 +326,7 @@ def pull(
             if came and accept(state, target, total):
                 state.touched[_at(target >> 5)] |= _BIT(1) << _BIT(target & 31)
     fetch_add(state.words, ARCS, arcs)
-    return merge_touched(rank, size, control, state, merge, frontier_follows)
+    return merge_touched(rank, size, control, state, merge, listed, frontier_follows)
 
 
 def mark_frontier(rank: int, size: int, control: Any, state: Any) -> bool:
@@ -361,7 +370,7 @@ def select(rank: int, size: int, control: Any, state: Any, keep: Any, everywhere
             if keep(state, vertex):
                 held = gather(rank, state, held, vertex)
     flush(rank, state, held)
-    return meet(rank, size, control, state, True)
+    return meet(rank, size, control, state, count, True)
 
 
 def select_arcs(rank: int, size: int, control: Any, state: Any, keep: Any, masked: bool) -> bool:
@@ -369,6 +378,7 @@ def select_arcs(rank: int, size: int, control: Any, state: Any, keep: Any, maske
     words = state.words
     count = words[LISTED]
     held = 0
+    arcs = 0
     all_kept = 0
     while True:
         begin = next_chunk(control, state, CHUNK, count)
@@ -376,8 +386,11 @@ def select_arcs(rank: int, size: int, control: Any, state: Any, keep: Any, maske
             break
         for position in range(begin, min(begin + CHUNK, count)):
             source = vertex_at(state, False, position)
+            first = state.offsets[_at(source)]
+            last = state.offsets[_at(source + 1)]
+            arcs += last - first
             kept = 0
-            for arc in range(state.offsets[_at(source)], state.offsets[_at(source + 1)]):
+            for arc in range(first, last):
                 there = not masked or state.arcs[_at(arc)] != 0
                 stays = there and keep(state, source, np.int64(state.targets[_at(arc)]), arc)
                 state.arcs[_at(arc)] = 1 if stays else 0
@@ -386,8 +399,9 @@ def select_arcs(rank: int, size: int, control: Any, state: Any, keep: Any, maske
                 held = gather(rank, state, held, source)
                 all_kept += kept
     flush(rank, state, held)
+    fetch_add(words, ARCS, arcs)
     fetch_add(words, KEPT, all_kept)
-    if not meet(rank, size, control, state, True):
+    if not meet(rank, size, control, state, count, True):
         return False
     if rank == 0:
         state.integers[SIZE] = words[KEPT]
@@ -416,7 +430,7 @@ def compute(
         begin, end = block_range(rank, size, count)
         for position in range(begin, end):
             settle(state, vertex_at(state, everywhere, position))
-    return meet(rank, size, control, state, False)
+    return meet(rank, size, control, state, count, False)
 
 
 def reduce(
@@ -441,7 +455,7 @@ def reduce(
         for block in range(blocks):
             total = fold(total, parts[_at(block)])
         numbers[into] = total
-    return meet(rank, size, control, state, False)
+    return meet(rank, size, control, state, count, False)
 
 
 def assign(
@@ -452,7 +466,7 @@ def assign(
         return False
     if rank == 0:
         numbers[into] = value(state)
-        state.words[SUPERSTEPS] += 1
+        state.words[ENDS] = load_relaxed(state.words, FAILED)
     if not barrier(control, size):
         return False
-    return bool(state.words[FAILED] == 0)
+    return bool(state.words[ENDS] == 0)

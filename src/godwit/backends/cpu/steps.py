@@ -11,6 +11,7 @@ import numpy as np
 from godwit import config
 from godwit.backends.base import Device
 from godwit.backends.cpu import step_operators as templates
+from godwit.backends.cpu.step_values import fits, returned, wrong_return
 from godwit.backends.step_code import (
     Instruction,
     Operator,
@@ -23,6 +24,7 @@ from godwit.backends.step_code import (
     ends_with_arcs,
 )
 from godwit.dtypes import Array, frozen
+from godwit.errors import OperatorError
 from godwit.graph.csr import Graph
 from godwit.parallel.content import ADAPTERS
 from godwit.parallel.kernel import Kernel
@@ -54,7 +56,13 @@ def run_steps_on_cores(
     kernel = code.compiled.get(("cpu", weighted))
     if kernel is None:
         kernel = code.compiled["cpu", weighted] = Kernel(_Text(code, weighted).entry())
-    kernel.prepare(0, threads, control, shared)
+    try:
+        kernel.prepare(0, threads, control, shared)
+    except OperatorError as error:
+        wrong = wrong_return(error)
+        if wrong is None:
+            raise
+        raise OperatorError(f"step program {code.name!r}, {wrong}") from error
     compile_s = perf_counter() - begin
     words = shared.words
     run_team(
@@ -69,6 +77,7 @@ def run_steps_on_cores(
         index, what = divmod(failed - 1, 2)
         raise StepError(index, "vertex" if what else "overflow")
     base, size = int(words[templates.BASE]), int(words[templates.LISTED])
+    state.integers[:], state.floats[:] = shared.integers, shared.floats
     if code.has_arcs:
         state.arcs = shared.arcs if ends_with_arcs(code) else None
     state.frontier = np.sort(shared.frontiers[base : base + size])
@@ -83,7 +92,7 @@ def run_steps_on_cores(
 def _shared(
     code: StepCode, graph: Graph, state: StepState, threads: int, *, weighted: bool
 ) -> templates.State:
-    """The arrays that a team works on."""
+    """The arrays that a team works on: of a run that fails, only fields remain changed."""
     n = graph.vertex_count
     reverse = graph.reverse if code.pulls else None
     blocks = n // templates.BLOCK + 1
@@ -105,8 +114,8 @@ def _shared(
         in_targets=frozen(_NOTHING, graph.targets.dtype) if reverse is None else reverse.targets,
         in_weights=weights_of(reverse),
         fields=tuple(state.fields),
-        integers=state.integers,
-        floats=state.floats,
+        integers=state.integers.copy(),
+        floats=state.floats.copy(),
         accumulators=tuple(
             np.full(n, identity, dtype) for dtype, identity in _accumulators(code).values()
         ),
@@ -124,7 +133,7 @@ def _shared(
 def _arc_flags(code: StepCode, graph: Graph, state: StepState) -> Array:
     """A flag an arc, where the frontier may be of arcs."""
     if state.arcs is not None:
-        return state.arcs
+        return state.arcs.copy()
     return np.zeros(graph.arc_count if code.has_arcs else 0, np.uint8)
 
 
@@ -165,6 +174,8 @@ class _Text:
             "int64": np.int64,
             "vertex_named": templates.vertex_named,
             "fail": templates.fail,
+            "fits": fits,
+            "returned": returned,
             **{name: getattr(templates, name) for name in _TEMPLATES},
             **{f"to_{name}": getattr(np, name) for name in _DTYPES},
             "inf": np.inf,
@@ -326,7 +337,8 @@ class _Text:
         given = ", ".join(self._expression(step, read, taken, weights) for read in operator.reads)
         symbol = operator.symbol
         self._namespace[f"{symbol}_operator"] = operator.function
-        call = f"{symbol}_operator({given})"
+        who = f"{step.label}: {symbol.rpartition('_')[0]}"
+        call = f"returned({symbol}_operator({given}), {who!r})"
         if converted is None:
             self._define(symbol, taken, f"return bool({call})")
             return
@@ -387,7 +399,7 @@ def _check(step: Instruction, dtype: np.dtype[Any], known: np.dtype[Any] | None)
         return []
     limits = np.iinfo(dtype)
     return [
-        f"if not ({limits.min} <= wide <= {limits.max}):",
+        f"if not fits(wide, int64({limits.min}), int64({limits.max})):",
         f"    fail(state, {step.index}, 0)",
     ]
 

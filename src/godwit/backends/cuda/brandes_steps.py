@@ -89,7 +89,7 @@ ARGUMENTS = np.dtype(
         ("endpoints", np.uint32),
         ("is_hot_first", np.uint32),
         ("is_directed", np.uint32),
-        ("padding", np.uint32),
+        ("has_long_rows", np.uint32),
     ]
 )
 """``Arguments`` of brandes_search.cuh."""
@@ -304,6 +304,10 @@ class _Searching:
         own["sources_a_round"] = min(_MOST_A_ROUND, 1 + _ROUND_ARCS // (graph.arc_count + 1))
         own["endpoints"], own["is_hot_first"] = query.endpoints, self.is_hot_first
         own["is_directed"] = graph.directed
+        # All devices decide alike, so each has to know of the others' rows.
+        own["has_long_rows"] = any(map(len, self.long_out)) or any(
+            rows.classes[_CLASS_BLOCK] for rows in self.into
+        )
 
     def edges(self) -> Array:
         """The sums of the arcs in the graph's order: each row is a range here as there."""

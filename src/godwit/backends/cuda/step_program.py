@@ -14,6 +14,7 @@ from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.cuda.step_program_text import (
     FAILED,
     NOTHING,
+    OPERATORS,
     ProgramText,
     Slot,
     arguments_dtype,
@@ -21,7 +22,7 @@ from godwit.backends.cuda.step_program_text import (
 )
 from godwit.backends.cuda.step_results import deliver_arcs, deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
-from godwit.backends.cuda.steps import STEP, step_run
+from godwit.backends.cuda.steps import step_run
 from godwit.backends.step_code import (
     StepCode,
     StepCounts,
@@ -68,7 +69,7 @@ def run_steps_on_gpus(
         running.bring_home(words)
     counts = controls["run_counts"]
     return StepCounts(
-        supersteps=int(controls["state"][0, STEP]),
+        supersteps=int(words[OPERATORS]),
         processed=int(counts[:, _PROCESSED].sum()),
         arcs=int(counts[:, _ARCS].sum()),
         compile_s=run.compile_s,

@@ -17,6 +17,7 @@ from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES, c_type
 from godwit.backends.cuda.operators import DeviceFunction
 from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, THREADS
 from godwit.backends.step_code import (
+    VERTEX_COUNT,
     Instruction,
     Operator,
     Read,
@@ -28,9 +29,10 @@ from godwit.errors import InputError
 MOST_ARRAYS = 24
 """Fields and accumulators together: a kernel takes so many pointers at every device."""
 MOST_NUMBERS = 24
+"""``size`` and ``vertex_count`` among them."""
 SMALL = 4096
 """Where a device has no more positions, one of its blocks does everything, without the others."""
-FAILED, REDUCTIONS = 24, 25
+FAILED, REDUCTIONS, OPERATORS = 24, 25, 26
 """Words of the state behind the numbers, as in frontier.cuh."""
 
 NOTHING = 0xFFFFFF
@@ -129,10 +131,12 @@ class ProgramText:
 
     def __init__(self, code: StepCode, id_dtype: Any, weight_dtype: np.dtype[Any] | None) -> None:
         slots = slots_of(code)
+        own = VERTEX_COUNT + 1
         if len(code.fields) + len(slots) > MOST_ARRAYS or len(code.numbers) > MOST_NUMBERS:
             raise InputError(
                 f"step program {code.name!r} has {len(code.fields)} fields (and {len(slots)} kinds of "
-                f"messages) and {len(code.numbers)} numbers; GPUs take {MOST_ARRAYS} and {MOST_NUMBERS}"
+                f"messages) and {len(code.numbers) - own} numbers; GPUs take {MOST_ARRAYS} and "
+                f"{MOST_NUMBERS - own}"
             )
         self.functions: list[DeviceFunction] = []
         self._code, self._slots = code, slots
@@ -249,7 +253,7 @@ work(const __grid_constant__ Arguments arguments) {{
                 f"        case {phase}: {arcs}{failed} if (state[FAILED]) return STOP; return {phase + 1};"
             )
             phase += 1
-        does = failed
+        does = f"{failed} state[OPERATORS] += 1;"
         if step.kind == "filter" or (step.kind == "advance" and not step.stays):
             does += f" {size}"
         if step.kind == "reduce":

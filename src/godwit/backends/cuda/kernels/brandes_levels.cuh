@@ -33,7 +33,7 @@ __device__ __forceinline__ void team_begin(Search &search) {
     search.values()[source] = 1;
     if (is_mine) {
         search.place<Id>(given.layout.order)[0] = static_cast<Id>(own);
-        search.arcs += given.in.offsets[own + 1] - given.in.offsets[own];
+        search.thread_count_row(own);
     }
 }
 

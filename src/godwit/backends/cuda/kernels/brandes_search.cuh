@@ -28,9 +28,10 @@ constexpr u32 BEGUN = 0;       // searches
 constexpr u32 FOUND_ARCS = 1;  // their arcs
 constexpr u32 SENT = 2;        // vertices of other devices, some of them found before
 constexpr u32 REACHED = 3;     // vertices whose paths were counted
-constexpr u32 ARCS = 4;        // their arcs
+constexpr u32 ARCS = 4;        // the arcs from them,
 constexpr u32 FAILED = 5;      // numbers of paths that are too large, or none
 constexpr u32 FOUND = 6;       // vertices of the next level, of this device
+constexpr u32 ARCS_IN = 7;     // and the arcs to those whose paths were counted
 
 // Words of a search's state: the same at every device.
 constexpr u32 SOURCE = 0;  // number of the source
@@ -38,13 +39,13 @@ constexpr u32 DEPTH = 1;
 constexpr u32 LAST = 2;         // the deepest level
 constexpr u32 DENSE_BEGIN = 3;  // levels that are in no list: from here
 constexpr u32 DENSE_END = 4;    // to before here
-constexpr u32 SEEN = 5;         // arcs of vertices reached
+constexpr u32 SEEN = 5;         // arcs to vertices reached
 constexpr u32 COUNT = 6;        // vertices reached
 constexpr u32 ARRIVING = 7;     // vertices that devices sent each other in the superstep before
 constexpr u32 PHASE = 8;        // the superstep that is being done
 constexpr u32 HAS_FAILED = 9;
 constexpr u32 ALL_COUNT = 10;  // of all searches
-constexpr u32 ALL_ARCS = 11;
+constexpr u32 ALL_ARCS = 11;   // from vertices reached
 
 // Where things lie in the memory of a search, in bytes.
 struct SearchLayout {
@@ -111,7 +112,7 @@ struct Arguments {
     u32 endpoints;
     u32 is_hot_first;  // in-rows in the order of positions, those of highest degree first
     u32 is_directed;
-    u32 padding;
+    u32 has_long_rows;  // some device
 };
 
 // What is done with a row.
@@ -131,7 +132,7 @@ struct Search {
     u32 depth = 0;
     // What a lane counts.
     u32 found = 0, reached = 0;
-    u64 found_arcs = 0, arcs = 0;
+    u64 found_arcs = 0, arcs = 0, arcs_in = 0;
 
     template <class T>
     __device__ __forceinline__ T *place(i64 offset) const {
@@ -267,7 +268,8 @@ struct Search {
 #pragma unroll
             for (u32 i = 0; i < UNROLL; i++) sum += value[i];
             if (edges && (pass.what & DEPENDS)) {
-                double paths = values()[first() + own];
+                // A lane without a row has a vertex that may be another warp's, which writes it.
+                double paths = left > 0 ? values()[first() + own] : 0;
 #pragma unroll
                 for (u32 i = 0; i < UNROLL; i++)
                     if (counts[i]) edges[begin + i * stride] += paths * value[i];
@@ -383,7 +385,13 @@ struct Search {
         store_everywhere(values() + first() + own, paths);
         if (!(paths > 0 && paths <= LARGEST_COUNT)) atomicAdd(&block->sums.counts[FAILED], 1ull);
         reached += 1;
-        arcs += given.in.offsets[own + 1] - given.in.offsets[own];
+        thread_count_row(own);
+    }
+
+    __device__ __forceinline__ void thread_count_row(i64 own) {
+        u64 from_it = given.out.offsets[own + 1] - given.out.offsets[own];
+        arcs += from_it;
+        arcs_in += given.is_directed ? given.in.offsets[own + 1] - given.in.offsets[own] : from_it;
     }
 
     // A vertex of this level has the sum of its successors' coefficients.
@@ -403,5 +411,6 @@ struct Search {
         warp_count(*block, FOUND_ARCS, found_arcs);
         warp_count(*block, REACHED, reached);
         warp_count(*block, ARCS, arcs);
+        warp_count(*block, ARCS_IN, arcs_in);
     }
 };

@@ -131,7 +131,10 @@ struct Decision {
         u64 frontier = sums.counts[FOUND_ARCS] + sent * mean;
         deepen();
         state[ARRIVING] = sent;
-        bool is_light = mine + sent <= given.light_vertices && frontier <= given.light_arcs;
+        // How long the rows are of those that were sent, only their owners know.
+        bool may_be_long = sent && given.has_long_rows;
+        bool is_light =
+            mine + sent <= given.light_vertices && frontier <= given.light_arcs && !may_be_long;
         lights()[depth + 1] = is_light;
         if (state[DENSE_BEGIN] == NO_DEPTH && pays_dense(frontier)) {
             lights()[depth + 1] = 0;
@@ -173,7 +176,8 @@ struct Decision {
         u32 phase = static_cast<u32>(state[PHASE]);
         u64 depth = state[DEPTH];
         state[COUNT] += sums.counts[REACHED];
-        state[SEEN] += sums.counts[ARCS];
+        state[SEEN] += sums.counts[ARCS_IN];
+        state[ALL_ARCS] += sums.counts[ARCS];
         if (sums.counts[FAILED]) {
             state[HAS_FAILED] = 1;
             return OVER;
@@ -249,7 +253,6 @@ __device__ __forceinline__ u32 block_next(Search &search, u32 phase) {
             state[PHASE] = phase;
             if (phase == OVER) {
                 state[ALL_COUNT] += state[COUNT];
-                state[ALL_ARCS] += state[SEEN];
                 state[SOURCE] += given.block_searches;
             }
         }
@@ -322,7 +325,7 @@ __device__ __forceinline__ void grid_brandes(const Arguments &given) {
         // One place for all supersteps, so that there is one copy of the code.
         while (phase != STOP) {
             search.found = search.reached = 0;
-            search.found_arcs = search.arcs = 0;
+            search.found_arcs = search.arcs = search.arcs_in = 0;
             team_step(search, phase);
             phase = is_round ? block_next(search, phase) : STOP;
         }
@@ -334,7 +337,6 @@ __device__ __forceinline__ void grid_brandes(const Arguments &given) {
         u32 phase = decision.next(sums);
         if (phase == OVER) {
             state[ALL_COUNT] += state[COUNT];
-            state[ALL_ARCS] += state[SEEN];
             state[SOURCE] += 1;
             if (state[HAS_FAILED] || state[SOURCE] == given.source_count) return STOP;
             return decision.begin();

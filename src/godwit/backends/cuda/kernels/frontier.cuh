@@ -69,7 +69,7 @@ enum FrontierCount : u32 { PROCESSED, MEMBERS, TOTAL, TOO_LARGE, STRAY, ARCS };
 enum Combine : u32 { COMBINE_ADD, COMBINE_MIN, COMBINE_MAX };
 
 // Words of the state, behind the numbers.
-constexpr u32 SIZE = 0, FAILED = 24, REDUCTIONS = 25;
+constexpr u32 SIZE = 0, FAILED = 24, REDUCTIONS = 25, OPERATORS = 26;
 
 // What a thread finds in a superstep.
 struct Tally {
@@ -89,7 +89,9 @@ __device__ __forceinline__ To thread_fit(From value, Tally &tally) {
                                               : 0xffffffffll;
         bool fits;
         if constexpr (!IS_WHOLE<From>)
-            fits = value >= static_cast<double>(low) && value <= static_cast<double>(high);
+            // The largest value plus one is a power of two, which is exact.
+            fits =
+                value >= static_cast<double>(low) && value < 2 * static_cast<double>(high / 2 + 1);
         else if constexpr (sizeof(From) == 8 && From(-1) > From(0))
             fits = value <= static_cast<u64>(high);
         else

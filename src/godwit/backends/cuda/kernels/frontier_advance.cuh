@@ -232,9 +232,11 @@ __device__ __forceinline__ void team_pull(const Step &step, const Team &team, Ta
     constexpr i64 ALONE_ARCS = 32;
     const Arguments &arguments = step.arguments;
     const i64 first = arguments.stage.first(), long_rows = arguments.in.classes[CLASS_BLOCK];
+    const u32 *frontier = own_words(arguments, arguments.frontiers);
     team_pull_long_rows(step, team, tally);
     team_visit_members(arguments, team, true, [&](i64 word, i64 own, bool is_own) {
         const i64 target = first + own;
+        tally.processed += is_own && (frontier[word] >> lane_id() & 1);
         i64 begin = 0, end = 0;
         if (is_own && own >= long_rows && step.candidate(target, tally)) {
             begin = arguments.in.offsets[own];

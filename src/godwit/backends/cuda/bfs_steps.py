@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -12,6 +13,7 @@ from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
+from godwit.backends.cuda.step_rows import StepRows
 from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, STEP, step_run, step_source
 from godwit.backends.searches import SearchOutcome, SearchQuery
 from godwit.dtypes import Array
@@ -77,69 +79,23 @@ def search_levels(
     placement: StepPlacement, query: SearchQuery, poll: ProgressPoll | None
 ) -> SearchOutcome:
     """Depths of all vertices from the nearest source."""
-    graph = placement.graph
-    count = placement.count
-    devices = len(placement.parts)
-    owners, indexes = np.divmod(placement.position(query.sources), placement.capacity)
-    target_owner, target_index = -1, -1
-    if query.target is not None:
-        target_owner, target_index = divmod(
-            int(placement.position(np.array([query.target]))[0]), placement.capacity
-        )
     if placement.capacity >= 1 << 32:
         raise GraphTooLargeError(
             f"a device would own {placement.capacity:,} vertices, and the search takes fewer than "
             f"{1 << 32:,} a device; use more GPUs, or execution='asynchronous'"
         )
     with placement.held():
-        arguments = np.zeros(devices, ARGUMENTS)
         begin = perf_counter()
         out_rows = placement.rows("out")
-        in_rows = placement.rows("in") if graph.directed else out_rows
+        in_rows = placement.rows("in") if placement.graph.directed else out_rows
         rows_s = perf_counter() - begin
-        for place, part in enumerate(placement.parts):
-            own = arguments[place]
-            for name, rows in (("out", out_rows[place]), ("in", in_rows[place])):
-                own[name]["offsets"] = rows.offsets.pointer
-                own[name]["targets"] = rows.targets.pointer
-                own[name]["heads"] = rows.heads.pointer
-                own[name]["classes"] = rows.classes
-            own["depth"] = part.room("depth", 4 * count).pointer
-            _make_queues(own, part, _first_room(placement, part, query.gpu.frontier_items))
-            longest = min(part.owned, out_rows[place].arcs // (_LONG_ROW_ARCS + 1))
-            own["long_rows"] = part.room("long rows", _LONG_ROW_BYTES * max(1, longest)).pointer
-            own["local"] = part.room("local", _LOCAL_BYTES).pointer
-            for which in (0, 1):
-                part.room(f"visited {which}", count // 8)
-            part.room("marks", count // 8 if devices > 1 else 4)
-            seeds = indexes[owners == place].astype(placement.id_dtype)
-            room = part.room("seeds", max(1, seeds.nbytes))
-            if len(seeds):
-                room.upload(seeds)
-            own["seeds"], own["seed_count"] = room.pointer, len(seeds)
-            own["target"] = target_index if place == target_owner else -1
-            # Of a directed graph the classes are of in-degrees.
-            own["is_directed"] = graph.directed
-            own["long_below"] = (
-                placement.capacity if graph.directed else out_rows[place].classes[_CLASS_GROUP]
-            )
+        arguments = _arguments(placement, query, out_rows, in_rows)
         with step_run(placement, source(placement.id_dtype), arguments, query.gpu) as run:
             run.between = partial(_enlarge, placement, arguments)
-            for place in range(devices):
-                arguments[place]["visited"] = [run.pointers(f"visited {k}") for k in (0, 1)]
-                arguments[place]["marks"] = run.pointers("marks")
-            state: dict[str, int | float] = dict.fromkeys(STATE, 0)
-            state |= {
-                "queued": 1,
-                "spreaded": int(devices == 1),
-                "limit": UNREACHED - 1 if query.cutoff is None else query.cutoff,
-                "vertices": max(1, sum(part.active for part in placement.parts)),
-                "arcs": graph.arc_count,
-                "turn_down": TURN_DOWN,
-                "turn_back": TURN_BACK,
-                "deep_steps": DEEP_STEPS if query.may_give_up else 0,
-            }
-            run.prepare(list(state.values()))
+            for own in arguments:
+                own["visited"] = [run.pointers(f"visited {which}") for which in (0, 1)]
+                own["marks"] = run.pointers("marks")
+            run.prepare(_first_state(placement, query))
             kernel_s = run.drive(poll)
             controls = run.controls()
         words = dict(zip(STATE, controls["state"][0].tolist(), strict=False))
@@ -156,6 +112,62 @@ def search_levels(
         frontier_bytes=2 * _INDEX_BYTES * int(arguments["queue_room"].sum()),
         seconds=seconds,
     )
+
+
+def _arguments(
+    placement: StepPlacement,
+    query: SearchQuery,
+    out_rows: Sequence[StepRows],
+    in_rows: Sequence[StepRows],
+) -> Array:
+    """Of each device's kernel, but for what lies at other devices; makes room for all that it needs."""
+    count, directed = placement.count, placement.graph.directed
+    arguments = np.zeros(len(placement.parts), ARGUMENTS)
+    owners, indexes = np.divmod(placement.position(query.sources), placement.capacity)
+    target = -1 if query.target is None else int(placement.position([query.target])[0])
+    for place, part in enumerate(placement.parts):
+        own = arguments[place]
+        for name, rows in (("out", out_rows[place]), ("in", in_rows[place])):
+            own[name]["offsets"] = rows.offsets.pointer
+            own[name]["targets"] = rows.targets.pointer
+            own[name]["heads"] = rows.heads.pointer
+            own[name]["classes"] = rows.classes
+        own["depth"] = part.room("depth", 4 * count).pointer
+        _make_queues(own, part, _first_room(placement, part, query.gpu.frontier_items))
+        longest = min(part.owned, out_rows[place].arcs // (_LONG_ROW_ARCS + 1))
+        own["long_rows"] = part.room("long rows", _LONG_ROW_BYTES * max(1, longest)).pointer
+        own["local"] = part.room("local", _LOCAL_BYTES).pointer
+        for which in (0, 1):
+            part.room(f"visited {which}", count // 8)
+        part.room("marks", count // 8 if len(placement.parts) > 1 else 4)
+        seeds = indexes[owners == place].astype(placement.id_dtype)
+        room = part.room("seeds", max(1, seeds.nbytes))
+        if len(seeds):
+            room.upload(seeds)
+        own["seeds"], own["seed_count"] = room.pointer, len(seeds)
+        own["target"] = target - part.first if target // placement.capacity == place else -1
+        # Of a directed graph the classes are of in-degrees.
+        own["is_directed"] = directed
+        own["long_below"] = (
+            placement.capacity if directed else out_rows[place].classes[_CLASS_GROUP]
+        )
+    return arguments
+
+
+def _first_state(placement: StepPlacement, query: SearchQuery) -> list[int | float]:
+    """Words of ``control->state``: the first frontier is in the queues."""
+    state: dict[str, int | float] = dict.fromkeys(STATE, 0)
+    state |= {
+        "queued": 1,
+        "spreaded": int(len(placement.parts) == 1),
+        "limit": UNREACHED - 1 if query.cutoff is None else query.cutoff,
+        "vertices": max(1, sum(part.active for part in placement.parts)),
+        "arcs": placement.graph.arc_count,
+        "turn_down": TURN_DOWN,
+        "turn_back": TURN_BACK,
+        "deep_steps": DEEP_STEPS if query.may_give_up else 0,
+    }
+    return list(state.values())
 
 
 def _first_room(placement: StepPlacement, part: StepPart, given: int | None) -> int:

@@ -16,18 +16,21 @@ settings.load_profile("gate")
 os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
 
 SAMPLED = {
-    "test_bfs_steps.py": 8,
-    "test_betweenness_gpu.py": 6,
+    "test_bfs_steps.py": 12,
+    "test_betweenness_gpu.py": 10,
     "test_emulated_grid.py": 3,
     "test_emulated_races.py": 3,
     "test_execution.py": 8,
     "test_pagerank_gpu.py": 4,
-    "test_step_placement.py": 5,
+    "test_paths.py": 3,
+    "test_step_placement.py": 8,
     "test_programs_do_what_the_reference_does": 12,
     "test_core_numbers": 6,
     "test_colours_are_those_of_the_serial_loop": 6,
     "test_levels_and_lengths_are_those_of_other_algorithms": 6,
-    "test_step_programs_gpu.py": 10,
+    "test_step_programs_gpu.py": 12,
+    "test_vertex_program.py": 2,
+    "test_worklist_stress.py": 2,
 }
 """By file or test: one of so many of its parameters, unless ``--all`` are asked for. They are products of
 graphs, devices and schedules, any part of which finds what is wrong everywhere. Tests on real GPUs are

@@ -350,7 +350,7 @@ def _fitting(value: int | float, dtype: np.dtype[Any], what: str) -> int | float
             number = float(value)
         except OverflowError:
             raise InputError(f"{what} must be below 1e308, got {shown(value)}") from None
-        if np.isfinite(number) and abs(number) > np.finfo(dtype).max:
+        if np.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
             raise InputError(f"{what} is {dtype.name}, which does not hold {shown(value)}")
         return number
     limits = np.iinfo(dtype)

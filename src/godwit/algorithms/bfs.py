@@ -131,9 +131,7 @@ def _in_supersteps(
             raise
         placed.refuse_steps()
         return None
-    for phase, seconds in found.seconds.items():
-        statistics.seconds[phase] = seconds
-        statistics.seconds["run"] -= seconds
+    statistics.split_run(found.seconds)
     if not found.is_complete:
         given_up.update(statistics.seconds)
         placed.refuse_steps()

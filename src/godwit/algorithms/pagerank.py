@@ -207,9 +207,7 @@ def _on_gpus(
     steps = placed.steps
     with statistics.phase("run"):
         found = rank_vertices(steps, query, make_poll(options))
-    for phase, seconds in found.seconds.items():
-        statistics.seconds["run"] -= seconds
-        statistics.seconds[phase] = seconds
+    statistics.split_run(found.seconds)
     statistics.rounds = np.full(len(found.owned), found.iterations, np.int64)
     statistics.processed_items = found.iterations * found.owned
     statistics.arcs_relaxed = found.iterations * found.arcs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
@@ -103,6 +103,12 @@ class RunStatistics:
         self.filtered_items = per_device(counts.filtered_items)
         self.rounds = per_device(counts.rounds)
         self.sent_items = counts.sent_items if devices > 1 else np.zeros((1, 1), np.int64)
+
+    def split_run(self, seconds: Mapping[str, float]) -> None:
+        """Phases whose time was counted to ``run`` get their own."""
+        for phase, taken in seconds.items():
+            self.seconds[phase] = taken
+            self.seconds["run"] -= taken
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -14,7 +14,7 @@ from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
-from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, STEP, step_run, step_source
+from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, STEP, point_rows, step_run, step_source
 from godwit.backends.searches import SearchOutcome, SearchQuery
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
@@ -128,10 +128,7 @@ def _arguments(
     for place, part in enumerate(placement.parts):
         own = arguments[place]
         for name, rows in (("out", out_rows[place]), ("in", in_rows[place])):
-            own[name]["offsets"] = rows.offsets.pointer
-            own[name]["targets"] = rows.targets.pointer
-            own[name]["heads"] = rows.heads.pointer
-            own[name]["classes"] = rows.classes
+            point_rows(own[name], rows)
         own["depth"] = part.room("depth", 4 * count).pointer
         _make_queues(own, part, _first_room(placement, part, query.gpu.frontier_items))
         longest = min(part.owned, out_rows[place].arcs // (_LONG_ROW_ARCS + 1))

@@ -25,6 +25,7 @@ from godwit.backends.cuda.steps import (
     STEP,
     THREADS,
     StepRun,
+    point_rows,
     step_run,
     step_source,
 )
@@ -273,10 +274,7 @@ class _Searching:
         graph = placement.graph
         own = self.arguments[place]
         for name, rows in (("out", self.out[place]), ("in", self.into[place])):
-            own[name]["offsets"] = rows.offsets.pointer
-            own[name]["targets"] = rows.targets.pointer
-            own[name]["heads"] = rows.heads.pointer
-            own[name]["classes"] = rows.classes
+            point_rows(own[name], rows)
         long_in = _first(int(self.into[place].classes[_CLASS_BLOCK]), placement.id_dtype)
         for name, given in (("out", self.long_out[place]), ("in", long_in)):
             buffer = part.buffers[f"long rows {name}"]

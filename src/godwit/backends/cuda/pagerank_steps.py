@@ -14,11 +14,20 @@ import numpy as np
 
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
+from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.placement import require_room
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
-from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, StepRun, step_run, step_source
+from godwit.backends.cuda.steps import (
+    PEERS,
+    ROWS,
+    STAGE,
+    StepRun,
+    point_rows,
+    step_run,
+    step_source,
+)
 from godwit.backends.ranks import RankOutcome, RankQuery
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
@@ -48,18 +57,14 @@ ARGUMENTS = np.dtype(
 
 _PREPARE, _START = 0, 1  # phases
 _ITERATIONS, _RESIDUAL = 0, 3  # words of the state
-_C_NAMES = {
-    "int32": "int", "uint32": "unsigned int", "int64": "long long", "float32": "float",
-    "float64": "double",
-}  # fmt: skip
 
 
 def source(id_dtype: Any, rank_dtype: Any, weight_dtype: Any = None) -> str:
     """The kernel for positions, ranks and, where they count, weights of given dtypes."""
     types = {
-        "Id": _C_NAMES[np.dtype(id_dtype).name],
-        "Rank": _C_NAMES[np.dtype(rank_dtype).name],
-        "Weight": "void" if weight_dtype is None else _C_NAMES[np.dtype(weight_dtype).name],
+        "Id": c_type(np.dtype(id_dtype)),
+        "Rank": c_type(np.dtype(rank_dtype)),
+        "Weight": "void" if weight_dtype is None else c_type(np.dtype(weight_dtype)),
     }
     return step_source("pagerank_steps.cuh", ARGUMENTS, types=types, work="grid_pagerank")
 
@@ -185,10 +190,7 @@ class _Ranking:
 
     def _point(self, own: Any, part: StepPart, rows: StepRows) -> None:
         """The pointers to a device's own memory, and the numbers."""
-        own["rows"]["offsets"] = rows.offsets.pointer
-        own["rows"]["targets"] = rows.targets.pointer
-        own["rows"]["heads"] = rows.heads.pointer
-        own["rows"]["classes"] = rows.classes
+        point_rows(own["rows"], rows)
         if self.query.weighted:
             new = "new " if self.makes_parts else ""
             own["parts"] = part.buffers[f"{new}{self.parts_name}"].pointer

@@ -22,7 +22,7 @@ from godwit.backends.cuda.step_program_text import (
 )
 from godwit.backends.cuda.step_results import deliver_arcs, deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
-from godwit.backends.cuda.steps import step_run
+from godwit.backends.cuda.steps import point_rows, step_run
 from godwit.backends.step_code import (
     StepCode,
     StepCounts,
@@ -139,10 +139,7 @@ class _Running:
     def _point_rows(self, own: Any, place: int) -> None:
         for name, all_rows in self._rows.items():
             rows = all_rows[place]
-            own[name]["offsets"] = rows.offsets.pointer
-            own[name]["targets"] = rows.targets.pointer
-            own[name]["heads"] = rows.heads.pointer
-            own[name]["classes"] = rows.classes
+            point_rows(own[name], rows)
             if rows.weights is not None:
                 own[f"{name}_weights"] = rows.weights.pointer
 

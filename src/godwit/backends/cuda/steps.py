@@ -23,6 +23,7 @@ from godwit.backends.cuda.operators import DeviceFunction
 from godwit.backends.cuda.placement import gpu_index
 from godwit.backends.cuda.slices import SlicedRun, nanoseconds
 from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.cuda.step_rows import StepRows
 from godwit.dtypes import Array
 
 THREADS = 1024
@@ -104,6 +105,14 @@ work(const __grid_constant__ Arguments arguments) {{
     {work}(arguments);
 }}
 """
+
+
+def point_rows(own: Any, rows: StepRows) -> None:
+    """Fill in a :data:`ROWS`."""
+    own["offsets"] = rows.offsets.pointer
+    own["targets"] = rows.targets.pointer
+    own["heads"] = rows.heads.pointer
+    own["classes"] = rows.classes
 
 
 @lru_cache(maxsize=64)

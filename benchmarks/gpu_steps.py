@@ -8,7 +8,7 @@
 Sections: overhead (a path: one vertex and one arc a superstep), bfs (direction-optimizing), auto (which
 solver ``execution="auto"`` takes, and what it costs beside the better one), pagerank (an iteration),
 betweenness, scaling (strong; weak in vertices and in edges), ids (32 and 64 bits, as in table V of
-multi-GPU Gunrock).
+multi-GPU Gunrock), wide (more arcs than 32 bits count).
 
 Times are those in which kernels ran (``statistics.seconds["kernel"]``), of a graph placed before, median
 and quartiles of 7 runs after a first one that is left out. The first result is checked

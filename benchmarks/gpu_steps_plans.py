@@ -25,6 +25,7 @@ GRAPHS = {
     "rmat22_32": "rmat:22,edge_factor=32,seed=1",
     "rmat22_64": "rmat:22,edge_factor=64,seed=1",
     "rmat26": "rmat:26,edge_factor=16,seed=1",
+    "rmat27_20": "rmat:27,edge_factor=20,seed=1",
 }
 """In the order in which they are measured; those of ``file:`` are real graphs, symmetrized."""
 
@@ -42,6 +43,7 @@ TINY_GRAPHS = {
     "rmat22_32": "rmat:9,edge_factor=32,seed=1",
     "rmat22_64": "rmat:9,edge_factor=64,seed=1",
     "rmat26": "rmat:12,edge_factor=16,seed=1",
+    "rmat27_20": "rmat:12,edge_factor=20,seed=1",
 }
 
 PEERS_GRAPHS = ("rmat22", "rmat24", "road4900", "road1000", "rmat20", "NY", "Slashdot")
@@ -143,6 +145,12 @@ def plan_ids(devices: Sequence[str]) -> Plan:
                 yield ids, Setting(graph, "betweenness", text, ids=ids)
 
 
+def plan_wide(devices: Sequence[str]) -> Plan:
+    for algorithm in ("bfs", "pagerank", "betweenness"):
+        for text in devices:
+            yield "", Setting("rmat27_20", algorithm, text)
+
+
 PLANS: dict[str, Callable[[Sequence[str]], Plan]] = {
     "overhead": plan_overhead,
     "bfs": plan_bfs,
@@ -151,4 +159,5 @@ PLANS: dict[str, Callable[[Sequence[str]], Plan]] = {
     "betweenness": plan_betweenness,
     "scaling": plan_scaling,
     "ids": plan_ids,
+    "wide": plan_wide,
 }

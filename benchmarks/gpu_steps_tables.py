@@ -255,6 +255,19 @@ def ids(rows: Sequence[Row], every: Sequence[Row]) -> str:
                  lambda row: f"{_ms(unit_ms(row))} ({row.get('position_dtype', '-')})")  # fmt: skip
 
 
+def wide(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    header = ["graph", "arcs", "", "GPUs", "ms", "G edges/s or arcs/s", "query"]
+
+    def names(row: Row) -> list[str]:
+        return [row["graph"], f"{row.get('arcs', 0):,}", row["algorithm"], row["devices"]]
+
+    def cells(row: Row) -> list[str]:
+        return [_ms(unit_ms(row)), f"{rate(row):.1f}", _ms(row["query_ms"])]
+
+    lines = _lines(rows, names, cells, len(header))
+    return table("Arcs beyond 2^32: kernel ms, of PageRank an iteration", header, lines)
+
+
 TABLES: dict[str, Callable[[Sequence[Row], Sequence[Row]], str]] = {
     "overhead": overhead,
     "bfs": bfs,
@@ -263,6 +276,7 @@ TABLES: dict[str, Callable[[Sequence[Row], Sequence[Row]], str]] = {
     "betweenness": betweenness,
     "scaling": scaling,
     "ids": ids,
+    "wide": wide,
 }
 
 

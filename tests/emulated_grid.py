@@ -74,11 +74,12 @@ def emulated_gpus(
     modules = _modules()
     _forget(modules)
     programs: list[Any] = []
-    real_launch, real_load = driver.launch, engine._Run.load
+    real_load = engine._Run.load
 
-    def launch(kernel: Any, stream: Any, *, arguments: Any, **given: Any) -> None:
-        check_arguments(kernel._function, arguments)
-        real_launch(kernel, stream, arguments=arguments, **given)
+    class Launch(driver.Launch):
+        def __init__(self, kernel: Any, stream: Any, *, arguments: Any, **given: Any) -> None:
+            check_arguments(kernel._function, arguments)
+            super().__init__(kernel, stream, arguments=arguments, **given)
 
     def load(run: Any) -> None:
         programs.append(run.program)
@@ -89,7 +90,7 @@ def emulated_gpus(
             (libraries.bindings, lambda: bindings),
             (libraries.are_there, lambda: True),
             (compilation.cubin, compiler.cubin),
-            (driver.launch, launch),
+            (driver.Launch, Launch),
             (driver._loaded_cupy, lambda: None),
             (sorting.sort_keys, _sort_keys),
             (sorting.stable_order, _stable_order),

@@ -496,33 +496,49 @@ def load(index: int, cubin: bytes) -> Module:
     return Module(index, cubin)
 
 
-def launch(
-    kernel: Kernel,
-    stream: Stream,
-    *,
-    blocks: int,
-    threads: int,
-    arguments: bytes | Sequence[Any],
-    shared_bytes: int = 0,
-    cooperative: bool = False,
-) -> None:
-    """Start a kernel.
+class Launch:
+    """A kernel with its arguments, ready to be started.
+
+    Kernels that wait for each other are made ready first, as those that run wait while others are started.
 
     :param arguments: the bytes of the one struct that it takes by value; or a list of ints (pointers,
         64 bits) and ctypes numbers
     :param cooperative: its blocks wait for each other: it is an error if they do not all fit at once
     """
-    driver, _ = bindings()
-    use(kernel.index)
-    if isinstance(arguments, bytes):
-        held: list[Any] = [ctypes.create_string_buffer(arguments, len(arguments))]
-    else:
-        held = [ctypes.c_uint64(value) if isinstance(value, int) else value for value in arguments]
-    addresses = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
-    start = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
-    last = () if cooperative else (0,)
-    outcome = start(
-        kernel._function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream.handle,
-        ctypes.addressof(addresses), *last,
-    )  # fmt: skip
-    checked(outcome, f"starting {kernel.name} on cuda:{kernel.index}")
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        stream: Stream,
+        *,
+        blocks: int,
+        threads: int,
+        arguments: bytes | Sequence[Any],
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> None:
+        driver, _ = bindings()
+        self.kernel = kernel
+        if isinstance(arguments, bytes):
+            held: list[Any] = [ctypes.create_string_buffer(arguments, len(arguments))]
+        else:
+            held = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
+        addresses = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
+        self._held = held, addresses
+        self._start = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
+        last = () if cooperative else (0,)
+        self._given = (
+            kernel._function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream.handle,
+            ctypes.addressof(addresses), *last,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Start it."""
+        use(self.kernel.index)
+        outcome = self._start(*self._given)
+        checked(outcome, f"starting {self.kernel.name} on cuda:{self.kernel.index}")
+
+
+def launch(kernel: Kernel, stream: Stream, **given: Any) -> None:
+    """Start a kernel; arguments as of :class:`Launch`."""
+    Launch(kernel, stream, **given).start()

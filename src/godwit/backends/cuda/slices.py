@@ -118,7 +118,7 @@ class SlicedRun:
         """Launch every kernel once: a first launch may wait for others, so it must end by itself."""
         for place, part in enumerate(self.placement.parts):
             self._prepare_flag(place, 1)
-            self._launch(place)
+            self._ready(place).start()
             part.stream.synchronize()
             self._prepare_flag(place, 0)
 
@@ -131,9 +131,10 @@ class SlicedRun:
         if poll is not None:
             poll(Progress(0))  # time counts from here
         while True:
+            launches = [self._ready(place) for place in range(len(self.placement.parts))]
             begin = perf_counter()
-            for place in range(len(self.placement.parts)):
-                self._launch(place)
+            for launch in launches:
+                launch.start()
             for part in self.placement.parts:
                 part.stream.synchronize()
             seconds += perf_counter() - begin
@@ -177,9 +178,9 @@ class SlicedRun:
     def _prepare_flag(self, place: int, value: int) -> None:
         self.arguments[place]["prepare"] = value
 
-    def _launch(self, place: int) -> None:
+    def _ready(self, place: int) -> driver.Launch:
         blocks, threads, shared = self.shapes[place]
-        driver.launch(
+        return driver.Launch(
             self.kernels[place],
             self.placement.parts[place].stream,
             blocks=blocks,

@@ -1,11 +1,13 @@
 """Betweenness from a few sources beside networkit and igraph, in one process run.
 
-    python benchmarks/betweenness.py [--data FOLDER] [--runs N] [--sources K] [--only GRAPH] [--json]
+    python benchmarks/betweenness.py [--data FOLDER] [--runs N] [--sources K] [--only GRAPH]
+                                     [--gap FOLDER] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights. All add up the same searches:
 networkit draws its sources itself (``EstimateBetweenness`` with as many samples, the one of its
 algorithms that takes a number of sources; parallel), igraph and Godwit are given those of highest degree;
-igraph's and Godwit's answers are compared.
+igraph's and Godwit's answers are compared. GAP takes one source, and searches K times from that of highest
+degree.
 """
 
 from __future__ import annotations
@@ -17,7 +19,19 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from peers import REFERENCE, TIMES, Column, Row, compared, measure, parser, report
+from peers import (
+    GAP,
+    REFERENCE,
+    TIMES,
+    Column,
+    Row,
+    compared,
+    gap_file,
+    gap_times,
+    measure,
+    parser,
+    report,
+)
 
 
 def contenders(graph: gw.Graph, sources: np.ndarray[Any, Any]) -> dict[str, Callable[[], Any]]:
@@ -74,7 +88,12 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
         answer = query()  # compiles, warms caches
         if system == "igraph":
             check(graph, sources, answer)
-    return compared(measure(queries, arguments.runs), graph=name, sources=count)
+    times = measure(queries, arguments.runs)
+    if arguments.gap is not None:
+        searches = ("-i", count, "-r", sources[0])
+        with gap_file(graph) as file:
+            times[GAP] = gap_times(arguments.gap / "bc", file, arguments.runs, *searches)
+    return compared(times, graph=name, sources=count)
 
 
 if __name__ == "__main__":

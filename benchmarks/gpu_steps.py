@@ -1,21 +1,25 @@
-"""What runs in supersteps on GPUs: BFS, PageRank, betweenness; what a superstep costs; what GPUs add.
+"""What runs in supersteps on GPUs: BFS, PageRank, betweenness, programs; their costs; what GPUs add.
 
     python benchmarks/gpu_steps.py --json steps.json               # all of it, on 1, 2 and 4 GPUs
     python benchmarks/gpu_steps.py --only bfs,overhead --devices 1 --graphs rmat22,path
     python benchmarks/gpu_steps.py --tiny                          # does it work? on the CPU if need be
-    python benchmarks/gpu_steps_tables.py steps.json --plot docs   # tables, plots of what was measured
+    python benchmarks/gpu_steps_tables.py steps.json --plot docs/images    # tables and a plot, later
 
 Sections: overhead (a path: one vertex and one arc a superstep), bfs (direction-optimizing), auto (which
 solver ``execution="auto"`` takes, and what it costs beside the better one), pagerank (an iteration),
 betweenness, scaling (strong; weak in vertices and in edges), ids (32 and 64 bits, as in table V of
-multi-GPU Gunrock), wide (more arcs than 32 bits count).
+multi-GPU Gunrock), wide (more arcs than 32 bits count), memory (what queues of frontiers begin with, and
+what fusing spares: figure 3 of multi-GPU Gunrock), programs (vertex programs in supersteps, step programs:
+its table I), schedules (how rows are shared out), communication (who is told),
+components (connected components by every method, and how devices come to one result).
 
 Times are those in which kernels ran (``statistics.seconds["kernel"]``), of a graph placed before, median
 and quartiles of 7 runs after a first one that is left out. The first result is checked
-(gpu_steps_checks.py): distances against the CPU's, ranks after 5 iterations, too, betweenness against the
-CPU's where the graph is small, else by its sum. A setting that several sections ask for is measured once;
-a graph is made and placed once. Rows go to the file of ``--json`` after every placed graph, so that a run
-that is cut off leaves them behind.
+(gpu_steps_checks.py): distances and core numbers against the CPU's, ranks after 5 iterations, too,
+components against SciPy's, colourings by what they must be, betweenness against the CPU's where the graph
+is small, else by its sum. A setting that several sections ask for is measured once; a graph is made and
+placed once, but for each policy of memory. Rows go to the file of ``--json`` after every placed graph, so
+that a run that is cut off leaves them behind.
 """
 
 from __future__ import annotations
@@ -34,10 +38,11 @@ import numpy as np
 
 import godwit as gw
 from godwit.backends.cuda import driver
-from godwit.errors import GodwitError
+from godwit.errors import GodwitError, RunTimeoutError
 from gpu_ablation import usable
-from gpu_steps_checks import TINY_TOLERANCE, Reference, what_is_wrong
-from gpu_steps_plans import GRAPHS, PLANS, TINY_GRAPHS, Setting, device_names
+from gpu_steps_checks import Reference, UncheckedError, what_is_wrong
+from gpu_steps_plans import GRAPHS, LEFT_OUT, PLANS, TINY_GRAPHS, Setting, device_names
+from gpu_steps_queries import UnknownSizeError, frontier_bytes, note_size, query
 
 Row = dict[str, Any]
 Found = dict[Setting, Row]
@@ -47,26 +52,6 @@ OUT_OF_TIME = "not run: out of time (--budget-s)"
 
 class ElsewhereError(Exception):
     """A query that was to run on GPUs ran somewhere else."""
-
-
-def query(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: Any) -> Any:
-    """Ask once."""
-    if setting.algorithm == "bfs":
-        return gw.bfs(placed, known.source, execution=setting.execution, timeout_s=limits.timeout_s)
-    if setting.algorithm == "pagerank":
-        return gw.pagerank(
-            placed,
-            dtype=setting.dtype,
-            max_iterations=limits.iterations,
-            tolerance=TINY_TOLERANCE,
-            timeout_s=limits.timeout_s,
-        )
-    return gw.betweenness_centrality(
-        placed,
-        sources=known.sources(setting.sources),
-        normalized=False,
-        timeout_s=limits.timeout_s,
-    )
 
 
 def kernel_ms(statistics: Any, devices: str) -> float:
@@ -85,21 +70,29 @@ def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits:
     """
     times_ms: list[float] = []
     query_ms: list[float] = []
-    wrong = ""
+    wrong = unchecked = ""
     start = perf_counter()
+    growths, nbytes = 0, None
     while len(times_ms) <= limits.repeats:
         begin = perf_counter()
         result = query(placed, setting, known, limits)
         query_ms.append(1e3 * (perf_counter() - begin))
         times_ms.append(kernel_ms(result.statistics, setting.devices))
         if len(times_ms) == 1:
-            wrong = what_is_wrong(placed, setting, result, known)
+            growths = int(result.statistics.growths)
+            nbytes = frontier_bytes(placed, setting, result.statistics)
+            try:
+                wrong = what_is_wrong(placed, setting, result, known)
+            except UncheckedError as error:
+                unchecked = str(error)
             start = perf_counter()
         elif perf_counter() - start > limits.setting_s:
             break
     kept = slice(1, None)
     quarter, median, three = np.percentile(times_ms[kept], [25, 50, 75])
     found = result.statistics
+    if found.frontier_bytes:
+        note_size(setting, known, found.frontier_bytes)
     return {
         "runs": len(times_ms[kept]),
         "kernel_ms": float(median),
@@ -113,7 +106,10 @@ def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits:
         "iterations": getattr(result, "iterations", None),
         "processed": int(found.processed_items.sum()),
         "looked": int(found.arcs_relaxed.sum()),
+        "growths": growths,
+        "frontier_bytes": nbytes,
         "wrong": wrong,
+        "unchecked": unchecked,
     }
 
 
@@ -124,6 +120,8 @@ def shown(row: Row) -> str:
     quarter, three = row["quartiles_ms"]
     iterations = f", {row['iterations']} iterations" if row["iterations"] else ""
     wrong = f" WRONG: {row['wrong']}" if row["wrong"] else ""
+    if row["unchecked"]:
+        wrong = f" not checked: {row['unchecked']}"
     return (
         f"{row['kernel_ms']:.3f} ms ({quarter:.3f} to {three:.3f}, {row['runs']} runs, first "
         f"{row['first_ms']:.2f}), query {row['query_ms']:.2f}; {row['solver']}, {row['rounds']} "
@@ -137,6 +135,10 @@ def one_setting(placed: gw.PlacedGraph, setting: Setting, known: Reference, limi
         return {"note": OUT_OF_TIME}
     try:
         return measured(placed, setting, known, limits)
+    except UnknownSizeError as error:
+        return {"note": f"not run: {error}"}
+    except RunTimeoutError:
+        return {"note": f"more than {limits.timeout_s:g} s"}
     except Exception as error:
         ours = isinstance(error, GodwitError | ElsewhereError)
         return {"note": f"failed: {'' if ours else type(error).__name__ + ': '}{error}"}
@@ -167,11 +169,7 @@ def measure_place(
                 row["position_dtype"] = str(getattr(placed.steps, "id_dtype", "-"))
                 row["place_s"] = dict(placed.seconds)
             rows[setting] = known.facts | row
-            what = [setting.algorithm, *(
-                {"bfs": [setting.execution], "pagerank": [setting.dtype]}
-                .get(setting.algorithm, [f"{setting.sources} sources"])
-            )]  # fmt: skip
-            print(f"#   {' '.join(what)}: {shown(row)}", flush=True)
+            print(f"#   {setting.words}: {shown(row)}", flush=True)
     return rows
 
 
@@ -213,6 +211,8 @@ def measure_graph(name: str, groups: Sequence[Sequence[Setting]], limits: Any) -
             wide = gw.Graph.trusted(graph.offsets, targets, directed=graph.directed)
         try:
             chosen = graph if wide is None or group[0].ids == "int32" else wide
+            if group[0].is_weighted:
+                chosen = known.weighted
             yield measure_place(chosen, group, known, limits)
         except GodwitError as error:
             print(f"# {group[0].place}: {error}", flush=True)
@@ -262,7 +262,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--tiny", action="store_true", help="small graphs in the place of all")
     parser.add_argument("--json", help="file to write all rows to")
-    parser.add_argument("--plot", help="folder for plots of the scaling, as SVG (Matplotlib)")
+    parser.add_argument("--plot", help="folder for a plot of the scaling, as SVG (Matplotlib)")
     limits = parser.parse_args()
     limits.deadline = perf_counter() + limits.budget_s
     limits.repeats = max(1, limits.repeats)
@@ -300,6 +300,11 @@ def main() -> None:
         section: [one for one in PLANS[section](limits.devices) if one[1].graph in limits.graphs]
         for section in limits.only
     }
+    for section, plan in plans.items():
+        if section in LEFT_OUT and not plan:
+            print(
+                f"# {section}: nothing to measure on {','.join(limits.devices)}: {LEFT_OUT[section]}"
+            )
     names = [device.description for device in gw.all_devices() if device.kind == "cuda"]
     found: Found = {}
     for some in measure([setting for plan in plans.values() for _, setting in plan], limits):

@@ -2,7 +2,10 @@
 
 Betweenness from one source s, too slow on the CPU where graphs are large, is held against the CPU's BFS:
 the dependencies of s on all vertices add up to the vertices between s and every other one,
-``sum of (distance - 1)``, however many shortest paths there are.
+``sum of (distance - 1)``, however many shortest paths there are. Components are SciPy's. A greedy
+colouring, too slow on the CPU as well, has a proof that is quick: neighbours differ, and of each smaller
+colour than its own, a vertex has a neighbour whose turn was earlier; given the turns, there is one such
+colouring.
 """
 
 from __future__ import annotations
@@ -11,17 +14,26 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 import godwit as gw
+from godwit.errors import RunTimeoutError
 from gpu_paths import source_of
-from gpu_steps_plans import Setting
+from gpu_steps_plans import PUSHED, STEP_LEVELS, UNIONS, Setting
+from gpu_steps_queries import TINY_TOLERANCE
+from greedy_colouring import usual_ranks
+from k_core import K_CORE
 
 CHECK_ITERATIONS = 5
 """Of PageRank on the CPU and on the devices, whose ranks must be equal then."""
 L1_SLACK = 1e-5
 RELATIVE_SLACK = 1e-5
-TINY_TOLERANCE = 1e-30
-"""Below what an iteration changes, so that there are as many as are allowed."""
+REFERENCE_S = 120.0
+"""What takes the CPU longer is not checked."""
+
+
+class UncheckedError(Exception):
+    """The CPU has no result to compare with."""
 
 
 class Reference:
@@ -29,10 +41,12 @@ class Reference:
 
     :ivar source: the vertex that is searched from
     :ivar distance: (n) int32 from it
+    :ivar frontier_items: room of a queue that was enough in an earlier run, by devices
     """
 
     def __init__(self, name: str, graph: gw.Graph) -> None:
         self.graph = graph
+        self.frontier_items: dict[str, int] = {}
         self.source = 0 if name == "path" else source_of(name, graph)
         found = gw.bfs(graph, self.source, devices="cpu")
         self.distance = found.distance
@@ -41,6 +55,7 @@ class Reference:
         self.facts: dict[str, int] = {
             "vertices": graph.vertex_count,
             "arcs": graph.arc_count,
+            "graph_bytes": graph.nbytes,
             "with_arcs": int(np.count_nonzero(degree)),
             "reached": int(np.count_nonzero(self.reached)),
             "edges_reached": int(degree[self.reached].sum()) // 2,
@@ -60,6 +75,39 @@ class Reference:
         inner = self.distance[self.reached].astype(np.int64) - 1
         return float(inner[inner > 0].sum())
 
+    @cached_property
+    def weighted(self) -> gw.Graph:
+        """The graph with weights 1..64."""
+        return self.graph.with_random_weights(1, 64, seed=1)
+
+    @cached_property
+    def weighted_distance(self) -> Any:
+        """From the source, by these."""
+        return gw.sssp(self.weighted, self.source, devices="cpu").distance
+
+    @cached_property
+    def smallest_labels(self) -> Any:
+        """The smallest vertex of every vertex's component."""
+        from scipy.sparse.csgraph import connected_components
+
+        _, labels = connected_components(self.graph.to_scipy(), directed=False)
+        _, first = np.unique(labels, return_index=True)
+        return first[labels]
+
+    @cached_property
+    def cores(self) -> Any:
+        """Core numbers; None where that takes too long."""
+        try:
+            found = K_CORE.run(self.graph, devices="cpu", timeout_s=REFERENCE_S)
+        except RunTimeoutError:
+            return None
+        return found.fields["core"]
+
+    @cached_property
+    def colouring_ranks(self) -> Any:
+        """Who comes first."""
+        return usual_ranks(self.graph)
+
     def sources(self, count: int) -> list[int]:
         """So many vertices that have arcs, the source first."""
         others = np.flatnonzero(self.graph.out_degree())
@@ -74,20 +122,71 @@ class Reference:
 
 
 def what_is_wrong(placed: gw.PlacedGraph, setting: Setting, result: Any, known: Reference) -> str:
-    """Nothing, or what."""
-    if setting.algorithm == "bfs":
-        return _wrong_distances(result.distance, known.distance)
-    if setting.algorithm == "pagerank":
+    """Nothing, or what.
+
+    :raises UncheckedError: there is nothing to compare with
+    """
+    algorithm = setting.algorithm
+    if algorithm in ("bfs", PUSHED):
+        return _difference(result.distance, known.distance, "distances")
+    if algorithm in STEP_LEVELS:
+        return _difference(result.fields["level"], known.distance, "levels")
+    if algorithm == "sssp":
+        return _difference(result.distance, known.weighted_distance, "distances")
+    if algorithm == "labels":
+        return _difference(result.values, known.smallest_labels, "labels")
+    if algorithm in UNIONS:
+        return _difference(result.label, known.smallest_labels, "labels")
+    if algorithm == "components":
+        return _difference(result.fields["label"], known.smallest_labels, "labels")
+    if algorithm == "k-core":
+        if known.cores is None:
+            raise UncheckedError(f"the CPU takes more than {REFERENCE_S:g} s")
+        return _difference(result.fields["core"], known.cores, "core numbers")
+    if algorithm == "colouring":
+        return _wrong_colours(known, result.fields["colour"])
+    if algorithm == "pagerank":
         return _wrong_ranks(placed, setting, result, known)
     return _wrong_centrality(setting, result.centrality, known)
 
 
-def _wrong_distances(distance: Any, wanted: Any) -> str:
-    differ = np.flatnonzero(distance != wanted)
+def _difference(found: Any, wanted: Any, what: str) -> str:
+    differ = np.flatnonzero(found != wanted)
     if not len(differ):
         return ""
     v = int(differ[0])
-    return f"{len(differ)} distances, first vertex {v}: {distance[v]} instead of {wanted[v]}"
+    return f"{len(differ)} {what}, first vertex {v}: {found[v]} instead of {wanted[v]}"
+
+
+def _wrong_colours(known: Reference, colour: Any) -> str:
+    graph = known.graph
+    if not 0 <= int(colour.min(initial=0)) <= int(colour.max(initial=0)) < graph.vertex_count:
+        return "colours out of range"
+    wrong = _first_wrong_colour(graph.offsets, graph.targets, known.colouring_ranks, colour)
+    if wrong < 0:
+        return ""
+    return (
+        f"colour {colour[wrong]} of vertex {wrong} is a neighbour's, or not the first that is free"
+    )
+
+
+@njit(cache=False)
+def _first_wrong_colour(offsets: Any, targets: Any, rank: Any, colour: Any) -> int:
+    """A vertex whose colour is a neighbour's, or not the first that those before it have left; or -1."""
+    seen = np.full(offsets.size, -1, np.int64)  # by colour, who has seen it last
+    for v in range(offsets.size - 1):
+        smaller = 0
+        for arc in range(offsets[v], offsets[v + 1]):
+            other = targets[arc]
+            if colour[other] == colour[v]:
+                return v
+            is_new = rank[other] > rank[v] and seen[colour[other]] != v
+            if is_new and colour[other] < colour[v]:
+                smaller += 1
+                seen[colour[other]] = v
+        if smaller != colour[v]:
+            return v
+    return -1
 
 
 def _wrong_ranks(placed: gw.PlacedGraph, setting: Setting, result: Any, known: Reference) -> str:

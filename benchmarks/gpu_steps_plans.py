@@ -4,12 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpu_paths import device_list
 
 AUTO, ASYNCHRONOUS, SUPERSTEPS = EXECUTIONS = ("auto", "asynchronous", "bulk-synchronous")
 PATH_VERTICES = 4096
 MANY_SOURCES = 64
+
+PUSHED = "bfs pushed"
+"""BFS that never turns its direction, so that wide frontiers are queued."""
+LEVELS, LEVELS_PULLED, LEVELS_AUTO, UNFUSED = STEP_LEVELS = (
+    "levels", "levels pulled", "levels auto", "levels unfused",
+)  # fmt: skip
+"""BFS as a step program, by the direction of its advance; unfused: by a frontier of arcs in between."""
+PROGRAMS = ("sssp", "components", "labels", "k-core", "colouring", *STEP_LEVELS[:3])
+
+UNIONS: dict[str, dict[str, Any]] = {
+    "afforest": {"method": "afforest"},
+    "afforest, 2 neighbours": {"method": "afforest", "rounds": 2},
+    "rem": {"method": "rem"},
+    "hook": {"method": "hook"},
+    "hook after 1 round": {"method": "hook", "rounds": 1},
+    "hook after 1 round, not compressed": {"method": "hook", "rounds": 1, "jumps": 0},
+    "hook after 2 rounds": {"method": "hook", "rounds": 2},
+    "rem after 1 round": {"method": "rem", "rounds": 1},
+}
+TREE = ", tree"
+UNIONS |= {name + TREE: {**UNIONS[name], "merge": "tree"} for name in ("afforest", "rem", "hook")}
+"""Ways of ``gw.connected_components``; several GPUs link directly but where it says "tree"."""
+
+SCHEDULES = ("mixed", "thread", "warp", "block", "merge-path")
+COMMUNICATIONS = ("selective", "broadcast")
+FIXED, MAXIMUM = "fixed", "maximum"
+SMALL_ITEMS = 1024
+POLICIES: dict[str, int | str | None] = {
+    "just enough": None,
+    f"just enough, from {SMALL_ITEMS:,}": SMALL_ITEMS,
+    FIXED: FIXED,
+    MAXIMUM: MAXIMUM,
+}
+"""Items that queues begin with; those that are fixed must come after those that tell how many."""
 
 GRAPHS = {
     "path": f"path:{PATH_VERTICES}",
@@ -26,6 +61,7 @@ GRAPHS = {
     "rmat22_64": "rmat:22,edge_factor=64,seed=1",
     "rmat26": "rmat:26,edge_factor=16,seed=1",
     "rmat27_20": "rmat:27,edge_factor=20,seed=1",
+    "star22": "star:4194304",
 }
 """In the order in which they are measured; those of ``file:`` are real graphs, symmetrized."""
 
@@ -44,6 +80,7 @@ TINY_GRAPHS = {
     "rmat22_64": "rmat:9,edge_factor=64,seed=1",
     "rmat26": "rmat:12,edge_factor=16,seed=1",
     "rmat27_20": "rmat:12,edge_factor=20,seed=1",
+    "star22": "star:5000",
 }
 
 PEERS_GRAPHS = ("rmat22", "rmat24", "road4900", "road1000", "rmat20", "NY", "Slashdot")
@@ -64,6 +101,8 @@ class Setting:
     :param sources: of betweenness
     :param ids: dtype of the graph's ids
     :param partition: ``"alternating"``: neighbours on a path belong to different devices
+    :param gpu: what GpuOptions are made of; ``frontier_items`` may also be ``"maximum"`` (as many as there
+        are vertices) or ``"fixed"`` (as many as an earlier run needed)
     """
 
     graph: str
@@ -74,11 +113,36 @@ class Setting:
     sources: int = 1
     ids: str = "int32"
     partition: str = ""
+    gpu: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def place(self) -> tuple[str, str, str, str]:
-        """Settings of the same place share a placed graph."""
-        return self.graph, self.ids, self.devices, self.partition
+    def is_weighted(self) -> bool:
+        """Whether it is of a graph with weights."""
+        return self.algorithm == "sssp"
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a step program."""
+        return self.algorithm in (*PROGRAMS, UNFUSED) and self.algorithm not in ("sssp", "labels")
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Settings of the same place share a placed graph; not those that compare beginnings of queues."""
+        options = dict(self.gpu)
+        begin = str(options["frontier_items"]) if "frontier_items" in options else ""
+        weights = "weighted" if self.is_weighted else ""
+        return self.graph, self.ids, self.devices, self.partition, weights, begin
+
+    @property
+    def words(self) -> str:
+        """What is special about it, for people."""
+        usual = {
+            "bfs": [self.execution],
+            "pagerank": [self.dtype],
+            "betweenness": [f"{self.sources} sources"],
+        }
+        options = [f"{name}={value}" for name, value in self.gpu]
+        return " ".join([self.algorithm, *usual.get(self.algorithm, []), *options])
 
 
 Plan = Iterable[tuple[str, Setting]]
@@ -151,6 +215,59 @@ def plan_wide(devices: Sequence[str]) -> Plan:
             yield "", Setting("rmat27_20", algorithm, text)
 
 
+def plan_memory(devices: Sequence[str]) -> Plan:
+    for graph in ("rmat22", "rmat24", "road4900"):
+        for text in on_gpus(devices):
+            for name, items in POLICIES.items():
+                yield name, Setting(graph, PUSHED, text, gpu=(("frontier_items", items),))
+            for name, algorithm in (("fused", LEVELS), ("unfused", UNFUSED)):
+                yield name, Setting(graph, algorithm, text, gpu=(("frontier_items", None),))
+
+
+def plan_programs(devices: Sequence[str]) -> Plan:
+    for graph in ("rmat22", "rmat24", "road4900"):
+        for text in devices:
+            for algorithm in PROGRAMS:
+                yield "", Setting(graph, algorithm, text)
+
+
+def plan_schedules(devices: Sequence[str]) -> Plan:
+    for graph in ("rmat22", "road1000", "star22"):
+        for text in on_gpus(devices):
+            for algorithm in (PUSHED, LEVELS):
+                for name in SCHEDULES:
+                    yield name, Setting(graph, algorithm, text, gpu=(("schedule", name),))
+
+
+def plan_communication(devices: Sequence[str]) -> Plan:
+    for graph in ("rmat22", "rmat24", "road4900"):
+        for text in on_gpus(devices, several=True):
+            for algorithm in ("pagerank", "betweenness", LEVELS, LEVELS_PULLED, "k-core"):
+                for name in COMMUNICATIONS:
+                    yield name, Setting(graph, algorithm, text, gpu=(("communication", name),))
+
+
+def plan_components(devices: Sequence[str]) -> Plan:
+    for graph in ("rmat22", "rmat24", "road4900"):
+        for text in devices:
+            for algorithm in UNIONS:
+                if len(device_names(text)) > 1 or not algorithm.endswith(TREE):
+                    yield algorithm, Setting(graph, algorithm, text)
+
+
+def on_gpus(devices: Sequence[str], *, several: bool = False) -> list[str]:
+    """Those that options of kernels are for."""
+    gpus = [text for text in devices if text != "cpu"]
+    return [text for text in gpus if not several or len(device_names(text)) > 1]
+
+
+LEFT_OUT = {
+    "memory": "GPUs have queues of their own making",
+    "schedules": "they are options of GPUs",
+    "communication": "it is an option of several GPUs",
+}
+"""Why a section may have nothing to measure."""
+
 PLANS: dict[str, Callable[[Sequence[str]], Plan]] = {
     "overhead": plan_overhead,
     "bfs": plan_bfs,
@@ -160,4 +277,9 @@ PLANS: dict[str, Callable[[Sequence[str]], Plan]] = {
     "scaling": plan_scaling,
     "ids": plan_ids,
     "wide": plan_wide,
+    "memory": plan_memory,
+    "programs": plan_programs,
+    "schedules": plan_schedules,
+    "communication": plan_communication,
+    "components": plan_components,
 }

@@ -1,22 +1,8 @@
 """The tables of gpu_steps.py, in aligned Markdown, and its plots; from what was measured.
 
-    python benchmarks/gpu_steps_tables.py steps.json [--plot FOLDER]
+    python benchmarks/gpu_steps_tables.py steps1.json [steps2.json ...] [--plot FOLDER]
 
-Floors are bytes that must move over 4.0 TB/s, the memory bandwidth that an H200 reaches, times the GPUs:
-
-- BFS: 4 a vertex to fill depths, 4 a reached vertex for its depth, 4 for an arc of each vertex that has any
-  (no search can do with less than one), and bits of all vertices, which every GPU clears twice (two
-  bitmaps) and receives once and whose owner reads them once;
-- PageRank, an iteration: ids of the arcs; for each vertex with arcs 8 of offset and twice its rank;
-- betweenness, a source: ids of the arcs reached, forth and back; for each vertex reached 2 x 8 of offset,
-  4 of depth, 8 of paths, 8 of dependency.
-
-Random reads that caches may serve, and links between GPUs, are not in them. A search costs at least its
-supersteps, too: their number times what one takes that does hardly anything (section overhead, where
-measured).
-
-GTEPS is Graph500's: undirected edges of the component reached over the time of the search (without
-parallel edges, which are merged here and Graph500 counts).
+Floors, targets and the figures of other systems: gpu_steps_floors.py.
 """
 
 from __future__ import annotations
@@ -27,78 +13,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu_ablation_tables import pivot, table
-from gpu_steps_plans import SUPERSTEPS, device_names
+from gpu_steps_floors import (
+    CUGRAPH,
+    TARGETS,
+    betweenness_floor_ms,
+    bfs_floor_ms,
+    device_count,
+    pagerank_floor_ms,
+    peers,
+    rate,
+    unit_ms,
+)
+from gpu_steps_plans import SUPERSTEPS
 
 Row = dict[str, Any]
-
-BYTES_A_MS = 4.0e9
-TARGETS = {
-    ("overhead", "path", "1"): ("4", "2"),
-    ("overhead", "path", "4"): ("8", "5"),
-    ("bfs", "rmat22", "1"): ("0.8", "0.25"),
-    ("bfs", "rmat24", "1"): ("1.9", "0.6"),
-    ("bfs", "rmat24", "4"): ("1.4", "0.3"),
-    ("bfs", "rmat26", "1"): ("7", "-"),
-    ("bfs", "rmat26", "4"): ("1/2 of 1 GPU", "2.5"),
-    ("pagerank", "rmat24", "1"): ("3.5", "2.4"),
-    ("pagerank", "rmat24", "4"): ("1.2", "0.7"),
-    ("pagerank", "road4900", "1"): ("0.4", "0.2"),
-    ("pagerank", "road4900", "4"): ("0.2", "0.06"),
-    ("betweenness", "rmat24", "1"): ("60", "15"),
-    ("betweenness", "rmat24", "4"): ("30", "6"),
-}
-"""What must be reached, and the goal."""
-
-CUGRAPH = {
-    ("bfs", "rmat22", "1"): "1.23", ("bfs", "rmat22", "2"): "8.2", ("bfs", "rmat22", "4"): "9.1",
-    ("bfs", "rmat24", "1"): "1.98", ("bfs", "rmat24", "2"): "9.3", ("bfs", "rmat24", "4"): "10.2",
-    ("bfs", "road4900", "1"): "1,085", ("bfs", "road4900", "4"): "6,037",
-    ("pagerank", "rmat22", "1"): "1.07", ("pagerank", "rmat22", "2"): "0.99",
-    ("pagerank", "rmat22", "4"): "0.78",
-    ("pagerank", "rmat24", "1"): "3.90", ("pagerank", "rmat24", "2"): "2.53",
-    ("pagerank", "rmat24", "4"): "1.87",
-    ("pagerank", "road4900", "1"): "0.61", ("pagerank", "road4900", "4"): "1.44",
-    ("betweenness", "rmat22", "1"): "34 (NaN)", ("betweenness", "rmat24", "1"): "140 (NaN)",
-}  # fmt: skip
-"""Milliseconds of cuGraph 26.10, from the peers' page of the project's design: BFS direction-optimizing
-where graphs are R-MAT, on one GPU its C++ algorithm alone; an iteration of PageRank; one source."""
-
-
-def device_count(row: Row) -> int:
-    return len(set(device_names(row["devices"])))
-
-
-def bfs_floor_ms(row: Row) -> float:
-    n, count = row["vertices"], device_count(row)
-    owned = 4 * n + 4 * row["reached"] + 4 * row["with_arcs"] + n / 8
-    everywhere = 3 * n / 8
-    return float(owned / count + everywhere) / BYTES_A_MS
-
-
-def _id_bytes(row: Row) -> int:
-    return 8 if row.get("position_dtype") == "int64" else 4
-
-
-def pagerank_floor_ms(row: Row) -> float:
-    rank_bytes = 4 if row["dtype"] == "float32" else 8
-    moved = _id_bytes(row) * row["arcs"] + (8 + 2 * rank_bytes) * row["with_arcs"]
-    return float(moved / device_count(row)) / BYTES_A_MS
-
-
-def betweenness_floor_ms(row: Row) -> float:
-    moved = 2 * _id_bytes(row) * 2 * row["edges_reached"] + (2 * 8 + 4 + 8 + 8) * row["reached"]
-    return float(row["sources"] * moved / device_count(row)) / BYTES_A_MS
-
-
-def unit_ms(row: Row) -> float:
-    """Of an iteration, where there are some; else of the query."""
-    return float(row["kernel_ms"]) / (row["iterations"] or 1)
-
-
-def rate(row: Row) -> float:
-    """Billions a second: of edges of the component in a search, of arcs in an iteration."""
-    work = row["edges_reached"] if row["algorithm"] == "bfs" else row["arcs"]
-    return float(work) / unit_ms(row) / 1e6
 
 
 def _key(row: Row) -> tuple[str, str, str]:
@@ -268,6 +196,68 @@ def wide(rows: Sequence[Row], every: Sequence[Row]) -> str:
     return table("Arcs beyond 2^32: kernel ms, of PageRank an iteration", header, lines)
 
 
+def memory(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    """Queues of BFS by pushing, by what they begin with; all that keeps a step program's frontiers."""
+    header = ["graph", "", "GPUs", "policy", "bytes of frontiers", "of the graph", "growths",
+              "first ms", "ms", "quartiles"]  # fmt: skip
+
+    def names(row: Row) -> list[str]:
+        return [row["graph"], row["algorithm"], row["devices"], row["name"]]
+
+    def cells(row: Row) -> list[str]:
+        nbytes = row["frontier_bytes"]
+        return [f"{nbytes:,}", f"{100 * nbytes / row['graph_bytes']:.2f} %", str(row["growths"]),
+                _ms(row["first_ms"]), _ms(row["kernel_ms"]), _spread(row)]  # fmt: skip
+
+    return table("Memory of frontiers: kernel ms", header, _lines(rows, names, cells, len(header)))
+
+
+def programs(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    header = ["graph", "program", "GPUs", "ms", "quartiles", "Groute", "Gunrock", "cuGraph",
+              "supersteps", "arcs, millions", "query", "checked"]  # fmt: skip
+
+    def cells(row: Row) -> list[str]:
+        return [_ms(row["kernel_ms"]), _spread(row), *peers(row), f"{row['rounds']:,}",
+                f"{row['looked'] / 1e6:,.1f}", _ms(row["query_ms"]),
+                "no" if row["unchecked"] else "yes"]  # fmt: skip
+
+    lines = _lines(
+        rows, lambda row: [row["graph"], row["algorithm"], row["devices"]], cells, len(header)
+    )
+    return table("Programs: kernel ms", header, lines)
+
+
+def _by_option(title: str, rows: Sequence[Row]) -> str:
+    index = {
+        "graph": lambda row: row["graph"],
+        "": lambda row: row["algorithm"],
+        "GPUs": lambda row: row["devices"],
+    }
+    return pivot(title, rows, index, lambda row: _ms(unit_ms(row)))
+
+
+def schedules(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    return _by_option("How rows are shared out: kernel ms", rows)
+
+
+def communication(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    return _by_option("Who is told: kernel ms, of PageRank an iteration", rows)
+
+
+def components(rows: Sequence[Row], every: Sequence[Row]) -> str:
+    header = ["graph", "method", "GPUs", "ms", "quartiles", "Groute", "Gunrock", "cuGraph",
+              "supersteps", "arcs, millions", "query"]  # fmt: skip
+
+    def cells(row: Row) -> list[str]:
+        return [_ms(row["kernel_ms"]), _spread(row), *peers(row | {"algorithm": "components"}),
+                f"{row['rounds']:,}", f"{row['looked'] / 1e6:,.1f}", _ms(row["query_ms"])]  # fmt: skip
+
+    lines = _lines(
+        rows, lambda row: [row["graph"], row["algorithm"], row["devices"]], cells, len(header)
+    )
+    return table("Connected components: kernel ms", header, lines)
+
+
 TABLES: dict[str, Callable[[Sequence[Row], Sequence[Row]], str]] = {
     "overhead": overhead,
     "bfs": bfs,
@@ -277,6 +267,11 @@ TABLES: dict[str, Callable[[Sequence[Row], Sequence[Row]], str]] = {
     "scaling": scaling,
     "ids": ids,
     "wide": wide,
+    "memory": memory,
+    "programs": programs,
+    "schedules": schedules,
+    "communication": communication,
+    "components": components,
 }
 
 
@@ -296,15 +291,18 @@ def show(rows: Sequence[Row], plot: str | None) -> None:
 
 
 def main() -> None:
-    """Tables of a file that gpu_steps.py wrote."""
+    """Tables of files that gpu_steps.py wrote."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("json", help="file that gpu_steps.py wrote")
-    parser.add_argument("--plot", help="folder for plots of the scaling, as SVG (Matplotlib)")
+    parser.add_argument("json", nargs="+", help="files that gpu_steps.py wrote")
+    parser.add_argument("--plot", help="folder for a plot of the scaling, as SVG (Matplotlib)")
     arguments = parser.parse_args()
-    with open(arguments.json) as file:
-        show(json.load(file)["rows"], arguments.plot)
+    rows: list[Row] = []
+    for path in arguments.json:
+        with open(path) as file:
+            rows += json.load(file)["rows"]
+    show(rows, arguments.plot)
 
 
 if __name__ == "__main__":

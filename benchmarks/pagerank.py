@@ -1,12 +1,12 @@
 """PageRank beside networkit, igraph and SciPy, in one process run.
 
-    python benchmarks/pagerank.py [--data FOLDER] [--runs N] [--only GRAPH] [--json]
+    python benchmarks/pagerank.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights. Everybody starts from equal
 ranks, with damping 0.85, and ends when an iteration changes them by less than 1e-6 in sum, but for igraph,
 whose solver (PRPACK) has a criterion of its own. SciPy is power iteration by its sparse product. All ranks
-are compared with Godwit's; ``error`` is the sum of the differences. ``first`` includes what Godwit prepares
-once per graph.
+are compared with Godwit's, but GAP's (``pr``, Gauss-Seidel, and ``pr_spmv``, Jacobi), which stay inside;
+``error`` is the sum of the differences. ``first`` includes what Godwit prepares once per graph.
 """
 
 from __future__ import annotations
@@ -19,9 +19,21 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from peers import REFERENCE, TIMES, Column, Row, compared, measure, parser, report
+from peers import (
+    GAP,
+    REFERENCE,
+    TIMES,
+    Column,
+    Row,
+    compared,
+    gap_file,
+    gap_times,
+    measure,
+    parser,
+    report,
+)
 
-DAMPING, TOLERANCE = 0.85, 1e-6
+DAMPING, TOLERANCE, MOST_ITERATIONS = 0.85, 1e-6, 1000
 
 
 def by_scipy(transposed: Any, degree: Any) -> Any:
@@ -76,7 +88,7 @@ def ranks_of(answer: Any) -> Any:
 
 def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row]:
     graph = graph.without_weights()
-    settings = {"tolerance": TOLERANCE, "max_iterations": 1000}
+    settings = {"tolerance": TOLERANCE, "max_iterations": MOST_ITERATIONS}
     contenders: dict[str, Callable[[], Any]] = {
         REFERENCE: partial(gw.pagerank, graph, DAMPING, **settings),
         "Godwit, float32": partial(gw.pagerank, graph, DAMPING, dtype="float32", **settings),
@@ -87,10 +99,20 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
     iterations = {contender: getattr(a, "iterations", None) for contender, a in answers.items()}
     iterations["networkit"] = answers["networkit"].numberOfIterations()
     expected = ranks_of(answers[REFERENCE])
-    rows = compared(measure(contenders, arguments.runs), graph=name)
+    times = measure(contenders, arguments.runs)
+    if arguments.gap is not None:
+        limits = ("-i", MOST_ITERATIONS, "-t", TOLERANCE)
+        with gap_file(graph) as file:
+            for program in ("pr", "pr_spmv"):
+                ran = gap_times(arguments.gap / program, file, arguments.runs, *limits)
+                times[f"{GAP}, {program}"] = ran
+    rows = compared(times, graph=name)
     for row in rows:
-        row["iterations"] = iterations[row["system"]]
-        row["error"] = float(np.abs(ranks_of(answers[row["system"]]) - expected).sum())
+        answer = answers.get(row["system"])
+        row["iterations"] = iterations.get(row["system"])
+        row["error"] = None
+        if answer is not None:
+            row["error"] = float(np.abs(ranks_of(answer) - expected).sum())
     return rows
 
 

@@ -1,26 +1,42 @@
 """BFS and SSSP beside SciPy, networkit and igraph, in one process run.
 
-    python benchmarks/paths.py [--data FOLDER] [--runs N] [--only GRAPH] [--json]
+    python benchmarks/paths.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them. Distances only, as each peer offers it
 without predecessors; Godwit's predecessors, a pass of their own, are a row too, and so are supersteps.
-Weights are the file's where it has them, else 1..64; the source is the vertex of highest degree.
+Weights are the file's where it has them, else 1..64; the source is the vertex of highest degree. GAP's SSSP
+is that with the best of seven deltas.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import godwit as gw
-from peers import REFERENCE, TIMES, Column, Row, compared, measure, parser, report
+from peers import (
+    GAP,
+    REFERENCE,
+    TIMES,
+    Column,
+    Row,
+    compared,
+    gap_file,
+    gap_times,
+    measure,
+    parser,
+    report,
+)
 
 ROADS = ("USA-road-d.NY", "road:1000x1000")
+GAP_DELTAS = tuple(8**power for power in range(7))
 
 
 def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]]]:
@@ -56,6 +72,24 @@ def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]
     }
 
 
+def gap(
+    folder: Path, algorithm: str, graph: gw.Graph, source: int, runs: int
+) -> dict[str, list[float]]:
+    """Times of GAP's BFS, or of its SSSP with the best delta."""
+    if algorithm == "bfs":
+        with gap_file(graph.without_weights()) as file:
+            return {GAP: gap_times(folder / "bfs", file, runs, "-r", source)}
+    with gap_file(graph) as file:
+        by_delta = {
+            f"{GAP}, delta {delta}": gap_times(
+                folder / "sssp", file, runs, "-r", source, "-d", delta
+            )
+            for delta in GAP_DELTAS
+        }
+    best = min(by_delta, key=lambda name: statistics.median(by_delta[name]))
+    return {best: by_delta[best]}
+
+
 def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row]:
     if graph.weights is None:
         graph = graph.with_random_weights(1, 64, seed=1)
@@ -77,6 +111,8 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
             for query in contenders.values():
                 query()  # compiles, warms caches
             times = measure(contenders, arguments.runs)
+        if arguments.gap is not None:
+            times |= gap(arguments.gap, algorithm, graph, source, arguments.runs)
         rows += compared(times, graph=name, algorithm=algorithm)
     return rows
 

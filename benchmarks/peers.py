@@ -3,17 +3,25 @@
 Every system gets the graph in its own form beforehand; the query alone is timed, by the wall clock, the
 systems taking turns so that a drift of the machine's speed touches all alike. Ratios are peer over Godwit:
 above 1, Godwit is faster. Graphs are symmetrized, and the real ones read from a folder.
+
+``--gap FOLDER`` adds the GAP Benchmark Suite (Beamer, Asanović, Patterson, 2015), whose programs are not
+Python's: each is given the graph as a file, runs its trials by itself after the turns of the others, and
+tells their times, of which the first is left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +33,9 @@ Bench = Callable[[str, gw.Graph, argparse.Namespace], list[Row]]
 
 REFERENCE = "Godwit"
 """The system that the others are compared with."""
+GAP = "GAP"
+
+_TRIAL = re.compile(r"^Trial Time:\s*(\d+(?:\.\d*)?)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,30 @@ def measure(contenders: Mapping[str, Callable[[], Any]], runs: int) -> dict[str,
     return times
 
 
+@contextmanager
+def gap_file(graph: gw.Graph) -> Iterator[Path]:
+    """The graph as a file of GAP's while the block lasts: serialized, with its weights as int32."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / ("graph.wsg" if graph.is_weighted else "graph.sg")
+        gw.write(graph.with_ids(0), file)
+        yield file
+
+
+def gap_times(program: Path, file: Path, runs: int, *options: object) -> list[float]:
+    """Milliseconds of so many trials of one of GAP's programs, after a first one."""
+    command = [program, "-f", file, "-n", runs + 1, *options]
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise SystemExit(f"--gap: cannot run {program}: {error.strerror}") from None
+    times = [1e3 * float(found) for found in _TRIAL.findall(done.stdout)]
+    if done.returncode or len(times) != runs + 1:
+        said = done.stderr.strip() or f"{len(times)} trials instead of {runs + 1}"
+        raise SystemExit(f"--gap: {' '.join(words)} ended with {done.returncode}: {said}")
+    return times[1:]
+
+
 def compared(times: Mapping[str, list[float]], **facts: Any) -> list[Row]:
     """A row per system: these facts, its times, and how they compare."""
     reference = statistics.median(times[REFERENCE])
@@ -105,6 +140,12 @@ def positive(text: str) -> int:
     return number
 
 
+def existing_folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}")
+    return Path(text)
+
+
 def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
     """The options of all these benchmarks; add further ones to it."""
     made = argparse.ArgumentParser(description=description.splitlines()[0])
@@ -115,6 +156,12 @@ def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
         "--only", action="append", choices=list(graphs(beside)), help="a graph's name, repeatable"
     )
     made.add_argument("--json", action="store_true")
+    made.add_argument(
+        "--gap",
+        type=existing_folder,
+        metavar="FOLDER",
+        help="folder of GAP's programs, to run them too",
+    )
     return made
 
 

@@ -61,16 +61,21 @@ GREEDY_COLOURING = gw.StepProgram(
 )
 
 
+def usual_ranks(graph: gw.Graph) -> np.ndarray:
+    """By degree, of equal ones by chance: int32 (n), all different."""
+    chance = np.random.default_rng(1).permutation(graph.vertex_count)
+    rank = np.empty(graph.vertex_count, np.int32)
+    rank[np.lexsort((chance, graph.out_degree()))] = np.arange(graph.vertex_count)
+    return rank
+
+
 def colours(graph: gw.Graph, rank: np.ndarray | None = None, **options) -> np.ndarray:
     """Colour of every vertex, int32 (n), from 0; directions and self-loops do not count.
 
     rank: whose turn comes first, (n), all different; by default that of most neighbours, then by chance
     """
     simple = graph.symmetrize().remove_self_loops().merge_parallel_arcs()
-    if rank is None:
-        chance = np.random.default_rng(1).permutation(simple.vertex_count)
-        rank = np.empty(simple.vertex_count, np.int32)
-        rank[np.lexsort((chance, simple.out_degree()))] = np.arange(simple.vertex_count)
+    rank = usual_ranks(simple) if rank is None else rank
     return GREEDY_COLOURING.run(simple, fields={"rank": rank}, **options).fields["colour"]
 
 

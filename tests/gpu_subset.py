@@ -13,12 +13,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 import godwit as gw
-from godwit.backends.base import GpuOptions
+from godwit.backends.base import GpuOptions, Schedule
 from godwit.backends.cuda import driver
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -86,9 +86,13 @@ def run_ranks(devices: list[str]) -> None:
             for dtype in ("float32", "float64"):
                 settings = {"weighted": weighted, "dtype": dtype, "max_iterations": 9}
                 wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
-                for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2)):
+                for gpu in (
+                    gw.GpuOptions(),
+                    gw.GpuOptions(slice_s=0, blocks=2),
+                    gw.GpuOptions(communication="broadcast"),
+                ):
                     found = gw.pagerank(graph, devices=devices, gpu=gpu, **settings).rank  # type: ignore[arg-type]
-                    name = f"ranks {dtype}, {directed=}, {weighted=}, {gpu.slice_s=}"
+                    name = f"ranks {dtype}, {directed=}, {weighted=}, {gpu.slice_s=}, {gpu.communication=}"
                     check(name, found, wanted, 1e-6 if dtype == "float32" else 1e-14)
 
 
@@ -108,7 +112,7 @@ def run_dependencies(devices: list[str]) -> None:
 
 
 def run_searches(devices: list[str]) -> None:
-    """BFS in supersteps: pushed and pulled, queues that grow, long rows, one block alone."""
+    """BFS in supersteps: pushed and pulled, queues that grow, long rows, one block alone, schedules."""
     from godwit.backends.cuda import bfs_steps
 
     usual = bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK
@@ -126,19 +130,47 @@ def run_searches(devices: list[str]) -> None:
                     graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
                 )
                 check(f"search {name}, {turn=}, {gpu.slice_s=}", found.distance, wanted)
+    bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = 1e30, 0.1
+    wanted = gw.bfs(hub, 9, devices="cpu").distance
+    for schedule in get_args(Schedule):
+        found = gw.bfs(
+            hub, 9, devices=devices, execution="bulk-synchronous", gpu=GpuOptions(schedule=schedule)
+        )
+        check(f"search hub, {schedule=}", found.distance, wanted)
     bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = usual
+
+
+def run_unions(devices: list[str]) -> None:
+    """Connected components by every method and merge, with long rows, directed and not."""
+    wide = gw.generators.rmat(10, 8, seed=1)
+    arcs = gw.generators.rmat(9, 3, seed=1, symmetrize=False)
+    thin, hub = gw.generators.road(30, seed=1), gw.generators.star(4500)
+    for name, graph in {"wide": wide, "arcs": arcs, "thin": thin, "hub": hub}.items():
+        wanted = gw.connected_components(graph, devices="cpu").label
+        for method in ("afforest", "rem", "hook"):
+            for merge in ("direct", "tree"):
+                for rounds, gpu in ((None, gw.GpuOptions()), (2, GpuOptions(slice_s=0, blocks=2))):
+                    found = gw.connected_components(
+                        graph, method=method, merge=merge, rounds=rounds, devices=devices, gpu=gpu
+                    )
+                    check(f"unions {name}, {method}, {merge}, {rounds=}", found.label, wanted)
 
 
 def run_step_programs(devices: list[str]) -> None:
     """A program with most operators, and one with arcs."""
     from k_core import core_numbers
-    from step_programs import COMPONENTS
+    from step_programs import COMPONENTS, LEVELS
 
     graph = gw.generators.rmat(8, 6, seed=1)
     check("k-core", core_numbers(graph, devices=devices), core_numbers(graph, devices="cpu"))
     found, wanted = (COMPONENTS.run(graph, devices=where) for where in (devices, "cpu"))
     for field in wanted.fields:
         check(f"components, {field}", found.fields[field], wanted.fields[field])
+    level = LEVELS.run(graph, [0], devices="cpu").fields["level"]
+    for way in ("selective", "broadcast"):
+        gpu = gw.GpuOptions(communication=way)  # type: ignore[arg-type]
+        told = LEVELS.run(graph, [0], devices=devices, gpu=gpu)
+        check(f"levels, {way}", told.fields["level"], level)
 
 
 def run_arrays() -> None:
@@ -186,6 +218,7 @@ def main() -> None:
     if only in ("all", "supersteps"):
         run_searches(devices_for(endpoints))
         run_ranks(devices_for(endpoints))
+        run_unions(devices_for(endpoints))
         run_dependencies(devices_for(endpoints))
         run_step_programs(devices_for(endpoints))
     if only in ("all", "generators"):

@@ -14,6 +14,10 @@ from godwit.backends.step_code import Instruction, Operator, Read, accumulator_d
 from godwit.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+from connected_components import (
+    COMPONENTS,
+    connected_components,  # noqa: F401
+)
 from greedy_colouring import (
     GREEDY_COLOURING,  # noqa: F401 (for tests)
     colours,  # noqa: F401
@@ -46,37 +50,8 @@ def levels(name: str, **options: Any) -> gw.StepProgram:
 
 
 LEVELS = levels("levels")
+LEVELS_TURNED = levels("levels turned", direction="auto", candidates=lambda level: level == FAR)
 LEVELS_PULLED = levels("levels pulled", direction="pull", candidates=lambda level: level == FAR)
-
-COMPONENTS = gw.StepProgram(
-    name="components",
-    fields={"label": ("int64", "vertex")},
-    numbers={"hooked": "int64"},
-    steps=[
-        gw.repeat(
-            [
-                gw.filter(lambda: True, of="all"),
-                gw.advance(
-                    "label",
-                    lambda label: label,
-                    "min",
-                    at="label_at_target",
-                    keep=lambda label, label_at_target: label < label_at_target,
-                ),
-                gw.assign("hooked", lambda size: size),
-                gw.repeat(
-                    [
-                        gw.filter(lambda label, label_at_label: label != label_at_label, of="all"),
-                        gw.compute("label", lambda label_at_label: label_at_label),
-                    ],
-                    until=lambda size: size == 0,
-                ),
-            ],
-            until=lambda hooked: hooked == 0,
-        )
-    ],
-)
-"""Soman's connected components: roots are hooked onto smaller labels, and pointers jump to the roots."""
 
 ARCS = gw.StepProgram(
     name="arcs",
@@ -200,13 +175,13 @@ PUSHED = {
 
 REFERENCED = {
     program.name: program
-    for program in (LEVELS, LEVELS_PULLED, COMPONENTS, ARCS, LENGTHS, EVERYTHING)
+    for program in (LEVELS, LEVELS_PULLED, LEVELS_TURNED, COMPONENTS, ARCS, LENGTHS, EVERYTHING)
 }
 
 
 def start_of(program: gw.StepProgram, graph: gw.Graph) -> Any:
     """A frontier to begin with."""
-    if program in (LEVELS, LEVELS_PULLED, LENGTHS):
+    if program in (LEVELS, LEVELS_PULLED, LEVELS_TURNED, LENGTHS):
         return [graph.vertex_count // 2] if graph.vertex_count else []
     return "all"
 

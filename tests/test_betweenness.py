@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -375,9 +376,59 @@ class TestCommand:
         names = ["Ulm", "Bonn", "Jena", "Kiel"]
         assert found == dict(zip(names, expected.centrality.tolist(), strict=True))
 
+    def test_edges_once_each_as_the_file_names_them(self, tmp_path: Path) -> None:
+        file = tmp_path / "path.csv"
+        file.write_text("source,target\nUlm,Bonn\nBonn,Jena\nJena,Kiel\n")
+        line = ["betweenness", file, "--undirected", "--edges", "--unnormalized"]
+        found = json.loads(self.run(*line, "--json", "--top", 2).stdout)
+        assert found["edges"] is True
+        assert found["top"] == [
+            {"source": "Bonn", "target": "Jena", "centrality": 4.0},
+            {"source": "Bonn", "target": "Ulm", "centrality": 3.0},
+        ]
+        shown = self.run(*line).stdout
+        assert re.search(r"source +target +centrality\n", shown)
+        assert re.search(r"Jena +Kiel +3\n", shown)
+        assert self.run(*line, "-o", "-").stdout == (
+            'source,target,centrality\n"Bonn","Jena",4\n"Bonn","Ulm",3\n"Jena","Kiel",3\n'
+        )
+
+    @pytest.mark.parametrize("options", [(), ("--undirected",)])
+    def test_files_of_edges(self, options: tuple[str, ...], tmp_path: Path) -> None:
+        import pyarrow.parquet
+
+        edges = tmp_path / "graph.csv"
+        edges.write_text("source,target\n1,2\n2,3\n3,1\n3,4\n4,9\n2,4\n")
+        graph = gw.read(edges)
+        graph = graph.symmetrize() if options else graph
+        result = gw.betweenness_centrality(graph, edges=True)
+        line = ["betweenness", edges, *options, "--edges"]
+        array, table = tmp_path / "arcs.npy", tmp_path / "edges.parquet"
+        self.run(*line, "-o", array)
+        np.testing.assert_array_equal(np.load(array), result.edge_centrality)
+        self.run(*line, "-o", table)
+        tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+        wanted = {
+            (graph.ids[u], graph.ids[v]): value
+            for u, v, value in zip(tails, graph.targets, result.edge_centrality, strict=True)
+            if graph.directed or u <= v
+        }
+        found = pyarrow.parquet.read_table(table)
+        assert found.column_names == ["source", "target", "centrality"]
+        assert len(found) == 6
+        rows = [tuple(row.values()) for row in found.to_pylist()]
+        assert {(u, v): value for u, v, value in rows} == wanted
+
+    def test_no_edges(self, tmp_path: Path) -> None:
+        file = tmp_path / "edges.csv"
+        out = self.run("betweenness", "path:1", "--edges", "-o", file, "--json").stdout
+        assert json.loads(out)["top"] == []
+        assert file.read_text() == "source,target,centrality\n"
+
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
+            (("--edges", "--endpoints"), "leave out --edges"),
             (("-k", 3, "-s", 1), "not both"),
             (("-k", 0), "samples"),
             (("-k", 10), "number of vertices, 9, got 10"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from time import sleep
 from typing import Any
 
@@ -98,6 +99,17 @@ def test_queues_grow(name: str, count: int, emulated: Machine, turn: str) -> Non
     if graph.vertex_count >= count:
         gpu = GpuOptions(threads=64, blocks=3, frontier_items=1)
         _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
+
+
+def test_sources_without_arcs_leave_nothing_behind(emulated: Machine) -> None:
+    for directed, devices in product((False, True), (["cuda:0"], ["cuda:0", "cuda:1"])):
+        graph = Graph.from_arcs([0, 1, 2, 7], [1, 2, 3, 7], vertex_count=40, directed=directed)
+        with gw.place(graph, devices) as placed:
+            for sources in ([39], [0], [20, 21], [0, 39], [7], [20]):
+                found = gw.bfs(placed, sources, execution=STEP)
+                expected = gw.bfs(graph, sources, devices="cpu")
+                assert np.array_equal(found.distance, expected.distance), sources
+                assert found.statistics.processed_items.sum() == expected.reached.sum()
 
 
 def test_growth_is_told(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from godwit.backends.cuda import driver, libraries
 from godwit.backends.cuda.driver import GpuProperties
 from godwit.cli import inputs, outputs, unlisted_gpus
 from godwit.cli.application import app
-from godwit.cli.facts import _smallest
+from godwit.cli.facts import smallest
 from godwit.errors import InputError
 from godwit.graph.format_names import FORMATS
 from godwit.graph.generators.spec import GENERATORS
@@ -383,8 +383,8 @@ class TestTables:
 
     def test_smallest_few(self) -> None:
         values = np.array([5, 1, 3, 1, 9, 1, 1, 0])
-        assert _smallest(values, 4) == [7, 1, 3, 5]
-        assert _smallest(values[:2], 4) == [1, 0]
+        assert smallest(values, 4) == [7, 1, 3, 5]
+        assert smallest(values[:2], 4) == [1, 0]
 
 
 class TestOtherCommands:
@@ -710,6 +710,7 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "two on stdout": (ROADS, "sssp FILE -s 1 --json -o -", "both want stdout"),
     "two on stdout, parts": (ROADS, "partition FILE -k 2 --json -o -", "both want stdout"),
     "two on stdout, ranks": (ROADS, "pagerank FILE --json -o -", "both want stdout"),
+    "two on stdout, components": (ROADS, "components FILE --json -o -", "both want stdout"),
     "two on stdout, centralities": (ROADS, "betweenness FILE --json -o -", "both want stdout"),
     "unknown execution": (
         ROADS,

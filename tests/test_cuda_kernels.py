@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from godwit.algorithms import bfs, sssp
-from godwit.backends.cuda import brandes_steps, instantiation, pagerank_steps
+from godwit.backends.cuda import brandes_steps, components_steps, instantiation, pagerank_steps
 from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.instantiation import Variant
 from godwit.solvers.program import VertexProgram
@@ -97,6 +97,20 @@ RANKS = [
 )
 def test_pagerank_compiles(dtypes: tuple[Any, ...], architecture: str) -> None:
     assert b".text.work\0" in cubin(pagerank_steps.source(*dtypes), (), architecture)
+
+
+UNIONS = [(ids, merge, splices) for ids in (INT32, INT64) for merge, splices in (
+    ("none", False), ("tree", True), ("direct", False), ("direct", True), ("none", True), ("tree", False),
+)]  # fmt: skip
+"""Of positions, how devices come together, and how links are made: an architecture takes the next two."""
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_components_compile(architecture: str) -> None:
+    first = ARCHITECTURES.index(architecture)
+    for ids, merge, splices in UNIONS[first :: len(ARCHITECTURES)]:
+        text = components_steps.source(ids, merge, splices=splices)
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

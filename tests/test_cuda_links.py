@@ -52,6 +52,10 @@ def test_items_are_counted_on_the_links_that_they_take() -> None:
     ("options", "message"),
     [
         ({"transport": "post"}, "transport must be 'direct', 'host' or 'ring', got 'post'"),
+        ({"transport": np.array(["host", "ring"])}, "transport must be 'direct'"),
+        ({"communication": "ring"}, "communication must be 'selective', .* got 'ring'"),
+        ({"communication": np.array(["selective"] * 2)}, "communication must be 'selective'"),
+        ({"frontier_items": 0}, "frontier_items must be at least 1, got 0"),
         ({"slice_s": -1}, "slice_s must be from 0 to 10, got -1"),
         ({"slice_s": 1e6}, "slice_s must be from 0 to 10"),
         ({"patience_s": 0}, "patience_s must be positive"),

@@ -14,16 +14,17 @@ from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverf
 from graphs import each_graph, graphs, named_graph
 from references import as_list, breadth_first, dijkstra, smallest_label
 from step_programs import (
-    COMPONENTS,
     EVERYTHING,
     FAR,
     LENGTHS,
     LEVELS,
     LEVELS_PULLED,
+    LEVELS_TURNED,
     PUSHED,
     REFERENCED,
     Reference,
     colours,
+    connected_components,
     core_numbers,
     explore_arcs,
     start_of,
@@ -82,10 +83,10 @@ def test_levels_and_lengths_are_those_of_other_algorithms(name: str) -> None:
 
 @each_graph
 def test_components_by_pointer_jumping(name: str) -> None:
-    graph = named_graph(name).symmetrize()
+    graph = named_graph(name)
     for devices in DEVICES:
-        found = COMPONENTS.run(graph, devices=devices).fields["label"]
-        assert found.tolist() == smallest_label(graph)
+        found = connected_components(graph, devices=devices)
+        assert found.tolist() == smallest_label(graph.symmetrize())
 
 
 @each_graph
@@ -132,6 +133,43 @@ def test_push_and_pull_are_the_same() -> None:
     pushed = LEVELS.run(graph, [source]).fields["level"]
     assert np.array_equal(LEVELS_PULLED.run(graph, [source]).fields["level"], pushed)
     assert np.array_equal(gw.bfs(graph, source).distance, pushed)
+    looked = []
+    for program in (LEVELS, LEVELS_PULLED, LEVELS_TURNED):
+        for devices in ("cpu", ["cpu:0", "cpu:1"]):
+            found = program.run(graph, [source], devices=devices)
+            assert np.array_equal(found.fields["level"], pushed)
+            looked.append(int(found.statistics.arcs_relaxed.sum()))
+    pushing, again, pulling, _, turning, turned_again = looked
+    assert (pushing, turning) == (again, turned_again)
+    assert turning < min(pushing, pulling), "it goes the cheaper way in every round"
+
+
+def test_when_a_step_turns() -> None:
+    """More than a sixteenth of the vertices pull, over all rows; fewer push, over their own."""
+    star = gw.generators.star(33)
+    step = gw.advance(
+        "x", lambda source: source, "add", direction="auto", candidates=lambda vertex: vertex != 3
+    )
+    program = _program(step)
+    for devices in DEVICES:
+        for size, arcs in ((2, 2), (3, 64 - 1)):
+            found = program.run(star, range(1, 1 + size), devices=devices)
+            assert found.statistics.arcs_relaxed.tolist() == [arcs]
+            assert found.statistics.processed_items.tolist() == [size]
+            assert found.fields["x"].tolist() == [sum(range(1 + size)), *[0] * 32]
+        for frontier in ([0], range(33)):  # pushed, and pulled, from the hub
+            leaves = program.run(star, frontier, devices=devices)
+            assert 3 not in leaves.frontier
+            assert set(range(1, 33)) - set(leaves.frontier.tolist()) == {3}
+
+
+def test_a_frontier_of_arcs_is_pushed() -> None:
+    star = gw.generators.star(9)
+    step = gw.advance("x", lambda: 1, "add", direction="auto", candidates=lambda vertex: vertex > 4)
+    for devices in DEVICES:
+        found = _program(gw.arcs(lambda target: target % 2 == 1), step).run(star, devices=devices)
+        assert found.frontier.tolist() == [5, 7]
+        assert found.fields["x"].tolist() == [0, 0, 0, 0, 0, 1, 0, 1, 0]
 
 
 def test_numbers_and_fields_of_a_run() -> None:
@@ -238,6 +276,11 @@ def _program(*steps: Any, **fields: Any) -> gw.StepProgram:
             lambda: gw.advance("x", lambda: 1, "min", direction="pull", at="x"),
             InputError,
             "goes to the target, not at='x'",
+        ),
+        (
+            lambda: gw.advance("x", lambda: 1, "min", direction="auto", at="source"),
+            InputError,
+            "direction='auto' goes to the target, not at='source'",
         ),
         (
             lambda: _program(gw.arcs(lambda: True), gw.compute("x", lambda: 1)),

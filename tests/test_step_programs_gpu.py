@@ -22,11 +22,14 @@ from godwit.backends.cuda.step_program_text import ProgramText
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
+    ARCS,
+    COMPONENTS,
     EVERYTHING,
     GREEDY_COLOURING,
     K_CORE,
     LEVELS,
     LEVELS_PULLED,
+    LEVELS_TURNED,
     PUSHED,
     REFERENCED,
     explore_arcs,
@@ -101,6 +104,93 @@ def test_emulated_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
             for devices in (["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:0", "cuda:0"]):
                 _check(EVERYTHING, named_graph(name), devices)
                 _check(LEVELS_PULLED, named_graph(name), devices)
+                _check(LEVELS_TURNED, named_graph(name), devices, gpu=GpuOptions(frontier_items=3))
+
+
+def _hubs(vertices: int) -> gw.Graph:
+    """Two stars that share their leaves: frontiers of two, of many, and long rows."""
+    arcs = 2 * vertices - vertices // 3
+    return gw.Graph.from_arcs(
+        np.repeat([3, 4], arcs // 2),
+        np.arange(arcs // 2 * 2) % vertices,
+        vertex_count=vertices,
+        directed=False,
+    )
+
+
+@emulates
+@pytest.mark.parametrize("items", [1, 3, 40, None])
+@pytest.mark.usefixtures("emulated")
+def test_queues_that_overflow(items: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What finds no room in a queue is found in the bitmap, and queued again when there is room."""
+    monkeypatch.setattr(step_program_text, "SMALL", 0)
+    gpu = GpuOptions(frontier_items=items)
+    graphs = (named_graph("grid"), named_graph("random directed"), _hubs(300))
+    for program in (LEVELS, LEVELS_TURNED, COMPONENTS, ARCS, EVERYTHING):
+        for graph in graphs:
+            for count in (1, 3):
+                _check(program, graph, [f"cuda:{index}" for index in range(count)], gpu=gpu)
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+def test_pulling_after_lists_overflowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other devices forget who was in a frontier, also where no word of the next one says so."""
+    monkeypatch.setattr(step_program_text, "SMALL", 0)
+    program = gw.StepProgram(
+        name="pushed, then pulled",
+        fields={"pushed": ("int64", 0), "pulled": ("int64", 0)},
+        steps=[
+            gw.advance("pushed", lambda source: source + 1, "add"),
+            gw.advance("pulled", lambda source: source + 1, "add", direction="pull"),
+        ],
+    )
+    generator = np.random.default_rng(5)
+    graph = gw.Graph.from_arcs(*generator.integers(0, 600, (2, 1200)), vertex_count=600)
+    with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
+        for start in range(8):
+            expected = program.run(graph, [start], devices="cpu").fields
+            for items in (1, 3, None):
+                found = program.run(placed, [start], gpu=GpuOptions(frontier_items=items)).fields
+                for name, values in expected.items():
+                    assert np.array_equal(found[name], values), (start, items, name)
+
+
+@emulates
+@pytest.mark.parametrize("seed", [1, 2])
+def test_queues_have_no_races(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_program_text, "SMALL", 0)
+    with emulated_gpus(2, seed=seed, checks=True):
+        for program in (LEVELS_TURNED, COMPONENTS, EVERYTHING):
+            for items in (3, None):
+                for devices in (["cuda:0"], ["cuda:0", "cuda:1"]):
+                    gpu = GpuOptions(frontier_items=items)
+                    _check(program, named_graph("grid"), devices, gpu=gpu)
+        graph = named_graph("random undirected").remove_self_loops().merge_parallel_arcs()
+        expected = K_CORE.run(graph, devices="cpu")
+        found = K_CORE.run(graph, devices=["cuda:0", "cuda:1"])
+        for name, values in expected.fields.items():
+            assert np.array_equal(found.fields[name], values), name
+
+
+@emulates
+@pytest.mark.usefixtures("emulated")
+def test_memory_of_queues() -> None:
+    graph = gw.generators.path(5000)
+    program = _program(gw.filter(lambda vertex: vertex % 2 == 0))
+    control_bytes, index_bytes = 16, 4
+    for count, lists, items, room in (
+        (1, 2, 7, 7),
+        (1, 2, None, 5120),
+        (3, 3, 7, 7),
+        (3, 3, None, 2048),
+    ):
+        devices = [f"cuda:{index}" for index in range(count)]
+        gpu = GpuOptions(frontier_items=items)
+        statistics = program.run(graph, [0, 1, 2], devices=devices, gpu=gpu).statistics
+        assert statistics.frontier_bytes == count * (control_bytes + lists * index_bytes * room)
+        assert statistics.growths == 0
+    assert program.run(graph, devices="cpu").statistics.frontier_bytes is None
 
 
 @emulates
@@ -239,6 +329,17 @@ def test_on_gpus(program: str) -> None:
         for count in together:
             _check(REFERENCED[program], graph, names[:count])
         _check(REFERENCED[program], graph, ["cuda:0", "cuda:0"])
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("items", [1, 100, None])
+def test_queues_on_gpus(items: int | None) -> None:
+    names = [f"cuda:{index}" for index in range(min(4, driver.device_count()))]
+    for graph in (gw.generators.rmat(15, 16, seed=4), gw.generators.road(200, 150, seed=2)):
+        for program in (LEVELS, LEVELS_TURNED, COMPONENTS, ARCS):
+            for devices in (names[:1], names, ["cuda:0", "cuda:0"]):
+                _check(program, graph, devices, gpu=GpuOptions(frontier_items=items))
 
 
 @pytest.mark.gpu

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from godwit.algorithms.verification import verify_sssp as verify_sssp
     from godwit.api import betweenness_centrality as betweenness_centrality
     from godwit.api import bfs as bfs
+    from godwit.api import connected_components as connected_components
     from godwit.api import generate as generate
     from godwit.api import pagerank as pagerank
     from godwit.api import run as run
@@ -71,6 +72,7 @@ _HOMES = {
     "betweenness_centrality": "api",
     "bfs": "api",
     "compute": "solvers.step_operators",
+    "connected_components": "api",
     "dataset": "graph.datasets",
     "datasets": "graph.datasets",
     "diameter_bounds": "algorithms.diameter",

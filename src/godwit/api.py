@@ -12,6 +12,8 @@ import numpy as np
 from godwit.algorithms.betweenness import BetweennessResult
 from godwit.algorithms.betweenness import betweenness_centrality as _betweenness
 from godwit.algorithms.bfs import bfs as _bfs
+from godwit.algorithms.components import ComponentsResult, as_merge, as_method, propagate_labels
+from godwit.algorithms.components import connected_components as _components
 from godwit.algorithms.pagerank import Distribution, PageRankResult
 from godwit.algorithms.pagerank import pagerank as _pagerank
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
@@ -293,6 +295,96 @@ def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
         return int(np.size(sources))
     except (TypeError, ValueError):  # lists of several lengths
         return 0
+
+
+def connected_components(
+    graph: GraphArgument,
+    *,
+    method: str = "auto",
+    rounds: int | None = None,
+    jumps: int | None = None,
+    merge: str = "auto",
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    gpu: GpuOptions | None = None,
+) -> ComponentsResult:
+    """The connected component of every vertex; weakly connected where the graph is directed.
+
+    >>> import godwit as gw
+    >>> gw.connected_components(gw.Graph.from_arcs([0, 4], [3, 1])).label.tolist()
+    [0, 1, 2, 0, 1]
+
+    A component is called by its smallest vertex, by every method, on whatever devices.
+
+    :param method: ``"afforest"`` (a neighbour or two of every vertex are linked; the rows of the
+        component that is largest then are left out), ``"rem"`` (all arcs are linked by Rem's algorithm,
+        which splices paths), ``"hook"`` (all arcs hook roots below each other), ``"label-propagation"``
+        (a vertex program: labels go along arcs; on any devices, virtual ones of the CPU too);
+        ``"auto"``: Rem where vertices have few arcs, else Afforest
+    :param rounds: of Afforest, neighbours of every vertex that are linked first, at least 1; of Rem and
+        hook, rounds of hooking without atomics before the atomic one (Hellås, 2018). None: what is
+        usually best
+    :param jumps: how far up its tree each vertex gets after every such round: 0 for no compression, None
+        for all the way
+    :param merge: how several GPUs come to one result: ``"direct"``, every GPU links in the memory of the
+        others as it goes; ``"tree"``, each joins what its own arcs join, and the forests are merged in
+        pairs; ``"auto"``: what is usually best
+    :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`
+    :param results: where ``.label`` lives, as for :func:`bfs`
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
+    :param progress: called now and then with the number of rows gone through so far
+    :param gpu: how kernels are run
+    :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
+    :raises InputError: a wrong argument, or several devices of the CPU where they cannot be
+    :raises DeviceError: a device is not there, or GPUs do not reach each other
+    :raises RunTimeoutError: out of time
+    """
+    options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if not isinstance(plain, Graph):
+        raise InputError(f"expected a godwit.Graph, got a {type(plain).__name__}")
+    chosen = as_method(method, plain)
+    if chosen == "label-propagation":
+        if rounds is not None or jumps is not None or as_merge(merge) != "auto":
+            raise InputError(
+                "rounds, jumps and merge are of methods 'hook', 'rem' and 'afforest'; "
+                "method 'label-propagation' has none"
+            )
+        return _propagate_labels(graph, plain, devices, options)
+    with _on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
+        result = _components(
+            plain,
+            device,
+            placed,
+            method=chosen,
+            rounds=rounds,
+            jumps=jumps,
+            merge=merge,
+            options=options,
+        )
+        if placed is not None:
+            _add_placement(result.statistics, placed, graph)
+        return result
+
+
+def _propagate_labels(
+    graph: GraphArgument, plain: Graph, devices: DevicesArgument, options: SolverOptions
+) -> ComponentsResult:
+    """Components by a vertex program; labels go one way along arcs, so all of them have to lead back."""
+    if isinstance(graph, Graph):
+        graph = graph.symmetrize()
+    elif plain.directed:
+        raise InputError(
+            "the placed graph is directed, and labels go one way along arcs: place graph.symmetrize()"
+        )
+    with _placed(graph, devices, None) as placed:
+        result = propagate_labels(placed, options)
+        _add_placement(result.statistics, placed, graph)
+    result.graph = plain
+    return result
 
 
 def run(

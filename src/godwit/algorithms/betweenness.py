@@ -156,11 +156,11 @@ def betweenness_centrality(
     statistics = RunStatistics(tuple(one.name for one in devices), "brandes")
     on_gpus = placed is not None and len(chosen) > 0
     steps = placed.steps if placed is not None and on_gpus else None
+    sums = None
+    if on_gpus:
+        query = DependencyQuery(chosen, endpoints, edges, options.gpu)
+        sums = _sums_on_gpus(steps, query, statistics, options)
     with statistics.phase("run"):
-        sums = None
-        if on_gpus:
-            query = DependencyQuery(chosen, endpoints, edges, options.gpu)
-            sums = _sums_on_gpus(steps, query, statistics, options)
         if sums is None:
             threads = device.threads if device.kind == "cpu" else None
             sums = sum_dependencies(
@@ -187,14 +187,13 @@ def _sums_on_gpus(
     steps: Any, query: DependencyQuery, statistics: RunStatistics, options: SolverOptions
 ) -> DependencySums | None:
     """None if there are too many paths for float64: then the CPU is to count, which has wider numbers."""
-    found = sum_dependencies_on_gpus(steps, query, make_poll(options))
-    spent_s = sum(found.seconds.values())
-    statistics.seconds["run"] = statistics.seconds.get("run", 0.0) - spent_s
+    with statistics.phase("run"):
+        found = sum_dependencies_on_gpus(steps, query, make_poll(options))
     if found.vertices is None:
-        statistics.seconds["overflow"] = spent_s
+        statistics.split_run({"overflow": sum(found.seconds.values())})
         statistics.devices = ("cpu",)
         return None
-    statistics.seconds.update(found.seconds)
+    statistics.split_run(found.seconds)
     statistics.processed_items = found.visited
     statistics.arcs_relaxed = found.examined
     statistics.rounds = found.supersteps

@@ -17,6 +17,7 @@ from godwit.backends.base import GpuOptions
 from godwit.backends.searches import SearchQuery, search, take_supersteps
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
+from godwit.solvers.communication import check_search
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
@@ -81,7 +82,8 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     devices = placed.context.devices
     if devices[0].kind != "cuda" or options.execution == "asynchronous":
         return False
-    if options.execution == "bulk-synchronous":
+    if _asks_for_supersteps(options):
+        check_search(devices, options.gpu)
         if not _takes_any_solver(options):
             raise InputError(
                 "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
@@ -92,7 +94,14 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     wide = graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
     if graph.directed or not wide or not placed.suits_steps or not _takes_any_solver(options):
         return False
-    return take_supersteps(devices)
+    return options.gpu.communication is None and take_supersteps(devices)
+
+
+def _asks_for_supersteps(options: SolverOptions) -> bool:
+    """Whether nothing else will do: they alone broadcast."""
+    if options.execution == "auto":
+        return options.gpu.communication == "broadcast"
+    return options.execution == "bulk-synchronous"
 
 
 def _takes_any_solver(options: SolverOptions) -> bool:
@@ -120,7 +129,7 @@ def _in_supersteps(
     )
     graph = placed.graph
     distance = options.home.empty(graph.vertex_count, np.int32)
-    may_give_up = options.execution == "auto"
+    may_give_up = not _asks_for_supersteps(options)
     query = SearchQuery(sources, target, cutoff, may_give_up, distance, options.gpu)
     try:
         steps = placed.steps

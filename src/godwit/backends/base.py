@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -113,6 +113,11 @@ class WorklistOperators:
 
 LONGEST_SLICE_S = 10
 
+Schedule = Literal["mixed", "thread", "warp", "block", "merge-path"]
+"""How the arcs of a frontier are shared out among threads: a file of kernels/schedule_*.cuh each."""
+Communication = Literal["selective", "broadcast"]
+"""What travels to another device: what it reads, or everything."""
+
 
 @dataclass(frozen=True)
 class GpuOptions:
@@ -130,8 +135,15 @@ class GpuOptions:
     :param delay_ns: blocks lag behind at random, by up to so much
     :param latency_ns: added to every meeting of several devices, to see what it costs
     :param volume: every item is sent so often, to see what that costs
-    :param frontier_items: room of a frontier's queue in supersteps at the start; it grows where that is not
-        enough. None for an estimate ("just enough": multi-GPU Gunrock, section VI-B)
+    :param frontier_items: room of a frontier's queue in supersteps at the start; that of a search grows
+        where it is not enough, and step programs do without. None for an estimate ("just enough": multi-GPU
+        Gunrock, section VI-B)
+    :param communication: to whom an owner sends what its vertices have got: ``"selective"``: to the devices
+        that read them, ``"broadcast"``: to all; None for what suits the primitive. Not every primitive
+        takes either (docs/supersteps.md)
+    :param schedule: how searches in supersteps and step programs share out the arcs that they push along:
+        a row a ``"thread"``, ``"warp"`` or ``"block"``, by ``"merge-path"``, or ``"mixed"``, by the rows'
+        lengths (docs/supersteps.md). The results are the same; what does not push does not ask
     :raises InputError: a value out of range
     """
 
@@ -145,12 +157,23 @@ class GpuOptions:
     latency_ns: int = 0
     volume: int = 1
     frontier_items: int | None = None
+    communication: Communication | None = None
+    schedule: Schedule = "mixed"
 
     def __post_init__(self) -> None:
-        if self.transport not in ("direct", "host", "ring"):
+        if not _is_one_of(self.transport, ("direct", "host", "ring")):
             raise InputError(
                 f"transport must be 'direct', 'host' or 'ring', got {shown(self.transport)}"
             )
+        if self.communication is not None and not _is_one_of(
+            self.communication, get_args(Communication)
+        ):
+            raise InputError(
+                f"communication must be 'selective', 'broadcast' or None, got {shown(self.communication)}"
+            )
+        if not _is_one_of(self.schedule, get_args(Schedule)):
+            known = ", ".join(map(repr, get_args(Schedule)))
+            raise InputError(f"schedule must be one of {known}, got {shown(self.schedule)}")
         if not 0 <= as_float(self.slice_s, "slice_s") <= LONGEST_SLICE_S:
             raise InputError(
                 f"slice_s must be from 0 to {LONGEST_SLICE_S}, got {shown(self.slice_s)}: Ctrl-C and "
@@ -168,6 +191,11 @@ class GpuOptions:
             raise InputError(f"threads must be a multiple of 32, got {self.threads}")
         if self.blocks is not None:
             as_count(self.blocks, "blocks", 1, 2**16 - 1)
+
+
+def _is_one_of(value: Any, known: tuple[str, ...]) -> bool:
+    """Whether it is such a text: an array, compared with one, would be no truth."""
+    return isinstance(value, str) and value in known
 
 
 @dataclass

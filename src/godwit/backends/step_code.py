@@ -9,7 +9,7 @@ Every instruction is one superstep, or two: what it reads is what was there befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,9 @@ SIZE, VERTEX_COUNT = 0, 1
 """The numbers that every program has: of the vertices in the frontier, and of all."""
 
 Combine = Literal["add", "min", "max"]
+
+PULL_SHARE = 16
+"""``direction="auto"`` pulls where the frontier has more than this part of the vertices, else it pushes."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,11 @@ class Instruction:
     :param value: the message of advance, what compute, reduce and assign make, a loop's ``until``
     :param keep: which arcs advance goes along, which vertices filter leaves, which arcs are then the
         frontier; None: all
-    :param candidates: of a pulling advance: the vertices that look at their in-arcs; None: all
+    :param candidates: of an advance that may pull: the vertices that get messages; None: all
     :param place: of a pushing advance: the vertex that a message goes to; the target by default
     :param everywhere: for all vertices, not only for those of the frontier
-    :param pulls: advance goes over in-arcs
+    :param pulls: advance goes over in-arcs, or may
+    :param turns: it does only where the frontier is large (:data:`PULL_SHARE`)
     :param stays: advance leaves the frontier as it is
     :param staged: compute reads what it writes at other vertices
     :param masked: the frontier is of arcs when it begins
@@ -83,6 +87,7 @@ class Instruction:
     place: Read = Read("vertex", at_target=True)
     everywhere: bool = False
     pulls: bool = False
+    turns: bool = False
     stays: bool = False
     staged: bool = False
     masked: bool = False
@@ -91,6 +96,13 @@ class Instruction:
     def operators(self) -> list[Operator]:
         """Those that it has, itself."""
         return [one for one in (self.value, self.keep, self.candidates) if one is not None]
+
+    def directions(self) -> tuple[Instruction, ...]:
+        """Itself; of a step that turns, the one that pushes and the one that pulls."""
+        if not self.turns:
+            return (self,)
+        pushing = replace(self, pulls=False, turns=False)
+        return pushing, replace(self, turns=False)
 
 
 @dataclass(frozen=True)
@@ -202,6 +214,7 @@ class StepCounts:
     :param arcs: that ``advance`` and ``arcs`` looked at: of rows, all
     :param compile_s: of the time, what compiling took
     :param kernel_s: the time of a GPU's kernels; None elsewhere
+    :param frontier_bytes: of GPUs' queues; None elsewhere
     """
 
     supersteps: int = 0
@@ -209,6 +222,7 @@ class StepCounts:
     arcs: int = 0
     compile_s: float = 0.0
     kernel_s: float | None = None
+    frontier_bytes: int | None = None
 
 
 class StepError(Exception):

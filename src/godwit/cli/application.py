@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from godwit.cli import betweenness, conversion, inspection, paths, ranks
+from godwit.cli import betweenness, components, conversion, inspection, paths, ranks
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.format_names import FORMATS
 from godwit.graph.generators.spec import GENERATORS
@@ -120,6 +120,9 @@ app.command("pagerank", help=ranks.PAGERANK_HELP, epilog=ranks.PAGERANK_EPILOG)(
 app.command(
     "betweenness", help=betweenness.BETWEENNESS_HELP, epilog=betweenness.BETWEENNESS_EPILOG
 )(betweenness.betweenness)
+app.command("components", help=components.COMPONENTS_HELP, epilog=components.COMPONENTS_EPILOG)(
+    components.components
+)
 app.command("convert", epilog=conversion.CONVERT_EPILOG)(conversion.convert)
 app.command("generate", epilog=conversion.GENERATE_EPILOG)(conversion.generate)
 app.command("info", epilog=inspection.INFO_EPILOG)(inspection.info)

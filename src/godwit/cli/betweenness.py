@@ -1,4 +1,4 @@
-"""The command ``betweenness``: of how many shortest paths each vertex is part."""
+"""The command ``betweenness``: of how many shortest paths each vertex, or each edge, is part."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from godwit.cli import inputs, options
-from godwit.cli.scores import Scores, TopOption, answer, check_early
+from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_vertices
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.betweenness import BetweennessResult
+    from godwit.cli.outputs import Output
     from godwit.graph.csr import Graph
 
 BETWEENNESS_HELP = (
-    "Betweenness centrality: of how many shortest paths, counted in arcs, each vertex is part.\n\n"
+    "Betweenness centrality: of how many shortest paths, counted in arcs, each vertex is part; with "
+    "--edges, each edge.\n\n"
     "From all vertices, which takes as many searches as there are vertices; --samples or --source "
-    "estimate it from fewer. Weights do not count. That of edges is to be had in Python only: "
-    "betweenness_centrality(edges=True).\n\n"
+    "estimate it from fewer. Weights do not count.\n\n"
     "Files: .npy holds the centralities in the order of the vertices; in .csv and .parquet vertices "
-    "are numbered as in the file of the graph."
+    "are numbered as in the file of the graph. With --edges, .npy holds a number for each arc, in the "
+    "order of graph.targets, and tables have each edge of an undirected graph once."
 )
 BETWEENNESS_EPILOG = """Examples:
 
   godwit betweenness soc.mtx --undirected --top 20
 
   godwit betweenness USA-road-d.NY.gr.xz --samples 100 --output centrality.parquet
+
+  godwit betweenness roads.gr --undirected --edges --output - | sort -t, -k3gr | head
 
   godwit betweenness rmat:22 --samples 50 --devices cuda
 
@@ -62,6 +66,9 @@ UnnormalizedOption = Annotated[
 EndpointsOption = Annotated[
     bool, typer.Option("--endpoints", help="Count the two ends of a path as on it.")
 ]
+EdgesOption = Annotated[
+    bool, typer.Option("--edges", help="Of edges (of arcs, where the graph is directed).")
+]
 OutputOption = Annotated[
     str | None,
     typer.Option(
@@ -69,7 +76,8 @@ OutputOption = Annotated[
         "-o",
         metavar="FILE",
         help="Write the centralities: .npy (an array in the order of the vertices), .csv or .parquet "
-        "(columns vertex and centrality), or - for CSV on stdout.",
+        "(columns vertex and centrality; with --edges source, target and centrality), or - for CSV on "
+        "stdout.",
         rich_help_panel="What comes out",
         show_default=False,
     ),
@@ -84,6 +92,7 @@ def betweenness(
     seed: DrawOption = 0,
     unnormalized: UnnormalizedOption = False,
     endpoints: EndpointsOption = False,
+    edges: EdgesOption = False,
     top: TopOption = None,
     output: OutputOption = None,
     json: options.JsonOption = False,
@@ -93,12 +102,15 @@ def betweenness(
     *,
     reading: options.Reading,
 ) -> None:
-    """Centralities of vertices."""
-    from godwit.algorithms.betweenness import betweenness_columns
-
+    """Centralities of vertices, or of edges."""
+    if edges and endpoints:
+        raise InputError(
+            "--endpoints counts vertices at the ends of paths: leave out --edges, or it"
+        )
     asked: dict[str, Any] = {
         "normalized": not unnormalized,
         "endpoints": endpoints,
+        "edges": edges,
         "devices": inputs.parse_devices(devices),
         "timeout_s": timeout,
     }
@@ -106,9 +118,9 @@ def betweenness(
     asked |= {"samples": samples, "seed": seed}
     kind = Scores(
         command="betweenness",
-        column="centrality",
         run=partial(_search, asked, source or []),
-        columns=betweenness_columns,
+        write=_write_edges if edges else _write_vertices,
+        highest=_highest_edges if edges else partial(highest_vertices, "centrality"),
         facts=partial(_facts, asked),
         line=_line,
         title="The highest centralities",
@@ -142,11 +154,47 @@ def _search(
     return api.betweenness_centrality(loaded, sources=sources, progress=progress, **asked)
 
 
+def _write_vertices(output: Output, result: BetweennessResult) -> None:
+    from godwit.algorithms.betweenness import betweenness_columns
+
+    output.write(betweenness_columns(result), result.graph.ids)
+
+
+def _write_edges(output: Output, result: BetweennessResult) -> None:
+    from godwit.graph.interchange.tables import Column
+
+    output.write_edges(Column("centrality", result.edge_centrality), result.graph)
+
+
+def _highest_edges(result: BetweennessResult, count: int) -> list[dict[str, Any]]:
+    """The edges of the highest numbers; of equal ones the first of the arcs."""
+    import numpy as np
+
+    from godwit.cli.facts import plain, smallest
+
+    graph, values = result.graph, result.edge_centrality
+    arcs = np.arange(graph.arc_count)
+    if not graph.directed:  # each edge by one of its two arcs
+        arcs = arcs[np.repeat(np.arange(graph.vertex_count), graph.out_degree()) <= graph.targets]
+    chosen = arcs[smallest(-values[arcs], count)]
+    tails = np.searchsorted(graph.offsets, chosen, "right") - 1
+    ids = graph.ids
+    return [
+        {
+            "source": ids[int(tail)],
+            "target": ids[int(graph.targets[arc])],
+            "centrality": plain(values[arc]),
+        }
+        for tail, arc in zip(tails, chosen, strict=True)
+    ]
+
+
 def _facts(asked: dict[str, Any], result: BetweennessResult) -> dict[str, Any]:
     return {
         "sources": len(result.sources),
         "normalized": asked["normalized"],
         "endpoints": asked["endpoints"],
+        "edges": asked["edges"],
     }
 
 
@@ -154,5 +202,7 @@ def _line(facts: dict[str, Any]) -> tuple[str, str]:
     from godwit.cli.report import integer
 
     scale = "normalized" if facts["normalized"] else "not normalized"
-    ends = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
-    return "searches", f"from {integer(facts['sources'])} source(s); {scale}; {ends}"
+    of = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
+    if facts["edges"]:
+        of = "of edges"
+    return "searches", f"from {integer(facts['sources'])} source(s); {scale}; {of}"

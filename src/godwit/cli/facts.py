@@ -180,8 +180,8 @@ def result_facts(result: PathResult) -> Facts:
         "largest_distance": plain(distance.max()) if len(distance) else None,
         "traversed_arcs": traversed,
         "mteps": traversed / run_s / 1e6 if run_s > 0 else None,
-        "nearest": listed(_smallest(distance[others]), nearest),
-        "farthest": listed(_smallest(-distance), candidates),
+        "nearest": listed(smallest(distance[others]), nearest),
+        "farthest": listed(smallest(-distance), candidates),
     }
 
 
@@ -195,7 +195,7 @@ def target_facts(result: PathResult, target: int) -> Facts:
     return {"vertex": ids[target], "distance": plain(distance), "path": path}
 
 
-def _smallest(values: Any, count: int = _SHOWN_VERTICES) -> list[int]:
+def smallest(values: Any, count: int = _SHOWN_VERTICES) -> list[int]:
     """Indices of the smallest values in ascending order; of equal ones the first."""
     if len(values) > count:
         bound = np.partition(values, count - 1)[count - 1]

@@ -3,14 +3,16 @@
 Whether they can be written is found out before anything else is done.
 
 Forms. ``.npy`` holds what the Python functions return: an array in the order of the vertices,
-counted from 0 (with fields, where there is more than one column), sentinels and all. ``.csv`` and
-``.parquet`` are tables with a column ``vertex``; there, vertices are called what the file of the
-graph calls them, and what does not exist (the distance of an unreached vertex) is empty or null.
+counted from 0 (with fields, where there is more than one column), sentinels and all; of edges, in the
+order of the arcs. ``.csv`` and ``.parquet`` are tables with a column ``vertex``, or ``source`` and
+``target``; there, vertices are called what the file of the graph calls them, each edge of an undirected
+graph stands once, and what does not exist (the distance of an unreached vertex) is empty or null.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,7 +22,11 @@ from godwit.files import check_writable, replacing
 from godwit.graph.interchange.tables import Column, vertex_table
 
 if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
     from godwit.graph.ids import VertexIds
+
+Tables = Callable[[], Iterable[Any]]
+"""Arrow tables of the same columns, one after the other, once they are asked for."""
 
 STDOUT = "-"
 FORMS = (".npy", ".csv", ".parquet")
@@ -61,22 +67,52 @@ class Output:
 
         :raises FileError: it did not work; what was there before is there still
         """
+        self._write(columns, lambda: [vertex_table(columns, ids)])
+
+    def write_edges(self, column: Column, graph: Graph) -> None:
+        """Write a column that has a value for each arc of a graph.
+
+        :raises FileError: it did not work; what was there before is there still
+        """
+        self._write([column], lambda: edge_tables(column, graph))
+
+    def _write(self, columns: list[Column], tables: Tables) -> None:
         if self.target is None:
             return
         if self.on_stdout:
             try:
                 sys.stdout.flush()
-                _write_csv(sys.stdout.buffer, columns, ids)
+                _write_csv(sys.stdout.buffer, tables())
                 sys.stdout.buffer.flush()
             except BrokenPipeError as error:
                 raise PipeClosedError from error
             return
-        write = {".npy": _write_npy, ".csv": _write_csv, ".parquet": _write_parquet}[self._form]
         with replacing(self.target) as file:
-            write(file, columns, ids)
+            if self._form == ".npy":
+                _write_npy(file, columns)
+            elif self._form == ".csv":
+                _write_csv(file, tables())
+            else:
+                _write_parquet(file, tables())
 
 
-def _write_npy(file: IO[bytes], columns: list[Column], ids: VertexIds) -> None:
+def edge_tables(column: Column, graph: Graph) -> Iterator[Any]:
+    """Source, target and value: of each arc, or of each edge of an undirected graph once."""
+    from godwit.graph.csr import Graph
+    from godwit.graph.formats.tables import schema_of, tables_of
+
+    valued = Graph.trusted(
+        graph.offsets, graph.targets, column.values, directed=graph.directed, ids=graph.ids
+    )
+    is_empty = True
+    for table in tables_of(valued):
+        is_empty = False
+        yield table.rename_columns(["source", "target", column.name])
+    if is_empty:
+        yield schema_of(valued).empty_table().rename_columns(["source", "target", column.name])
+
+
+def _write_npy(file: IO[bytes], columns: list[Column]) -> None:
     import numpy as np
 
     if len(columns) == 1:
@@ -89,16 +125,22 @@ def _write_npy(file: IO[bytes], columns: list[Column], ids: VertexIds) -> None:
     np.save(file, rows, allow_pickle=False)
 
 
-def _write_csv(file: Any, columns: list[Column], ids: VertexIds) -> None:
+def _write_csv(file: Any, tables: Iterable[Any]) -> None:
     import pyarrow.csv
 
-    table = vertex_table(columns, ids)
-    # Arrow would quote the names.
-    file.write((",".join(table.column_names) + "\n").encode())
-    pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(include_header=False))
+    for count, table in enumerate(tables):
+        if count == 0:  # Arrow would quote the names
+            file.write((",".join(table.column_names) + "\n").encode())
+        pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(include_header=False))
 
 
-def _write_parquet(file: IO[bytes], columns: list[Column], ids: VertexIds) -> None:
+def _write_parquet(file: IO[bytes], tables: Iterable[Any]) -> None:
     import pyarrow.parquet
 
-    pyarrow.parquet.write_table(vertex_table(columns, ids), file)
+    writer = None
+    for table in tables:
+        if writer is None:
+            writer = pyarrow.parquet.ParquetWriter(file, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()

@@ -9,7 +9,7 @@ import typer
 
 from godwit.cli import inputs, options
 from godwit.cli.failures import end_unconverged
-from godwit.cli.scores import Scores, TopOption, answer, check_early
+from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_vertices
 
 if TYPE_CHECKING:
     from godwit.algorithms.pagerank import PageRankResult
@@ -106,9 +106,9 @@ def pagerank(
     asked["weighted"] = False if ignore_weights else None
     kind = Scores(
         command="pagerank",
-        column="rank",
         run=partial(_rank, asked),
-        columns=rank_columns,
+        write=lambda output, result: output.write(rank_columns(result), result.graph.ids),
+        highest=partial(highest_vertices, "rank"),
         facts=partial(_facts, asked),
         line=_line,
         title="The highest ranks",

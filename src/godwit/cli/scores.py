@@ -1,4 +1,4 @@
-"""What the commands that give every vertex a number have in common: how they run and how they answer."""
+"""What the commands that give every vertex, or edge, a number have in common: how they run and answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.cli.options import Reading
+    from godwit.cli.outputs import Output
     from godwit.cli.report import Report
     from godwit.graph.csr import Graph
-    from godwit.graph.interchange.tables import Column
 
 _SHOWN = 10
 """How many vertices are shown where nobody says."""
@@ -27,8 +27,7 @@ TopOption = Annotated[
     typer.Option(
         "--top",
         metavar="COUNT",
-        help=f"How many vertices to show, the highest first; {_SHOWN} by default, none where --output "
-        "has them all.",
+        help=f"How many to show, the highest first; {_SHOWN} by default, none where --output has them all.",
         rich_help_panel="What comes out",
         show_default=False,
     ),
@@ -40,21 +39,32 @@ class Scores:
     """A command of this kind.
 
     :param command: its name
-    :param column: what the numbers are called; the attribute of the result that has them
     :param run: the query of a graph, with what is to be called as it goes on
-    :param columns: the table that is written of a result
+    :param write: writes the numbers of a result
+    :param highest: so many rows of a result, the highest first: ids, and a number as the last
     :param facts: what is said of a result besides its numbers
     :param line: of these facts, a name and a text, said between devices and seconds
     :param title: of the table of the highest numbers
     """
 
     command: str
-    column: str
     run: Callable[[Graph, Callable[[int], None] | None], Any]
-    columns: Callable[[Any], list[Column]]
+    write: Callable[[Output, Any], None]
+    highest: Callable[[Any, int], list[dict[str, Any]]]
     facts: Callable[[Any], dict[str, Any]]
     line: Callable[[dict[str, Any]], tuple[str, str]]
     title: str
+
+
+def highest_vertices(column: str, result: Any, count: int) -> list[dict[str, Any]]:
+    """The vertices of the highest numbers, which the result has by the name of the column."""
+    from godwit.cli.facts import plain
+
+    ids, numbers = result.graph.ids, getattr(result, column)
+    return [
+        {"vertex": ids[int(vertex)], column: plain(numbers[vertex])}
+        for vertex in result.highest(count)
+    ]
 
 
 def check_early(asked: dict[str, Any], top: int | None) -> dict[str, Any]:
@@ -94,18 +104,14 @@ def answer(
         result = scores.run(loaded, progress)
     if destination.target is not None:
         with display.waiting("writing"), result.statistics.phase("write"):
-            destination.write(scores.columns(result), loaded.ids)
-    numbers = getattr(result, scores.column)
+            scores.write(destination, result)
     statistics = result.statistics.to_dict()
     statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
     found = {
         "command": scores.command,
         "graph": facts.graph_facts(loaded, graph),
         **scores.facts(result),
-        "top": [
-            {"vertex": loaded.ids[int(v)], scores.column: facts.plain(numbers[v])}
-            for v in result.highest(_SHOWN if top is None else top)
-        ],
+        "top": scores.highest(result, _SHOWN if top is None else top),
         "output": destination.target,
         "statistics": statistics,
     }
@@ -133,5 +139,5 @@ def _print(report: Report, scores: Scores, facts: dict[str, Any], *, highest: bo
         rows.append(("output", facts["output"]))
     report.facts(rows)
     if facts["top"] and highest:
-        found = [[str(row["vertex"]), number(row[scores.column])] for row in facts["top"]]
-        report.table(["vertex", scores.column], found, title=scores.title, text_columns=0)
+        found = [[*map(str, ids), number(value)] for *ids, value in map(dict.values, facts["top"])]
+        report.table(list(facts["top"][0]), found, title=scores.title, text_columns=0)

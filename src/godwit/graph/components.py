@@ -1,93 +1,69 @@
-"""Weakly connected components by a lock-free union-find: Rem's algorithm with splicing.
+"""Weakly connected components, and the largest one as a graph of its own.
 
-Invariant: ``parent[v] <= v`` at all times, and parents only decrease, by compare-and-swap; so there
-are no cycles, and in the end the root of a component is its smallest vertex, whatever the schedule.
-Source: Patwary, Refsnes, Manne: Multi-core spanning forest algorithms using the disjoint-set data
-structure (IPDPS 2012); in its lock-free form Dhulipala, Hong, Shun: ConnectIt (VLDB 2020).
+Labels are the smallest vertices of components (:mod:`godwit.graph.union_find`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 
+from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.rows import bits_of, row_range, thread_count_for
-from godwit.parallel.atomics import compare_exchange, load_acquire, load_relaxed, store_relaxed
+from godwit.graph.union_find import link_all, link_sampled
 from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, barrier, block_range, run_team
+from godwit.parallel.team import run_team
 
-_POLL_STEPS = 4096
+UnionMethod = Literal["hook", "rem", "afforest"]
+
+NEIGHBOURS = 2
+"""How many of every vertex Afforest links before it looks for the largest component."""
+
+_TO_THE_ROOT = 1 << 62
 
 
-def _unite(parent: Any, u: Any, v: Any) -> None:
-    """Join the trees of u and v.
+def weak_components(
+    graph: Graph,
+    method: UnionMethod = "afforest",
+    *,
+    rounds: int | None = None,
+    jumps: int | None = None,
+    threads: int | None = None,
+    poll: Callable[[int], None] | None = None,
+) -> Array:
+    """(n) ids: the smallest vertex of each vertex's weakly connected component.
 
-    Both walk up at once, the one with the larger parent first; on its way it is spliced under the
-    other's parent, which is smaller, so the trees grow flat.
+    :param rounds: neighbours of every vertex that are linked before the largest component is looked for
+        (afforest), or rounds of hooking without atomics before the atomic one (the others); None: what is
+        usually best
+    :param jumps: how far a vertex gets up its tree after each of the latter; None: to the root
+    :param threads: at most so many; all that the process may use by default
+    :param poll: called now and then by the calling thread with the number of vertices whose rows were
+        linked so far; an exception that it raises ends the run
     """
-    parent_u = load_relaxed(parent, u)
-    parent_v = load_relaxed(parent, v)
-    while parent_u != parent_v:
-        if parent_u < parent_v:
-            u, v = v, u
-            parent_u, parent_v = parent_v, parent_u
-        linked = compare_exchange(parent, u, parent_u, parent_v)
-        if u == parent_u:
-            if linked:
-                return
-        else:
-            u = parent_u
-        parent_u = load_relaxed(parent, u)
-        parent_v = load_relaxed(parent, v)
-
-
-@kernel
-def _label(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    directed: bool,
-    parent: Any,
-) -> None:
-    """Unite the ends of all arcs, then point every vertex at its root."""
-    begin, end = row_range(rank, size, offsets)
-    for v in range(begin, end):
-        if v % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
-            return
-        source = targets.dtype.type(v)
-        for i in range(offsets[v], offsets[v + 1]):
-            target = targets[i]
-            if directed or target < source:
-                _unite(parent, source, target)
-    if not barrier(control, size):
-        return
-    begin, end = block_range(rank, size, parent.size)
-    for v in range(begin, end):
-        root = load_relaxed(parent, v)
-        above = load_relaxed(parent, root)
-        while above != root:
-            root = above
-            above = load_relaxed(parent, root)
-        store_relaxed(parent, v, root)
-
-
-def weak_components(graph: Graph) -> Array:
-    """(n) ids: the smallest vertex of each vertex's weakly connected component."""
-    parent = np.arange(graph.vertex_count, dtype=graph.targets.dtype)
-    if graph.arc_count:
-        run_team(
-            _label,
-            graph.offsets,
-            graph.targets,
-            graph.directed,
-            parent,
-            threads=thread_count_for(graph.arc_count),
-        )
+    n, arcs = graph.vertex_count, graph.arc_count
+    dtype = graph.targets.dtype
+    require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
+    if not arcs:
+        return np.arange(n, dtype=dtype)
+    parent = np.empty(n, dtype)
+    progress = np.zeros(1, np.int64)
+    most = config.thread_count() if threads is None else threads
+    team: dict[str, Any] = {
+        "threads": min(most, thread_count_for(arcs)),
+        "poll": None if poll is None else lambda: poll(int(progress[0])),
+    }
+    rows = graph.offsets, graph.targets, graph.directed
+    if method == "afforest":
+        rounds = NEIGHBOURS if rounds is None else rounds
+        run_team(link_sampled, *rows, max(1, rounds), parent, progress, **team)
+    else:
+        jumps = _TO_THE_ROOT if jumps is None else jumps
+        run_team(link_all, *rows, method == "rem", rounds or 0, jumps, parent, progress, **team)
     return parent
 
 

@@ -34,6 +34,7 @@ from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
 from godwit.graph.layout import LocalGraph
+from godwit.solvers.communication import check_asynchronous
 from godwit.solvers.delta import choose_delta, choose_gpu_window
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
@@ -152,10 +153,11 @@ def solve(
     :raises ValueOverflowError: a 32-bit integer was too narrow for a value
     :raises RunTimeoutError: out of time
     """
+    devices = placed.context.devices
+    check_asynchronous(devices, options.gpu)
     layout = placed.layout
     resident = placed.resident
     graph = placed.graph
-    devices = placed.context.devices
     shared = devices[0].shares_memory
     statistics = RunStatistics(
         tuple(device.name for device in devices), _solver_name(options, shared=shared)

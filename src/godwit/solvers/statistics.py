@@ -43,7 +43,8 @@ class RunStatistics:
     :param window: buckets that a device may run ahead
     :param levels: levels of a breadth-first search, where it goes by levels
     :param growths: how often memory for frontiers was enlarged during the run
-    :param frontier_bytes: of the queues of frontiers of a breadth-first search in supersteps, at its end
+    :param frontier_bytes: of the queues of frontiers, on GPUs: of a breadth-first search in supersteps at
+        its end, of a step program all along
     :param busy_share: (devices) of a GPU's time, the part in which its blocks did not wait for others
     :param item_bytes: of an item on its way between GPUs: bytes sent are so many times the items
     """

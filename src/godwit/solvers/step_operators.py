@@ -18,6 +18,7 @@ from godwit.solvers.step_names import Names, Scope
 
 Function = Callable[..., Any]
 Of = Literal["frontier", "all"]
+Direction = Literal["push", "pull", "auto"]
 
 
 class Step(ABC):
@@ -39,7 +40,7 @@ class _Advance(Step):
     combine: Combine
     keep: Function | None
     at: str
-    direction: Literal["push", "pull"]
+    direction: Direction
     candidates: Function | None
     frontier: Literal["reached", "kept"]
 
@@ -58,7 +59,8 @@ class _Advance(Step):
             keep=_optional(names, label, "keep", index, self.keep, "arc"),
             candidates=_optional(names, label, "candidates", index, self.candidates, "vertex"),
             place=names.place(self.at, label),
-            pulls=self.direction == "pull",
+            pulls=self.direction != "push",
+            turns=self.direction == "auto",
             stays=self.frontier == "kept",
         )
 
@@ -174,7 +176,7 @@ def advance(
     *,
     keep: Function | None = None,
     at: str = "target",
-    direction: Literal["push", "pull"] = "push",
+    direction: Direction = "push",
     candidates: Function | None = None,
     frontier: Literal["reached", "kept"] = "reached",
 ) -> Step:
@@ -189,20 +191,23 @@ def advance(
     :param keep: whether to go along an arc; None: along all
     :param at: where messages go to: ``"target"``, ``"source"``, or a field of integers that names a
         vertex: of the source (``"parent"``) or of the target (``"parent_at_target"``)
-    :param direction: ``"push"``: over the out-arcs of the frontier, or ``"pull"``: over the in-arcs of
-        the candidates, those from the frontier: the same result, without atomics
-    :param candidates: for pull: which vertices look for messages at all; None: all
+    :param direction: ``"push"``: over the out-arcs of the frontier; ``"pull"``: over the in-arcs of
+        the candidates, those from the frontier: the same result, without atomics; ``"auto"``: pull where
+        the frontier has more than a sixteenth of the vertices, else push
+    :param candidates: unless all is pushed: only these vertices get messages; None: all may
     :param frontier: ``"reached"``: the frontier is then what was reached: whose field has improved, or, for
         ``"add"``, whoever got a message. ``"kept"``: it stays what it was
     :raises InputError: an option that is not there, or two that do not go together
     """
     _choice("combine", combine, ("add", "min", "max"))
-    _choice("direction", direction, ("push", "pull"))
+    _choice("direction", direction, ("push", "pull", "auto"))
     _choice("frontier", frontier, ("reached", "kept"))
     if direction == "push" and candidates is not None:
-        raise InputError("advance: candidates are for direction='pull'; keep can read the target")
-    if direction == "pull" and at != "target":
-        raise InputError(f"advance: direction='pull' goes to the target, not at={at!r}")
+        raise InputError(
+            "advance: candidates are for direction='pull' and 'auto'; keep can read the target"
+        )
+    if direction != "push" and at != "target":
+        raise InputError(f"advance: direction={direction!r} goes to the target, not at={at!r}")
     return _Advance(into, message, combine, keep, at, direction, candidates, frontier)
 
 
@@ -219,7 +224,7 @@ def filter(keep: Function, of: Of = "frontier") -> Step:
 def arcs(keep: Function) -> Step:
     """Make a frontier of arcs: those that ``keep`` says, of the frontier or of what leaves its vertices.
 
-    ``size`` then counts arcs, and :func:`advance` goes along them only (by ``direction="push"``).
+    ``size`` then counts arcs, and :func:`advance` goes along them only, by pushing.
 
     :param keep: reads what ``keep`` of :func:`advance` does
     """
@@ -289,7 +294,9 @@ def with_frontiers(
     :raises InputError: a step cannot go on from a frontier of arcs
     """
     found = []
-    for step in steps:
+    for given in steps:
+        # Over a frontier of arcs, what may push does.
+        step = given.directions()[0] if of_arcs else given
         body, after = step.body, of_arcs
         if step.kind == "repeat":
             body, after = with_frontiers(step.body, of_arcs)

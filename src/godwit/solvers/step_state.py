@@ -25,6 +25,7 @@ from godwit.dtypes import Array, as_array, as_integers, as_number, shown
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
 from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.communication import check_steps
 from godwit.solvers.placement import PlacedGraph, default_devices
 from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_names import Names, check_name
@@ -258,6 +259,7 @@ def run_code(
 ) -> RunStatistics:
     """Run a program on its state, and say in the user's words what went wrong."""
     devices, graph = placed.context.devices, placed.graph
+    check_steps(code, devices, options.gpu)
     statistics = RunStatistics(tuple(device.name for device in devices), "step program")
     with statistics.phase("place"):
         placement = None if devices[0].kind == "cpu" else placed.steps
@@ -269,11 +271,10 @@ def run_code(
         except StepError as failure:
             raise _explained(code, graph, failure) from None
     if counts.compile_s:
-        statistics.seconds["compile"] = counts.compile_s
-        statistics.seconds["run"] -= counts.compile_s
+        statistics.split_run({"compile": counts.compile_s})
     if counts.kernel_s is not None:
-        statistics.seconds["kernel"] = counts.kernel_s
-        statistics.seconds["run"] -= counts.kernel_s
+        statistics.split_run({"kernel": counts.kernel_s})
+    statistics.frontier_bytes = counts.frontier_bytes
     statistics.rounds = np.full(len(devices), counts.supersteps, np.int64)
     statistics.processed_items = np.array([counts.processed], np.int64)
     statistics.arcs_relaxed = np.array([counts.arcs], np.int64)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from godwit.backends.base import ProgressPoll
+from godwit.backends.base import ProgressPoll, Schedule
 from godwit.backends.cuda.instantiation import c_type
+from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
@@ -27,10 +28,8 @@ are exceeded by those that pushing would."""
 TURN_BACK = 0.1
 """``do_b``: push again below so many times these."""
 DEEP_STEPS = 24
-"""After so many supersteps a search that was not asked for gives up if it looks like a long one."""
+"""After so many levels a search that was not asked for gives up if it looks like a long one."""
 
-_LONG_ROW_ARCS = 256  # as in schedule_mixed.cuh
-_LONG_ROW_BYTES = 32
 _LOCAL_BYTES = 16
 _INDEX_BYTES = 4  # of a queue
 _LEAST_ROOM = 1 << 14
@@ -51,28 +50,31 @@ ARGUMENTS = np.dtype(
         ("marks", PEERS),
         ("queue", np.uint64, 2),
         ("queue_room", np.uint64),
-        ("long_rows", np.uint64),
+        ("left_rows", np.uint64),
         ("local", np.uint64),
         ("seeds", np.uint64),
         ("seed_count", np.int64),
         ("target", np.int64),
         ("long_below", np.int64),
         ("is_directed", np.uint64),
+        ("active", np.int64),
+        ("cleared", np.int64),
     ]
 )
 
 STATE = (
     "depth", "visited", "frontier", "parity", "queued", "spreaded", "limit", "vertices", "arcs",
-    "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index", "steps",
+    "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index",
     "has_missed", "growths",
 )  # fmt: skip
 """Words of ``control->state``: ``BfsState`` of the kernel."""
 
 
-def source(id_dtype: np.dtype[Any]) -> str:
+def source(id_dtype: np.dtype[Any], schedule: Schedule = "mixed") -> str:
     """The kernel."""
     types = {"Id": c_type(id_dtype)}
-    return step_source("bfs_steps.cuh", ARGUMENTS, types=types, work="grid_bfs")
+    text = step_source("bfs_steps.cuh", ARGUMENTS, types=types, work="grid_bfs")
+    return schedule_define(schedule) + text
 
 
 def search_levels(
@@ -90,18 +92,23 @@ def search_levels(
         in_rows = placement.rows("in") if placement.graph.directed else out_rows
         rows_s = perf_counter() - begin
         arguments = _arguments(placement, query, out_rows, in_rows)
-        with step_run(placement, source(placement.id_dtype), arguments, query.gpu) as run:
-            run.between = partial(_enlarge, placement, arguments)
+        text = source(placement.id_dtype, query.gpu.schedule)
+        with step_run(placement, text, arguments, query.gpu) as run:
+            run.between = partial(_enlarge, placement, arguments, out_rows, query.gpu.schedule)
             for own in arguments:
                 own["visited"] = [run.pointers(f"visited {which}") for which in (0, 1)]
                 own["marks"] = run.pointers("marks")
             run.prepare(_first_state(placement, query))
             kernel_s = run.drive(poll)
+            for part in placement.parts:
+                if "new depth" in part.buffers:  # all of it was cleared
+                    part.buffers["depth"] = part.buffers.pop("new depth")
             controls = run.controls()
         words = dict(zip(STATE, controls["state"][0].tolist(), strict=False))
         seconds = {"rows": rows_s, "compile": run.compile_s, "kernel": kernel_s}
         if not words["is_deep"]:
             seconds["gather"] = deliver_positions(placement, "depth", np.int32, query.destination)
+            query.destination[_alone(placement, query)] = 0
     return SearchOutcome(
         is_complete=not words["is_deep"],
         visited=controls["run_counts"][:, _FOUND].astype(np.int64),
@@ -112,6 +119,16 @@ def search_levels(
         frontier_bytes=2 * _INDEX_BYTES * int(arguments["queue_room"].sum()),
         seconds=seconds,
     )
+
+
+def _alone(placement: StepPlacement, query: SearchQuery) -> Array:
+    """The sources that have no arc: kernels keep no depth of theirs."""
+    sources: Array = np.asarray(query.sources, np.int64)
+    if placement.graph.directed:
+        return sources[:0]
+    offsets = placement.graph.offsets
+    alone: Array = sources[offsets[sources] == offsets[sources + 1]]
+    return alone
 
 
 def _arguments(
@@ -129,10 +146,14 @@ def _arguments(
         own = arguments[place]
         for name, rows in (("out", out_rows[place]), ("in", in_rows[place])):
             point_rows(own[name], rows)
-        own["depth"] = part.room("depth", 4 * count).pointer
-        _make_queues(own, part, _first_room(placement, part, query.gpu.frontier_items))
-        longest = min(part.owned, out_rows[place].arcs // (_LONG_ROW_ARCS + 1))
-        own["long_rows"] = part.room("long rows", _LONG_ROW_BYTES * max(1, longest)).pointer
+        # Of an undirected graph those that have no arc are reached as seeds only, and are the last. Their
+        # depths are cleared once.
+        own["active"] = part.owned if directed else part.active
+        is_new = "depth" not in part.buffers
+        own["cleared"] = part.owned if is_new else own["active"]
+        own["depth"] = part.room("new depth" if is_new else "depth", 4 * count).pointer
+        queue_room = _first_room(placement, part, query.gpu.frontier_items)
+        _make_queues(own, part, queue_room, out_rows[place], query.gpu.schedule)
         own["local"] = part.room("local", _LOCAL_BYTES).pointer
         for which in (0, 1):
             part.room(f"visited {which}", count // 8)
@@ -178,17 +199,28 @@ def _first_room(placement: StepPlacement, part: StepPart, given: int | None) -> 
     )
 
 
-def _make_queues(own: Any, part: StepPart, room: int) -> None:
+def _make_queues(
+    own: Any, part: StepPart, room: int, out_rows: StepRows, schedule: Schedule
+) -> None:
+    """Make room for frontiers of so many vertices, and for what of their rows is left to the team."""
     own["queue"] = [part.room(f"queue {which}", _INDEX_BYTES * room).pointer for which in (0, 1)]
     own["queue_room"] = room
+    own["left_rows"] = part.room("left rows", left_rows_bytes(schedule, out_rows, room)).pointer
 
 
-def _enlarge(placement: StepPlacement, arguments: Array, controls: Array) -> None:
+def _enlarge(
+    placement: StepPlacement,
+    arguments: Array,
+    out_rows: Sequence[StepRows],
+    schedule: Schedule,
+    controls: Array,
+) -> None:
     """Enlarge queues that had no room for a frontier, which the kernel is about to queue again."""
     if controls["phase"][0] != _QUEUE_AGAIN:
         return
-    for own, part in zip(arguments, placement.parts, strict=True):
+    for own, part, rows in zip(arguments, placement.parts, out_rows, strict=True):
         wanted = int(part.buffers["local"].download(np.uint32, 2).max())
         room = int(own["queue_room"])
         if wanted > room:
-            _make_queues(own, part, min(placement.capacity, max(wanted, 2 * room)))
+            more = min(placement.capacity, max(wanted, 2 * room))
+            _make_queues(own, part, more, rows, schedule)

@@ -47,7 +47,7 @@ much as so many arcs take it."""
 LEAST_LONG_SOURCES = 8
 """On roads, whose levels are many and small, so many sources pay."""
 
-_LONG_ROW = 4096  # as in brandes_search.cuh
+_LONG_ROW = 4096  # as in brandes_memory.cuh
 _SETS = 4
 _STATE_COUNT, _DENSE_BEGIN, _DENSE_END = 6, 3, 4
 _STATE_PHASE, _FAILED, _ALL_COUNT, _ALL_ARCS = 8, 9, 10, 11
@@ -76,6 +76,7 @@ ARGUMENTS = np.dtype(
         ("sources", np.uint64),
         ("centrality", np.uint64),
         ("edges", np.uint64),
+        ("readers", np.uint64),
         ("searches", PEERS),
         ("layout", [(name, np.int64) for name in (*_PLACES, "nbytes")]),
         ("words", np.int64),
@@ -93,7 +94,7 @@ ARGUMENTS = np.dtype(
         ("has_long_rows", np.uint32),
     ]
 )
-"""``Arguments`` of brandes_search.cuh."""
+"""``Arguments`` of brandes_memory.cuh."""
 
 
 def source(id_dtype: np.dtype[Any]) -> str:
@@ -157,6 +158,9 @@ class _Searching:
         self.into = placement.rows("in") if directed else self.out
         self.is_hot_first = directed or not ordered
         self.long_out = [self._long_rows(place, self.out[place]) for place in range(self._devices)]
+        # Paths come along arcs in, coefficients along arcs out.
+        selects = self._devices > 1 and query.gpu.communication == "selective"
+        self.readers = placement.readers("in", "out") if selects else None
         self.rows_s = perf_counter() - begin
         self.arguments = np.zeros(self._devices, ARGUMENTS)
 
@@ -281,6 +285,8 @@ class _Searching:
             buffer.upload(given)
             own[f"long_{name}"]["rows"] = buffer.pointer
             own[f"long_{name}"]["count"] = len(given)
+        if self.readers is not None:
+            own["readers"] = self.readers[place].pointer
         part.buffers["sources"].upload(self.positions)
         own["sources"] = part.buffers["sources"].pointer
         part.buffers["sums"].fill_bytes(0, 8 * placement.count)

@@ -1,8 +1,8 @@
 """PageRank on GPUs: brings up what it needs, runs kernels/pagerank_steps.cuh, and brings the ranks home.
 
 Kept on the devices from one query to the next: rows, out-degrees, which of its vertices the other devices
-read, and, for weights, what each arc gets of its source's rank. The first query makes the last two, in a
-superstep before the first iteration; they count as there only when its run has come to an end.
+read, and, for weights, what each arc gets of its source's rank. The first query makes the last, in a
+superstep before the first iteration; it counts as there only when its run has come to an end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
+from godwit.backends.cuda.driver import Buffer
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.placement import require_room
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
@@ -44,8 +45,7 @@ ARGUMENTS = np.dtype(
         ("degrees", np.uint64),
         ("teleport", np.uint64),
         ("start", np.uint64),
-        ("needs", np.uint64),
-        ("readers", PEERS),
+        ("readers", np.uint64),
         ("carried", PEERS, 2),
         ("uniform", np.float64),
         ("damping", np.float64),
@@ -80,6 +80,8 @@ def run_pagerank(
     with placement.held():
         begin = perf_counter()
         rows = placement.rows("in", query.weighted)
+        selects = len(placement.parts) > 1 and query.gpu.communication != "broadcast"
+        readers = placement.readers("in") if selects else []
         seconds = {"rows": perf_counter() - begin}
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
         weight_dtype = rows[0].weight_dtype if query.weighted else None
@@ -87,8 +89,8 @@ def run_pagerank(
         with step_run(placement, code, arguments, query.gpu) as run:
             ranking = _Ranking(placement, query, rows, arguments)
             ranking.bring_up()
-            ranking.connect(run)
-            run.prepare(phase=_PREPARE if ranking.prepares else _START)
+            ranking.connect(run, readers)
+            run.prepare(phase=_PREPARE if ranking.makes_parts else _START)
             seconds["kernel"] = run.drive(poll)
             ranking.keep()
             state = run.controls()["state"][0]
@@ -122,12 +124,6 @@ class _Ranking:
         there = placement.parts[0].buffers
         self.parts_name = f"parts of ranks {query.dtype.name}"
         self.makes_parts = query.weighted and self.parts_name not in there
-        self.makes_readers = len(placement.parts) > 1 and "readers of ranks" not in there
-
-    @property
-    def prepares(self) -> bool:
-        """Whether something is made that is kept."""
-        return self.makes_parts or self.makes_readers
 
     def bring_up(self) -> None:
         """Make room for everything, and fill in what does not begin as anything.
@@ -151,8 +147,6 @@ class _Ranking:
         for place, (part, rows) in enumerate(self._each()):
             for name, nbytes in sizes[place].items():
                 part.room(name, nbytes)
-            if self.makes_readers:
-                part.buffers["needs of ranks"].fill_bytes(0)
             own = self.arguments[place]
             if degrees:
                 own["degrees"] = degrees[place].pointer
@@ -172,8 +166,6 @@ class _Ranking:
             found["flows"] = 8 * count
         if self.makes_parts:
             found[f"new {self.parts_name}"] = item * rows.arcs
-        if self.makes_readers:
-            found["new readers of ranks"] = found["needs of ranks"] = count // 8
         for name in ("teleport", "start"):
             if getattr(self.query, name) is not None:
                 found[name] = 8 * part.owned
@@ -198,29 +190,23 @@ class _Ranking:
         if self.makes_parts:
             assert rows.weights is not None
             own["weights"] = rows.weights.pointer
-        if self.makes_readers:
-            own["needs"] = part.buffers["needs of ranks"].pointer
         own["uniform"] = 1 / self.placement.vertex_count
         own["damping"], own["tolerance"] = self.query.damping, self.query.tolerance
         own["most_iterations"] = self.query.max_iterations
 
-    def connect(self, run: StepRun) -> None:
-        """The pointers to all devices' memory."""
+    def connect(self, run: StepRun, readers: list[Buffer]) -> None:
+        """The pointers to all devices' memory, and who reads what there."""
         for parity in (0, 1):
             self.arguments["carried"][:, parity] = run.pointers(_carried_name(self.query, parity))
-        if len(self.placement.parts) > 1:
-            new = "new " if self.makes_readers else ""
-            self.arguments["readers"] = run.pointers(f"{new}readers of ranks")
+        for own, bits in zip(self.arguments, readers, strict=False):  # none: to all
+            own["readers"] = bits.pointer
 
     def keep(self) -> None:
         """What this run has made is there from now on."""
-        made = [self.parts_name] if self.makes_parts else []
-        made += ["readers of ranks"] if self.makes_readers else []
+        if not self.makes_parts:
+            return
         for part in reversed(self.placement.parts):  # what the first one has, all have
-            for name in made:
-                part.buffers[name] = part.buffers.pop(f"new {name}")
-            if self.makes_readers:
-                part.buffers.pop("needs of ranks").close()
+            part.buffers[self.parts_name] = part.buffers.pop(f"new {self.parts_name}")
 
 
 def _flows(placement: StepPlacement) -> Array:

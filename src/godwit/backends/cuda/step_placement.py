@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.backends.base import Device
-from godwit.backends.cuda import driver, step_rows
+from godwit.backends.cuda import driver, step_readers, step_rows
 from godwit.backends.cuda.driver import Buffer, Stream
 from godwit.backends.cuda.gpu_locks import held_gpus
 from godwit.backends.cuda.placement import GpuEndpoints, GpuMemory
@@ -87,6 +87,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.graph = graph
         self.seconds: dict[str, float] = {}
         self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
+        self._readers: dict[tuple[Direction, ...], list[Buffer]] = {}
         begin = perf_counter()
         self.numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
         self.add_seconds("number", begin)
@@ -147,8 +148,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         :raises GraphTooLargeError: need against free, before anything is allocated
         :raises InputError: the graph has no weights
         """
-        if direction == "in" and not self.graph.directed:
-            direction = "out"
+        direction = self._direction(direction)
         if weighted and not self.graph.is_weighted:
             raise InputError("this graph has no weights")
         key = (direction, weighted, ordered or weighted)
@@ -159,11 +159,39 @@ class StepPlacement(GpuEndpoints[StepPart]):
             self.add_seconds("rows", begin)
         return found
 
+    def readers(self, *directions: Direction) -> list[Buffer]:
+        """On each device (devices, capacity / 32) uint32: which devices read which own vertices.
+
+        That is, have an arc to them in their rows of any of these directions. What a device has of itself
+        is of no use.
+
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        both = sorted({self._direction(direction) for direction in directions})
+        key: tuple[Direction, ...] = tuple(both)
+        found = self._readers.get(key)
+        if found is None:
+            row_sets = [self._rows_there(direction) for direction in key]
+            begin = perf_counter()
+            name = f"readers of {' and '.join(key)}"
+            found = self._readers[key] = step_readers.make_readers(self, name, row_sets)
+            self.add_seconds("rows", begin)
+        return found
+
+    def _rows_there(self, direction: Direction) -> list[StepRows]:
+        """Rows in any order, new ones only where there are none."""
+        for (known, _, _), rows in self._rows.items():
+            if known == direction:
+                return rows
+        return self.rows(direction)
+
+    def _direction(self, direction: Direction) -> Direction:
+        """Where edges are two arcs each, what leaves a vertex is what reaches it."""
+        return direction if self.graph.directed else "out"
+
     def degrees(self, direction: Direction) -> list[Buffer]:
         """On each device (owned) int64: how many arcs leave or reach each own vertex."""
-        if direction == "in" and not self.graph.directed:
-            direction = "out"
-        return step_rows.make_degrees(self, direction)
+        return step_rows.make_degrees(self, self._direction(direction))
 
     def positions(self) -> list[Buffer]:
         """On each device (n) ids: the position of each vertex."""
@@ -183,4 +211,4 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     def _free(self) -> None:
         super()._free()
-        self._rows = {}
+        self._rows, self._readers = {}, {}

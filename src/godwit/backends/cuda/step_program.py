@@ -10,16 +10,17 @@ import numpy as np
 from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
 from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.cuda.step_program_text import (
+from godwit.backends.cuda.step_program_layout import (
     FAILED,
-    NOTHING,
     OPERATORS,
-    ProgramText,
     Slot,
     arguments_dtype,
     slots_of,
 )
+from godwit.backends.cuda.step_program_text import NOTHING, ProgramText
+from godwit.backends.cuda.step_queues import FrontierQueues
 from godwit.backends.cuda.step_results import deliver_arcs, deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.backends.cuda.steps import point_rows, step_run
@@ -30,10 +31,10 @@ from godwit.backends.step_code import (
     StepState,
     ends_with_arcs,
 )
+from godwit.backends.step_reads import reads_anywhere, ways_of_arcs
 from godwit.dtypes import Array
 
 _PROCESSED, _ARCS = 0, 5  # of the counts of frontier.cuh
-_LONG_ROW_BYTES, _LONG_ROW_ARCS = 32, 256
 _LARGEST = np.iinfo(np.int64).max
 
 
@@ -51,14 +52,14 @@ def run_steps_on_gpus(
     :raises DeviceError: devices that do not reach each other's memory, or that wait in vain
     """
     with placement.held():
-        running = _Running(code, placement, state)
+        running = _Running(code, placement, state, gpu)
+        running.find_readers(gpu)
         running.bring_up()
         text = ProgramText(code, placement.id_dtype, running.weight_dtype)
-        with step_run(
-            placement, text.source, running.arguments, gpu, functions=text.functions
-        ) as run:
+        source = schedule_define(gpu.schedule) + text.source
+        with step_run(placement, source, running.arguments, gpu, functions=text.functions) as run:
             running.connect(run)
-            run.prepare(running.numbers(), phase=NOTHING)
+            run.prepare(running.words(), phase=NOTHING)
             kernel_s = run.drive(poll)
             controls = run.controls()
         words = controls["state"][0]
@@ -74,14 +75,20 @@ def run_steps_on_gpus(
         arcs=int(counts[:, _ARCS].sum()),
         compile_s=run.compile_s,
         kernel_s=kernel_s,
+        frontier_bytes=running.queues.nbytes,
     )
 
 
 class _Running:
     """What a run has on the devices."""
 
-    def __init__(self, code: StepCode, placement: StepPlacement, state: StepState) -> None:
+    def __init__(
+        self, code: StepCode, placement: StepPlacement, state: StepState, gpu: GpuOptions
+    ) -> None:
         self.code, self.placement, self.state = code, placement, state
+        self._schedule = gpu.schedule
+        self.queues = FrontierQueues.of(placement, gpu.frontier_items)
+        self._first_words: dict[int, int] = {}
         self.slots = slots_of(code)
         self.arguments: Array = np.zeros(len(placement.parts), arguments_dtype(code))
         weighted = code.reads("weight") and placement.graph.is_weighted
@@ -92,6 +99,14 @@ class _Running:
             self._rows["in"] = placement.rows("in", weighted)
         if weighted:
             self.weight_dtype = self._rows["out"][0].weight_dtype
+
+    def find_readers(self, gpu: GpuOptions) -> None:
+        """Who reads what at the own vertices, where values go to those devices only: to all by default."""
+        ways = ways_of_arcs(self.code)
+        selects = gpu.communication != "broadcast" and reads_anywhere(self.code) is None
+        if len(self.placement.parts) > 1 and ways and selects:
+            for own, bits in zip(self.arguments, self.placement.readers(*ways), strict=True):
+                own["readers"] = bits.pointer
 
     def bring_up(self) -> None:
         """Make room for everything, and fill it in.
@@ -105,25 +120,26 @@ class _Running:
             "step frontier": count // 8,
             "step touched": count // 8,
             "step extremes": 16,
+            **self.queues.sizes,
         }
-        longest = [
-            min(part.owned, rows.arcs // (_LONG_ROW_ARCS + 1))
+        left_bytes = [
+            left_rows_bytes(self._schedule, rows, part.owned)
             for part, rows in zip(placement.parts, self._rows["out"], strict=True)
         ]
         wanted = [
             sum(nbytes for name, nbytes in sizes.items() if _lacks(part.buffers, name, nbytes))
-            + _LONG_ROW_BYTES * many
+            + (left if _lacks(part.buffers, "step left rows", left) else 0)
             + (rows.arcs if self.code.has_arcs else 0)
-            for part, rows, many in zip(placement.parts, self._rows["out"], longest, strict=True)
+            for part, rows, left in zip(placement.parts, self._rows["out"], left_bytes, strict=True)
         ]
         require_room(placement.indexes, wanted, driver.free_memory_bytes)
         for place, part in enumerate(placement.parts):
             for name, nbytes in sizes.items():
                 part.room(name, nbytes)
-            room = part.room("step long rows", _LONG_ROW_BYTES * max(1, longest[place]))
             own = self.arguments[place]
-            own["long_rows"] = room.pointer
+            own["left_rows"] = part.room("step left rows", left_bytes[place]).pointer
             own["vertex_count"] = placement.vertex_count
+            self.queues.point(own, part, self._rows["out"][place])
             self._point_rows(own, place)
         self._fill()
         self._fill_names()
@@ -155,6 +171,7 @@ class _Running:
         members = np.zeros(count, np.uint8)
         members[position[self.state.frontier]] = 1
         self._upload("step frontier", np.packbits(members, bitorder="little"))
+        self._first_words = self.queues.fill(self.state.frontier)
         self._upload("step touched", np.zeros(count // 8, np.uint8))
         self._upload("step extremes", np.full(2, _LARGEST, np.int64))
 
@@ -201,6 +218,7 @@ class _Running:
 
     def connect(self, run: Any) -> None:
         """The pointers to all devices' memory."""
+        self.arguments["queues"] = run.pointers("step queues")
         self.arguments["frontiers"] = run.pointers("step frontier")
         self.arguments["touched"] = run.pointers("step touched")
         self.arguments["extremes"] = run.pointers("step extremes")
@@ -209,10 +227,12 @@ class _Running:
         for index, _ in self._each_slot():
             self.arguments["accumulators"][:, index] = run.pointers(f"slot {index}")
 
-    def numbers(self) -> list[int | float]:
-        """The first words of the state."""
+    def words(self) -> list[int | float]:
+        """The state at the beginning: numbers, and the form of the frontier."""
         bits = [self.state.number(self.code, index) for index in range(len(self.code.numbers))]
-        return [one if isinstance(one, float) else one & (2**64 - 1) for one in bits]
+        numbers = [one if isinstance(one, float) else one & (2**64 - 1) for one in bits]
+        last = max(self._first_words) + 1
+        return [*numbers, *(self._first_words.get(word, 0) for word in range(len(numbers), last))]
 
     def bring_home(self, words: Array) -> None:
         """The state as the run left it."""

@@ -1,29 +1,31 @@
 """The lines that make a kernel of a step program: a struct a step, and the order of steps.
 
 A phase of the kernel is ``2 * index`` of an instruction, and ``2 * index + 1`` for what follows it a
-superstep later (merging what an advance has sent, settling what was computed aside). Numbers lie in the
+superstep later (merging what an advance has sent, settling what was computed aside). Where an advance
+pushes or pulls by the size of the frontier, it is pulling with the bit TURNED. Numbers lie in the
 first words of the state; assigning them, and asking whether loops end, is done between supersteps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES, c_type
+from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.operators import DeviceFunction
-from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, THREADS
+from godwit.backends.cuda.step_program_layout import arguments_dtype, slot_of, slots_of
+from godwit.backends.cuda.steps import ROWS, STAGE, THREADS
 from godwit.backends.step_code import (
+    PULL_SHARE,
     VERTEX_COUNT,
     Instruction,
     Operator,
     Read,
     StepCode,
-    accumulator_dtype,
 )
+from godwit.backends.step_reads import shared_fields
 from godwit.errors import InputError
 
 MOST_ARRAYS = 24
@@ -32,9 +34,6 @@ MOST_NUMBERS = 24
 """``size`` and ``vertex_count`` among them."""
 SMALL = 4096
 """Where a device has no more positions, one of its blocks does everything, without the others."""
-FAILED, REDUCTIONS, OPERATORS = 24, 25, 26
-"""Words of the state behind the numbers, as in frontier.cuh."""
-
 NOTHING = 0xFFFFFF
 """The phase of a superstep that does nothing: the first, and where a round of a loop does nothing else."""
 
@@ -50,75 +49,6 @@ _IDENTITIES = {
     ("min", "float64"): "__longlong_as_double(0x7ff0000000000000ll)",
     ("max", "float64"): "-__longlong_as_double(0x7ff0000000000000ll)",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Slot:
-    """An array of accumulators: one for each combination and dtype of field.
-
-    :param combine: ``"staged"`` where compute lays values aside
-    """
-
-    combine: str
-    field: np.dtype[Any]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the accumulators."""
-        return accumulator_dtype("add" if self.combine == "add" else "min", self.field)
-
-
-def slots_of(code: StepCode) -> list[Slot]:
-    """The accumulators that a program needs."""
-    steps = (step for step in code.instructions() if step.kind == "advance" or step.staged)
-    return list(dict.fromkeys(_slot(code, step) for step in steps))
-
-
-def _slot(code: StepCode, step: Instruction) -> Slot:
-    combine = step.combine if step.kind == "advance" else "staged"
-    return Slot(combine, code.field_dtype(step.into))
-
-
-def arguments_dtype(code: StepCode) -> np.dtype[Any]:
-    """``Arguments`` of frontier.cuh."""
-    return np.dtype(
-        [
-            ("stage", STAGE),
-            ("out", ROWS),
-            ("in", ROWS),
-            ("out_weights", np.uint64),
-            ("in_weights", np.uint64),
-            ("vertices", np.uint64),
-            ("positions", np.uint64),
-            ("degrees", np.uint64),
-            ("vertex_count", np.int64),
-            ("long_rows", np.uint64),
-            ("arcs", np.uint64),
-            ("frontiers", PEERS),
-            ("touched", PEERS),
-            ("extremes", PEERS),
-            ("fields", np.uint64, (len(code.fields) + 1, MAXIMAL_DEVICES)),
-            ("accumulators", np.uint64, (len(slots_of(code)) + 1, MAXIMAL_DEVICES)),
-        ]
-    )
-
-
-def shared_fields(code: StepCode) -> set[int]:
-    """Fields that are read at vertices of other devices: their owners tell all."""
-    found = set()
-    for step in code.instructions():
-        if step.kind == "advance" and step.combine != "add":
-            found.add(step.into)  # what does not improve on it is not sent
-        if step.place.kind == "field" and (step.place.at_target or step.pulls):
-            found.add(step.place.index)
-        for operator in step.operators():
-            far = step.pulls and operator is not step.candidates
-            for read in operator.reads:
-                if read.kind == "field" and (read.via >= 0 or read.at_target or far):
-                    found.add(read.index)
-                if read.via >= 0 and (read.at_target or far):
-                    found.add(read.via)
-    return found
 
 
 class ProgramText:
@@ -146,7 +76,11 @@ class ProgramText:
         self._bodies: list[str] = []
         self._after: list[str] = []
         self._places: list[str] = []
-        structs = [self._struct(step) for step in code.instructions()]
+        structs = [
+            self._struct(step, _name_of(whole, step))
+            for whole in code.instructions()
+            for step in whole.directions()
+        ]
         self._place(code.steps)
         end = len(self._places)
         self._places.append(f"        case {end}: return STOP;")
@@ -155,7 +89,7 @@ using Id = {c_type(np.dtype(id_dtype))};
 using Weight = {c_type(self._weight)};
 constexpr u32 FIELDS = {len(code.fields)}, SLOTS = {len(slots)};
 constexpr bool PULLS = {_flag(code.pulls)};
-#include "frontier_advance.cuh"
+#include "frontier_pull.cuh"
 static_assert(sizeof(Stage) == {STAGE.itemsize});
 static_assert(sizeof(Rows<int>) == {ROWS.itemsize});
 static_assert(sizeof(Arguments) == {arguments_dtype(code).itemsize});
@@ -164,6 +98,10 @@ __device__ __forceinline__ u32 thread_decide(const Arguments &arguments, u32 pha
                                              const Sums &totals, u64 *state) {{
     Tally tally;
     u32 at = 0;
+    if (phase & SPREAD) {{
+        state[SPREADED] = 1;
+        return phase & ~SPREAD;
+    }}
     switch (phase & ~ALONE) {{
 {chr(10).join(self._after)}
         default: break;
@@ -184,6 +122,10 @@ work(const __grid_constant__ Arguments arguments) {{
         [&](u32 phase, const Team &team, StepBlock &block) {{
             const u64 *state = block.state;
             Tally tally;
+            if (PULLS && (phase & SPREAD)) {{
+                team_spread(arguments, team);
+                return;
+            }}
             switch (phase & ~ALONE) {{
 {chr(10).join(self._bodies)}
             default: break;
@@ -227,42 +169,60 @@ work(const __grid_constant__ Arguments arguments) {{
 
     def _supersteps(self, step: Instruction, here: int) -> None:
         """One or two, and what is done with their sums."""
-        step_of, phase = f"Step{step.index}{{arguments, state}}", 2 * step.index
-        self._places.append(f"        case {here}: return {phase};")
+        phase = 2 * step.index
         failed = (
             f"if (totals.counts[STRAY]) state[FAILED] = {2 + 2 * step.index}; "
             f"if (totals.counts[TOO_LARGE]) state[FAILED] = {1 + 2 * step.index};"
         )
-        back = f"at = {here + 1}; break;"
-        size = "state[SIZE] = totals.counts[MEMBERS];"
-        first, second = {
-            "advance": ("team_pull" if step.pulls else "team_push", "team_merge"),
-            "filter": ("team_filter", ""),
-            "arcs": ("team_arcs", "team_arcs_settle"),
-            "compute": ("team_compute", "team_settle" if step.staged else ""),
-            "reduce": ("team_reduce", ""),
-        }[step.kind]
-        more = ", block" if first in ("team_push", "team_arcs") else ""
-        body = f"{first}({step_of}, team{more}, tally);"
-        self._bodies.append(f"            case {phase}: {body} break;")
+        self._places.append(f"        case {here}: {_begin(step, phase)}")
+        self._body(step)
+        second = {"advance": "team_merge", "arcs": "team_arcs_settle"}.get(step.kind, "")
+        if step.kind == "compute" and step.staged:
+            second = "team_settle"
         if second:
-            follow = f"{second}({step_of}, team, tally);"
+            block = ", block" if second == "team_merge" else ""
+            follow = f"{second}(Step{step.index}{{arguments, state}}, team{block}, tally);"
             self._bodies.append(f"            case {phase + 1}: {follow} break;")
             arcs = "state[SIZE] = totals.counts[TOTAL]; " if step.kind == "arcs" else ""
-            self._after.append(
-                f"        case {phase}: {arcs}{failed} if (state[FAILED]) return STOP; return {phase + 1};"
-            )
+            for one in step.directions():
+                self._after.append(
+                    f"        case {_phase_of(step, one)}: {failed} if (state[FAILED]) return STOP; {arcs}"
+                    f"{_go_on(one, phase + 1)}"
+                )
             phase += 1
-        does = f"{failed} state[OPERATORS] += 1;"
-        if step.kind == "filter" or (step.kind == "advance" and not step.stays):
-            does += f" {size}"
+        does = f"{failed} state[OPERATORS] += 1; {self._outcome(step)}"
+        self._after.append(f"        case {phase}: {does} at = {here + 1}; break;")
+
+    def _body(self, step: Instruction) -> None:
+        """What is done in the first superstep, in each direction."""
+        for one in step.directions():
+            does = f"team_{step.kind}"
+            if step.kind == "advance":
+                does = "team_pull" if one.pulls else "team_push"
+            more = ", block" if does in ("team_push", "team_arcs") else ""
+            call = f"{does}({_name_of(step, one)}{{arguments, state}}, team{more}, tally);"
+            self._bodies.append(f"            case {_phase_of(step, one)}: {call} break;")
+
+    def _outcome(self, step: Instruction) -> str:
+        """What a step leaves in the state."""
         if step.kind == "reduce":
-            does += f" state[{step.into}] = thread_reduced({step_of}, totals, state);"
-        self._after.append(f"        case {phase}: {does} {back}")
+            step_of = f"Step{step.index}{{arguments, state}}"
+            return f"state[{step.into}] = thread_reduced({step_of}, totals, state);"
+        if step.kind == "advance" and step.stays:
+            return "thread_keep_frontier(arguments, state);"
+        if step.kind not in ("advance", "filter", "arcs"):
+            return ""
+        size = "" if step.kind == "arcs" else "state[SIZE] = totals.counts[MEMBERS]; "
+        if step.everywhere:
+            return (
+                f"{size}thread_take_frontier(arguments, totals, state, false); state[SPREADED] = 1;"
+            )
+        form = "LISTED" if step.kind == "filter" else "LISTED_TOUCHED"
+        return f"{size}thread_take_frontier(arguments, totals, state, has_form(state, {form}));"
 
     # A struct a step.
 
-    def _struct(self, step: Instruction) -> str:
+    def _struct(self, step: Instruction, name: str) -> str:
         code = self._code
         lines = ["const Arguments &arguments;", "const u64 *state;  // numbers"]
         if step.kind in ("reduce", "assign"):
@@ -272,7 +232,7 @@ work(const __grid_constant__ Arguments arguments) {{
             lines.append(f"static constexpr u32 FIELD = {step.into};")
             lines.append(f"static constexpr bool SHARED = {_flag(step.into in self._shared)};")
         if step.kind == "advance" or step.staged:
-            lines.append(f"static constexpr u32 SLOT = {self._slots.index(_slot(code, step))};")
+            lines.append(f"static constexpr u32 SLOT = {self._slots.index(slot_of(code, step))};")
         if step.kind in ("advance", "reduce"):
             lines.append(f"static constexpr Combine COMBINE = {_COMBINES[step.combine]};")
         lines.append(f"static constexpr bool EVERYWHERE = {_flag(step.everywhere)};")
@@ -281,11 +241,11 @@ work(const __grid_constant__ Arguments arguments) {{
         lines.append(f"static constexpr bool MASKED = {_flag(step.masked)};")
         lines += getattr(self, f"_{step.kind}")(step)
         body = "\n    ".join(lines)
-        return f"\n// {step.label}\nstruct Step{step.index} {{\n    {body}\n}};\n"
+        return f"\n// {step.label}\nstruct {name} {{\n    {body}\n}};\n"
 
     def _advance(self, step: Instruction) -> list[str]:
         assert step.value is not None
-        wide = self._slots[self._slots.index(_slot(self._code, step))].dtype
+        wide = self._slots[self._slots.index(slot_of(self._code, step))].dtype
         ends = "i64 source, i64 target, i64 arc, Tally &tally"
         goal = "source"
         if step.place.at_target:
@@ -295,8 +255,10 @@ work(const __grid_constant__ Arguments arguments) {{
             goal = f"position_named(arguments, {named}, tally)"
         zero = "0" if wide.kind in "iu" else "0.0"
         none = zero if step.combine == "add" else _IDENTITIES[step.combine, wide.name]
+        chooses = _flag(step.candidates is not None)
         return [
             f"using Wide = {c_type(wide)};",
+            f"static constexpr bool CHOOSES = {chooses};",
             _method("static Wide", "identity", "", none, const=False),
             _method("auto", "message", ends, self._call(step, step.value)),
             _method("bool", "keep", ends, self._test(step, step.keep)),
@@ -338,7 +300,9 @@ work(const __grid_constant__ Arguments arguments) {{
     def _call(self, step: Instruction, operator: Operator) -> str:
         symbol = f"godwit_{operator.symbol}"
         dtypes = tuple(self._dtype(read) for read in operator.reads)
-        self.functions.append(DeviceFunction(symbol, operator.function, dtypes))
+        function = DeviceFunction(symbol, operator.function, dtypes)
+        if function not in self.functions:  # of both directions there is one
+            self.functions.append(function)
         given = ", ".join(self._expression(step, read) for read in operator.reads)
         return f"{symbol}({given})"
 
@@ -370,6 +334,40 @@ work(const __grid_constant__ Arguments arguments) {{
     def _field(self, index: int, position: str) -> str:
         kind = c_type(self._code.field_dtype(index))
         return f"field_here<{kind}>(arguments, {index})[{position}]"
+
+
+def _name_of(whole: Instruction, step: Instruction) -> str:
+    """The struct of a step, in one of its directions."""
+    return f"Step{whole.index}Pulling" if whole.turns and step.pulls else f"Step{whole.index}"
+
+
+def _phase_of(whole: Instruction, step: Instruction) -> str:
+    """Of the first superstep of a step, in one of its directions."""
+    return f"{2 * whole.index}{' | TURNED' if whole.turns and step.pulls else ''}"
+
+
+def _begin(step: Instruction, phase: int) -> str:
+    """How a step's first superstep is begun: by whom, and in which direction."""
+    if step.pulls:
+        turned = " | TURNED" if step.turns else ""
+        pulling = f"return phase_of_pull(arguments, {phase}{turned}, state);"
+        if not step.turns:
+            return pulling
+        large = f"state[SIZE] * {PULL_SHARE} > state[{VERTEX_COUNT}]"
+        return f"if ({large}) {pulling} return phase_of_arcs({phase}, state);"
+    if step.kind in ("advance", "arcs"):
+        return f"return phase_of_arcs({phase}, state);"
+    return f"return {phase};" if step.everywhere else f"return phase_of_members({phase}, state);"
+
+
+def _go_on(step: Instruction, phase: int) -> str:
+    """How its second superstep follows."""
+    if step.kind == "compute":
+        return _begin(step, phase)
+    if step.pulls:
+        return f"return {phase};"
+    sends = _flag(step.kind == "advance")
+    return f"return {phase} | thread_have_touched(arguments, totals, state, {sends});"
 
 
 def _has_superstep(steps: Sequence[Instruction]) -> bool:

@@ -1,15 +1,12 @@
-// What a breadth-first search in supersteps (bfs_steps.cuh) keeps, and how it looks behind the heads of rows.
+// What a breadth-first search in supersteps (bfs_steps.cuh) keeps, and what a thread has at hand.
 #pragma once
 
-#include "schedule_mixed.cuh"
+#include "schedule.cuh"
 
 constexpr i64 SHORT_ROW_ARCS = 32;  // longer ones are not for one block alone
 constexpr i32 UNREACHED = 0x7fffffff;
 constexpr u32 NO_STEP = 0xffffffffu;
 constexpr u32 ALONE_VERTICES = 1024;  // on all devices
-constexpr u32 PULL_SPAN = 16;         // words that a warp takes at a time
-constexpr u32 PULL_WORDS = 4;         // of these, that it looks through at a time
-constexpr u32 PULL_ALONE_ARCS = 8;    // that a lane looks at, before its warp helps
 
 // Kinds of superstep.
 enum BfsPhase : u32 { BEGIN, PUSH, RECEIVE, SPREAD, PULL, QUEUE, QUEUE_AGAIN };
@@ -28,12 +25,11 @@ enum BfsState : u32 {
     TURN_DOWN,  // the thresholds, as bits of doubles: do_a, do_b
     TURN_BACK,
     PULLED,       // the direction turned once
-    DEEP_STEPS,   // after so many supersteps it is looked whether there will be many more; 0: never
+    DEEP_STEPS,   // at this depth it is looked whether there will be many more; 0: never
     IS_DEEP,      // there will: the search gave up
     LONG_ROWS,    // in the frontier: of more than SHORT_ROW_ARCS
     QUEUE_INDEX,  // which queue holds the frontier
-    STEPS,
-    HAS_MISSED,  // a queue had no room for the whole frontier
+    HAS_MISSED,   // a queue had no room for the whole frontier
     GROWTHS,
 };
 
@@ -42,7 +38,7 @@ enum BfsCount : u32 { FOUND, SENT, FOUND_LONG, FOUND_TARGET, LOOKED, MISSED };
 
 struct BfsLocal {
     u32 queued[2];  // in each queue of this device
-    u64 long_rows;
+    u64 left_rows;  // what the schedule counts
 };
 
 struct Arguments {
@@ -54,68 +50,15 @@ struct Arguments {
     u32 *marks[MAX_DEVICES];       // likewise: what was pushed to others
     u32 *queue[2];                 // own indexes
     u64 queue_room;                // of each
-    LongRow *long_rows;
+    Schedule::Row *left_rows;
     BfsLocal *local;
     const Id *seeds;  // own indexes
     i64 seed_count;
     i64 target;       // own index, or -1
     i64 long_below;   // own indexes from here on have rows of SHORT_ROW_ARCS at most
     u64 is_directed;  // those before may have, too
-};
-
-__device__ __forceinline__ bool has_bit(const u32 *bitmap, Id position) {
-    return bitmap[position >> 5] >> (position & 31) & 1;
-}
-
-// Whether a lane's vertex has a visited neighbour behind the head of its row. All lanes come. Returns that,
-// and above it how many the lane looked at.
-__device__ __noinline__ u32 warp_search(const Rows<Id> &rows, const u32 *visited, bool searches,
-                                        i64 index) {
-    const Id *targets = rows.targets;
-    i64 at = 0, end = 0;
-    u32 looked = 0;
-    if (searches) {
-        at = rows.offsets[index] + 1;
-        end = rows.offsets[index + 1];
-    }
-    bool is_found = false;
-    for (u32 alone = 0; alone < PULL_ALONE_ARCS; alone += 4) {
-        if (!__any_sync(FULL_WARP, !is_found && at < end)) return is_found | looked << 1;
-        Id target[4];
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            target[i] = !is_found && at + i < end ? targets[at + i] : Id(-1);
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            if (target[i] < 0) continue;
-            looked += 1;
-            if (has_bit(visited, target[i])) is_found = true;
-        }
-        at += 4;
-    }
-    u32 waiting = __ballot_sync(FULL_WARP, !is_found && at < end);
-    while (waiting) {
-        u32 whose = __ffs(waiting) - 1;
-        waiting &= waiting - 1;
-        i64 from = __shfl_sync(FULL_WARP, at, whose), last = __shfl_sync(FULL_WARP, end, whose);
-        bool hit = false;
-        for (; from < last && !hit; from += WARP) {
-            bool here = false;
-            if (from + lane_id() < last) {
-                looked += 1;
-                here = has_bit(visited, targets[from + lane_id()]);
-            }
-            hit = __any_sync(FULL_WARP, here);
-        }
-        if (lane_id() == whose) is_found = hit;
-    }
-    return is_found | looked << 1;
-}
-
-// Of the vertices of a span: those that are looked for, and bits of those that were found.
-struct PullList {
-    u16 places[PULL_SPAN * 32];
-    u32 found[PULL_SPAN];
+    i64 active;       // own indexes from here on are reached as seeds only
+    i64 cleared;      // depths of those from here on are UNREACHED already, and stay so
 };
 
 // The queue of a block that goes on alone.
@@ -123,4 +66,87 @@ struct AloneQueue {
     u32 step;  // the superstep that reads it; any other finds nothing here
     u32 count[2];
     u32 indexes[2][ALONE_VERTICES];
+};
+
+// A superstep of one thread: what it has at hand, and what it counts.
+struct Bfs {
+    const Arguments &arguments;
+    const Stage &stage;
+    const Team &team;
+    StepBlock &block;
+    AloneQueue &alone;
+    const u64 *state;
+    bool is_alone;
+    i32 depth;
+    u32 found = 0, found_long = 0, sent = 0, missed = 0;
+    u64 looked = 0;
+
+    __device__ __forceinline__ Bfs(const Arguments &given, const Team &with, StepBlock &in,
+                                   AloneQueue &queue, bool alone_now)
+        : arguments(given),
+          stage(given.stage),
+          team(with),
+          block(in),
+          alone(queue),
+          state(in.state),
+          is_alone(alone_now),
+          depth(static_cast<i32>(state[DEPTH])) {}
+
+    __device__ __forceinline__ u32 parity() const { return static_cast<u32>(state[PARITY]); }
+    __device__ __forceinline__ i64 first() const { return stage.first(); }
+    // Of bitmaps: those of vertices that may be reached.
+    __device__ __forceinline__ i64 own_words() const { return (arguments.active + 31) / 32; }
+    __device__ __forceinline__ u32 *own_visited(u32 which) const {
+        return arguments.visited[which][stage.device] + first() / 32;
+    }
+
+    // Room in a queue for so many of each lane; returns where the lane's begin. All lanes come.
+    __device__ __forceinline__ u32 warp_room(u32 which, u32 amount) {
+        u32 end = warp_sum_up_to(amount);
+        u32 place = 0;
+        if (lane_id() == WARP - 1 && end)
+            place =
+                atomicAdd(is_alone ? &alone.count[which] : &arguments.local->queued[which], end);
+        return __shfl_sync(FULL_WARP, place, WARP - 1) + end - amount;
+    }
+
+    __device__ __forceinline__ void thread_queue(u32 which, u32 place, u32 index) {
+        if (place >= arguments.queue_room) {
+            missed += 1;
+            return;
+        }
+        arguments.queue[which][place] = index;
+        if (is_alone && place < ALONE_VERTICES) alone.indexes[which][place] = index;
+    }
+
+    // A vertex of this device is reached: note it.
+    __device__ __forceinline__ void thread_reach(u32 index) {
+        arguments.depth[first() + index] = depth;
+        found += 1;
+        if (index < arguments.long_below)
+            found_long +=
+                !arguments.is_directed ||
+                arguments.out.offsets[index + 1] - arguments.out.offsets[index] > SHORT_ROW_ARCS;
+        if (index == arguments.target) atomicAdd(&block.sums.counts[FOUND_TARGET], 1ull);
+    }
+
+    // Queue the vertices whose bits are set in the lanes' words.
+    __device__ __forceinline__ void warp_queue_words(u32 word, u32 at, u32 which, bool reaches) {
+        if (!__any_sync(FULL_WARP, word != 0)) return;
+        u32 place = warp_room(which, __popc(word));
+        while (word) {
+            u32 index = at * 32 + __ffs(word) - 1;
+            word &= word - 1;
+            if (reaches) thread_reach(index);
+            thread_queue(which, place++, index);
+        }
+    }
+
+    __device__ __forceinline__ void count() {
+        warp_count(block, FOUND, found);
+        warp_count(block, FOUND_LONG, found_long);
+        if (stage.devices > 1) warp_count(block, SENT, sent);
+        warp_count(block, LOOKED, looked);
+        warp_count(block, MISSED, missed);
+    }
 };

@@ -1,11 +1,9 @@
-// Load balance: the arcs of a warp's vertices are dealt out to its lanes, whatever the degrees.
-//
-// A lane brings a vertex with `degree` arcs; the lanes' degrees are summed up, and arc number i of all
-// belongs to the first lane whose sum exceeds i (the schedule of Merrill's scan-based gathering, by
-// shuffles). Rows longer than HUB_DEGREE are not for one warp: they are left to the whole grid, in chunks.
+// Load balance: the arcs of a warp's vertices are dealt out to its lanes, whatever the degrees (row_search.cuh).
+// Rows longer than HUB_DEGREE are not for one warp: they are left to the whole grid, in chunks.
 #pragma once
 
 #include "relax.cuh"
+#include "row_search.cuh"
 
 constexpr i64 HUB_DEGREE = 1024;  // as in instantiation.py
 constexpr u32 UNROLL = 4;
@@ -32,11 +30,7 @@ __device__ __forceinline__ void warp_expand(Worker<P> &worker, i64 begin, u32 de
 #pragma unroll
         for (u32 i = 0; i < UNROLL; i++) {
             u32 number = first + i * WARP + lane;
-            u32 whose = 0;
-            for (u32 step = WARP / 2; step > 0; step /= 2) {
-                u32 sum = __shfl_sync(FULL_WARP, end, whose + step - 1);
-                if (sum <= number) whose += step;
-            }
+            u32 whose = warp_lane_of(end, number);
             in[i] = number < total;
             from[i] = whose;
             i64 arc = __shfl_sync(FULL_WARP, base, whose) + number;

@@ -1,7 +1,7 @@
 // Advance: messages along the arcs of a frontier, pushed or pulled, and what comes of them.
 #pragma once
 
-#include "frontier.cuh"
+#include "frontier_operators.cuh"
 
 // A step has: COMBINE, Field, FIELD, Wide (of the accumulator), SLOT, identity(), keep(source, target, arc, …),
 // message(source, target, arc, …), place(source, target, …), candidate(target, …); ends are positions.
@@ -12,62 +12,124 @@ __device__ __forceinline__ void thread_touch(u32 *bitmap, i64 position) {
     if (!(load_relaxed(word) & bit)) set_bits(word, bit);
 }
 
-template <class Step>
-__device__ __forceinline__ void thread_send(const Step &step, i64 source, i64 arc, Tally &tally) {
-    using Wide = typename Step::Wide;
-    const Arguments &arguments = step.arguments;
-    const u32 device = arguments.stage.device;
-    if (Step::MASKED && !arguments.arcs[arc]) return;
-    const i64 target = load_once(&arguments.out.targets[arc]);
-    if (!step.keep(source, target, arc, tally)) return;
-    const i64 goal = step.place(source, target, tally);
-    const Wide sent = thread_fit<Wide>(step.message(source, target, arc, tally), tally);
-    if constexpr (Step::COMBINE != COMBINE_ADD) {
-        const auto before = field_here<typename Step::Field>(arguments, Step::FIELD)[goal];
-        if (!is_better<Step::COMBINE>(sent, before)) return;
-    }
-    if (combine_at<Step::COMBINE>(&accumulators_of<Wide>(arguments, Step::SLOT, device)[goal],
-                                  sent))
-        thread_touch(arguments.touched[device], goal);
+// Whether nobody has touched it before.
+__device__ __forceinline__ bool thread_touch_first(u32 *bitmap, i64 position, bool looks = true) {
+    u32 *word = &bitmap[position / WARP];
+    const u32 bit = 1u << (position % WARP);
+    if (looks && load_relaxed(word) & bit) return false;
+    return !(atomicOr(word, bit) & bit);
 }
 
-// The out-arcs of the frontier's vertices: visit(source, arc).
+// Of a warp's goals those that were touched first, one's own and others', go to their lists.
+template <class Step>
+__device__ __forceinline__ void warp_list_touched(const Step &step, const Id *goal, u32 is_new,
+                                                  Tally &tally) {
+    if (!__any_sync(FULL_WARP, is_new != 0)) return;
+    const Arguments &arguments = step.arguments;
+    const Stage &stage = arguments.stage;
+    QueueControl &queues = own_queues(arguments);
+    tally.members += __popc(is_new);
+    u32 others = 0;
+#pragma unroll
+    for (u32 i = 0; i < ARCS_A_LANE; i++) {
+        const i64 own = goal[i] - stage.first();
+        others |= static_cast<u32>(own < 0 || own >= stage.capacity) << i;
+    }
+    others &= is_new;
+    is_new &= ~others;
+    const u32 next = queue_of_next(step.state);
+    u32 place = warp_places(&queues.queued[next], __popc(is_new));
+#pragma unroll
+    for (u32 i = 0; i < ARCS_A_LANE; i++)
+        if (is_new >> i & 1) thread_put(arguments, next, place++, goal[i] - stage.first(), tally);
+    if (!__any_sync(FULL_WARP, others != 0)) return;
+    tally.total += __popc(others);
+    place = warp_places(&queues.sent, __popc(others));
+#pragma unroll
+    for (u32 i = 0; i < ARCS_A_LANE; i++) {
+        if (!(others >> i & 1)) continue;
+        if (place < arguments.queue_room)
+            sent_list(&queues)[place] = goal[i];
+        else
+            tally.missed++;
+        place++;
+    }
+}
+
+// Messages along a warp's arcs. Where what is touched is listed, whatever improves on the field is touched: if it
+// is not the best, something better is there.
+template <class Step>
+__device__ __forceinline__ void warp_send(const Step &step, const i64 *arcs, const u32 *rows,
+                                          const bool *there, Tally &tally) {
+    using Wide = typename Step::Wide;
+    const Arguments &arguments = step.arguments;
+    const Stage &stage = arguments.stage;
+    u32 *touched = arguments.touched[stage.device];
+    const bool lists = has_form(step.state, LISTS), looks = !has_form(step.state, FEW);
+    Id goal[ARCS_A_LANE];  // first the target
+    u32 is_new = 0;        // a bit an arc
+#pragma unroll
+    for (u32 i = 0; i < ARCS_A_LANE; i++) {
+        const bool goes = there[i] && (!Step::MASKED || arguments.arcs[arcs[i]]);
+        goal[i] = goes ? load_once(&arguments.out.targets[arcs[i]]) : Id(-1);
+    }
+#pragma unroll
+    for (u32 i = 0; i < ARCS_A_LANE; i++) {
+        if (goal[i] < 0) continue;
+        const i64 source = stage.first() + rows[i], target = goal[i];
+        if (Step::CHOOSES && !step.candidate(target, tally)) continue;
+        if (!step.keep(source, target, arcs[i], tally)) continue;
+        const i64 place = step.place(source, target, tally);
+        const Wide sent = thread_fit<Wide>(step.message(source, target, arcs[i], tally), tally);
+        if constexpr (Step::COMBINE != COMBINE_ADD) {
+            const auto before = field_here<typename Step::Field>(arguments, Step::FIELD)[place];
+            if (!is_better<Step::COMBINE>(sent, before)) continue;
+        }
+        Wide *accumulator = &accumulators_of<Wide>(arguments, Step::SLOT, stage.device)[place];
+        if (lists) {
+            is_new |= static_cast<u32>(thread_touch_first(touched, place, looks)) << i;
+            combine_at<Step::COMBINE>(accumulator, sent, looks);
+            goal[i] = static_cast<Id>(place);
+        } else if (combine_at<Step::COMBINE>(accumulator, sent)) {
+            thread_touch(touched, place);
+        }
+    }
+    if (lists) warp_list_touched(step, goal, is_new, tally);
+}
+
+// The out-arcs of the frontier's vertices, by warps: visit(arcs[], rows[], there[]) of schedule_rows.cuh.
 template <class Visit>
 __device__ __forceinline__ void team_visit_out_arcs(const Arguments &arguments, const Team &team,
                                                     StepBlock &block, Tally &tally,
-                                                    Visit visit_arc) {
-    const i64 first = arguments.stage.first();
-    const LongRows list{arguments.long_rows, &arguments.stage.control->cursors[0]};
+                                                    Visit visit_arcs) {
+    const Schedule schedule{arguments.left_rows, &arguments.stage.control->cursors[0]};
     auto visit = [&](const i64 *arcs, const u32 *rows, const bool *there) {
 #pragma unroll
-        for (u32 i = 0; i < MIXED_UNROLL; i++) {
-            if (!there[i]) continue;
-            tally.arcs++;
-            visit_arc(first + rows[i], arcs[i]);
-        }
+        for (u32 i = 0; i < ARCS_A_LANE; i++) tally.arcs += there[i];
+        visit_arcs(arcs, rows, there);
     };
-    team_visit_members(arguments, team, false, [&](i64, i64 own, bool is_member) {
+    team_visit_members(arguments, team, block.state, false, [&](i64 own, bool is_member) {
         i64 begin = 0, end = 0;
         if (is_member) {
             tally.processed++;
             begin = arguments.out.offsets[own];
             end = arguments.out.offsets[own + 1];
-            if (end - begin > LONG_ROW_ARCS) {
-                thread_leave(list, own, begin, end);
-                end = begin;
-            }
         }
-        warp_visit_rows(begin, static_cast<u32>(end - begin), static_cast<u32>(own), visit);
+        schedule.warp_bring(begin, end, static_cast<u32>(own), visit);
     });
-    team.wait(block);
-    team_visit_long_rows(team, list, visit);
+    const bool may_be_long = arguments.long_below > 0 && !has_form(block.state, SHORT);
+    schedule.team_finish(team, block, may_be_long, visit);
 }
 
 template <class Step>
 __device__ __forceinline__ void team_push(const Step &step, const Team &team, StepBlock &block,
                                           Tally &tally) {
     team_visit_out_arcs(step.arguments, team, block, tally,
-                        [&](i64 source, i64 arc) { thread_send(step, source, arc, tally); });
+                        [&](const i64 *arcs, const u32 *rows, const bool *there) {
+                            warp_send(step, arcs, rows, there, tally);
+                        });
+    if (!Step::STAYS && has_form(step.state, LISTS))
+        team_clear_members(step.arguments, team, step.state);
 }
 
 // A frontier of arcs: their flags, and the vertices that they leave as touched; TOTAL counts arcs.
@@ -75,195 +137,162 @@ template <class Step>
 __device__ __forceinline__ void team_arcs(const Step &step, const Team &team, StepBlock &block,
                                           Tally &tally) {
     const Arguments &arguments = step.arguments;
-    team_visit_out_arcs(arguments, team, block, tally, [&](i64 source, i64 arc) {
-        const bool stays = (!Step::MASKED || arguments.arcs[arc]) &&
-                           step.keep(source, load_once(&arguments.out.targets[arc]), arc, tally);
-        arguments.arcs[arc] = stays;
-        if (!stays) return;
-        tally.total++;
-        thread_touch(arguments.touched[arguments.stage.device], source);
-    });
+    const i64 first = arguments.stage.first();
+    const bool lists = has_form(step.state, LISTS);
+    const u32 next = queue_of_next(step.state);
+    u32 *touched = own_words(arguments, arguments.touched);
+    auto visit = [&](const i64 *arcs, const u32 *rows, const bool *there) {
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            bool is_new = false;
+            if (there[i]) {
+                const bool stays =
+                    (!Step::MASKED || arguments.arcs[arcs[i]]) &&
+                    step.keep(first + rows[i], load_once(&arguments.out.targets[arcs[i]]), arcs[i],
+                              tally);
+                arguments.arcs[arcs[i]] = stays;
+                tally.total += stays;
+                if (stays && lists)
+                    is_new = thread_touch_first(touched, rows[i]);
+                else if (stays)
+                    thread_touch(touched, rows[i]);
+            }
+            if (!lists) continue;
+            const u32 place = warp_place(&own_queues(arguments).queued[next], is_new);
+            if (is_new) thread_put(arguments, next, place, rows[i], tally);
+            tally.members += is_new;
+        }
+    };
+    team_visit_out_arcs(arguments, team, block, tally, visit);
+    if (lists) team_clear_members(arguments, team, step.state);
 }
 
 // The superstep after: what was touched is the frontier.
 template <class Step>
 __device__ __forceinline__ void team_arcs_settle(const Step &step, const Team &team, Tally &tally) {
     const Arguments &arguments = step.arguments;
+    if (has_form(step.state, LISTED_TOUCHED)) {
+        team_take_touched<true>(arguments, team, step.state, tally, [](i64) {});
+        return;
+    }
     const u32 *frontier = own_words(arguments, arguments.frontiers);
     u32 *touched = own_words(arguments, arguments.touched);
-    team_visit_words(
-        team, own_word_count(arguments), [&](i64 word) { return frontier[word] | touched[word]; },
+    team_make_frontier(
+        arguments, team, step.state, tally,
+        [&](i64 word) { return frontier[word] | touched[word]; },
         [&](i64 word, u32) {
             const u32 bits = touched[word];
             __syncwarp();
             if (lane_id() == 0) touched[word] = 0;
-            warp_put_frontier(arguments, word, bits, tally);
+            return bits;
         });
 }
 
-// The superstep after: the owner makes its fields, and the frontier, of what has come on all devices.
+// The value of an own field, when all that has come to the vertex is `total`.
 template <class Step>
-__device__ __forceinline__ void team_merge(const Step &step, const Team &team, Tally &tally) {
-    using Wide = typename Step::Wide;
+__device__ __forceinline__ void thread_merge(const Step &step, i64 position,
+                                             typename Step::Wide total, Tally &tally) {
     using Field = typename Step::Field;
+    const Field before = field_here<Field>(step.arguments, Step::FIELD)[position];
+    if constexpr (Step::COMBINE == COMBINE_ADD) total += static_cast<typename Step::Wide>(before);
+    const Field after = thread_fit<Field>(total, tally);
+    thread_publish<Field, Step::SHARED>(step.arguments, Step::FIELD, position, after);
+}
+
+// What others have sent to own vertices comes to what has come here, and to the list of what was touched.
+template <class Step>
+__device__ __forceinline__ void team_fetch(const Step &step, const Team &team, Tally &tally) {
+    using Wide = typename Step::Wide;
+    const Arguments &arguments = step.arguments;
+    const Stage &stage = arguments.stage;
+    const u32 next = queue_of_next(step.state);
+    QueueControl &queues = own_queues(arguments);
+    u32 *touched = arguments.touched[stage.device];
+    for (u32 device = 0; device < stage.devices; device++) {
+        const u64 count = load_system(&arguments.queues[device]->sent);
+        const Id *positions = sent_list(arguments.queues[device]);
+        for (u64 base = team.warp() * WARP; base < count; base += team.warps() * WARP) {
+            const u64 at = base + lane_id();
+            const i64 position = at < count ? load_system(&positions[at]) : Id(0);
+            if (device == stage.device) {
+                if (at < count) touched[position / WARP] = 0;  // all that are set are in the list
+                continue;
+            }
+            const i64 own = position - stage.first();
+            bool is_new = false;
+            if (at < count && own >= 0 && own < stage.capacity) {
+                Wide *theirs = &accumulators_of<Wide>(arguments, Step::SLOT, device)[position];
+                const Wide value = *theirs;
+                *theirs = Step::identity();
+                combine_at<Step::COMBINE>(
+                    &accumulators_of<Wide>(arguments, Step::SLOT, stage.device)[position], value);
+                is_new = thread_touch_first(touched, position);
+            }
+            const u32 place = warp_place(&queues.queued[next], is_new);
+            if (is_new) thread_put(arguments, next, place, own, tally);
+        }
+    }
+}
+
+// The same, word by word.
+template <class Step>
+__device__ __forceinline__ void team_merge_words(const Step &step, const Team &team, Tally &tally) {
+    using Wide = typename Step::Wide;
     const Arguments &arguments = step.arguments;
     const Stage &stage = arguments.stage;
     const i64 first_word = stage.first() / WARP;
     const u32 *frontier = own_words(arguments, arguments.frontiers);
-    team_visit_words(
-        team, own_word_count(arguments),
-        [&](i64 word) {
-            u32 bits = Step::STAYS ? 0 : frontier[word];  // those that are in it shall leave it
-            for (u32 device = 0; device < stage.devices; device++)
-                bits |= arguments.touched[device][first_word + word];
-            return bits;
-        },
-        [&](i64 word, u32) {
-            const i64 position = stage.first() + word * WARP + lane_id();
-            Wide total = Step::identity();
-            bool has_come = false;
-            for (u32 device = 0; device < stage.devices; device++) {
-                u32 *touched = &arguments.touched[device][first_word + word];
-                const u32 bits = *touched;
-                __syncwarp();
-                if (bits == 0) continue;
-                if (lane_id() == 0) *touched = 0;
-                if (bits >> lane_id() & 1) {
-                    Wide *theirs = &accumulators_of<Wide>(arguments, Step::SLOT, device)[position];
-                    total = combined<Step::COMBINE>(total, *theirs);
-                    *theirs = Step::identity();
-                    has_come = true;
-                }
-            }
-            if (has_come) {
-                const Field before = field_here<Field>(arguments, Step::FIELD)[position];
-                if constexpr (Step::COMBINE == COMBINE_ADD) total += static_cast<Wide>(before);
-                const Field after = thread_fit<Field>(total, tally);
-                thread_publish<Field, Step::SHARED>(arguments, Step::FIELD, position, after);
-            }
-            if constexpr (!Step::STAYS)
-                warp_put_frontier(arguments, word, __ballot_sync(FULL_WARP, has_come), tally);
-        });
-}
-
-// What comes along some of a row's in-arcs, from `begin` on in steps.
-template <class Step>
-__device__ __forceinline__ bool thread_pull(const Step &step, i64 target, i64 begin, i64 end,
-                                            i64 stride, typename Step::Wide &total, Tally &tally) {
-    using Wide = typename Step::Wide;
-    const Arguments &arguments = step.arguments;
-    const u32 *frontier = arguments.frontiers[arguments.stage.device];
-    bool has_come = false;
-    for (i64 arc = begin; arc < end; arc += stride) {
-        tally.arcs++;
-        const i64 source = load_once(&arguments.in.targets[arc]);
-        if (!(frontier[source / WARP] >> (source % WARP) & 1)) continue;
-        if (!step.keep(source, target, arc, tally)) continue;
-        const Wide sent = thread_fit<Wide>(step.message(source, target, arc, tally), tally);
-        total = combined<Step::COMBINE>(total, sent);
-        has_come = true;
-    }
-    return has_come;
-}
-
-// Note what has come to a vertex of one's own; whether it counts.
-template <class Step>
-__device__ __forceinline__ bool thread_accept(const Step &step, i64 target,
-                                              typename Step::Wide total) {
-    const Arguments &arguments = step.arguments;
-    const u32 device = arguments.stage.device;
-    if constexpr (Step::COMBINE != COMBINE_ADD) {
-        const auto before = field_here<typename Step::Field>(arguments, Step::FIELD)[target];
-        if (!is_better<Step::COMBINE>(total, before)) return false;
-    }
-    accumulators_of<typename Step::Wide>(arguments, Step::SLOT, device)[target] = total;
-    return true;
-}
-
-// The lanes' totals, in a fixed order.
-template <class Step>
-__device__ __forceinline__ typename Step::Wide warp_combined(typename Step::Wide total) {
-    for (u32 step = WARP / 2; step > 0; step /= 2)
-        total = combined<Step::COMBINE>(total, __shfl_down_sync(FULL_WARP, total, step));
-    return total;
-}
-
-// Rows of more arcs than a warp should have: a block each.
-template <class Step>
-__device__ __forceinline__ void team_pull_long_rows(const Step &step, const Team &team,
-                                                    Tally &tally) {
-    using Wide = typename Step::Wide;
-    __shared__ u64 totals[WARP];
-    __shared__ u32 came[WARP];
-    const Arguments &arguments = step.arguments;
-    for (i64 own = team.block; own < arguments.in.classes[CLASS_BLOCK]; own += team.blocks) {
-        const i64 target = arguments.stage.first() + own;
-        if (!step.candidate(target, tally)) continue;  // all threads of the block say so
-        Wide total = Step::identity();
-        const i64 begin = arguments.in.offsets[own] + threadIdx.x;
-        bool has_come = thread_pull(step, target, begin, arguments.in.offsets[own + 1], blockDim.x,
-                                    total, tally);
-        total = warp_combined<Step>(total);
-        const u32 all = __ballot_sync(FULL_WARP, has_come);
-        if (lane_id() == 0) {
-            memcpy(&totals[warp_id()], &total, sizeof(Wide));
-            came[warp_id()] = all != 0;
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            total = Step::identity();
-            has_come = false;
-            for (u32 warp = 0; warp < blockDim.x / WARP; warp++) {
-                Wide part;
-                memcpy(&part, &totals[warp], sizeof(Wide));
-                total = combined<Step::COMBINE>(total, part);
-                has_come = has_come || came[warp];
-            }
-            if (has_come && thread_accept(step, target, total))
-                thread_touch(arguments.touched[arguments.stage.device], target);
-        }
-        __syncthreads();
-    }
-}
-
-template <class Step>
-__device__ __forceinline__ void team_pull(const Step &step, const Team &team, Tally &tally) {
-    using Wide = typename Step::Wide;
-    constexpr i64 ALONE_ARCS = 32;
-    const Arguments &arguments = step.arguments;
-    const i64 first = arguments.stage.first(), long_rows = arguments.in.classes[CLASS_BLOCK];
-    const u32 *frontier = own_words(arguments, arguments.frontiers);
-    team_pull_long_rows(step, team, tally);
-    team_visit_members(arguments, team, true, [&](i64 word, i64 own, bool is_own) {
-        const i64 target = first + own;
-        tally.processed += is_own && (frontier[word] >> lane_id() & 1);
-        i64 begin = 0, end = 0;
-        if (is_own && own >= long_rows && step.candidate(target, tally)) {
-            begin = arguments.in.offsets[own];
-            end = arguments.in.offsets[own + 1];
-        }
+    auto load = [&](i64 word) {
+        u32 bits = Step::STAYS ? 0 : frontier[word];  // those that are in it shall leave it
+        for (u32 device = 0; device < stage.devices; device++)
+            bits |= arguments.touched[device][first_word + word];
+        return bits;
+    };
+    auto merge = [&](i64 word, u32) {
+        const i64 position = stage.first() + word * WARP + lane_id();
         Wide total = Step::identity();
         bool has_come = false;
-        if (end - begin <= ALONE_ARCS)
-            has_come = thread_pull(step, target, begin, end, 1, total, tally);
-        u32 longer = __ballot_sync(FULL_WARP, end - begin > ALONE_ARCS);
-        while (longer) {
-            const u32 whose = __ffs(static_cast<int>(longer)) - 1;
-            longer &= longer - 1;
-            Wide part = Step::identity();
-            const bool any = thread_pull(step, __shfl_sync(FULL_WARP, target, whose),
-                                         __shfl_sync(FULL_WARP, begin, whose) + lane_id(),
-                                         __shfl_sync(FULL_WARP, end, whose), WARP, part, tally);
-            part = __shfl_sync(FULL_WARP, warp_combined<Step>(part), 0);
-            const u32 all = __ballot_sync(FULL_WARP, any);
-            if (lane_id() == whose) {
-                total = part;
-                has_come = all != 0;
+        for (u32 device = 0; device < stage.devices; device++) {
+            u32 *touched = &arguments.touched[device][first_word + word];
+            const u32 bits = *touched;
+            __syncwarp();
+            if (bits == 0) continue;
+            if (lane_id() == 0) *touched = 0;
+            if (bits >> lane_id() & 1) {
+                Wide *theirs = &accumulators_of<Wide>(arguments, Step::SLOT, device)[position];
+                total = combined<Step::COMBINE>(total, *theirs);
+                *theirs = Step::identity();
+                has_come = true;
             }
         }
-        const bool counts = has_come && thread_accept(step, target, total);
-        const u32 bits = __ballot_sync(FULL_WARP, counts);
-        if (lane_id() == 0 && bits)
-            set_bits(&arguments.touched[arguments.stage.device][first / WARP + word], bits);
+        if (has_come) thread_merge(step, position, total, tally);
+        return __ballot_sync(FULL_WARP, has_come);
+    };
+    if constexpr (Step::STAYS)
+        team_visit_words(team, own_word_count(arguments), load, merge, [](i64, u32) {});
+    else
+        team_make_frontier(arguments, team, step.state, tally, load, merge);
+}
+
+// The superstep after: the owner makes its fields, and the frontier, of what has come on all devices.
+template <class Step>
+__device__ __forceinline__ void team_merge(const Step &step, const Team &team, StepBlock &block,
+                                           Tally &tally) {
+    using Wide = typename Step::Wide;
+    const Arguments &arguments = step.arguments;
+    if (!has_form(step.state, LISTED_TOUCHED)) {
+        team_merge_words(step, team, tally);
+        return;
+    }
+    if (has_form(step.state, HAS_SENT)) {
+        team_fetch(step, team, tally);
+        team.wait(block);
+    }
+    const i64 first = arguments.stage.first();
+    Wide *come = accumulators_of<Wide>(arguments, Step::SLOT, arguments.stage.device);
+    team_take_touched<!Step::STAYS>(arguments, team, step.state, tally, [&](i64 own) {
+        const Wide total = come[first + own];
+        come[first + own] = Step::identity();
+        thread_merge(step, first + own, total, tally);
     });
 }

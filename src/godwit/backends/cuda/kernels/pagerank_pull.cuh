@@ -4,7 +4,7 @@
 // every thread has several loads under way that do not wait for each other: 4 to 16 of each kind.
 #pragma once
 
-#include "step.cuh"
+#include "step_readers.cuh"
 
 // Words of control->state; all but the first are bits of doubles.
 enum RankState : u32 { ITERATIONS, LIFT, LIFT_BEFORE, RESIDUAL, TOTAL, ISOLATED };
@@ -31,13 +31,12 @@ struct Arguments {
     Stage stage;
     Rows<Id> rows;                                   // of in-arcs
     const typename WeightOf<Weight>::Type *weights;  // (arcs); null if the parts are there already
-    Rank *parts;                // (arcs) what each in-arc gets of its source's rank
-    const double *flows;        // (all positions) weights of out-arcs, in sum
-    const i64 *degrees;         // (owned) out-degrees; null: as long as the row
-    const double *teleport;     // (owned) of sum 1 over all; null: the same everywhere
-    const double *start;        // (owned) likewise: ranks to begin with
-    u32 *needs;                 // bitmap of all positions; null if readers are known
-    u32 *readers[MAX_DEVICES];  // a bitmap of the owner's vertices for each device
+    Rank *parts;             // (arcs) what each in-arc gets of its source's rank
+    const double *flows;     // (all positions) weights of out-arcs, in sum
+    const i64 *degrees;      // (owned) out-degrees; null: as long as the row
+    const double *teleport;  // (owned) of sum 1 over all; null: the same everywhere
+    const double *start;     // (owned) likewise: ranks to begin with
+    const u32 *readers;      // a bitmap of the own vertices for each device; null: all read all
     Rank *carried[2][MAX_DEVICES];
     double uniform;  // 1 / number of vertices
     double damping;
@@ -93,8 +92,7 @@ struct RankPass {
         arguments.carried[to][stage.device][first + row] = value;
         for (u32 peer = 0; peer < stage.devices; peer++) {
             if (peer == stage.device) continue;
-            const u32 *readers = arguments.readers[stage.device] + peer * (stage.capacity / 32);
-            if (readers[row >> 5] >> (row & 31) & 1)
+            if (is_read_at(stage, arguments.readers, peer, row))
                 arguments.carried[to][peer][first + row] = value;
         }
     }

@@ -5,7 +5,7 @@
 // weights over the flow out of their source). No shares: the vertex is dangling, and its rank goes to all.
 // There are two full-length arrays of it on every device; an iteration reads one and writes the other, so
 // what is read is never written meanwhile, and any cache may have it. An owner stores what it computes at
-// itself and at those devices that have an arc from that vertex (`readers`, a bit a vertex and device).
+// itself and at those devices that have an arc from that vertex (`readers`, step_readers.cuh), or at all.
 //
 // Vertices without arcs cost nothing: their rank is lift * teleport, so the meeting adds them up by itself.
 // Sums over vertices (change, dangling ranks, all ranks) are added per thread in an order that the launch
@@ -39,27 +39,6 @@ __device__ __forceinline__ void team_make_parts(const Arguments &arguments, cons
         const double flow = arguments.flows[arguments.rows.targets[arc]];
         const double weight = static_cast<double>(arguments.weights[arc]);
         arguments.parts[arc] = static_cast<Rank>(flow == 0 ? 0.0 : weight / flow);
-    }
-}
-
-// Tell every device which of its vertices are read here.
-__device__ __forceinline__ void team_tell_needs(const Arguments &arguments, const Team &team,
-                                                StepBlock &block) {
-    const Stage &stage = arguments.stage;
-    const i64 arcs = arguments.rows.offsets[stage.owned];
-    for (i64 arc = team.thread(); arc < arcs; arc += team.threads()) {
-        const i64 source = load_once(&arguments.rows.targets[arc]);
-        if (source >= stage.first() && source < stage.first() + stage.capacity) continue;
-        u32 *word = &arguments.needs[source >> 5];
-        const u32 bit = 1u << (source & 31);
-        if (!(load_relaxed(word) & bit)) set_bits(word, bit);
-    }
-    team.wait(block);
-    const i64 words = stage.capacity / 32;
-    for (u32 owner = 0; owner < stage.devices; owner++) {
-        u32 *theirs = arguments.readers[owner] + stage.device * words;
-        for (i64 word = team.thread(); word < words; word += team.threads())
-            theirs[word] = load_relaxed(&arguments.needs[owner * words + word]);
     }
 }
 
@@ -159,9 +138,8 @@ __device__ __forceinline__ void grid_pagerank(const Arguments &arguments) {
             RankPass pass(arguments, block.state);
             if (phase == RANK_PREPARE) {
                 if constexpr (WEIGHTED) {
-                    if (arguments.weights) team_make_parts(arguments, team);
+                    team_make_parts(arguments, team);
                 }
-                if (arguments.needs) team_tell_needs(arguments, team, block);
                 return;
             }
             if (phase == RANK_START) team_start_ranks(pass, team);

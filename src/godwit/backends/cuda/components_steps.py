@@ -1,0 +1,163 @@
+"""Connected components on GPUs: runs kernels/components_steps.cuh, and brings the labels home."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.backends.base import ProgressPoll
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.instantiation import c_type
+from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.step_placement import StepPart, StepPlacement
+from godwit.backends.cuda.step_results import deliver_positions
+from godwit.backends.cuda.step_rows import StepRows
+from godwit.backends.cuda.steps import (
+    PEERS,
+    ROWS,
+    STAGE,
+    STEP,
+    point_rows,
+    step_run,
+    step_source,
+)
+from godwit.backends.unions import UnionOutcome, UnionQuery
+from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("rows", ROWS),
+        ("vertices", np.uint64),
+        ("long_rows", np.uint64),
+        ("heads", PEERS),
+        ("parents", PEERS),
+        ("labels", PEERS),
+        ("words", np.int64),
+        ("rounds", np.uint64),
+        ("jumps", np.uint64),
+        ("is_sampled", np.uint32),
+        ("is_directed", np.uint32),
+        ("has_long_rows", np.uint32),
+        ("padding", np.uint32),
+    ]
+)
+"""``Arguments`` of components_steps.cuh."""
+
+MERGES = {"none": 0, "tree": 1, "direct": 2}
+"""``MERGE`` of components_forest.cuh."""
+
+_LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32  # as in schedule_mixed.cuh
+_CLASS_WARP, _CLASS_NONE = 2, 5
+_ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
+_UNBOUNDED = 2**64 - 1
+
+
+def source(id_dtype: Any, merge: str, *, splices: bool) -> str:
+    """The kernel for positions of a dtype, a way in which devices come together, and a way to link."""
+    types = {"Id": c_type(np.dtype(id_dtype))}
+    text = step_source("components_steps.cuh", ARGUMENTS, types=types, work="grid_components")
+    return f"#define MERGE {MERGES[merge]}\n#define SPLICES {str(splices).lower()}\n{text}"
+
+
+def run_components(
+    placement: StepPlacement, query: UnionQuery, poll: ProgressPoll | None
+) -> UnionOutcome:
+    """The smallest vertex of every vertex' component, into the query's destination.
+
+    :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
+    :raises DeviceError: devices that do not reach each other's memory, or that wait in vain
+    """
+    if placement.capacity >= 1 << 32:
+        raise GraphTooLargeError(
+            f"a device would own {placement.capacity:,} vertices, and components take fewer than "
+            f"{1 << 32:,} a device; use more GPUs"
+        )
+    merge = _merge_of(placement, query)
+    with placement.held():
+        begin = perf_counter()
+        rows = placement.rows("out")
+        vertices = placement.vertices()
+        seconds = {"rows": perf_counter() - begin}
+        arguments = np.zeros(len(placement.parts), ARGUMENTS)
+        code = source(placement.id_dtype, merge, splices=query.splices)
+        with step_run(placement, code, arguments, query.gpu) as run:
+            _bring_up(placement, query, merge, rows, arguments)
+            for own, numbers in zip(arguments, vertices, strict=True):
+                own["vertices"] = numbers.pointer
+                own["heads"][: len(rows)] = [one.heads.pointer for one in rows]
+                own["parents"], own["labels"] = run.pointers("parents"), run.pointers("labels")
+            run.prepare()
+            seconds["kernel"] = run.drive(poll)
+            controls = run.controls()
+        seconds["compile"] = run.compile_s
+        seconds["gather"] = deliver_positions(
+            placement, "labels", placement.id_dtype, query.destination
+        )
+    return UnionOutcome(
+        controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
+        controls["run_counts"][:, _ARCS_SEEN].astype(np.int64),
+        controls["state"][:, STEP].astype(np.int64),
+        seconds,
+    )
+
+
+def _merge_of(placement: StepPlacement, query: UnionQuery) -> str:
+    """How devices come together; by default directly: only what is looked at goes over the links."""
+    if len(placement.parts) == 1:
+        return "none"
+    return "direct" if query.merge == "auto" else query.merge
+
+
+def _bring_up(
+    placement: StepPlacement, query: UnionQuery, merge: str, rows: list[StepRows], arguments: Array
+) -> None:
+    """Make room for everything, and fill in what a device knows of itself.
+
+    :raises GraphTooLargeError: need against free
+    """
+    active = [int(one.classes[_CLASS_NONE]) for one in rows]
+    # Whole forests have a word for every vertex that any device has.
+    words = [len(active) * max(active)] * len(active) if merge == "tree" else active
+    id_bytes = placement.id_dtype.itemsize
+    sizes = [
+        {
+            "labels": id_bytes * placement.count,
+            "parents": id_bytes * words[place],
+            "long rows": _LONG_ROW_BYTES * _most_long_rows(placement, rows[place]),
+        }
+        for place in range(len(rows))
+    ]
+    missing = [_missing(part, wanted) for part, wanted in zip(placement.parts, sizes, strict=True)]
+    require_room(placement.indexes, missing, driver.free_memory_bytes)
+    for place, part in enumerate(placement.parts):
+        for name, nbytes in sizes[place].items():
+            part.room(name, nbytes)
+        own = arguments[place]
+        point_rows(own["rows"], rows[place])
+        own["long_rows"] = part.buffers["long rows"].pointer
+        own["has_long_rows"] = _most_long_rows(placement, rows[place]) > 0
+        own["words"] = words[place]
+        own["rounds"] = query.rounds
+        own["jumps"] = _UNBOUNDED if query.jumps is None else query.jumps
+        own["is_sampled"], own["is_directed"] = query.is_sampled, placement.graph.directed
+
+
+def _missing(part: StepPart, wanted: dict[str, int]) -> int:
+    """Bytes of the buffers that a device does not have yet."""
+    there = part.buffers
+    return sum(
+        nbytes
+        for name, nbytes in wanted.items()
+        if name not in there or there[name].nbytes < nbytes
+    )
+
+
+def _most_long_rows(placement: StepPlacement, rows: StepRows) -> int:
+    """Of rows that are left to the team; a bound in directed graphs, as classes are of in-degrees."""
+    if not placement.graph.directed:
+        return int(rows.classes[_CLASS_WARP])
+    return min(int(rows.classes[_CLASS_NONE]), rows.arcs // (_LONG_ROW_ARCS + 1))

@@ -1,0 +1,144 @@
+"""The command ``components``: which vertices hang together, and the largest such sets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from godwit.cli import inputs, options
+from godwit.cli.scores import Scores, TopOption, answer, check_early
+
+if TYPE_CHECKING:
+    from godwit.algorithms.components import ComponentsResult
+    from godwit.graph.csr import Graph
+
+COMPONENTS_HELP = (
+    "Connected components: sets of vertices that arcs lead between, whatever their direction.\n\n"
+    "A component is called by its smallest vertex. All methods give the same result.\n\n"
+    "Files: .npy holds the smallest vertex of every vertex' component, in the order of the vertices and "
+    "counted from 0; in .csv and .parquet vertices are numbered as in the file of the graph."
+)
+COMPONENTS_EPILOG = """Examples:
+
+  godwit components web.mtx.gz --top 20
+
+  godwit components follows.csv --columns user,friend --output components.parquet
+
+  godwit components rmat:24 --devices cuda --json | jq .components
+
+  godwit components roads.gr --method rem --output - | cut -d, -f2 | sort | uniq -c
+"""
+
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        help="afforest, rem, hook or label-propagation; auto: rem where vertices have few arcs, else "
+        "afforest.",
+    ),
+]
+RoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--rounds",
+        help="Neighbours of every vertex that are linked first (afforest), or rounds of hooking without "
+        "atomics (rem, hook).",
+        show_default=False,
+    ),
+]
+MergeOption = Annotated[
+    str,
+    typer.Option("--merge", help="How several GPUs come to one result: tree, direct or auto."),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the components: .npy (an array in the order of the vertices), .csv or .parquet "
+        "(columns vertex and component), or - for CSV on stdout.",
+        rich_help_panel="What comes out",
+        show_default=False,
+    ),
+]
+
+
+@options.reads_graph
+def components(
+    graph: options.GraphOption,
+    method: MethodOption = "auto",
+    rounds: RoundsOption = None,
+    merge: MergeOption = "auto",
+    top: TopOption = None,
+    output: OutputOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+    devices: options.DevicesOption = None,
+    timeout: options.TimeoutOption = None,
+    *,
+    reading: options.Reading,
+) -> None:
+    """Connected components."""
+    from godwit import api
+    from godwit.algorithms.components import component_columns
+    from godwit.graph.csr import Graph
+
+    asked: dict[str, Any] = {
+        "method": method,
+        "rounds": rounds,
+        "merge": merge,
+        "devices": inputs.parse_devices(devices),
+        "timeout_s": timeout,
+    }
+    # As far as possible by the components of no vertices, which several devices could not share.
+    early = check_early(asked, top)
+    if method == "label-propagation":
+        early = {**early, "devices": "cpu"}
+    api.connected_components(Graph.from_arcs([], []), **early)
+    kind = Scores(
+        command="components",
+        run=partial(_find, asked),
+        write=lambda output, result: output.write(component_columns(result), result.graph.ids),
+        highest=_largest,
+        facts=_facts,
+        line=_line,
+        title="The largest components",
+    )
+    answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet)
+
+
+def _find(asked: dict[str, Any], loaded: Graph, progress: Any) -> ComponentsResult:
+    from godwit import api
+
+    return api.connected_components(loaded, progress=progress, **asked)
+
+
+def _largest(result: ComponentsResult, count: int) -> list[dict[str, Any]]:
+    """The largest components, and how many vertices they have."""
+    ids = result.graph.ids
+    return [
+        {"component": ids[int(name)], "vertices": result.size(int(name))}
+        for name in result.largest(count)
+    ]
+
+
+def _facts(result: ComponentsResult) -> dict[str, Any]:
+    return {
+        "method": result.method,
+        "components": result.count,
+        "largest_component": int(result.sizes.max(initial=0)),
+        "single_vertices": int((result.sizes == 1).sum()),
+    }
+
+
+def _line(facts: dict[str, Any]) -> tuple[str, str]:
+    from godwit.cli.report import integer
+
+    said = (
+        f"{integer(facts['components'])}, the largest of {integer(facts['largest_component'])} "
+        f"vertices, {integer(facts['single_vertices'])} of one vertex ({facts['method']})"
+    )
+    return "components", said

@@ -18,6 +18,9 @@ os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they 
 SAMPLED = {
     "test_bfs_steps.py": 12,
     "test_betweenness_gpu.py": 10,
+    "test_communication.py": 2,
+    "test_components.py": 2,
+    "test_components_gpu.py": 4,
     "test_emulated_grid.py": 3,
     "test_emulated_races.py": 3,
     "test_every_dtype": 3,
@@ -29,6 +32,8 @@ SAMPLED = {
     "test_core_numbers": 6,
     "test_colours_are_those_of_the_serial_loop": 6,
     "test_levels_and_lengths_are_those_of_other_algorithms": 12,
+    "test_queues_have_no_races": 3,
+    "test_queues_that_overflow": 3,
     "test_step_programs_gpu.py": 12,
     "test_vertex_program.py": 4,
     "test_worklist_stress.py": 2,

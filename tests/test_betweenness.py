@@ -419,9 +419,19 @@ class TestCommand:
         rows = [tuple(row.values()) for row in found.to_pylist()]
         assert {(u, v): value for u, v, value in rows} == wanted
 
-    def test_no_edges(self, tmp_path: Path) -> None:
-        file = tmp_path / "edges.csv"
-        out = self.run("betweenness", "path:1", "--edges", "-o", file, "--json").stdout
+    def test_a_loop_is_an_edge(self, tmp_path: Path) -> None:
+        file = tmp_path / "loop.csv"
+        file.write_text("source,target\n0,1\n1,1\n")
+        line = ["betweenness", file, "--undirected", "--edges", "--unnormalized", "--json"]
+        top = json.loads(self.run(*line).stdout)["top"]
+        assert [tuple(row.values()) for row in top] == [(0, 1, 1.0), (1, 1, 0.0)]
+
+    @pytest.mark.parametrize("count", [0, 1])
+    def test_no_edges(self, count: int, tmp_path: Path) -> None:
+        graph, file = tmp_path / "graph.mtx", tmp_path / "edges.csv"
+        head = "%%MatrixMarket matrix coordinate pattern general"
+        graph.write_text(f"{head}\n{count} {count} 0\n")
+        out = self.run("betweenness", graph, "--edges", "-o", file, "--json").stdout
         assert json.loads(out)["top"] == []
         assert file.read_text() == "source,target,centrality\n"
 

@@ -184,6 +184,15 @@ class TestSchedules:
                 gw.connected_components(graph, devices=devices_of(2))
             assert gw.connected_components(graph, devices="cuda:1").count == 1
 
+    def test_links_without_atomics(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        graph = gw.generators.path(50)
+        with emulated_gpus(2):
+            monkeypatch.setattr(driver, "peer_attribute", lambda name, here, there: 0)
+            for merge in ("tree", "direct"):
+                with pytest.raises(DeviceError, match=r"atomics of cuda:0 .* memory of cuda:1"):
+                    gw.connected_components(graph, merge=merge, devices=devices_of(2))
+            assert gw.connected_components(graph, devices=["cuda:0", "cuda:0"]).count == 1
+
     def test_the_command(self) -> None:
         with emulated_gpus(2):
             arguments = ["components", "rmat:6,seed=4", "--devices", "cuda:0,cuda:1", "--json"]

@@ -271,15 +271,17 @@ def test_a_device_that_never_comes_is_given_up() -> None:
     """The start gate: one of two kernels is not started; the other leaves by itself, and says so."""
     from godwit.backends.cuda import engine, slices
 
-    launched = engine._Run._launch
+    ready = engine._Run._ready
 
-    def only_the_first(run: engine._Run, place: int) -> None:
-        if place == 0 or run.arguments[place]["prepare"]:
-            launched(run, place)
+    def only_the_first(run: engine._Run, place: int) -> driver.Launch:
+        launch = ready(run, place)
+        if place == 1 and not run.arguments[place]["prepare"]:
+            launch.start = lambda: None  # type: ignore[method-assign]
+        return launch
 
     graph = gw.generators.path(100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._Run, "_launch", only_the_first)
+        patch.setattr(engine._Run, "_ready", only_the_first)
         with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
             gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=GpuOptions(patience_s=0.2))
     assert slices.PEER_LOST == 3

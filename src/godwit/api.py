@@ -354,7 +354,9 @@ def connected_components(
                 "method 'label-propagation' has none"
             )
         return _propagate_labels(graph, plain, devices, options)
-    with _on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
+    with _on_gpus_or_cores(graph, devices, "connected_components", atomics=True) as (
+        plain, device, placed,
+    ):  # fmt: skip
         result = _components(
             plain,
             device,
@@ -542,11 +544,13 @@ def _placed(
 
 @contextmanager
 def _on_gpus_or_cores(
-    graph: GraphArgument, devices: DevicesArgument, what: str
+    graph: GraphArgument, devices: DevicesArgument, what: str, *, atomics: bool = False
 ) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
     """The graph, a device, and, where that is a GPU, the graph placed on it and those beside it.
 
     For what runs in supersteps on GPUs, and on one device of the CPU.
+
+    :param atomics: several GPUs change each other's memory by atomics
     """
     if isinstance(graph, PlacedGraph):
         graph.context.check_open()
@@ -554,7 +558,7 @@ def _on_gpus_or_cores(
             yield graph.graph, graph.context.devices[0], graph
             return
     elif isinstance(graph, Graph):
-        names = _default_step_devices(graph) if devices is None else devices
+        names = _default_step_devices(graph, atomics) if devices is None else devices
         found = resolve_devices("cpu" if names is None else names)
         if found[0].kind == "cuda":
             with place_for_one_query(graph, [device.name for device in found], None) as placed:
@@ -563,13 +567,13 @@ def _on_gpus_or_cores(
     yield (*_on_cores(graph, devices, what), None)
 
 
-def _default_step_devices(graph: Graph) -> DevicesArgument:
+def _default_step_devices(graph: Graph, atomics: bool) -> DevicesArgument:
     """What is best for a graph in supersteps, which several GPUs take only as peers."""
     names = default_devices(graph)
     if isinstance(names, list) and len(names) > 1:
         from godwit.backends.cuda.steps import reach_each_other
 
-        if not reach_each_other(resolve_devices(names)):
+        if not reach_each_other(resolve_devices(names), atomics=atomics):
             return names[:1]
     return names
 

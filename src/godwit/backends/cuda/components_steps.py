@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.schedules import left_rows_bytes
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
@@ -25,7 +27,7 @@ from godwit.backends.cuda.steps import (
 )
 from godwit.backends.unions import UnionOutcome, UnionQuery
 from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
+from godwit.errors import DeviceError, GraphTooLargeError
 
 ARGUMENTS = np.dtype(
     [
@@ -50,7 +52,6 @@ ARGUMENTS = np.dtype(
 MERGES = {"none": 0, "tree": 1, "direct": 2}
 """``MERGE`` of components_forest.cuh."""
 
-_LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32  # as in schedule_mixed.cuh
 _CLASS_WARP, _CLASS_NONE = 2, 5
 _ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
 _UNBOUNDED = 2**64 - 1
@@ -69,8 +70,9 @@ def run_components(
     """The smallest vertex of every vertex' component, into the query's destination.
 
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
-    :raises DeviceError: devices that do not reach each other's memory, or that wait in vain
+    :raises DeviceError: devices whose atomics do not reach each other's memory, or that wait in vain
     """
+    _require_atomics(placement)
     if placement.capacity >= 1 << 32:
         raise GraphTooLargeError(
             f"a device would own {placement.capacity:,} vertices, and components take fewer than "
@@ -105,6 +107,16 @@ def run_components(
     )
 
 
+def _require_atomics(placement: StepPlacement) -> None:
+    """Every way to merge lowers labels at their owners; over some links atomics are none."""
+    for here, there in permutations(sorted(set(placement.indexes)), 2):
+        if not driver.peer_attribute("native_atomics", here, there):
+            raise DeviceError(
+                f"atomics of cuda:{here} do not work in the memory of cuda:{there}, as connected "
+                "components on several GPUs need: use one GPU, or method='label-propagation'"
+            )
+
+
 def _merge_of(placement: StepPlacement, query: UnionQuery) -> str:
     """How devices come together; by default directly: only what is looked at goes over the links."""
     if len(placement.parts) == 1:
@@ -127,7 +139,7 @@ def _bring_up(
         {
             "labels": id_bytes * placement.count,
             "parents": id_bytes * words[place],
-            "long rows": _LONG_ROW_BYTES * _most_long_rows(placement, rows[place]),
+            "left rows": left_rows_bytes("mixed", rows[place], placement.capacity),
         }
         for place in range(len(rows))
     ]
@@ -138,12 +150,14 @@ def _bring_up(
             part.room(name, nbytes)
         own = arguments[place]
         point_rows(own["rows"], rows[place])
-        own["long_rows"] = part.buffers["long rows"].pointer
-        own["has_long_rows"] = _most_long_rows(placement, rows[place]) > 0
+        own["long_rows"] = part.buffers["left rows"].pointer
+        # In directed graphs classes are of in-degrees.
+        is_directed = placement.graph.directed
+        own["has_long_rows"] = is_directed or rows[place].classes[_CLASS_WARP] > 0
         own["words"] = words[place]
         own["rounds"] = query.rounds
         own["jumps"] = _UNBOUNDED if query.jumps is None else query.jumps
-        own["is_sampled"], own["is_directed"] = query.is_sampled, placement.graph.directed
+        own["is_sampled"], own["is_directed"] = query.is_sampled, is_directed
 
 
 def _missing(part: StepPart, wanted: dict[str, int]) -> int:
@@ -154,10 +168,3 @@ def _missing(part: StepPart, wanted: dict[str, int]) -> int:
         for name, nbytes in wanted.items()
         if name not in there or there[name].nbytes < nbytes
     )
-
-
-def _most_long_rows(placement: StepPlacement, rows: StepRows) -> int:
-    """Of rows that are left to the team; a bound in directed graphs, as classes are of in-degrees."""
-    if not placement.graph.directed:
-        return int(rows.classes[_CLASS_WARP])
-    return min(int(rows.classes[_CLASS_NONE]), rows.arcs // (_LONG_ROW_ARCS + 1))

@@ -80,8 +80,10 @@ def run_pagerank(
     with placement.held():
         begin = perf_counter()
         rows = placement.rows("in", query.weighted)
-        selects = len(placement.parts) > 1 and query.gpu.communication != "broadcast"
-        readers = placement.readers("in") if selects else []
+        readers = []
+        if len(placement.parts) > 1:
+            broadcasts = query.gpu.communication == "broadcast"
+            readers = placement.readers() if broadcasts else placement.readers("in")
         seconds = {"rows": perf_counter() - begin}
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
         weight_dtype = rows[0].weight_dtype if query.weighted else None
@@ -198,7 +200,7 @@ class _Ranking:
         """The pointers to all devices' memory, and who reads what there."""
         for parity in (0, 1):
             self.arguments["carried"][:, parity] = run.pointers(_carried_name(self.query, parity))
-        for own, bits in zip(self.arguments, readers, strict=False):  # none: to all
+        for own, bits in zip(self.arguments, readers, strict=False):  # none: alone
             own["readers"] = bits.pointer
 
     def keep(self) -> None:

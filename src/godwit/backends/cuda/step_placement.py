@@ -162,8 +162,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def readers(self, *directions: Direction) -> list[Buffer]:
         """On each device (devices, capacity / 32) uint32: which devices read which own vertices.
 
-        That is, have an arc to them in their rows of any of these directions. What a device has of itself
-        is of no use.
+        That is, have an arc to them in their rows of any of these directions; of none: all devices read
+        all. What a device has of itself is of no use.
 
         :raises GraphTooLargeError: need against free, before anything is allocated
         """
@@ -173,7 +173,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         if found is None:
             row_sets = [self._rows_there(direction) for direction in key]
             begin = perf_counter()
-            name = f"readers of {' and '.join(key)}"
+            name = f"readers of {' and '.join(key) or 'all'}"
             found = self._readers[key] = step_readers.make_readers(self, name, row_sets)
             self.add_seconds("rows", begin)
         return found

@@ -38,7 +38,7 @@ def make_readers(
     What a device has of itself is of no use.
 
     :param name: of the buffers, which the parts keep
-    :param row_sets: of each direction, the rows of all devices
+    :param row_sets: of each direction, the rows of all devices; none: all devices read everything
     :raises GraphTooLargeError: need against free, before anything is allocated
     """
     nbytes = placement.count // 8
@@ -50,7 +50,7 @@ def make_readers(
             needs = [owned.enter_context(Buffer(index, nbytes)) for index in indexes]
             owned.callback(_settle, placement)  # before any of it is given back
             for place, own_needs in enumerate(needs):
-                own_needs.fill_bytes(0)
+                own_needs.fill_bytes(0 if row_sets else 0xFF)
                 for rows in row_sets:
                     _mark(placement, place, rows[place], own_needs)
             _exchange(placement, needs, readers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import combinations
+from itertools import permutations
 from time import perf_counter
 from typing import Any
 
@@ -120,12 +120,16 @@ def _loaded(index: int, code: bytes) -> driver.Kernel:
     return driver.load(index, code).kernel("work")
 
 
-def reach_each_other(devices: Sequence[Device]) -> bool:
-    """Whether all GPUs reach each other's memory, as supersteps need."""
+def reach_each_other(devices: Sequence[Device], *, atomics: bool = False) -> bool:
+    """Whether all GPUs reach each other's memory, as supersteps need.
+
+    :param atomics: that they do so by atomics, too
+    """
     indexes = sorted({gpu_index(device) for device in devices})
     return all(
-        driver.can_access_peer(here, there) and driver.can_access_peer(there, here)
-        for here, there in combinations(indexes, 2)
+        driver.can_access_peer(here, there)
+        and (not atomics or driver.peer_attribute("native_atomics", here, there))
+        for here, there in permutations(indexes, 2)
     )
 
 

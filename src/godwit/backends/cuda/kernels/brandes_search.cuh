@@ -68,7 +68,8 @@ struct Search {
         double *mine = values() + first() + own;
         *mine = value;
         for (u32 other = 0; other < devices; other++)
-            if (other != device() && is_read_at(given.stage, given.readers, other, own))
+            if (other != device() &&
+                (!given.readers || is_read_at(given.stage, given.readers, other, own)))
                 *at(other, mine) = value;
     }
 

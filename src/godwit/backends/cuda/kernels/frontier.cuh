@@ -185,7 +185,8 @@ __device__ __forceinline__ void thread_publish(const Arguments &arguments, u32 i
     if constexpr (shared) {
         for (u32 device = 0; device < stage.devices; device++) {
             if (device == stage.device) continue;
-            if (is_read_at(stage, arguments.readers, device, position - stage.first()))
+            if (!arguments.readers ||
+                is_read_at(stage, arguments.readers, device, position - stage.first()))
                 field_of<T>(arguments, index, device)[position] = value;
         }
     }

@@ -36,7 +36,7 @@ struct Arguments {
     const i64 *degrees;      // (owned) out-degrees; null: as long as the row
     const double *teleport;  // (owned) of sum 1 over all; null: the same everywhere
     const double *start;     // (owned) likewise: ranks to begin with
-    const u32 *readers;      // a bitmap of the own vertices for each device; null: all read all
+    const u32 *readers;      // a bitmap of the own vertices for each device (step_readers.cuh)
     Rank *carried[2][MAX_DEVICES];
     double uniform;  // 1 / number of vertices
     double damping;

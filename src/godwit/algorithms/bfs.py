@@ -85,9 +85,11 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     if _asks_for_supersteps(options):
         check_search(devices, options.gpu)
         if not _takes_any_solver(options):
+            broadcasts = options.gpu.communication == "broadcast"
+            instead = "communication='broadcast'" if broadcasts else "ask for execution='asynchronous'"
             raise InputError(
                 "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
-                "are of the asynchronous solver: leave them out, or ask for execution='asynchronous'"
+                f"are of the asynchronous solver: leave them out, or {instead}"
             )
         return True
     graph = placed.graph

@@ -86,7 +86,9 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
         check_search(devices, options.gpu)
         if not _takes_any_solver(options):
             broadcasts = options.gpu.communication == "broadcast"
-            instead = "communication='broadcast'" if broadcasts else "ask for execution='asynchronous'"
+            instead = (
+                "communication='broadcast'" if broadcasts else "ask for execution='asynchronous'"
+            )
             raise InputError(
                 "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
                 f"are of the asynchronous solver: leave them out, or {instead}"

@@ -35,6 +35,13 @@ needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
 _CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 
 
+@pytest.fixture(autouse=True)
+def all_devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All devices work together, also where the first one would be faster."""
+    if "first" not in request.node.name:
+        monkeypatch.setattr(brandes_steps, "first_suffices", lambda *_: False)
+
+
 def devices_of(count: int) -> list[str]:
     return [f"cuda:{place}" for place in range(count)]
 
@@ -242,6 +249,31 @@ class TestBlockSearches:
         with emulated_gpus(1):
             found = check_sums(graph, ["cuda:0"], range(100), edges=edges, endpoints=edges)
             assert found.block_searches == 3
+
+    def test_the_first_of_several_devices_is_faster_alone(self) -> None:
+        for graph in (gw.generators.rmat(7, 5, seed=6), gw.generators.path(40)):
+            with emulated_gpus(2) as machine:
+                found = check_sums(graph, devices_of(2), range(20), endpoints=False)
+                assert found.block_searches == 3
+                assert found.supersteps[0] > 0
+                assert found.supersteps[1] == 0
+                with gw.place(graph, devices_of(2)) as placed:
+                    for sources in ([*range(20)], [3], [*range(20)]):  # alone, together, alone
+                        wanted = gw.betweenness_centrality(graph, devices="cpu", sources=sources)
+                        again = gw.betweenness_centrality(placed, sources=sources)
+                        np.testing.assert_allclose(again.centrality, wanted.centrality, **_CLOSE)
+                        assert again.statistics.rounds.all() == (len(sources) == 1)
+                assert machine.held_bytes(0) == 0
+                assert machine.held_bytes(1) == 0
+
+    def test_the_first_has_no_room_for_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def no_room(placement: StepPlacement) -> StepPlacement:
+            raise GraphTooLargeError("too large for one")
+
+        monkeypatch.setattr(StepPlacement, "alone", no_room)
+        with emulated_gpus(2):
+            found = check_sums(gw.generators.path(40), devices_of(2), range(20))
+            assert found.supersteps.all()
 
     def test_several_rounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(brandes_steps, "_MOST_A_ROUND", 2)

@@ -17,7 +17,7 @@ import pytest
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.backends.base import Device, GpuOptions
-from godwit.backends.cuda import driver, step_readers
+from godwit.backends.cuda import brandes_steps, driver, step_readers
 from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.step_reads import reads_anywhere, shared_fields, ways_of_arcs
@@ -37,6 +37,12 @@ GRAPHS: dict[str, Callable[[], gw.Graph]] = {
     "directed": lambda: gw.generators.rmat(7, 3, seed=3, symmetrize=False),
     "path": lambda: gw.generators.path(18),
 }
+
+
+@pytest.fixture(autouse=True)
+def all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Betweenness from many sources would not use more than one."""
+    monkeypatch.setattr(brandes_steps, "first_suffices", lambda *_: False)
 
 
 def names_of(count: int) -> list[str]:

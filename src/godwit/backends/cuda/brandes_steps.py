@@ -6,6 +6,7 @@ in memory of its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +32,7 @@ from godwit.backends.cuda.steps import (
 )
 from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
 from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
 
 LIGHT_VERTICES = 512
 """A level of so many vertices at most, and"""
@@ -108,8 +110,41 @@ def run_brandes(
 ) -> DependencyOutcome:
     """Dependencies of all vertices, added up over the sources.
 
+    Of several devices the first alone has many searches under way at a time, as a block then has the whole
+    graph at hand, and waits for nobody.
+
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
     """
+    if first_suffices(placement, len(query.sources)):
+        with suppress(GraphTooLargeError):  # for one
+            found = _run(placement.alone(), query, poll)
+            others = np.zeros(len(placement.parts) - 1, np.int64)
+            for name in ("visited", "examined", "supersteps"):
+                setattr(found, name, np.append(getattr(found, name), others))
+            return found
+    return _run(placement, query, poll)
+
+
+def first_suffices(placement: StepPlacement, sources: int) -> bool:
+    """Whether the first of several devices is faster by itself than all of them together."""
+    blocks = driver.properties(placement.indexes[0]).multiprocessors
+    return len(placement.parts) > 1 and _blocks_pay(placement, sources, blocks)
+
+
+def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
+    """Whether it is faster for so many blocks to have a search each than to do one together."""
+    if sources < 2:
+        return False
+    if not placement.numbering.classes[:, _CLASS_THREAD].any():  # no row of more than 4 arcs
+        return sources >= LEAST_LONG_SOURCES
+    arcs = placement.graph.arc_count
+    return arcs <= BLOCK_SEARCH_ARCS and sources >= min(blocks, arcs / ARCS_PER_SOURCE)
+
+
+def _run(
+    placement: StepPlacement, query: DependencyQuery, poll: ProgressPoll | None
+) -> DependencyOutcome:
+    """All devices."""
     positions = placement.position(query.sources).astype(placement.id_dtype)
     with placement.held():
         searching = _Searching(placement, query, positions)
@@ -253,15 +288,8 @@ class _Searching:
 
     def _choose_block_searches(self, blocks: int, layout: dict[str, int]) -> int:
         """How many blocks have searches of their own; 0 if all of them search together."""
-        count, arcs = len(self.positions), self.placement.graph.arc_count
-        if self._devices > 1 or count < 2:
-            return 0
-        is_long = self.out[0].classes[_CLASS_THREAD] == 0  # no row of more than 4 arcs
-        if is_long:
-            pays = count >= LEAST_LONG_SOURCES
-        else:
-            pays = arcs <= BLOCK_SEARCH_ARCS and count >= min(blocks, arcs / ARCS_PER_SOURCE)
-        if not pays:
+        count = len(self.positions)
+        if self._devices > 1 or not _blocks_pay(self.placement, count, blocks):
             return 0
         part = self.placement.parts[0]
         nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]

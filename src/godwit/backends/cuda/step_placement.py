@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from time import perf_counter
 from typing import Any, Literal
 
@@ -85,7 +86,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
                 f"and {graph.vertex_count} into {len(devices)} are needed"
             )
         self.graph = graph
+        self.devices = tuple(devices)
         self.seconds: dict[str, float] = {}
+        self._alone: StepPlacement | None = None
+        self._making = Lock()
         self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
         self._readers: dict[tuple[Direction, ...], list[Buffer]] = {}
         begin = perf_counter()
@@ -209,6 +213,26 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """(k) int64 vertices of positions; -1 where there is none."""
         return self.numbering.vertex[np.asarray(positions, np.int64)].astype(np.int64)
 
+    def alone(self) -> StepPlacement:
+        """The same graph on the first device by itself, for what does not gain by more devices.
+
+        Made once and kept, by someone who does not hold the GPUs.
+
+        :raises ClosedContextError: the placement is closed
+        """
+        with self._making:
+            if self._alone is None and not self.closed:
+                self._alone = StepPlacement(self.devices[:1], self.graph)
+            found = self._alone
+            if self.closed or found is None:
+                if found is not None:  # it was closed while this was made
+                    found.close()
+                raise ClosedContextError("this placed graph was closed; place the graph again")
+            return found
+
     def _free(self) -> None:
         super()._free()
         self._rows, self._readers = {}, {}
+        if self._alone is not None:
+            self._alone.closed = True
+            self._alone._free()

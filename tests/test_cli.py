@@ -847,7 +847,10 @@ class TestProcess:
             writer.write("0 1\n")
             writer.flush()
             process.send_signal(number)
-            out, err = process.communicate(timeout=120)
+            try:
+                out, err = process.communicate(timeout=60)
+            finally:
+                process.kill()
         assert (process.returncode, out, err) == (status, b"", line)
         assert list(tmp_path.iterdir()) == [fifo]
 
@@ -865,6 +868,29 @@ class TestProcess:
             "        time.sleep(100)\n"
             "made = Command(); made.inner = Finalized()\n"
             "application.command = lambda: made\n"
+            "godwit.cli.main([])\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == status, done.stderr
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_signal_that_wakes_nobody_is_not_lost(self, number: int, status: int) -> None:
+        """It comes to another thread, or right before a read: the main thread goes on waiting."""
+        script = (
+            "import os, signal, threading, time\n"
+            "import godwit.cli, godwit.cli.application as application\n"
+            "def send():\n"
+            "    time.sleep(0.5)\n"
+            f"    signal.pthread_kill(threading.get_ident(), {int(number)})\n"
+            "    time.sleep(100)\n"
+            "class Command:\n"
+            "    def main(self, **_):\n"
+            "        threading.Thread(target=send, daemon=True).start()\n"
+            "        os.read(os.pipe()[0], 1)\n"
+            "application.command = Command\n"
             "godwit.cli.main([])\n"
         )
         done = subprocess.run(

@@ -8,9 +8,11 @@ file behind. Everything heavy is imported by the command that needs it.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -26,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _exit_on_signal)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
         signal.signal(signal.SIGINT, _interrupt_on_signal)
+    _insist_on_signals()
     try:
         from godwit.cli.application import command
 
@@ -37,25 +40,33 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    _insist(number)
     sys.exit(_TERMINATED)
 
 
 def _interrupt_on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    _insist(number)
     raise KeyboardInterrupt
 
 
-def _insist(number: int) -> None:
-    """Send the signal again if we are still there after a while.
+def _insist_on_signals() -> None:
+    """Send signals again to a main thread that is still there after a while.
 
-    Python loses one that comes right before a read that blocks, or while an object is being finalized,
-    where exceptions are printed and forgotten.
+    Python loses one that comes right before a read that blocks, or to another thread, as nothing wakes the
+    main thread then, and one while an object is being finalized, where exceptions are printed and forgotten.
+    Whatever comes, Python's own handler in C writes its number to a pipe.
     """
     if not hasattr(signal, "pthread_kill"):
         return
     main_thread = threading.main_thread().ident
     assert main_thread is not None
-    again = threading.Timer(_INSIST_S, signal.pthread_kill, (main_thread, number))
-    again.daemon = True
-    again.start()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def insist() -> None:
+        while True:
+            number = os.read(reader, 1)[0]
+            if number in (signal.SIGINT, signal.SIGTERM):
+                time.sleep(_INSIST_S)
+                signal.pthread_kill(main_thread, number)
+
+    threading.Thread(target=insist, daemon=True).start()

@@ -28,7 +28,7 @@ SAMPLED = {
     "test_pagerank_gpu.py": 8,
     "test_paths.py": 5,
     "test_step_placement.py": 16,
-    "test_programs_do_what_the_reference_does": 40,
+    "test_programs_do_what_the_reference_does": 39,
     "test_core_numbers": 12,
     "test_colours_are_those_of_the_serial_loop": 12,
     "test_levels_and_lengths_are_those_of_other_algorithms": 12,

@@ -50,9 +50,9 @@ def _interrupt_on_signal(number: int, frame: FrameType | None) -> NoReturn:
 def _insist_on_signals() -> None:
     """Send signals again to a main thread that is still there after a while.
 
-    Python loses one that comes right before a read that blocks, or to another thread, as nothing wakes the
-    main thread then, and one while an object is being finalized, where exceptions are printed and forgotten.
-    Whatever comes, Python's own handler in C writes its number to a pipe.
+    Python loses one that comes right before a read that blocks, or to another thread, as nothing wakes
+    the main thread then; and one while an object is being finalized, where exceptions are printed and
+    forgotten. Whatever comes, Python's own handler in C writes its number to a pipe.
     """
     if not hasattr(signal, "pthread_kill"):
         return

@@ -15,7 +15,6 @@ import numpy as np
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES, c_type
-from godwit.backends.cuda.placement import require_room
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
@@ -225,18 +224,8 @@ class _Searching:
             layout = self._layout(placement.parts[0], self.out[0], is_block=True)
         search_bytes = layout["nbytes"] * max(1, self.block_searches)
         sizes = [self._sizes(place, search_bytes) for place in range(self._devices)]
-        missing = [
-            sum(
-                nbytes
-                for name, nbytes in wanted.items()
-                if name not in part.buffers or part.buffers[name].nbytes < nbytes
-            )
-            for part, wanted in zip(placement.parts, sizes, strict=True)
-        ]
-        require_room(placement.indexes, missing, driver.free_memory_bytes)
+        placement.make_room(sizes)
         for place, part in enumerate(placement.parts):
-            for name, nbytes in sizes[place].items():
-                part.room(name, nbytes)
             self._fill(place, part, layout)
         searches = run.pointers("searches")
         for place in range(self._devices):

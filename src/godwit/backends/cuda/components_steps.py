@@ -11,9 +11,8 @@ import numpy as np
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.instantiation import c_type
-from godwit.backends.cuda.placement import require_room
 from godwit.backends.cuda.schedules import left_rows_bytes
-from godwit.backends.cuda.step_placement import StepPart, StepPlacement
+from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.backends.cuda.steps import (
@@ -143,11 +142,8 @@ def _bring_up(
         }
         for place in range(len(rows))
     ]
-    missing = [_missing(part, wanted) for part, wanted in zip(placement.parts, sizes, strict=True)]
-    require_room(placement.indexes, missing, driver.free_memory_bytes)
+    placement.make_room(sizes)
     for place, part in enumerate(placement.parts):
-        for name, nbytes in sizes[place].items():
-            part.room(name, nbytes)
         own = arguments[place]
         point_rows(own["rows"], rows[place])
         own["long_rows"] = part.buffers["left rows"].pointer
@@ -158,13 +154,3 @@ def _bring_up(
         own["rounds"] = query.rounds
         own["jumps"] = _UNBOUNDED if query.jumps is None else query.jumps
         own["is_sampled"], own["is_directed"] = query.is_sampled, is_directed
-
-
-def _missing(part: StepPart, wanted: dict[str, int]) -> int:
-    """Bytes of the buffers that a device does not have yet."""
-    there = part.buffers
-    return sum(
-        nbytes
-        for name, nbytes in wanted.items()
-        if name not in there or there[name].nbytes < nbytes
-    )

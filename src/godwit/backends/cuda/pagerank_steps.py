@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from godwit.backends.base import ProgressPoll
-from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import Buffer
 from godwit.backends.cuda.instantiation import c_type
-from godwit.backends.cuda.placement import require_room
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
@@ -133,22 +131,12 @@ class _Ranking:
         :raises GraphTooLargeError: need against free
         """
         sizes = [self._sizes(part, rows) for part, rows in self._each()]
-        missing = [
-            sum(
-                nbytes
-                for name, nbytes in wanted.items()
-                if name not in part.buffers or part.buffers[name].nbytes < nbytes
-            )
-            for part, wanted in zip(self.placement.parts, sizes, strict=True)
-        ]
-        require_room(self.placement.indexes, missing, driver.free_memory_bytes)
+        self.placement.make_room(sizes)
         # Out-degrees are those of rows where every edge is two arcs.
         needs_degrees = self.placement.graph.directed and not self.query.weighted
         degrees = self.placement.degrees("out") if needs_degrees else []
         flows = _flows(self.placement) if self.query.weighted else None
         for place, (part, rows) in enumerate(self._each()):
-            for name, nbytes in sizes[place].items():
-                part.room(name, nbytes)
             own = self.arguments[place]
             if degrees:
                 own["degrees"] = degrees[place].pointer

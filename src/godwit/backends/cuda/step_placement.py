@@ -6,7 +6,7 @@ But for making and closing a placement, whoever touches the GPUs has them: :meth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -19,7 +19,7 @@ from godwit.backends.base import Device
 from godwit.backends.cuda import driver, step_readers, step_rows
 from godwit.backends.cuda.driver import Buffer, Stream
 from godwit.backends.cuda.gpu_locks import held_gpus
-from godwit.backends.cuda.placement import GpuEndpoints, GpuMemory
+from godwit.backends.cuda.placement import GpuEndpoints, GpuMemory, require_room
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
@@ -52,6 +52,10 @@ class StepPart(GpuMemory):
     def active(self) -> int:
         """Those of them that have an arc; they come first."""
         return int(self.classes[-2])
+
+    def lacks(self, name: str, nbytes: int) -> bool:
+        """Whether there is no such buffer of so many bytes."""
+        return name not in self.buffers or self.buffers[name].nbytes < nbytes
 
 
 class StepPlacement(GpuEndpoints[StepPart]):
@@ -181,6 +185,20 @@ class StepPlacement(GpuEndpoints[StepPart]):
             found = self._readers[key] = step_readers.make_readers(self, name, row_sets)
             self.add_seconds("rows", begin)
         return found
+
+    def make_room(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Have buffers of these names on each device, of so many bytes at least.
+
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        missing = [
+            sum(nbytes for name, nbytes in wanted.items() if part.lacks(name, nbytes))
+            for part, wanted in zip(self.parts, sizes, strict=True)
+        ]
+        require_room(self.indexes, missing, driver.free_memory_bytes)
+        for part, wanted in zip(self.parts, sizes, strict=True):
+            for name, nbytes in wanted.items():
+                part.room(name, nbytes)
 
     def _rows_there(self, direction: Direction) -> list[StepRows]:
         """Rows in any order, new ones only where there are none."""

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.placement import require_room
 from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.cuda.step_program_layout import (
@@ -122,22 +120,17 @@ class _Running:
             "step extremes": 16,
             **self.queues.sizes,
         }
-        left_bytes = [
-            left_rows_bytes(self._schedule, rows, part.owned)
-            for part, rows in zip(placement.parts, self._rows["out"], strict=True)
-        ]
-        wanted = [
-            sum(nbytes for name, nbytes in sizes.items() if _lacks(part.buffers, name, nbytes))
-            + (left if _lacks(part.buffers, "step left rows", left) else 0)
-            + (rows.arcs if self.code.has_arcs else 0)
-            for part, rows, left in zip(placement.parts, self._rows["out"], left_bytes, strict=True)
-        ]
-        require_room(placement.indexes, wanted, driver.free_memory_bytes)
+        placement.make_room(
+            [
+                sizes
+                | {"step left rows": left_rows_bytes(self._schedule, rows, part.owned)}
+                | ({"step arcs": max(1, rows.arcs)} if self.code.has_arcs else {})
+                for part, rows in zip(placement.parts, self._rows["out"], strict=True)
+            ]
+        )
         for place, part in enumerate(placement.parts):
-            for name, nbytes in sizes.items():
-                part.room(name, nbytes)
             own = self.arguments[place]
-            own["left_rows"] = part.room("step left rows", left_bytes[place]).pointer
+            own["left_rows"] = part.buffers["step left rows"].pointer
             own["vertex_count"] = placement.vertex_count
             self.queues.point(own, part, self._rows["out"][place])
             self._point_rows(own, place)
@@ -206,7 +199,7 @@ class _Running:
         """A flag an arc, in the order of the rows."""
         offsets = self.placement.graph.offsets
         for place, part in enumerate(self.placement.parts):
-            room = part.room("step arcs", max(1, self._rows["out"][place].arcs))
+            room = part.buffers["step arcs"]
             self.arguments[place]["arcs"] = room.pointer
             if self.state.arcs is None or not self._rows["out"][place].arcs:
                 continue
@@ -255,10 +248,6 @@ class _Running:
             found.append(placement.vertex(part.first + members))
         frontier = np.sort(np.concatenate(found)).astype(state.frontier.dtype)
         state.frontier = frontier
-
-
-def _lacks(buffers: Any, name: str, nbytes: int) -> bool:
-    return name not in buffers or buffers[name].nbytes < nbytes
 
 
 def _identity(slot: Slot) -> Any:

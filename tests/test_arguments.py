@@ -298,7 +298,7 @@ def _process(worklist: Any, state: Any, key: int, value: int) -> None:
 
 def _worklist(context: gw.Context, **changes: Any) -> gw.DistributedWorklist:
     arguments = {"process": _process, "owner": lambda key: key % 2, "fanout": 1, **changes}
-    return gw.DistributedWorklist(gw.Router(context), **arguments)
+    return gw.DistributedWorklist(gw.ItemRouter(context), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -380,19 +380,19 @@ def test_wrong_runs(wrong: dict[str, Any]) -> None:
 
 
 def test_wrong_routers() -> None:
-    refused("endpoints of a Context, got 4", lambda: gw.Router(4))  # type: ignore[arg-type]
+    refused("endpoints of a Context, got 4", lambda: gw.ItemRouter(4))  # type: ignore[arg-type]
     refused(
-        "router must be a Router, got 4",
+        "router must be an ItemRouter, got 4",
         lambda: gw.DistributedWorklist(4, process=_process, owner=_process, fanout=1),  # type: ignore[arg-type]
     )
     with gw.Context(2) as context:
         here, there = context.endpoints
-        assert gw.Link(here, there, np.int64(7)).capacity_items == 7  # type: ignore[arg-type]
+        assert gw.ItemLink(here, there, np.int64(7)).capacity_items == 7  # type: ignore[arg-type]
         for wrong in (1.5, 2**40, "x", True):
-            refused("capacity_items must", lambda w=wrong: gw.Router(context, capacity_items=w))  # type: ignore[misc]
-            refused("capacity_items must", lambda w=wrong: gw.Link(here, there, w))  # type: ignore[misc]
-        refused("connect endpoints of a context, got 1", lambda: gw.Link(here, 1))  # type: ignore[arg-type]
-        refused("a name or a function, got 5", lambda: gw.Router(context, 5))  # type: ignore[arg-type]
+            refused("capacity_items must", lambda w=wrong: gw.ItemRouter(context, capacity_items=w))  # type: ignore[misc]
+            refused("capacity_items must", lambda w=wrong: gw.ItemLink(here, there, w))  # type: ignore[misc]
+        refused("connect endpoints of a context, got 1", lambda: gw.ItemLink(here, 1))  # type: ignore[arg-type]
+        refused("a name or a function, got 5", lambda: gw.ItemRouter(context, 5))  # type: ignore[arg-type]
 
 
 # --- The command line.

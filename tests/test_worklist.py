@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from godwit import Context, DistributedWorklist, Link, Router
+from godwit import Context, DistributedWorklist, ItemLink, ItemRouter
 from godwit.dataflow.device_functions import DROP, DUPLICATE, KEEP, PASS
-from godwit.dataflow.router import Policy
+from godwit.dataflow.item_router import Policy
 from godwit.errors import (
     ClosedContextError,
     GodwitError,
@@ -72,7 +72,7 @@ each_policy = pytest.mark.parametrize(
 )
 
 
-def splitting(router: Router) -> DistributedWorklist:
+def splitting(router: ItemRouter) -> DistributedWorklist:
     return DistributedWorklist(router, process=split, owner=split_owner, fanout=split_fanout)
 
 
@@ -82,7 +82,7 @@ def splitting(router: Router) -> DistributedWorklist:
 def test_items_multiply_and_nothing_is_lost(policy: str | Policy, devices: int, slots: int) -> None:
     amount = 3**7 * 5
     with Context(devices) as context:
-        worklist = splitting(Router(context, policy, capacity_items=slots))
+        worklist = splitting(ItemRouter(context, policy, capacity_items=slots))
         states = [split_state(devices) for _ in range(devices)]
         items = [(0, amount), (7, amount), (1 << 39, 1)]
         counts = worklist.run(items, states, capacity_items=1, poll=within(60))
@@ -101,13 +101,13 @@ def test_items_multiply_and_nothing_is_lost(policy: str | Policy, devices: int, 
 def test_no_items_and_no_work() -> None:
     with Context(3) as context:
         states = [split_state(3) for _ in range(3)]
-        counts = splitting(Router(context)).run([], states, poll=within(60))
+        counts = splitting(ItemRouter(context)).run([], states, poll=within(60))
     assert counts.processed_items.tolist() == [0, 0, 0]
 
 
 def test_one_worklist_runs_again_and_again() -> None:
     with Context(2) as context:
-        worklist = splitting(Router(context, capacity_items=2))
+        worklist = splitting(ItemRouter(context, capacity_items=2))
         for amount in (1, 81, 3000, 5):
             states = [split_state(2) for _ in range(2)]
             worklist.run([(3, amount)], states, poll=within(60))
@@ -117,7 +117,7 @@ def test_one_worklist_runs_again_and_again() -> None:
 def test_a_device_may_stand_at_several_endpoints() -> None:
     with Context(["cpu:0", "cpu:0", "cpu:1"]) as context:
         states = [split_state(3) for _ in range(3)]
-        splitting(Router(context, "ring")).run([(3, 500)], states, poll=within(60))
+        splitting(ItemRouter(context, "ring")).run([(3, 500)], states, poll=within(60))
     assert sum(int(state.kept[0]) for state in states) == 500
 
 
@@ -191,7 +191,7 @@ def test_callbacks_mean_what_they_say(
     states = case.states()
     with Context(devices) as context:
         worklist = DistributedWorklist(
-            Router(context, policy, capacity_items=slots),
+            ItemRouter(context, policy, capacity_items=slots),
             process=flag_process,
             owner=flag_owner,
             fanout=2,
@@ -219,7 +219,7 @@ def test_duplicates_find_room() -> None:
     states = case.states()
     with Context(4) as context:
         worklist = DistributedWorklist(
-            Router(context, capacity_items=1),
+            ItemRouter(context, capacity_items=1),
             process=flag_process,
             owner=flag_owner,
             fanout=2,
@@ -242,7 +242,7 @@ def test_pushed_values_are_converted_to_the_dtype(devices: int) -> None:
     states = [SumState(np.zeros(1), np.array([devices])) for _ in range(devices)]
     with Context(devices) as context:
         worklist = DistributedWorklist(
-            Router(context),
+            ItemRouter(context),
             process=halve,
             owner=modulo_owner,
             fanout=1,
@@ -256,7 +256,7 @@ def test_pushed_values_are_converted_to_the_dtype(devices: int) -> None:
 # --- push_local and push_to.
 
 
-def hopping(router: Router) -> DistributedWorklist:
+def hopping(router: ItemRouter) -> DistributedWorklist:
     return DistributedWorklist(
         router,
         process=hop,
@@ -280,7 +280,7 @@ def test_operators_send_where_they_like(devices: int) -> None:
                 device = (device + key) % devices
     states = [HopState(np.zeros(1, np.int64), np.array([1])) for _ in range(devices)]
     with Context(devices) as context:
-        hopping(Router(context, capacity_items=1)).run(items, states, poll=within(60))
+        hopping(ItemRouter(context, capacity_items=1)).run(items, states, poll=within(60))
     assert [int(state.visits[0]) for state in states] == expected.tolist()
 
 
@@ -288,13 +288,13 @@ def test_operators_send_where_they_like(devices: int) -> None:
 def test_keys_that_do_not_fit_8_bytes_are_an_error(factor: int) -> None:
     states = [HopState(np.zeros(1, np.int64), np.array([factor])) for _ in range(2)]
     with Context(2) as context, pytest.raises(GodwitError, match="key"):
-        hopping(Router(context)).run([(1 << 12, 2)], states, poll=within(60))
+        hopping(ItemRouter(context)).run([(1 << 12, 2)], states, poll=within(60))
 
 
 def test_initial_keys_that_do_not_fit_8_bytes_are_an_error() -> None:
     states = [HopState(np.zeros(1, np.int64), np.array([1])) for _ in range(2)]
     with Context(2) as context, pytest.raises(GodwitError, match="key"):
-        hopping(Router(context)).run([(1 << 32, 2)], states, poll=within(60))
+        hopping(ItemRouter(context)).run([(1 << 32, 2)], states, poll=within(60))
 
 
 # --- Errors.
@@ -308,7 +308,7 @@ def test_pushing_more_than_promised_is_an_error_or_harmless(devices: int) -> Non
     for capacity in (1, 1000, 100_000):
         states = [split_state(devices, fanout=0, parts=200) for _ in range(devices)]
         with Context(devices) as context:
-            worklist = splitting(Router(context, capacity_items=2))
+            worklist = splitting(ItemRouter(context, capacity_items=2))
             try:
                 worklist.run([(0, amount)], states, capacity_items=capacity, poll=within(60))
             except RunTimeoutError:
@@ -321,7 +321,7 @@ def test_pushing_more_than_promised_is_an_error_or_harmless(devices: int) -> Non
 
     states = [split_state(devices, fanout=200, parts=200) for _ in range(devices)]
     with Context(devices) as context:
-        worklist = splitting(Router(context, capacity_items=2))
+        worklist = splitting(ItemRouter(context, capacity_items=2))
         worklist.run([(0, amount)], states, capacity_items=1, poll=within(60))
     assert sum(int(state.kept[0]) for state in states) == amount
 
@@ -330,7 +330,7 @@ def test_pushing_more_than_promised_is_an_error_or_harmless(devices: int) -> Non
 def test_an_owner_that_is_no_endpoint_is_an_error(owner: int) -> None:
     states = [split_state(2, wrong_key=6, wrong_owner=owner) for _ in range(2)]
     with Context(2) as context:
-        worklist = splitting(Router(context))
+        worklist = splitting(ItemRouter(context))
         with pytest.raises(GodwitError, match=re.escape("[0, 2)")):
             worklist.run([(0, 1000)], states, poll=within(60))
         with pytest.raises(InputError, match=f"endpoint {owner} for key 6"):
@@ -339,7 +339,7 @@ def test_an_owner_that_is_no_endpoint_is_an_error(owner: int) -> None:
 
 def test_the_next_run_after_a_failed_one_is_right() -> None:
     with Context(2) as context:
-        worklist = splitting(Router(context))
+        worklist = splitting(ItemRouter(context))
         bad = [split_state(2, wrong_key=6, wrong_owner=9) for _ in range(2)]
         with pytest.raises(GodwitError):
             worklist.run([(0, 1000)], bad, poll=within(60))
@@ -361,12 +361,12 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
     with Context(2) as context:
         states = [split_state(2) for _ in range(2)]
         with pytest.raises(InputError, match=message):
-            splitting(Router(context)).run([(0, 1)], states, **options)
+            splitting(ItemRouter(context)).run([(0, 1)], states, **options)
 
 
 def test_a_state_for_each_endpoint() -> None:
     with Context(3) as context, pytest.raises(InputError, match="3, got 1"):
-        splitting(Router(context)).run([(0, 1)], [split_state(3)])
+        splitting(ItemRouter(context)).run([(0, 1)], [split_state(3)])
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_a_state_for_each_endpoint() -> None:
 def test_wrong_item_types_are_refused(arguments: dict[str, Any], message: str) -> None:
     with Context(2) as context, pytest.raises(InputError, match=message):
         DistributedWorklist(
-            Router(context), **{"process": split, "owner": split_owner, "fanout": 2, **arguments}
+            ItemRouter(context), **{"process": split, "owner": split_owner, "fanout": 2, **arguments}
         )
 
 
@@ -391,7 +391,7 @@ def test_operators_with_unknown_parameters_are_refused() -> None:
         raise NotImplementedError
 
     with Context(2) as context:
-        router = Router(context)
+        router = ItemRouter(context)
         with pytest.raises(OperatorError, match="process takes 'vertex', which is not offered"):
             DistributedWorklist(router, process=process, owner=split_owner, fanout=2)
         with pytest.raises(OperatorError, match="priority takes 'key'"):
@@ -408,7 +408,7 @@ def test_an_operator_that_does_not_compile_is_named() -> None:
 
     with Context(2) as context:
         worklist = DistributedWorklist(
-            Router(context), process=process, owner=split_owner, fanout=2
+            ItemRouter(context), process=process, owner=split_owner, fanout=2
         )
         with pytest.raises(OperatorError, match="no_such_attribute"):
             worklist.run([(0, 1)], [split_state(2) for _ in range(2)])
@@ -418,23 +418,23 @@ def test_an_operator_that_does_not_compile_is_named() -> None:
 def test_items_that_do_not_fit_are_refused(item: Any) -> None:
     states = [split_state(1)]
     with Context(1) as context, pytest.raises(InputError, match="64-bit key and a value of int64"):
-        splitting(Router(context)).run([item], states)
+        splitting(ItemRouter(context)).run([item], states)
 
 
 def test_growth_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GODWIT_MEMORY_BYTES", "100000")
     states = [split_state(2, parts=30, fanout=30) for _ in range(2)]
     with Context(2) as context, pytest.raises(GraphTooLargeError, match=r"to grow from \d+ to"):
-        splitting(Router(context)).run([(0, 31**5)], states, capacity_items=1, poll=within(60))
+        splitting(ItemRouter(context)).run([(0, 31**5)], states, capacity_items=1, poll=within(60))
 
 
 def test_a_closed_context_is_refused() -> None:
     with Context(2) as context:
-        worklist = splitting(Router(context))
+        worklist = splitting(ItemRouter(context))
     with pytest.raises(ClosedContextError, match="closed"):
         worklist.run([(0, 1)], [split_state(2) for _ in range(2)])
     with pytest.raises(ClosedContextError, match="closed"):
-        Router(context)
+        ItemRouter(context)
 
 
 # --- Routers and links.
@@ -456,23 +456,23 @@ def _circle(here: int, destination: int, endpoints: int) -> int:
 )
 def test_policies_that_lead_nowhere_are_refused(policy: Any, message: str) -> None:
     with Context(3) as context, pytest.raises(InputError, match=message):
-        Router(context, policy)
+        ItemRouter(context, policy)
 
 
 def test_links_are_those_that_the_policy_uses() -> None:
-    def pairs(router: Router) -> Sequence[tuple[int, int]]:
+    def pairs(router: ItemRouter) -> Sequence[tuple[int, int]]:
         return [(link.source.index, link.target.index) for link in router.links]
 
     with Context(3) as context:
-        assert pairs(Router(context)) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
-        assert pairs(Router(context, "ring")) == [(0, 1), (1, 2), (2, 0)]
-        assert Router(context, capacity_items=7).links[0].capacity_items == 7
+        assert pairs(ItemRouter(context)) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+        assert pairs(ItemRouter(context, "ring")) == [(0, 1), (1, 2), (2, 0)]
+        assert ItemRouter(context, capacity_items=7).links[0].capacity_items == 7
         with pytest.raises(InputError, match="capacity_items must be at least 1, got 0"):
-            Router(context, capacity_items=0)
+            ItemRouter(context, capacity_items=0)
         here = context.endpoints[0]
         with pytest.raises(InputError, match="must connect two endpoints"):
-            Link(here, here)
+            ItemLink(here, here)
     with Context(1) as context:
-        assert pairs(Router(context)) == []
+        assert pairs(ItemRouter(context)) == []
         with pytest.raises(InputError, match="capacity_items must be at least 1, got -5"):
-            Router(context, capacity_items=-5)
+            ItemRouter(context, capacity_items=-5)

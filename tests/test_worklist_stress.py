@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import godwit
-from godwit import Context, DistributedWorklist, Graph, Router
+from godwit import Context, DistributedWorklist, Graph, ItemRouter
 from godwit.backends.cpu import vertex
 from godwit.errors import RunTimeoutError
 from programs import WALKS
@@ -73,7 +73,7 @@ def test_worklists_with_delays(devices: int, machine: None) -> None:
         ]
         with Context(devices) as context:
             worklist = DistributedWorklist(
-                Router(context, policy, capacity_items=slots),
+                ItemRouter(context, policy, capacity_items=slots),
                 process=split,
                 owner=split_owner,
                 fanout=split_fanout,
@@ -173,7 +173,7 @@ def test_sums_are_conserved(
 
 def _endless(devices: int) -> tuple[DistributedWorklist, list[Any]]:
     worklist = DistributedWorklist(
-        Router(Context(devices), capacity_items=2), process=forever, owner=modulo_owner, fanout=1
+        ItemRouter(Context(devices), capacity_items=2), process=forever, owner=modulo_owner, fanout=1
     )
     states = [SumState(np.zeros(1), np.array([devices])) for _ in range(devices)]
     return worklist, states
@@ -197,7 +197,7 @@ def test_a_poll_that_raises_ends_an_endless_run(devices: int) -> None:
     split_states = [split_state(devices) for _ in range(devices)]
     with Context(devices) as context:
         DistributedWorklist(
-            Router(context), process=split, owner=split_owner, fanout=split_fanout
+            ItemRouter(context), process=split, owner=split_owner, fanout=split_fanout
         ).run([(5, 999)], split_states, poll=within(TIMEOUT_S))
     assert sum(int(state.kept[0]) for state in split_states) == 999
 
@@ -234,7 +234,7 @@ _INTERRUPTED = """
         print("interrupted", flush=True)
     states = [split_state(devices) for _ in range(devices)]
     with godwit.Context(devices) as context:
-        splitting(godwit.Router(context)).run([(0, 777)], states, poll=within(60))
+        splitting(godwit.ItemRouter(context)).run([(0, 777)], states, poll=within(60))
     print("then", sum(int(state.kept[0]) for state in states), flush=True)
 """
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from godwit.backends.base import GpuOptions as GpuOptions
     from godwit.backends.registry import all_devices as all_devices
     from godwit.dataflow.context import Context as Context
-    from godwit.dataflow.router import Link as Link
+    from godwit.dataflow.item_router import ItemLink as ItemLink
+    from godwit.dataflow.item_router import ItemRouter as ItemRouter
+    from godwit.dataflow.link import Link as Link
+    from godwit.dataflow.policies import every as every
     from godwit.dataflow.router import Router as Router
     from godwit.dataflow.worklist import DistributedWorklist as DistributedWorklist
     from godwit.graph import generators as generators
@@ -59,7 +62,9 @@ _HOMES = {
     "DistributedWorklist": "dataflow.worklist",
     "GpuOptions": "backends.base",
     "Graph": "graph.csr",
-    "Link": "dataflow.router",
+    "ItemLink": "dataflow.item_router",
+    "ItemRouter": "dataflow.item_router",
+    "Link": "dataflow.link",
     "Partition": "graph.partition",
     "PlacedGraph": "solvers.placement",
     "Router": "dataflow.router",
@@ -77,6 +82,7 @@ _HOMES = {
     "datasets": "graph.datasets",
     "diameter_bounds": "algorithms.diameter",
     "errors": "errors",
+    "every": "dataflow.policies",
     "explore": "solvers.step_explorer",
     "filter": "solvers.step_operators",
     "generate": "api",

@@ -70,6 +70,26 @@ class ClosedContextError(GodwitError, RuntimeError):
     """A context, placed graph or worklist was used after it had been closed."""
 
 
+class TopologyError(InputError):
+    """A dataflow graph cannot be as it was described; names the endpoint or link."""
+
+
+class EndOfLink(GodwitError, EOFError):
+    """Nothing more comes over a link: its senders have shut it down, and all was received."""
+
+
+class ClosedLinkError(GodwitError, RuntimeError):
+    """Something was sent over a link after its shutdown."""
+
+
+class DeadWorkerError(GodwitError, RuntimeError):
+    """A worker ended while segments were still on their way to it."""
+
+
+class DataflowEnded(GodwitError, RuntimeError):
+    """What was waited for will not come: the dataflow has ended; its cause says why."""
+
+
 def _shorten(text: str, limit: int = 80) -> str:
     text = text.rstrip("\r\n")
     return text if len(text) <= limit else text[: limit - 1] + "…"

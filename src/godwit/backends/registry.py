@@ -36,17 +36,21 @@ def all_devices() -> list[Device]:
 
 
 def backend_of(devices: Sequence[Device]) -> Backend:
-    """The backend of devices, which are all of one kind."""
-    return backends()[devices[0].kind]
+    """The backend of devices; InputError if they are not all of one kind."""
+    kinds = sorted({device.kind for device in devices})
+    if len(kinds) > 1:
+        raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
+    return backends()[kinds[0]]
 
 
-def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
+def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[Device, ...]:
     """The devices that an argument names.
 
     :param devices: None for the first GPU, or all cores where there is none; a number for that many
         GPUs, or, where there is none, virtual devices of the CPU (1 is all cores as one device); a
         name (``"cuda"``: all GPUs); or a sequence of names, in which a name may be repeated: the same
         GPU twice is two endpoints that share it
+    :param mixed: whether GPUs and CPUs may stand together, ``"cpu"`` beside GPUs
     :raises InputError: not one of these, or no devices
     :raises DeviceError: a device is not there
     """
@@ -83,15 +87,18 @@ def resolve_devices(devices: DevicesArgument) -> tuple[Device, ...]:
         raise InputError("'cuda' is all GPUs; name those that you want: 'cuda:0', 'cuda:1'")
     if names == ["cuda"]:
         return resolve_devices("cuda")
-    if len(names) > 1 and "cpu" in names:
+    if names.count("cpu") and (
+        len(names) > 1
+        if not mixed
+        else any(name.startswith("cpu:") for name in names) or names.count("cpu") > 1
+    ):
         raise InputError(
             "'cpu' is all cores as one device and cannot be one of several; "
             "name virtual devices ('cpu:0', 'cpu:1', ...) instead"
         )
     found = tuple(_find(name) for name in names)
-    kinds = sorted({device.kind for device in found})
-    if len(kinds) > 1:
-        raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
+    if not mixed:
+        backend_of(found)
     return found
 
 

@@ -1,46 +1,132 @@
-"""The block that owns devices and what is placed on them (Groute, table 1: Context, Endpoint)."""
+"""The block that owns devices, what connects them, and its memory (Groute, table 1: Context, Endpoint)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections import deque
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from godwit.backends.base import Backend, Device
 from godwit.backends.registry import DevicesArgument, backend_of, resolve_devices
-from godwit.errors import ClosedContextError
+from godwit.backends.segments import Mark, Space, Transport
+from godwit.backends.spaces import make_space
+from godwit.dataflow.future import Fate
+from godwit.dtypes import as_count, shown
+from godwit.errors import ClosedContextError, InputError, TopologyError
+
+if TYPE_CHECKING:
+    from godwit.dataflow.drawing import DataflowGraph
+    from godwit.dataflow.link import Link
+    from godwit.dataflow.router import Router
+    from godwit.dataflow.workers import Workers
+
+Kind = Literal["device", "host", "router"]
+
+_MOST_BYTES = 1 << 60
 
 
-@dataclass(frozen=True)
 class Endpoint:
-    """Something that sends and receives: a device of a context, by its place there.
+    """Something that sends and receives: a device of a context, the host, or a router.
 
-    The same device may stand at several places: each is an endpoint of its own.
+    The same device may stand at several places of a context: each is an endpoint of its own.
+
+    :ivar context: that it belongs to
+    :ivar kind: ``"device"``, ``"host"`` or ``"router"``
+    :ivar name: for people: the device's, ``"host"``, or the router's
+    :ivar device: None of the host and of routers
+    :ivar index: which of the context's devices, or -1
     """
 
-    index: int
-    device: Device
+    def __init__(
+        self, context: Context, kind: Kind, name: str, device: Device | None, index: int
+    ) -> None:
+        self.context = context
+        self.kind = kind
+        self.name = name
+        self.device = device
+        self.index = index
+
+    @cached_property
+    def space(self) -> Space:
+        """Its memory."""
+        if self.kind == "router":
+            raise TopologyError(f"{self} has no memory; its links end in that of others")
+        return self.context.make_space(self)
+
+    @property
+    def stream(self) -> Any:
+        """What a GPU's work is put into by its workers; None elsewhere."""
+        return self.space.stream
 
     def __str__(self) -> str:
-        return f"{self.device.name} (endpoint {self.index})"
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name  # as messages name it
 
 
 class Context:
-    """Devices, for as long as the block lasts.
+    """Devices, what connects them and the memory of that, for as long as the block lasts.
 
     >>> with Context(devices=["cpu:0", "cpu:1"]) as context:
     ...     len(context.endpoints)
     2
 
-    :param devices: as everywhere: None, a number, a name or names
-    :raises InputError: see :func:`godwit.backends.registry.resolve_devices`
+    Several contexts may be open at once. At the end of the block everything that links hold is given back;
+    what is on its way is waited for, unless the block ends by an exception.
+
+    :param devices: as everywhere (None, a number, a name or names), but GPUs and CPUs may stand together
+    :param memory_bytes: limit of the buffers on each endpoint, or on those that a dictionary names
+        (``{"cuda:0": 8 << 30, "host": 4 << 30}``); None for as much as there is
+    :param pools: memory to take buffers from, by endpoint: arrays of NumPy (host, CPUs) or CuPy (GPUs)
+    :param transport: how segments get from GPU to GPU: ``"direct"``, or always through the ``"host"``
+    :param trace: a file that the timeline of workers, segments, copies and waits is written to
+    :raises InputError: see :func:`godwit.backends.registry.resolve_devices`; a name that is no endpoint
     :raises DeviceError: a device is not there
+    :raises FileError: the trace cannot be written
     """
 
-    def __init__(self, devices: DevicesArgument = None) -> None:
+    def __init__(
+        self,
+        devices: DevicesArgument = None,
+        *,
+        memory_bytes: int | Mapping[str, int] | None = None,
+        pools: Mapping[str, Any] | None = None,
+        transport: Transport = "direct",
+        trace: str | Path | None = None,
+    ) -> None:
+        found = resolve_devices(devices, mixed=True)
+        self._names = [device.name for device in found]
         self._endpoints = tuple(
-            Endpoint(index, device) for index, device in enumerate(resolve_devices(devices))
+            Endpoint(self, "device", _distinct_name(self._names, index), device, index)
+            for index, device in enumerate(found)
         )
+        self._host = Endpoint(self, "host", "host", None, -1)
+        if transport not in get_args(Transport):
+            raise InputError(f"transport must be 'direct' or 'host', got {shown(transport)}")
+        self._transport = transport
+        self._limits = self._checked_limits(memory_bytes)
+        self._pools = self._by_name(pools, "pools")
+        self.trace = None
+        self._trace_path = trace
+        if trace is not None:
+            from godwit.trace import Trace, require_writable
+
+            require_writable(trace)
+            self.trace = Trace()
+        self.fate = Fate()
+        self._links: list[Link] = []
+        self._routers: list[Router] = []
+        self._spaces: list[Space] = []
+        self._kept: deque[tuple[Mark, Any]] = deque()
+        self._lock = threading.Lock()
         self._closed = False
+
+    # Endpoints and devices.
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -49,14 +135,108 @@ class Context:
         return self._endpoints
 
     @property
+    def host(self) -> Endpoint:
+        """The host: what the caller's arrays and threads are at."""
+        self.check_open()
+        return self._host
+
+    @property
     def devices(self) -> tuple[Device, ...]:
         """The devices, in the order given."""
-        return tuple(endpoint.device for endpoint in self.endpoints)
+        return tuple(endpoint.device for endpoint in self.endpoints if endpoint.device is not None)
 
     @property
     def backend(self) -> Backend:
-        """What runs on these devices."""
+        """What runs on these devices; InputError if they are of several kinds."""
         return backend_of(self.devices)
+
+    # What is built on them.
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All direct links, in the order in which they were made."""
+        return tuple(self._links)
+
+    @property
+    def routers(self) -> tuple[Router, ...]:
+        """All routers, in the order in which they were made."""
+        return tuple(self._routers)
+
+    def all_links(self) -> list[Link]:
+        """Direct links and those of routers."""
+        return [*self._links, *(link for router in self._routers for link in router.links)]
+
+    def workers(self) -> Workers:
+        """A block for functions that run on endpoints, a thread each; at its end they have ended.
+
+        :raises TopologyError: nothing leads to a router
+        """
+        from godwit.dataflow.workers import Workers
+
+        self.check_open()
+        for router in self._routers:
+            router.check_reachable()
+        return Workers(self)
+
+    def graph(self) -> DataflowGraph:
+        """The dataflow graph, to be printed, shown in a notebook or written to a file."""
+        from godwit.dataflow.drawing import DataflowGraph
+
+        return DataflowGraph.of(self)
+
+    @property
+    def used_bytes(self) -> int:
+        """Of buffers that links hold, on all endpoints."""
+        return sum(space.used_bytes for space in self._spaces)
+
+    # What links and endpoints ask.
+
+    def add(self, link: Link) -> None:
+        """A direct link was made."""
+        self._links.append(link)
+
+    def add_router(self, router: Router) -> None:
+        """A router was made."""
+        self._routers.append(router)
+
+    def limit_bytes(self, endpoint: Endpoint) -> int | None:
+        """Of its buffers together, or None."""
+        given = self._pools.get(_plain(endpoint))
+        limit = self._limits.get(_plain(endpoint))
+        if given is None:
+            return limit
+        return int(given.nbytes) if limit is None else min(limit, int(given.nbytes))
+
+    def make_space(self, endpoint: Endpoint) -> Space:
+        """The memory of an endpoint, which the context closes."""
+        self.check_open()
+        name = _plain(endpoint)
+        with self._lock:
+            space = make_space(
+                endpoint.device,
+                beside_gpus=any(device.kind == "cuda" for device in self.devices),
+                limit_bytes=self._limits.get(name),
+                memory=self._pools.get(name),
+                transport=self._transport,
+                trace=self.trace,
+            )
+            self._spaces.append(space)
+        return space
+
+    def keep(self, mark: Mark, array: Any) -> None:
+        """Hold an array until a mark is reached."""
+        kept = self._kept
+        kept.append((mark, array))
+        while kept:
+            try:
+                first = kept.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if not first[0].done():
+                kept.appendleft(first)
+                return
+
+    # Its end.
 
     @property
     def closed(self) -> bool:
@@ -69,8 +249,25 @@ class Context:
             raise ClosedContextError("this context is closed; make another one")
 
     def close(self) -> None:
-        """End the block; closing twice does no harm."""
+        """End the block: give all buffers back, and write the trace; closing twice does no harm."""
+        if self._closed:
+            return
         self._closed = True
+        self.fate.end(ClosedContextError("the context was closed"))
+        receivers = [link.receiver for link in self.all_links() if link.receiver is not None]
+        try:
+            for receiver in receivers:
+                receiver.wait_all()
+            for mark, _ in self._kept:
+                mark.wait()
+        finally:
+            self._kept.clear()
+            for receiver in receivers:
+                receiver.close()
+            for space in self._spaces:
+                space.close()
+            if self.trace is not None and self._trace_path is not None:
+                self.trace.write(self._trace_path)
 
     def __enter__(self) -> Context:
         self.check_open()
@@ -83,3 +280,35 @@ class Context:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _by_name(self, given: Any, what: str) -> dict[str, Any]:
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            raise InputError(f"{what} must be a dictionary by endpoint, got {shown(given)}")
+        for name in given:
+            if name != "host" and name not in self._names:
+                there = ", ".join(map(repr, ["host", *dict.fromkeys(self._names)]))
+                raise InputError(
+                    f"{what} names {shown(name)}, which is no endpoint; there are {there}"
+                )
+        return dict(given)
+
+    def _checked_limits(self, given: Any) -> dict[str, int]:
+        if given is not None and not isinstance(given, Mapping):
+            given = dict.fromkeys(("host", *self._names), given)
+        return {
+            name: as_count(limit, f"memory_bytes of {name}", 1, _MOST_BYTES)
+            for name, limit in self._by_name(given, "memory_bytes").items()
+        }
+
+
+def _plain(endpoint: Endpoint) -> str:
+    return "host" if endpoint.device is None else endpoint.device.name
+
+
+def _distinct_name(names: list[str], index: int) -> str:
+    name = names[index]
+    if names.count(name) == 1:
+        return name
+    return f"{name} ({names[: index + 1].count(name)} of {names.count(name)})"

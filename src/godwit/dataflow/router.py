@@ -1,128 +1,221 @@
-"""Item links and the router that sends work-items over them (Groute, sections 3 and 4.2).
+"""Routers: endpoints that connect many to many, by a policy (Groute, sections 3 and 4.2, figure 8).
 
-An item link is one mailbox: a one-way ring of work-items between two endpoints, filled and emptied by
-the devices themselves. A router connects all endpoints of a context; its policy says over which link
-an item leaves for its destination. With the direct policy every pair has a link; with a ring, items
-pass through the endpoints in between, which needs no more than one neighbour each.
-
-Segment links, which carry buffers and are driven by the host, will stand beside these.
+What is sent to a router is cut into segments that every receiver has room for (the segmenter); the policy
+says where a segment may go; it is offered to all of these, and the first that has a free buffer takes it
+(the multiplexer: the queues of :mod:`godwit.dataflow.receiver`). A router has no memory and no thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from godwit.dataflow.context import Context, Endpoint
-from godwit.dataflow.tuning import DEFAULT_RING_ITEMS, as_ring_items
+from godwit.dataflow.context import Endpoint
+from godwit.dataflow.link import Link, common_context
+from godwit.dataflow.policies import Choose, Policy, as_policy, groups_of
+from godwit.dataflow.receiver import Receiver
+from godwit.dataflow.segment import Segment
 from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, TopologyError
 
-Policy = Callable[[int, int, int], int]
-"""``policy(here, destination, endpoints)``: the endpoint to which an item goes next."""
-
-
-def direct(here: int, destination: int, endpoints: int) -> int:
-    """Straight to the destination."""
-    return destination
+PerEndpoint = int | Mapping[Endpoint, int] | None
 
 
-def ring(here: int, destination: int, endpoints: int) -> int:
-    """To the next endpoint, whatever the destination (Groute's default on a PCIe bus)."""
-    return (here + 1) % endpoints
+class Router(Endpoint):
+    """Connects inputs to outputs; makes a link from each input, and one to each output.
 
+    >>> import numpy as np, godwit as gw
+    >>> with gw.Context(["cpu:0", "cpu:1"]) as context:
+    ...     router = gw.Router([context.host], context.endpoints, "round-robin", packet_bytes=8)
+    ...     with router.input(context.host) as link:
+    ...         future = link.send(np.arange(4))
+    ...     [int(segment.array[0]) for segment in router.output(context.endpoints[1])]
+    [1, 3]
 
-POLICIES: dict[str, Policy] = {"direct": direct, "ring": ring}
-
-
-@dataclass(frozen=True)
-class Link:
-    """A one-way connection for work-items.
-
-    :param capacity_items: slots of its ring; a full ring makes items wait with the sender
-    """
-
-    source: Endpoint
-    target: Endpoint
-    capacity_items: int = DEFAULT_RING_ITEMS
-
-    def __post_init__(self) -> None:
-        for end in (self.source, self.target):
-            if not isinstance(end, Endpoint):
-                raise InputError(f"a link must connect endpoints of a context, got {shown(end)}")
-        if self.source == self.target:
-            raise InputError(f"a link must connect two endpoints, got {self.source} twice")
-        items = as_ring_items(self.capacity_items, "capacity_items")
-        object.__setattr__(self, "capacity_items", items)
-
-
-class Router:
-    """Connects all endpoints of a context by item links.
-
-    :param context: the endpoints
-    :param policy: ``"direct"``, ``"ring"``, or a function ``(here, destination, endpoints)`` that
-        returns the endpoint to which an item at ``here`` goes next
-    :param capacity_items: slots of each link's ring
-    :raises InputError: unknown policy, or one that does not lead everywhere
+    :param inputs: who sends to it; none, if it is to be among the outputs of another router
+    :param outputs: who receives from it; a router that was made before may be among them
+    :param policy: ``"any"`` (whoever is free first), ``"round-robin"``, ``"broadcast"``, ``"scatter"``
+        (equal parts of every message), ``"gather"``, ``"ring"``, ``"one-way"``, ``"tree"``, ``"priority"``;
+        a function ``(segment, source, destinations)`` that returns a destination, several of which any will
+        do, or :func:`godwit.every` of them; or one of :mod:`godwit.dataflow.policies` with its own settings
+    :param packet_bytes: size of the receive buffers, a number or one for each output
+    :param buffers: how many receive buffers, likewise
+    :param copies: whether segments are copied also where a receiver could read the sender's memory
+    :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
+        connects an endpoint to itself alone
+    :raises InputError: an unknown policy, or numbers out of range
     """
 
     def __init__(
         self,
-        context: Context,
-        policy: str | Policy = "direct",
+        inputs: Sequence[Endpoint],
+        outputs: Sequence[Endpoint],
+        policy: str | Policy | Choose = "any",
         *,
-        capacity_items: int = DEFAULT_RING_ITEMS,
+        packet_bytes: PerEndpoint = None,
+        buffers: PerEndpoint = None,
+        copies: bool = False,
+        name: str | None = None,
     ) -> None:
-        if not isinstance(context, Context):
-            raise InputError(f"a router connects the endpoints of a Context, got {shown(context)}")
-        if isinstance(policy, str):
-            if policy not in POLICIES:
-                known = ", ".join(repr(name) for name in POLICIES)
-                raise InputError(f"unknown routing policy {policy!r}; there are {known}")
-            policy = POLICIES[policy]
-        if not callable(policy):
-            raise InputError(f"the routing policy must be a name or a function, got {policy!r}")
-        # Checked here, too: where there is one endpoint there is no link.
-        capacity_items = as_ring_items(capacity_items, "capacity_items")
-        self.context = context
-        self.capacity_items = capacity_items
-        self._next_hop = _next_hops(policy, len(context.endpoints))
-        endpoints = context.endpoints
-        self.links = tuple(
-            Link(endpoints[here], endpoints[there], capacity_items)
-            for here in range(len(endpoints))
-            for there in sorted(set(self._next_hop[here].tolist()) - {here})
-        )
+        ends_in, ends_out = _listed(inputs, "inputs"), _listed(outputs, "outputs")
+        if not ends_out:
+            raise TopologyError("a router without outputs leads nowhere: name at least one")
+        context = common_context(*ends_in, *ends_out)
+        for end in ends_in:
+            if isinstance(end, Router):
+                raise TopologyError(
+                    f"{end} cannot be an input: make this router first, and name it among {end}'s outputs"
+                )
+        if len(ends_in) == 1 and ends_in == ends_out:
+            raise TopologyError(f"a router from {ends_in[0]} to itself alone leads nowhere")
+        self.policy = as_policy(policy)
+        if self.policy.outputs is not None and len(ends_out) != self.policy.outputs:
+            raise TopologyError(
+                f"policy {self.policy.name!r} takes {self.policy.outputs} output, got {len(ends_out)}"
+            )
+        super().__init__(context, "router", name or f"router {len(context.routers)}", None, -1)
+        self._lock = threading.Lock()
+        self._outputs = ends_out
+        self._out_of: dict[Endpoint, Link] = {}
+        for end in ends_out:
+            link = Link.of_router(self, end, _of(packet_bytes, end), _of(buffers, end), copies)
+            self._out_of[end] = link
+        self._into = {end: Link.of_router(end, self, None, None, False) for end in ends_in}
+        self._open_inputs = len(self._into)
+        # Only now, that nothing can go wrong any more.
+        for end in ends_out:
+            if isinstance(end, Router):
+                end._open_inputs += 1
+        context.add_router(self)
+
+    # Links.
 
     @property
-    def next_hop(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """int64 (endpoints, endpoints): where endpoint i sends what is for endpoint j."""
-        return self._next_hop
+    def inputs(self) -> tuple[Endpoint, ...]:
+        """Who sends to it."""
+        return tuple(self._into)
+
+    @property
+    def outputs(self) -> tuple[Endpoint, ...]:
+        """Who receives from it."""
+        return self._outputs
+
+    def input(self, endpoint: Endpoint) -> Link:
+        """The link over which an endpoint sends.
+
+        :raises TopologyError: it is none of the inputs
+        """
+        return self._find(self._into, endpoint, "inputs")
+
+    def output(self, endpoint: Endpoint) -> Link:
+        """The link over which an endpoint receives.
+
+        :raises TopologyError: it is none of the outputs
+        """
+        return self._find(self._out_of, endpoint, "outputs")
+
+    def _find(self, links: Mapping[Endpoint, Link], endpoint: Endpoint, side: str) -> Link:
+        found = links.get(endpoint) if isinstance(endpoint, Endpoint) else None
+        if found is None:
+            there = ", ".join(map(str, links))
+            raise TopologyError(
+                f"{shown(endpoint)} is none of the {side} of {self}, which are {there}"
+            )
+        return found
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All that it has made."""
+        return (*self._into.values(), *self._out_of.values())
+
+    def shutdown(self) -> None:
+        """Shut all links to it down."""
+        for link in self._into.values():
+            link.shutdown()
+
+    # What links ask of it.
+
+    def route(
+        self, segment: Segment, source: Endpoint
+    ) -> tuple[list[list[Receiver]], float | None]:
+        """The receivers that a segment is offered to, in groups of which one each gets it; its priority.
+
+        :raises InputError: the policy named no destination, or one that there is not
+        """
+        policy = self.policy
+        groups = groups_of(
+            policy.choose(segment, source, self._outputs), policy.name, self._outputs
+        )
+        priority = None if policy.priority is None else policy.priority(segment)
+        found: list[list[Receiver]] = []
+        for group in groups:
+            takers: list[Receiver] = []
+            for endpoint in group:
+                link = self._out_of[endpoint]
+                if link.receiver is not None:
+                    takers.append(link.receiver)
+                    continue
+                assert isinstance(endpoint, Router)
+                behind, _ = endpoint.route(segment, source)
+                if len(behind) == 1:
+                    takers.extend(behind[0])
+                elif len(group) == 1:
+                    found.extend(behind)
+                else:
+                    raise InputError(
+                        f"policy {policy.name!r} of {self} offers a segment to {endpoint} or others, but "
+                        f"{endpoint} sends it to several: let it go there alone"
+                    )
+            if takers:
+                found.append(takers)
+        return found, priority
+
+    def receivers(self) -> list[Receiver]:
+        """All that may get something from it."""
+        found: list[Receiver] = []
+        for endpoint, link in self._out_of.items():
+            if isinstance(endpoint, Router):
+                found.extend(endpoint.receivers())
+            elif link.receiver is not None:
+                found.append(link.receiver)
+        return found
+
+    def input_ended(self) -> None:
+        """One of those who send to it sends no more; after the last its outputs end, too."""
+        with self._lock:
+            self._open_inputs -= 1
+            left = self._open_inputs
+        if left:
+            return
+        for endpoint, link in self._out_of.items():
+            if isinstance(endpoint, Router):
+                endpoint.input_ended()
+            elif link.receiver is not None:
+                link.receiver.end()
+
+    def check_reachable(self) -> None:
+        """TopologyError if nothing ever comes to it."""
+        if self._open_inputs == 0 and not self._into:
+            raise TopologyError(
+                f"nothing leads to {self}: name its inputs, or name it among the outputs of another router"
+            )
 
 
-def _next_hops(policy: Policy, endpoints: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    table = np.empty((endpoints, endpoints), np.int64)
-    for here in range(endpoints):
-        for destination in range(endpoints):
-            hop = here if here == destination else policy(here, destination, endpoints)
-            if not (isinstance(hop, int | np.integer) and 0 <= hop < endpoints):
-                raise InputError(
-                    f"the routing policy sends items at endpoint {here} for endpoint "
-                    f"{destination} to {hop!r}, which is no endpoint in [0, {endpoints})"
-                )
-            table[here, destination] = hop
-    for here in range(endpoints):
-        for destination in range(endpoints):
-            place = here
-            for _ in range(endpoints):
-                place = int(table[place, destination])
-            if place != destination:
-                raise InputError(
-                    f"the routing policy never brings items from endpoint {here} to endpoint "
-                    f"{destination}: they circle at endpoint {place}"
-                )
-    table.flags.writeable = False
-    return table
+def _listed(ends: Any, side: str) -> tuple[Endpoint, ...]:
+    if isinstance(ends, Endpoint):
+        raise TopologyError(
+            f"{side} must be a list of endpoints, got {ends} alone: write [{side[:-1]}]"
+        )
+    try:
+        listed = tuple(ends)
+    except TypeError:
+        raise TopologyError(f"{side} must be a list of endpoints, got {shown(ends)}") from None
+    for index, end in enumerate(listed):
+        if any(end is other for other in listed[:index]):
+            raise TopologyError(f"{end} is named twice among the {side}: one link a pair")
+    return listed
+
+
+def _of(setting: PerEndpoint, end: Endpoint) -> int | None:
+    return setting.get(end) if isinstance(setting, Mapping) else setting

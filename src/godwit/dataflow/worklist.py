@@ -23,8 +23,8 @@ from godwit.backends.base import (
     WorklistOptions,
 )
 from godwit.dataflow.device_functions import keep_or_pass_on
+from godwit.dataflow.item_router import ItemRouter
 from godwit.dataflow.operators import adapt
-from godwit.dataflow.router import Router
 from godwit.dataflow.tuning import (
     MAXIMAL_CAPACITY_ITEMS,
     as_capacity_items,
@@ -82,7 +82,7 @@ class DistributedWorklist:
 
     def __init__(
         self,
-        router: Router,
+        router: ItemRouter,
         *,
         process: Operator,
         owner: Operator,
@@ -97,8 +97,8 @@ class DistributedWorklist:
     ) -> None:
         from godwit.parallel.bits import VALUE_DTYPES
 
-        if not isinstance(router, Router):
-            raise InputError(f"router must be a Router, got {shown(router)}")
+        if not isinstance(router, ItemRouter):
+            raise InputError(f"router must be an ItemRouter, got {shown(router)}")
         try:
             dtype: np.dtype[Any] | None = np.dtype(value_dtype)
         except (TypeError, ValueError):

@@ -1,0 +1,39 @@
+"""Which memory an endpoint has: the one place that knows both backends' segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from godwit.backends.base import Device
+from godwit.backends.segments import Space, Transport
+
+
+def make_space(
+    device: Device | None,
+    *,
+    beside_gpus: bool,
+    limit_bytes: int | None = None,
+    memory: Any = None,
+    transport: Transport = "direct",
+    trace: Any = None,
+) -> Space:
+    """The memory of an endpoint.
+
+    :param device: None for the host
+    :param beside_gpus: whether the context has GPUs: host memory is then page-locked, so that copies run
+        beside kernels
+    :param limit_bytes: of its buffers; None for as much as there is
+    :param memory: an array of bytes there that buffers are to be taken from
+    :param transport: between GPUs
+    :param trace: a :class:`godwit.trace.Trace` that copies are added to
+    :raises InputError: ``memory`` is no array of that device
+    :raises DeviceError: the device is not there
+    """
+    if beside_gpus:
+        from godwit.backends.cuda.segments import make_space as of_cuda
+
+        space: Space = of_cuda(device, limit_bytes, memory, transport, trace)
+        return space
+    from godwit.backends.cpu.segments import HostSpace
+
+    return HostSpace(limit_bytes, memory)

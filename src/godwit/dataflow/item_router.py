@@ -1,0 +1,130 @@
+"""Item links and the router that sends work-items over them (Groute, sections 3 and 4.2).
+
+An item link is one mailbox: a one-way ring of work-items between two endpoints, filled and emptied by
+the devices themselves. A router connects all endpoints of a context; its policy says over which link
+an item leaves for its destination. With the direct policy every pair has a link; with a ring, items
+pass through the endpoints in between, which needs no more than one neighbour each.
+
+The other kind of link carries buffers and is driven by the host: :mod:`godwit.dataflow.link`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.tuning import DEFAULT_RING_ITEMS, as_ring_items
+from godwit.dtypes import shown
+from godwit.errors import InputError
+
+Policy = Callable[[int, int, int], int]
+"""``policy(here, destination, endpoints)``: the endpoint to which an item goes next."""
+
+
+def direct(here: int, destination: int, endpoints: int) -> int:
+    """Straight to the destination."""
+    return destination
+
+
+def ring(here: int, destination: int, endpoints: int) -> int:
+    """To the next endpoint, whatever the destination (Groute's default on a PCIe bus)."""
+    return (here + 1) % endpoints
+
+
+POLICIES: dict[str, Policy] = {"direct": direct, "ring": ring}
+
+
+@dataclass(frozen=True)
+class ItemLink:
+    """A one-way connection for work-items.
+
+    :param capacity_items: slots of its ring; a full ring makes items wait with the sender
+    """
+
+    source: Endpoint
+    target: Endpoint
+    capacity_items: int = DEFAULT_RING_ITEMS
+
+    def __post_init__(self) -> None:
+        for end in (self.source, self.target):
+            if not isinstance(end, Endpoint):
+                raise InputError(f"a link must connect endpoints of a context, got {shown(end)}")
+        if self.source == self.target:
+            raise InputError(f"a link must connect two endpoints, got {self.source} twice")
+        items = as_ring_items(self.capacity_items, "capacity_items")
+        object.__setattr__(self, "capacity_items", items)
+
+
+class ItemRouter:
+    """Connects all endpoints of a context by item links.
+
+    :param context: the endpoints
+    :param policy: ``"direct"``, ``"ring"``, or a function ``(here, destination, endpoints)`` that
+        returns the endpoint to which an item at ``here`` goes next
+    :param capacity_items: slots of each link's ring
+    :raises InputError: unknown policy, or one that does not lead everywhere
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        policy: str | Policy = "direct",
+        *,
+        capacity_items: int = DEFAULT_RING_ITEMS,
+    ) -> None:
+        if not isinstance(context, Context):
+            raise InputError(
+                f"an item router connects the endpoints of a Context, got {shown(context)}"
+            )
+        if isinstance(policy, str):
+            if policy not in POLICIES:
+                known = ", ".join(repr(name) for name in POLICIES)
+                raise InputError(f"unknown routing policy {policy!r}; there are {known}")
+            policy = POLICIES[policy]
+        if not callable(policy):
+            raise InputError(f"the routing policy must be a name or a function, got {policy!r}")
+        # Checked here, too: where there is one endpoint there is no link.
+        capacity_items = as_ring_items(capacity_items, "capacity_items")
+        self.context = context
+        self.capacity_items = capacity_items
+        self._next_hop = _next_hops(policy, len(context.endpoints))
+        endpoints = context.endpoints
+        self.links = tuple(
+            ItemLink(endpoints[here], endpoints[there], capacity_items)
+            for here in range(len(endpoints))
+            for there in sorted(set(self._next_hop[here].tolist()) - {here})
+        )
+
+    @property
+    def next_hop(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """int64 (endpoints, endpoints): where endpoint i sends what is for endpoint j."""
+        return self._next_hop
+
+
+def _next_hops(policy: Policy, endpoints: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    table = np.empty((endpoints, endpoints), np.int64)
+    for here in range(endpoints):
+        for destination in range(endpoints):
+            hop = here if here == destination else policy(here, destination, endpoints)
+            if not (isinstance(hop, int | np.integer) and 0 <= hop < endpoints):
+                raise InputError(
+                    f"the routing policy sends items at endpoint {here} for endpoint "
+                    f"{destination} to {hop!r}, which is no endpoint in [0, {endpoints})"
+                )
+            table[here, destination] = hop
+    for here in range(endpoints):
+        for destination in range(endpoints):
+            place = here
+            for _ in range(endpoints):
+                place = int(table[place, destination])
+            if place != destination:
+                raise InputError(
+                    f"the routing policy never brings items from endpoint {here} to endpoint "
+                    f"{destination}: they circle at endpoint {place}"
+                )
+    table.flags.writeable = False
+    return table

@@ -1,0 +1,419 @@
+"""Segment links: one-way connections that carry arrays, cut into packets, driven by the host (Groute, 4.2).
+
+A link ends at an endpoint, which receives (:mod:`godwit.dataflow.receiver`), or at a router, which finds
+out who does. Whoever sends, receives or gives a buffer back moves things on: there is no thread in between.
+The sender's array stays where it is until a receiver has a free buffer, so nothing piles up on the way: what
+is sent is *offered*, a few segments ahead of those that have been taken.
+
+Order: segments of one link arrive in the order in which they were sent, by each receiver that they go to;
+those of messages with a higher priority overtake.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from godwit.backends.segments import Mark
+from godwit.dataflow.future import Future
+from godwit.dataflow.message import Message, rows_of_packet
+from godwit.dataflow.receiver import Offer, Receiver
+from godwit.dataflow.segment import PendingSegment, Segment
+from godwit.dtypes import as_count, as_float, shown
+from godwit.errors import ClosedLinkError, EndOfLink, TopologyError
+
+if TYPE_CHECKING:
+    from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.router import Router
+
+DEFAULT_BUFFERS = 3
+DEFAULT_PACKET_BYTES = 16 << 20
+_MOST_BYTES = 1 << 40
+_MOST_BUFFERS = 1 << 10
+_FEWEST_AHEAD = 4
+
+Groups = Sequence[Sequence[Receiver]]
+
+
+@dataclass(frozen=True)
+class LinkStatistics:
+    """What has gone over a link so far.
+
+    :param sent_messages: that its source sent
+    :param segments: that its target took
+    :param bytes: of these
+    :param copied_bytes: of these: not those that could be read where they were
+    """
+
+    sent_messages: int
+    segments: int
+    bytes: int
+    copied_bytes: int
+
+
+class Link:
+    """A one-way connection between two endpoints of a context.
+
+    >>> import numpy as np, godwit as gw
+    >>> with gw.Context(["cpu:0"]) as context:
+    ...     link = gw.Link(context.host, context.endpoints[0], packet_bytes=16)
+    ...     with link:
+    ...         future = link.send(np.arange(5))
+    ...     [segment.array.tolist() for segment in link]
+    [[0, 1], [2, 3], [4]]
+
+    :param source: who sends
+    :param target: who receives; to and from a router, links are the router's own
+    :param packet_bytes: size of a receive buffer, so of a segment at most; None for what suits the pair
+    :param buffers: receive buffers: with 2 the next segment arrives while one is worked on, with 3 one can
+        be on its way back besides; None for what suits the pair
+    :param copies: whether segments are copied also where the receiver could read the sender's memory
+    :raises TopologyError: source and target are the same, of different contexts, or linked already
+    :raises InputError: a number out of range
+    """
+
+    def __init__(
+        self,
+        source: Endpoint,
+        target: Endpoint,
+        *,
+        packet_bytes: int | None = None,
+        buffers: int | None = None,
+        copies: bool = False,
+    ) -> None:
+        context = common_context(source, target)
+        for end in (source, target):
+            if end.kind == "router":
+                raise TopologyError(
+                    f"{end} makes its own links: name the endpoints when you make the router, and ask it "
+                    "for router.input(endpoint) or router.output(endpoint)"
+                )
+        if source is target:
+            raise TopologyError(f"a link must connect two endpoints, got {source} twice")
+        for link in context.links:
+            if link.source is source and link.target is target:
+                raise TopologyError(f"{link.name} is there already; a router makes further links")
+        self._set_up(source, target, packet_bytes, buffers, copies)
+        context.add(self)
+
+    def _set_up(
+        self,
+        source: Endpoint,
+        target: Endpoint,
+        packet_bytes: int | None,
+        buffers: int | None,
+        copies: bool,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.context = context = source.context
+        self._receiver: Receiver | None = None
+        self._router: Router | None = None
+        if target.kind == "router":
+            self._router = target  # type: ignore[assignment]
+        else:
+            packet, count_ = default_packet(source, target)
+            packet = as_count(packet_bytes or packet, "packet_bytes", 1, _MOST_BYTES)
+            count_ = as_count(count_ if buffers is None else buffers, "buffers", 1, _MOST_BUFFERS)
+            limit = context.limit_bytes(target)
+            if limit is not None and packet > limit:
+                raise TopologyError(
+                    f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
+                )
+            self._receiver = Receiver(
+                self.name,
+                target.space,
+                packet,
+                count_,
+                copies=copies,
+                fate=context.fate,
+                keep=context.keep,
+            )
+        self._lock = threading.Lock()
+        self._outbox: list[tuple[tuple[float, int], Message | None]] = []
+        self._numbers = count()
+        self._unclaimed = 0
+        self._is_pumping = False
+        self._is_asked = False
+        self._closed = False
+        self._sent = 0
+
+    @classmethod
+    def of_router(
+        cls,
+        source: Endpoint,
+        target: Endpoint,
+        packet_bytes: int | None,
+        buffers: int | None,
+        copies: bool,
+    ) -> Link:
+        """A link to or from a router, which has checked the ends."""
+        link = cls.__new__(cls)
+        link._set_up(source, target, packet_bytes, buffers, copies)
+        return link
+
+    @property
+    def name(self) -> str:
+        """For people: from where to where."""
+        return f"{self.source} -> {self.target}"
+
+    @property
+    def packet_bytes(self) -> int:
+        """Of a segment, at most."""
+        return min(receiver.packet_bytes for receiver in self._receivers())
+
+    @property
+    def buffers(self) -> int:
+        """Receive buffers at its end; 0 where a router is there."""
+        return 0 if self._receiver is None else self._receiver.buffers
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been shut down."""
+        return self._closed
+
+    @property
+    def statistics(self) -> LinkStatistics:
+        """What has gone over it so far."""
+        end = self._receiver
+        if end is None:
+            return LinkStatistics(self._sent, 0, 0, 0)
+        return LinkStatistics(self._sent, end.segments, end.bytes, end.copied_bytes)
+
+    # What the sender does.
+
+    def send(
+        self, array: Any, *, metadata: Any = None, priority: float = 0, stream: Any = None
+    ) -> Future[None]:
+        """Send an array; returns when as much of it is offered as there may be at once.
+
+        :param array: (rows, ...) of NumPy or CuPy, or what DLPack or ``__cuda_array_interface__`` makes one
+            of; cut along its first axis, copied first only if it has gaps
+        :param metadata: comes along with every segment
+        :param priority: higher ones overtake what has not found a receiver yet
+        :param stream: what has been put into it so far is done before the array is read; by default the
+            endpoint's own
+        :returns: done when the array may be written to again
+        :raises ClosedLinkError: the link has been shut down
+        :raises InputError: no array of numbers, or one row is larger than a packet
+        :raises DataflowEnded: a worker has failed, or the context is closed
+        """
+        self._check_sender()
+        space = self.source.space
+        taken = space.take(array)
+        rows = rows_of_packet(taken, self.packet_bytes, self.name)
+        future: Future[None] = Future(self.context.fate, f"the end of a message over {self.name}")
+        message = Message(
+            taken,
+            rows,
+            metadata,
+            as_float(priority, "priority"),
+            self.source,
+            (space.mark(stream),),
+            future,
+            self._claimed,
+        )
+        with self._lock:
+            if self._closed:
+                raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
+            self._sent += 1
+            heappush(self._outbox, ((-message.priority, next(self._numbers)), message))
+        self._pump()
+        return future
+
+    def _check_sender(self) -> None:
+        self.context.check_open()
+        self.context.fate.check()
+        if self.source.kind == "router":
+            raise TopologyError(f"{self.source} sends by itself what is sent to it")
+        if self._closed:
+            raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
+
+    def shutdown(self) -> None:
+        """Say that nothing more will be sent; what has been, arrives. Twice does no harm."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            heappush(self._outbox, ((float("inf"), next(self._numbers)), None))
+        self._pump()
+
+    def _claimed(self) -> None:
+        with self._lock:
+            self._unclaimed -= 1
+        self._pump()
+
+    def _pump(self) -> None:
+        """Offer segments, as long as few are waiting.
+
+        Invariant: one thread at a time offers, so that segments stay in order; who comes meanwhile leaves
+        word (under the lock under which the other one looks before it leaves), and does not wait.
+        """
+        with self._lock:
+            self._is_asked = True
+            if self._is_pumping:
+                return
+            self._is_pumping = True
+        try:
+            while self._is_to_go_on():
+                while (entry := self._next_segment()) is not None:
+                    self._offer(*entry)
+        except BaseException as error:
+            self._is_pumping = False
+            self.context.fate.end(error)
+            raise
+
+    def _is_to_go_on(self) -> bool:
+        with self._lock:
+            self._is_pumping = self._is_asked
+            self._is_asked = False
+            return self._is_pumping
+
+    def _next_segment(self) -> tuple[Segment, Message, int] | None:
+        with self._lock:
+            if not self._outbox or self._unclaimed >= self._most_ahead():
+                return None
+            (_, number), message = self._outbox[0]
+            if message is None:
+                heappop(self._outbox)
+                self._unclaimed += 1  # never to be claimed: nothing comes behind it
+        if message is None:
+            self._end()
+            return None
+        segment = message.cut()
+        if message.is_cut:
+            with self._lock:
+                self._outbox = [entry for entry in self._outbox if entry[1] is not message]
+                self._outbox.sort()
+        return segment, message, number
+
+    def _most_ahead(self) -> int:
+        return max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in self._receivers()))
+
+    def _offer(self, segment: Segment, message: Message, number: int) -> None:
+        priority = message.priority
+        groups: Groups
+        if self._receiver is not None:
+            groups = ((self._receiver,),)
+        else:
+            assert self._router is not None
+            groups, own = self._router.route(segment, self.source)
+            priority = priority if own is None else own
+        message.started(len(groups))
+        with self._lock:
+            self._unclaimed += len(groups)
+        if message.is_cut:
+            message.finished(())  # its own share
+        for group in groups:
+            offer = Offer(segment, message, (-priority, number))
+            offer.receivers = tuple(group)
+            for receiver in group:
+                receiver.post(offer)
+
+    def _end(self) -> None:
+        if self._receiver is not None:
+            self._receiver.end()
+        else:
+            assert self._router is not None
+            self._router.input_ended()
+
+    def _receivers(self) -> Sequence[Receiver]:
+        if self._receiver is not None:
+            return (self._receiver,)
+        assert self._router is not None
+        return self._router.receivers()
+
+    # What the receiver does.
+
+    def receive(self) -> PendingSegment:
+        """Ask for the next segment, which is there when it has arrived; EndOfLink after the last.
+
+        From the first call on as many segments are on their way as there are buffers: whoever begins to
+        receive goes on until the end of the link.
+
+        :raises TopologyError: a router is at its end
+        :raises DataflowEnded: a worker has failed, or the context is closed
+        """
+        if self._receiver is None:
+            raise TopologyError(f"{self.target} receives by itself; ask router.output(endpoint)")
+        self.context.check_open()
+        self.context.fate.check()
+        pending = PendingSegment(self.context.fate, f"a segment over {self.name}")
+        self._receiver.request(pending)
+        return pending
+
+    def __iter__(self) -> Iterator[Segment]:
+        """Segments as they arrive, until the end of the link.
+
+        Each is given back when the next one is asked for, if it has not been and is not held
+        (:meth:`Segment.hold`).
+        On a GPU they are handed out while they are on their way: the endpoint's stream waits for them.
+        """
+        stream = self.target.space.stream
+        while True:
+            pending = self.receive()
+            try:
+                segment = pending.wait() if stream is None else pending.wait_on(stream)
+            except EndOfLink:
+                return
+            try:
+                yield segment
+            finally:
+                if not segment.is_held:
+                    segment.release()
+
+    # What the context does.
+
+    @property
+    def receiver(self) -> Receiver | None:
+        """Its end, where there is no router."""
+        return self._receiver
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        return f"Link({self.name})"
+
+
+Keep = Callable[[Mark, Any], None]
+
+
+def common_context(*endpoints: Any) -> Any:
+    """The context of all of these.
+
+    :raises TopologyError: something is no endpoint, or of another context
+    """
+    from godwit.dataflow.context import Endpoint
+
+    first = None
+    for endpoint in endpoints:
+        if not isinstance(endpoint, Endpoint):
+            raise TopologyError(
+                f"links connect endpoints of a context (context.host, context.endpoints, a Router), got "
+                f"{shown(endpoint)}"
+            )
+        first = first or endpoint
+        if endpoint.context is not first.context:
+            raise TopologyError(f"{first} and {endpoint} are endpoints of different contexts")
+    assert first is not None
+    first.context.check_open()
+    return first.context
+
+
+def default_packet(source: Endpoint, target: Endpoint) -> tuple[int, int]:
+    """Packet size, in bytes, and number of buffers that suit a pair."""
+    return DEFAULT_PACKET_BYTES, DEFAULT_BUFFERS

@@ -1,0 +1,95 @@
+"""A message on its way: an array that a link cuts into segments as receivers become free."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from godwit.backends.segments import Mark
+from godwit.dataflow.future import Future
+from godwit.dataflow.segment import Segment
+from godwit.errors import InputError
+
+if TYPE_CHECKING:
+    from godwit.dataflow.context import Endpoint
+
+
+class Message:
+    """Rows that one send brought.
+
+    :param array: C-contiguous, with at least one dimension
+    :param rows: of a segment, at most
+    :param after: what has to be reached before the rows may be read
+    :param future: resolved when every segment has been taken out of the array
+    :param claimed: called whenever a segment has found its receiver
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        rows: int,
+        metadata: Any,
+        priority: float,
+        source: Endpoint,
+        after: tuple[Mark, ...],
+        future: Future[None],
+        claimed: Callable[[], None],
+    ) -> None:
+        self.after = after
+        self.claimed = claimed
+        self.priority = priority
+        self._array = array
+        self._rows = rows
+        self._metadata = metadata
+        self._source = source
+        self._future = future
+        self._next = 0
+        self._lock = threading.Lock()
+        self._under_way = 1  # itself, until it is cut up
+        self._marks: list[Mark] = []
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether all of its segments have been made."""
+        return self._next < 0
+
+    def cut(self) -> Segment:
+        """The next segment; an array without rows is one segment."""
+        begin, total = self._next, len(self._array)
+        end = min(begin + self._rows, total)
+        segment = Segment(
+            self._array[begin:end], begin, total, self._metadata, self._source, None, self.after
+        )
+        self._next = -1 if end == total else end
+        return segment
+
+    def started(self, receivers: int) -> None:
+        """So many are to get the segment that was cut last."""
+        with self._lock:
+            self._under_way += receivers
+
+    def finished(self, marks: tuple[Mark, ...]) -> None:
+        """One of them has it, or will have read it when marks are reached."""
+        with self._lock:
+            self._under_way -= 1
+            self._marks = [mark for mark in (*self._marks, *marks) if not mark.done()]
+            left = self._under_way
+        if left == 0:
+            self._future.resolve(None, self._marks)
+
+
+def rows_of_packet(array: Any, packet_bytes: int, link: str) -> int:
+    """How many rows of an array fit into a packet.
+
+    :raises InputError: not one
+    """
+    row_bytes = array.dtype.itemsize
+    for extent in array.shape[1:]:
+        row_bytes *= extent
+    if row_bytes > packet_bytes:
+        raise InputError(
+            f"one row of {row_bytes:,} bytes does not fit into the packets of {packet_bytes:,} bytes that "
+            f"{link} takes: make it with a larger packet_bytes"
+        )
+    return int(packet_bytes // max(1, row_bytes))

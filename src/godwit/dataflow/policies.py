@@ -1,0 +1,208 @@
+"""Routing policies: where a segment may go; the router picks among them by availability (Groute, 4.2).
+
+A policy is a function ``(segment, source, destinations)``, called on the host for every segment. It returns
+one of the destinations, or several, of which the first that is free takes the segment; or
+:func:`every` of several, each of which gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from godwit.dataflow.context import Endpoint
+from godwit.dataflow.segment import Segment
+from godwit.dtypes import shown
+from godwit.errors import InputError
+
+Endpoints = tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True)
+class Every:
+    """What :func:`every` returns."""
+
+    destinations: tuple[Any, ...]
+
+
+Choice = Endpoint | Sequence[Endpoint] | Every
+Choose = Callable[[Segment, Endpoint, Endpoints], Choice]
+
+
+def every(destinations: Sequence[Any]) -> Every:
+    """To each of these, where a list alone means to any of them.
+
+    :param destinations: endpoints, or lists of them, any of which will do
+    """
+    return Every(tuple(destinations))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy with what a router may know of it beforehand.
+
+    :param name: for people
+    :param choose: the function
+    :param priority: ``priority(segment)``: segments with a higher one go first; by default that of the
+        message
+    :param outputs: how many outputs it takes, if not any number
+    """
+
+    name: str
+    choose: Choose
+    priority: Callable[[Segment], float] | None = None
+    outputs: int | None = None
+
+
+def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
+    """Nobody sends to itself, where senders are among the destinations."""
+    return tuple(one for one in destinations if one is not source)
+
+
+def any_available() -> Policy:
+    """To whoever is free first: balances load by itself (the paper's default)."""
+    return Policy("any", lambda segment, source, destinations: _others(source, destinations))
+
+
+def round_robin() -> Policy:
+    """To one after the other, whoever is free."""
+    turns = count()
+
+    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+        others = _others(source, destinations)
+        return others[next(turns) % len(others)] if others else others
+
+    return Policy("round-robin", choose)
+
+
+def broadcast() -> Policy:
+    """To each but the sender."""
+    return Policy("broadcast", lambda segment, source, outputs: every(_others(source, outputs)))
+
+
+def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
+    """To its owner.
+
+    :param owner: ``owner(segment)``: which of the outputs, counted from 0; by default equal parts of every
+        message, one behind the other: a static split
+    """
+
+    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+        if owner is None:
+            index = segment.offset * len(destinations) // max(1, segment.total)
+        else:
+            index = owner(segment)
+            if not 0 <= index < len(destinations):
+                raise InputError(
+                    f"the owner of {segment} must be in [0, {len(destinations)}), got {shown(index)}"
+                )
+        return destinations[index]
+
+    return Policy("scatter", choose)
+
+
+def gather() -> Policy:
+    """To the one output that there is."""
+    return Policy("gather", lambda segment, source, destinations: destinations, outputs=1)
+
+
+def _place(source: Endpoint, destinations: Endpoints, policy: str) -> int:
+    for index, one in enumerate(destinations):
+        if one is source:
+            return index
+    raise InputError(f"policy {policy!r} goes from output to output, and {source} is none of them")
+
+
+def ring() -> Policy:
+    """From each output to the next, from the last to the first; from elsewhere to the first."""
+
+    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+        if not any(one is source for one in destinations):
+            return destinations[0]
+        return destinations[(_place(source, destinations, "ring") + 1) % len(destinations)]
+
+    return Policy("ring", choose)
+
+
+def one_way() -> Policy:
+    """From each output to any before it, so that all comes to the first: a reduction."""
+
+    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+        return destinations[: _place(source, destinations, "one-way")]
+
+    return Policy("one-way", choose)
+
+
+def tree() -> Policy:
+    """From each output to its elder sibling, 1 to 0, 3 to 2, 2 to 0, ...: a reduction in log2 steps."""
+
+    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+        place = _place(source, destinations, "tree")
+        return destinations[place & (place - 1)] if place else ()
+
+    return Policy("tree", choose)
+
+
+def by_priority(key: Callable[[Segment], float] | None = None) -> Policy:
+    """To whoever is free first, of the segments that wait the one with the highest priority.
+
+    :param key: ``key(segment)``; the message's metadata by default
+    """
+    return Policy("priority", any_available().choose, key or (lambda segment: segment.metadata))
+
+
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "any": any_available,
+    "round-robin": round_robin,
+    "broadcast": broadcast,
+    "scatter": scatter,
+    "gather": gather,
+    "ring": ring,
+    "one-way": one_way,
+    "tree": tree,
+    "priority": by_priority,
+}
+
+
+def as_policy(value: Any) -> Policy:
+    """A policy of a name, a function or itself; InputError if it is none."""
+    if isinstance(value, Policy):
+        return value
+    if isinstance(value, str):
+        if value not in POLICIES:
+            known = ", ".join(map(repr, POLICIES))
+            raise InputError(f"unknown routing policy {value!r}; there are {known}")
+        return POLICIES[value]()
+    if callable(value):
+        return Policy(getattr(value, "__name__", "function"), value)
+    raise InputError(f"the routing policy must be a name or a function, got {shown(value)}")
+
+
+def groups_of(choice: Any, policy: str, destinations: Endpoints) -> tuple[Endpoints, ...]:
+    """Who gets the segment: one of each group.
+
+    :raises InputError: none, or an endpoint that is no output of the router
+    """
+    wanted = choice.destinations if isinstance(choice, Every) else (choice,)
+    groups = []
+    for one in wanted:
+        group = (one,) if isinstance(one, Endpoint) else one
+        if not isinstance(group, tuple | list):
+            raise InputError(
+                f"policy {policy!r} returned {shown(one)}; it returns endpoints among its destinations"
+            )
+        for endpoint in group:
+            if not any(endpoint is known for known in destinations):
+                there = ", ".join(map(str, destinations))
+                raise InputError(
+                    f"policy {policy!r} returned {shown(endpoint)}, which is no destination; there are "
+                    f"{there}"
+                )
+        if not group:
+            raise InputError(f"policy {policy!r} returned no destination for a segment")
+        groups.append(tuple(group))
+    if not groups:
+        raise InputError(f"policy {policy!r} returned no destination for a segment")
+    return tuple(groups)

@@ -1,0 +1,297 @@
+"""The end of a link at which segments arrive: a pipelined receiver (Groute, sections 4.1 and 4.2).
+
+A sender's segment is *offered* to every receiver that may take it. A receiver with a free buffer takes the
+first offer that nobody has taken: it claims it, which only one can, starts the copy straight from the
+sender's memory into its buffer, and hands the segment out, with marks that say when it has arrived. Offers
+that others took are stale, and dropped when they are come upon. There is no lock of a whole router: each
+receiver has its own, and an offer is claimed in one step.
+
+Invariant: an offer is in the queue of each of its receivers, or claimed. A buffer is free, or belongs to
+one segment that was taken and has not been released. The copy into a buffer waits for the marks of the
+release of what was in it before, so a buffer may be given back while kernels still read it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from godwit.backends.segments import Block, Lane, Mark, Space
+from godwit.dataflow.future import Fate
+from godwit.dataflow.segment import PendingSegment, Segment
+from godwit.errors import DeadWorkerError, EndOfLink
+
+if TYPE_CHECKING:
+    from godwit.dataflow.message import Message
+
+_arrivals = count()
+_FEW_OFFERS = 64
+
+
+class Offer:
+    """A segment of a message that one of several receivers is to take."""
+
+    __slots__ = ("_token", "message", "order", "receivers", "segment")
+
+    def __init__(self, segment: Segment, message: Message, order: tuple[float, int]) -> None:
+        self.segment: Segment | None = segment
+        self.message = message
+        self.order = order
+        self.receivers: tuple[Receiver, ...] = ()
+        self._token = [None]
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether somebody has taken it."""
+        return not self._token
+
+    def claim(self) -> bool:
+        """Take it, if nobody has: popping the one token is one step of the interpreter."""
+        try:
+            self._token.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class _Slot:
+    """A receive buffer: memory where a copy is needed, else only the right to have one segment."""
+
+    __slots__ = ("after", "block")
+
+    def __init__(self) -> None:
+        self.block: Block | None = None
+        self.after: tuple[Mark, ...] = ()
+
+
+class Receiver:
+    """What arrives at the end of one link.
+
+    :param name: for people
+    :param space: the endpoint's memory
+    :param packet_bytes: size of a buffer
+    :param buffers: how many
+    :param copies: whether a segment is copied even where the sender's memory could be read
+    :param keep: holds what copies read until they are done
+    """
+
+    def __init__(
+        self,
+        name: str,
+        space: Space,
+        packet_bytes: int,
+        buffers: int,
+        *,
+        copies: bool,
+        fate: Fate,
+        keep: Callable[[Mark, Any], None],
+    ) -> None:
+        self.name = name
+        self.space = space
+        self.packet_bytes = packet_bytes
+        self.buffers = buffers
+        self.segments = 0
+        self.bytes = 0
+        self.copied_bytes = 0
+        self._copies = copies
+        self._fate = fate
+        self._keep = keep
+        self._lock = threading.RLock()
+        self._free: deque[_Slot] = deque()
+        self._slots: list[_Slot] = []
+        self._lane: Lane | None = None
+        self._offers: list[tuple[tuple[float, int], int, Offer]] = []
+        self._requests: deque[PendingSegment] = deque()
+        self._arrived: deque[tuple[Segment, tuple[Mark, ...]]] = deque()
+        self._most_offers = _FEW_OFFERS
+        self._ended = False
+        self._abandoned = False
+
+    # What senders do.
+
+    def post(self, offer: Offer) -> None:
+        """Offer a segment."""
+        with self._lock:
+            if len(self._offers) > self._most_offers:
+                self._drop_stale()
+            heappush(self._offers, (offer.order, next(_arrivals), offer))
+            given_up = self._abandoned
+        if given_up:
+            self._give_up()
+        self.match()
+
+    def _drop_stale(self) -> None:
+        """Who receives slowly, or not at all, is not to hold what others have taken long ago."""
+        self._offers = [entry for entry in self._offers if not entry[2].is_stale]
+        heapify(self._offers)
+        self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
+
+    def end(self) -> None:
+        """No more will be offered."""
+        with self._lock:
+            self._ended = True
+            self._check_end()
+
+    # What the receiving endpoint does.
+
+    def request(self, pending: PendingSegment) -> None:
+        """Ask for the next segment; from the first time on all buffers are ready to receive."""
+        with self._lock:
+            if not self._slots:
+                self._slots = [_Slot() for _ in range(self.buffers)]
+                self._free.extend(self._slots)
+            self._requests.append(pending)
+            self._hand_out()
+            self._check_end()
+        self.match()
+
+    def abandon(self) -> None:
+        """Nobody will receive any more; what is still on its way has no taker, which is an error.
+
+        Buffers that are held, and segments that others can take, are not.
+        """
+        with self._lock:
+            self._abandoned = True
+        self._give_up()
+
+    def resume(self) -> None:
+        """Somebody may receive again."""
+        with self._lock:
+            self._abandoned = False
+
+    def _give_up(self) -> None:
+        with self._lock:
+            unread = len(self._arrived)
+            waiting = [offer for _, _, offer in self._offers if not offer.is_stale]
+        stuck = [offer for offer in waiting if all(one._abandoned for one in offer.receivers)]
+        if unread or stuck:
+            self._fate.end(
+                DeadWorkerError(
+                    f"the worker at the end of {self.name} ended with {unread + len(stuck)} segment(s) "
+                    "on their way to it: it must receive until the link ends"
+                )
+            )
+
+    def match(self) -> None:
+        """Take offers as long as there are buffers."""
+        taken: list[Offer] = []
+        try:
+            with self._lock:
+                while self._free and self._offers and self._may_take():
+                    offer = heappop(self._offers)[2]
+                    if offer.claim():
+                        taken.append(offer)
+                        self._begin(offer, self._free.popleft())
+                if self._ended:
+                    self._check_end()
+        except BaseException as error:
+            self._fate.end(error)
+            raise
+        finally:
+            # Outside of the lock: what follows takes the locks of other receivers.
+            for offer in taken:
+                for other in offer.receivers:
+                    if other is not self and other._ended:
+                        other.match()
+                offer.message.claimed()
+
+    def _may_take(self) -> bool:
+        return not self._abandoned and self._fate.cause is None
+
+    def _begin(self, offer: Offer, slot: _Slot) -> None:
+        """Start to bring a segment into a buffer."""
+        source, message = offer.segment, offer.message
+        assert source is not None
+        offer.segment = None  # stale offers hold nothing
+        array, nbytes = source.array, source.array.nbytes
+        give_back: Callable[[Any], None]
+        marks: tuple[Mark, ...]
+        if not self._copies and self.space.reads(array):
+            marks = message.after
+            array = _read_only(array)
+
+            def give_back(stream: Any) -> None:
+                mark = self.space.mark(stream)
+                message.finished((mark,))
+                self._put_back(slot, ())
+        else:
+            if slot.block is None:
+                slot.block = self.space.allocate(self.packet_bytes)
+            if self._lane is None:
+                self._lane = self.space.lane()
+            view = slot.block.view(array.dtype, array.shape)
+            if nbytes:
+                mark = self._lane.copy(array, view, (*message.after, *slot.after))
+                self._keep(mark, array)
+                marks = (mark,)
+            else:
+                marks = slot.after
+            message.finished(marks)
+            self.copied_bytes += nbytes
+            array = view
+
+            def give_back(stream: Any) -> None:
+                self._put_back(slot, (*marks, self.space.mark(stream)))
+
+        segment = Segment(
+            array, source.offset, source.total, source.metadata, source.source, give_back, marks
+        )
+        self.segments += 1
+        self.bytes += nbytes
+        self._arrived.append((segment, marks))
+        self._hand_out()
+
+    def _put_back(self, slot: _Slot, after: tuple[Mark, ...]) -> None:
+        with self._lock:
+            slot.after = tuple(mark for mark in after if not mark.done())
+            self._free.append(slot)
+        self.match()
+
+    def _hand_out(self) -> None:
+        while self._requests and self._arrived:
+            segment, marks = self._arrived.popleft()
+            self._requests.popleft().resolve(segment, list(marks))
+
+    def _check_end(self) -> None:
+        if not (self._ended and self._requests):
+            return
+        while self._offers and self._offers[0][2].is_stale:
+            heappop(self._offers)
+        if not self._offers and not self._arrived:
+            while self._requests:
+                self._requests.popleft().fail(EndOfLink(f"nothing more comes over {self.name}"))
+
+    def wait_all(self) -> None:
+        """Wait until nothing uses the buffers."""
+        for slot in self._slots:
+            for mark in slot.after:
+                mark.wait()
+
+    def close(self) -> None:
+        """Give buffers back; nothing is under way."""
+        with self._lock:
+            for slot in self._slots:
+                if slot.block is not None:
+                    slot.block.free()
+                    slot.block = None
+            self._slots.clear()
+            self._free.clear()
+            self._offers.clear()
+            self._arrived.clear()
+            if self._lane is not None:
+                self._lane.close()
+                self._lane = None
+
+
+def _read_only(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

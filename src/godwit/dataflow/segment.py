@@ -1,0 +1,99 @@
+"""Segments: pieces of messages, with where they belong (Groute, table 1: Segment, PendingSegment)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from godwit.backends.segments import Mark
+from godwit.dataflow.future import Future
+
+if TYPE_CHECKING:
+    from godwit.dataflow.context import Endpoint
+
+
+class Segment:
+    """Rows of a message.
+
+    Whoever iterates over a link has it until the next turn of the loop, or until :meth:`release` if it is to
+    be held. It is a context manager, too, which releases it. Then its array is not to be used any more.
+
+    :ivar array: the rows, NumPy's or CuPy's, in the memory of the endpoint that received them; read-only
+        where that is the sender's own memory
+    :ivar offset: which row of the whole message is the first
+    :ivar total: rows of the whole message
+    :ivar metadata: what the sender said of it
+    :ivar source: the endpoint that sent it
+    :ivar is_held: whether it is not given back at the next turn of a loop
+    """
+
+    __slots__ = ("_give_back", "_marks", "array", "is_held", "metadata", "offset", "source", "total")
+
+    def __init__(
+        self,
+        array: Any,
+        offset: int,
+        total: int,
+        metadata: Any,
+        source: Endpoint,
+        give_back: Callable[[Any], None] | None = None,
+        marks: tuple[Mark, ...] = (),
+    ) -> None:
+        self.array = array
+        self.offset = offset
+        self.total = total
+        self.metadata = metadata
+        self.source = source
+        self.is_held = False
+        self._give_back = give_back
+        self._marks = marks
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the message ends with it."""
+        return self.offset + len(self.array) == self.total
+
+    def hold(self) -> Segment:
+        """Keep it beyond this turn of the loop, until :meth:`release`; so one buffer less receives."""
+        self.is_held = True
+        return self
+
+    def release(self, stream: Any = None) -> None:
+        """Give the buffer back once what has been put into a stream so far is done; twice does no harm.
+
+        :param stream: the endpoint's own, if none is named
+        """
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back(stream)
+
+    def wait(self) -> None:
+        """Wait on the host until its data are there (who iterates over a link of the host need not)."""
+        for mark in self._marks:
+            mark.wait()
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __enter__(self) -> Segment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        end = self.offset + len(self.array)
+        return f"Segment(rows {self.offset:,} to {end:,} of {self.total:,}, from {self.source})"
+
+
+class PendingSegment(Future[Segment]):
+    """A segment that is still on its way: waited for by the host, or by a stream.
+
+    Waiting raises EndOfLink when no more comes.
+    """

@@ -1,0 +1,152 @@
+"""Functions that run on endpoints, a thread each, inside a block that joins them.
+
+Rules, so that nothing hangs. A worker that raises ends the dataflow: everyone who waits is told so, and the
+block raises that exception. When the last worker of an endpoint ends, the links by which it sends are shut
+down, and what is still on its way to it is an error. When the body of the block ends, so does what the host
+sends. Ctrl-C in the block ends the dataflow; a second one leaves threads behind that do not return.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from godwit.dataflow.context import Endpoint
+from godwit.dtypes import shown
+from godwit.errors import DataflowEnded, InputError, TopologyError
+
+if TYPE_CHECKING:
+    from godwit.dataflow.context import Context
+    from godwit.dataflow.link import Link
+
+
+class Workers:
+    """The block; see :meth:`godwit.Context.workers`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._running: Counter[int] = Counter()
+        self._failure: BaseException | None = None
+        self._is_open = False
+
+    def start(self, endpoint: Endpoint, function: Callable[..., Any], *arguments: Any) -> None:
+        """Run ``function(*arguments)`` for an endpoint: on a GPU, that and its stream are the current ones.
+
+        :raises TopologyError: it is no endpoint of the context that has threads
+        :raises InputError: no function, or the block has not begun or has ended
+        """
+        if not isinstance(endpoint, Endpoint) or endpoint.context is not self._context:
+            raise TopologyError(
+                f"a worker runs on an endpoint of its context, got {shown(endpoint)}"
+            )
+        if endpoint.kind == "router":
+            raise TopologyError(f"{endpoint} has no worker: it works by itself")
+        if not callable(function):
+            raise InputError(f"a worker must be a function, got {shown(function)}")
+        if not self._is_open:
+            raise InputError(
+                "workers are started inside their block: with context.workers() as workers"
+            )
+        with self._lock:
+            self._running[id(endpoint)] += 1
+        for link in self._links_to(endpoint):
+            if link.receiver is not None:
+                link.receiver.resume()
+        thread = threading.Thread(
+            target=self._run,
+            args=(endpoint, function, arguments),
+            name=f"godwit-{endpoint}",
+            daemon=True,
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def each(
+        self, endpoints: Iterable[Endpoint], function: Callable[..., Any], *arguments: Any
+    ) -> None:
+        """Start ``function(endpoint, *arguments)`` on each of some endpoints."""
+        for endpoint in endpoints:
+            self.start(endpoint, function, endpoint, *arguments)
+
+    def _run(self, endpoint: Endpoint, function: Callable[..., Any], arguments: Any) -> None:
+        begin = perf_counter()
+        try:
+            with endpoint.space.entered():
+                function(*arguments)
+                self._settle(endpoint)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            trace = self._context.trace
+            if trace is not None:
+                name = getattr(function, "__name__", "worker")
+                trace.add(endpoint.name, "worker", name, begin, perf_counter())
+
+    def _settle(self, endpoint: Endpoint) -> None:
+        """A worker has ended by itself."""
+        with self._lock:
+            self._running[id(endpoint)] -= 1
+            left = self._running[id(endpoint)]
+        if left:
+            return
+        for link in self._links_from(endpoint):
+            link.shutdown()
+        if endpoint.kind != "host":
+            self._abandon(endpoint)
+
+    def _abandon(self, endpoint: Endpoint) -> None:
+        for link in self._links_to(endpoint):
+            if link.receiver is not None:
+                link.receiver.abandon()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            # Who was told of the end is not its cause.
+            if self._failure is None and not isinstance(error, DataflowEnded):
+                self._failure = error
+        self._context.fate.end(error)
+
+    def _links_from(self, endpoint: Endpoint) -> list[Link]:
+        return [link for link in self._context.all_links() if link.source is endpoint]
+
+    def _links_to(self, endpoint: Endpoint) -> list[Link]:
+        return [link for link in self._context.all_links() if link.target is endpoint]
+
+    def __enter__(self) -> Workers:
+        self._is_open = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_open = False
+        if value is not None:
+            self._fail(value)
+        else:
+            host = self._context.host
+            with suppress(DataflowEnded):
+                if not self._running[id(host)]:
+                    for link in self._links_from(host):
+                        link.shutdown()
+                self._abandon(host)
+        try:
+            for thread in self._threads:
+                thread.join()
+        except BaseException as interruption:
+            self._fail(interruption)
+            for thread in self._threads:
+                thread.join()
+            raise
+        cause = self._failure or self._context.fate.cause
+        if cause is not None and cause is not value:
+            raise cause

@@ -1,4 +1,4 @@
-"""Segment links and routers on CPU endpoints: every construct and policy, under scripted and random schedules.
+"""Segment links and routers on CPU endpoints: all constructs and policies, scripted and random schedules.
 
 What has to hold: every row arrives, once, in order for each receiver; nothing hangs; a failure comes out as
 the exception that it was, and leaves no thread and no buffer behind.
@@ -7,6 +7,8 @@ the exception that it was, and leaves no thread and no buffer behind.
 from __future__ import annotations
 
 import gc
+import itertools
+import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -251,7 +253,6 @@ def test_limits_of_memory() -> None:
         link.send(np.zeros(120, np.uint8))
         with pytest.raises(InputError, match=r"buffer of 60 B .* of which 40 B are left"):
             link.receive()
-            link.receive()
     with pytest.raises(
         InputError, match="names 'cpu:7', which is no endpoint; there are 'host', 'cpu:0'"
     ):
@@ -269,9 +270,13 @@ def test_memory_that_is_handed_in() -> None:
         assert np.shares_memory(first.array, memory)
         assert (memory == np.full(8, 5, np.int64).view(np.uint8)).all()
         assert not np.shares_memory(first.array, second.array)
-    with pytest.raises(InputError, match="a pool on the host must be a writable NumPy array"):
-        with gw.Context(["cpu:0"], pools={"cpu:0": b"1234"}) as context:
-            context.endpoints[0].space.allocate(1)
+    with pytest.raises(InputError, match=r"pools\['cpu:0'\] must be an array, got b'1234'"):
+        gw.Context(["cpu:0"], pools={"cpu:0": b"1234"})
+    memory.flags.writeable = False
+    with gw.Context(["cpu:0"], pools={"cpu:0": memory}) as context:
+        (end,) = context.endpoints
+        with pytest.raises(InputError, match="a pool on the host must be a writable NumPy array"):
+            gw.Link(context.host, end, packet_bytes=8)
 
 
 def test_messages_that_are_refused() -> None:
@@ -360,7 +365,7 @@ def test_a_function_decides() -> None:
 
 def test_any_takes_each_once() -> None:
     found = routed("any", 100)
-    assert sorted(sum(found, [])) == list(range(100))
+    assert sorted(itertools.chain(*found)) == list(range(100))
     assert all(part == sorted(part) for part in found)
 
 
@@ -450,15 +455,14 @@ def test_several_routers_connect_the_same_pair() -> None:
         (lambda segment, source, destinations: gw.every([]), "returned no destination"),
         (lambda segment, source, destinations: source, "returned host, which is no dest"),
         (lambda segment, source, destinations: 3, "returned 3; it returns endpoints"),
-        (lambda segment, source, destinations: ["cpu:0"], "'cpu:0', which is no destination; there are cpu:0"),
+        (lambda segment, source, destinations: ["cpu:0"], "'cpu:0', which is no destination; there"),
         ("ring-fence", "unknown routing policy"),
         (policies.scatter(lambda segment: 7), r"must be in \[0, 1\), got 7"),
     ],
 )  # fmt: skip
 def test_policies_that_lead_nowhere(policy: Any, message: str) -> None:
-    with gw.Context(["cpu:0"]) as context:
-        with pytest.raises(InputError, match=message):
-            gw.Router([context.host], context.endpoints, policy).input(context.host).send([1])
+    with gw.Context(["cpu:0"]) as context, pytest.raises(InputError, match=message):
+        gw.Router([context.host], context.endpoints, policy).input(context.host).send([1])
 
 
 def test_a_router_sends_alone_to_what_sends_to_several() -> None:
@@ -534,7 +538,7 @@ def test_a_failure_comes_out(who: str) -> None:
                 raise OwnError(who)
             threading.Event().wait(0 if who == "body" else 0.01)
 
-        with pytest.raises(OwnError, match=who), context.workers() as workers:
+        with pytest.raises(OwnError, match=who), context.workers() as workers:  # noqa: PT012
             workers.each(context.endpoints, work)
             workers.start(host, distribute)
             for segment in collect.output(host):
@@ -554,7 +558,7 @@ def test_a_worker_that_ends_too_early() -> None:
         def impatient() -> None:
             link.receive().wait().release()
 
-        with (
+        with (  # noqa: PT012
             pytest.raises(DeadWorkerError, match=r"end of host -> cpu:0 ended with .* segment"),
             context.workers() as workers,
         ):
@@ -597,6 +601,23 @@ def test_what_nobody_reads_is_an_error() -> None:
             workers.start(context.endpoints[0], lambda: link.send([1]).wait())
 
 
+def test_a_worker_of_the_host_goes_on_behind_the_body() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        ends = [context.host, *context.endpoints]
+        router = gw.Router(ends, ends, "broadcast", packet_bytes=8, buffers=1)
+        found: dict[str, list[int]] = {}
+
+        def exchange(endpoint: gw.Endpoint) -> None:
+            threading.Event().wait(0.02)
+            with router.input(endpoint) as link:
+                link.send(np.full(20, ends.index(endpoint)))
+            found[endpoint.name] = drained(router.output(endpoint))
+
+        with context.workers() as workers:
+            workers.each(ends, exchange)
+        assert found == {"host": [1] * 20, "cpu:0": [0] * 20}
+
+
 def test_workers_that_are_refused() -> None:
     with gw.Context(["cpu:0"]) as context, gw.Context(["cpu:0"]) as other:
         router = gw.Router([context.host], context.endpoints)
@@ -616,7 +637,7 @@ def test_workers_that_are_refused() -> None:
 def test_an_interruption_ends_the_dataflow() -> None:
     with gw.Context(["cpu:0"]) as context:
         link = gw.Link(context.host, context.endpoints[0])
-        with pytest.raises(KeyboardInterrupt), context.workers() as workers:
+        with pytest.raises(KeyboardInterrupt), context.workers() as workers:  # noqa: PT012
             workers.start(context.endpoints[0], drained, link)
             raise KeyboardInterrupt
         assert threads() == []
@@ -641,7 +662,8 @@ def dataflows(draw: st.DrawFn) -> dict[str, Any]:
         "devices": devices,
         "layers": layers,
         "policies": [
-            draw(st.sampled_from(["any", "round-robin", "scatter", "broadcast", "priority"])) for _ in layers
+            draw(st.sampled_from(["any", "round-robin", "scatter", "broadcast", "priority"]))
+            for _ in layers
         ],
         "packets": [draw(st.sampled_from([8, 16, 24, 64])) for _ in range(depth + 1)],
         "buffers": [draw(st.integers(1, 3)) for _ in range(depth + 1)],
@@ -803,3 +825,48 @@ def test_names_of_endpoints() -> None:
         ]
     with pytest.raises(DeviceError):
         gw.Context(["tpu:0"])
+
+
+# --- Traces.
+
+
+def test_a_trace_tells_of_workers_segments_and_waits(tmp_path: Any) -> None:
+    path = tmp_path / "run.json"
+    with gw.Context(["cpu:0"], trace=path) as context:
+        router = gw.Router([context.host], context.endpoints, packet_bytes=16, name="spread")
+        with context.workers() as workers:
+            workers.each(context.endpoints, lambda end: drained(router.output(end)))
+            threading.Event().wait(0.01)
+            router.input(context.host).send(np.arange(5))
+        assert not path.exists()
+    found = json.loads(path.read_text())["traceEvents"]
+    names = {one["args"]["name"] for one in found if one["name"] == "thread_name"}
+    assert names >= {"worker", "wait", "spread -> cpu:0"}
+    segments = [one for one in found if one["name"].startswith("rows from")]
+    assert [(one["name"], one["args"]["bytes"]) for one in segments] == [
+        ("rows from 0", 16),
+        ("rows from 2", 16),
+        ("rows from 4", 8),
+    ]
+    assert max(one["dur"] for one in found if one["name"].startswith("a segment over")) > 5_000
+
+
+def test_a_trace_that_cannot_be_written(tmp_path: Any) -> None:
+    with pytest.raises(FileError, match="missing"):
+        gw.Context(["cpu:0"], trace=tmp_path / "missing" / "run.json")
+
+
+def test_endpoints_of_one_device_share_its_memory() -> None:
+    memory = np.zeros(64, np.uint8)
+    settings: dict[str, Any] = {"packet_bytes": 32, "buffers": 1, "copies": True}
+    with gw.Context(["cpu:0", "cpu:0"], pools={"cpu:0": memory}) as context:
+        for number, end in enumerate(context.endpoints):
+            link = gw.Link(context.host, end, **settings)
+            link.send(np.full(32, number + 1, np.uint8))
+            link.receive().wait().hold()
+        assert memory.tolist() == [1] * 32 + [2] * 32
+    message = "packets of 32 bytes do not fit in the pool of 31"
+    with gw.Context(["cpu:0"] * 2, memory_bytes=62) as context:
+        host, end = context.host, context.endpoints[0]
+        with pytest.raises(TopologyError, match=message):
+            gw.Link(host, end, **settings)

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,6 +16,7 @@ from godwit.backends.spaces import make_space
 from godwit.dataflow.future import Fate
 from godwit.dtypes import as_count, shown
 from godwit.errors import ClosedContextError, InputError, TopologyError
+from godwit.trace import Trace, TraceArgument, active, require_writable
 
 if TYPE_CHECKING:
     from godwit.dataflow.drawing import DataflowGraph
@@ -82,9 +82,11 @@ class Context:
     :param devices: as everywhere (None, a number, a name or names), but GPUs and CPUs may stand together
     :param memory_bytes: limit of the buffers on each endpoint, or on those that a dictionary names
         (``{"cuda:0": 8 << 30, "host": 4 << 30}``); None for as much as there is
-    :param pools: memory to take buffers from, by endpoint: arrays of NumPy (host, CPUs) or CuPy (GPUs)
+    :param pools: memory to take buffers from, by endpoint: arrays of NumPy (host, CPUs) or CuPy (GPUs).
+        Endpoints that stand for the same device share it, or its limit, in equal parts
     :param transport: how segments get from GPU to GPU: ``"direct"``, or always through the ``"host"``
-    :param trace: a file that the timeline of workers, segments, copies and waits is written to
+    :param trace: a file that the timeline of workers, segments, copies and waits is written to at the end,
+        or a :class:`godwit.Trace`
     :raises InputError: see :func:`godwit.backends.registry.resolve_devices`; a name that is no endpoint
     :raises DeviceError: a device is not there
     :raises FileError: the trace cannot be written
@@ -97,7 +99,7 @@ class Context:
         memory_bytes: int | Mapping[str, int] | None = None,
         pools: Mapping[str, Any] | None = None,
         transport: Transport = "direct",
-        trace: str | Path | None = None,
+        trace: TraceArgument = None,
     ) -> None:
         found = resolve_devices(devices, mixed=True)
         self._names = [device.name for device in found]
@@ -111,14 +113,15 @@ class Context:
         self._transport = transport
         self._limits = self._checked_limits(memory_bytes)
         self._pools = self._by_name(pools, "pools")
-        self.trace = None
-        self._trace_path = trace
-        if trace is not None:
-            from godwit.trace import Trace, require_writable
-
-            require_writable(trace)
-            self.trace = Trace()
-        self.fate = Fate()
+        for name, memory in self._pools.items():
+            if not hasattr(memory, "nbytes") or not hasattr(memory, "dtype"):
+                raise InputError(f"pools[{name!r}] must be an array, got {shown(memory)}")
+        # Without a file of its own it adds to what the caller records, as godwit.filter(trace=...) does.
+        self.trace = active() if trace is None else trace if isinstance(trace, Trace) else Trace()
+        self._trace_path = None if isinstance(trace, Trace) else trace
+        if self._trace_path is not None:
+            require_writable(self._trace_path)
+        self.fate = Fate(self.trace)
         self._links: list[Link] = []
         self._routers: list[Router] = []
         self._spaces: list[Space] = []
@@ -201,22 +204,35 @@ class Context:
 
     def limit_bytes(self, endpoint: Endpoint) -> int | None:
         """Of its buffers together, or None."""
-        given = self._pools.get(_plain(endpoint))
-        limit = self._limits.get(_plain(endpoint))
-        if given is None:
+        limit, memory = self._share(endpoint)
+        if memory is None:
             return limit
-        return int(given.nbytes) if limit is None else min(limit, int(given.nbytes))
+        return int(memory.nbytes) if limit is None else min(limit, int(memory.nbytes))
+
+    def _share(self, endpoint: Endpoint) -> tuple[int | None, Any]:
+        """Limit and memory of an endpoint: equal parts for those that stand for the same device."""
+        name = "host" if endpoint.device is None else endpoint.device.name
+        limit, memory = self._limits.get(name), self._pools.get(name)
+        count = self._names.count(name)
+        if count > 1:
+            place = self._names[: endpoint.index].count(name)
+            limit = None if limit is None else max(1, limit // count)
+            if memory is not None:
+                memory = memory.reshape(-1).view("u1")
+                part = memory.nbytes // count
+                memory = memory[place * part : (place + 1) * part]
+        return limit, memory
 
     def make_space(self, endpoint: Endpoint) -> Space:
         """The memory of an endpoint, which the context closes."""
         self.check_open()
-        name = _plain(endpoint)
+        limit, memory = self._share(endpoint)
         with self._lock:
             space = make_space(
                 endpoint.device,
                 beside_gpus=any(device.kind == "cuda" for device in self.devices),
-                limit_bytes=self._limits.get(name),
-                memory=self._pools.get(name),
+                limit_bytes=limit,
+                memory=memory,
                 transport=self._transport,
                 trace=self.trace,
             )
@@ -301,10 +317,6 @@ class Context:
             name: as_count(limit, f"memory_bytes of {name}", 1, _MOST_BYTES)
             for name, limit in self._by_name(given, "memory_bytes").items()
         }
-
-
-def _plain(endpoint: Endpoint) -> str:
-    return "host" if endpoint.device is None else endpoint.device.name
 
 
 def _distinct_name(names: list[str], index: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from godwit.backends.segments import Mark
 from godwit.dtypes import as_positive_number
 from godwit.errors import DataflowEnded, RunTimeoutError
+from godwit.trace import HOST, Trace
 
 T = TypeVar("T")
 
@@ -28,7 +29,8 @@ class Fate:
     end, or a value, that comes in between finds it there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Trace | None = None) -> None:
+        self.trace = trace
         self.lock = threading.Lock()
         self.cause: BaseException | None = None
         self._waiting: set[Any] = set()
@@ -58,11 +60,13 @@ class Future(Generic[T]):
 
     :param fate: of the dataflow that it belongs to
     :param what: for people: what is waited for
+    :param where: which endpoint waits, for the trace
     """
 
-    def __init__(self, fate: Fate, what: str = "a future") -> None:
+    def __init__(self, fate: Fate, what: str = "a future", where: str = HOST) -> None:
         self._fate = fate
         self._what = what
+        self._where = where
         self._resolved = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -101,7 +105,10 @@ class Future(Generic[T]):
         if not self._resolved:
             if timeout_s is not None:
                 timeout_s = as_positive_number(timeout_s, "timeout_s")
+            begin = perf_counter()
             self._sleep(timeout_s)
+            if self._fate.trace is not None:
+                self._fate.trace.add(self._where, "wait", self._what, begin, perf_counter())
         if self._error is not None:
             raise self._error
         found: T = self._value

@@ -2,8 +2,8 @@
 
 A link ends at an endpoint, which receives (:mod:`godwit.dataflow.receiver`), or at a router, which finds
 out who does. Whoever sends, receives or gives a buffer back moves things on: there is no thread in between.
-The sender's array stays where it is until a receiver has a free buffer, so nothing piles up on the way: what
-is sent is *offered*, a few segments ahead of those that have been taken.
+The sender's array stays where it is until a receiver has a free buffer, so nothing piles up on the way:
+what is sent is *offered*, a few segments ahead of those that have been taken.
 
 Order: segments of one link arrive in the order in which they were sent, by each receiver that they go to;
 those of messages with a higher priority overtake.
@@ -73,6 +73,7 @@ class Link:
     :param buffers: receive buffers: with 2 the next segment arrives while one is worked on, with 3 one can
         be on its way back besides; None for what suits the pair
     :param copies: whether segments are copied also where the receiver could read the sender's memory
+    :ivar name: for people: from where to where
     :raises TopologyError: source and target are the same, of different contexts, or linked already
     :raises InputError: a number out of range
     """
@@ -112,6 +113,9 @@ class Link:
         self.source = source
         self.target = target
         self.context = context = source.context
+        self.name = f"{source} -> {target}"
+        self._end_of_message = f"the end of a message over {self.name}"
+        self._a_segment = f"a segment over {self.name}"
         self._receiver: Receiver | None = None
         self._router: Router | None = None
         if target.kind == "router":
@@ -127,6 +131,7 @@ class Link:
                 )
             self._receiver = Receiver(
                 self.name,
+                str(target),
                 target.space,
                 packet,
                 count_,
@@ -134,6 +139,9 @@ class Link:
                 fate=context.fate,
                 keep=context.keep,
             )
+        receivers = self._receivers()
+        self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
+        self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
         self._lock = threading.Lock()
         self._outbox: list[tuple[tuple[float, int], Message | None]] = []
         self._numbers = count()
@@ -158,14 +166,9 @@ class Link:
         return link
 
     @property
-    def name(self) -> str:
-        """For people: from where to where."""
-        return f"{self.source} -> {self.target}"
-
-    @property
     def packet_bytes(self) -> int:
         """Of a segment, at most."""
-        return min(receiver.packet_bytes for receiver in self._receivers())
+        return self._packet_bytes
 
     @property
     def buffers(self) -> int:
@@ -207,7 +210,7 @@ class Link:
         space = self.source.space
         taken = space.take(array)
         rows = rows_of_packet(taken, self.packet_bytes, self.name)
-        future: Future[None] = Future(self.context.fate, f"the end of a message over {self.name}")
+        future: Future[None] = Future(self.context.fate, self._end_of_message, self.source.name)
         message = Message(
             taken,
             rows,
@@ -246,7 +249,11 @@ class Link:
     def _claimed(self) -> None:
         with self._lock:
             self._unclaimed -= 1
-        self._pump()
+            is_idle = (
+                not self._outbox
+            )  # who puts something there pumps, and has yet to ask for the lock
+        if not is_idle:
+            self._pump()
 
     def _pump(self) -> None:
         """Offer segments, as long as few are waiting.
@@ -276,7 +283,9 @@ class Link:
 
     def _next_segment(self) -> tuple[Segment, Message, int] | None:
         with self._lock:
-            if not self._outbox or self._unclaimed >= self._most_ahead():
+            while self._outbox and self._is_done(self._outbox[0][1]):
+                heappop(self._outbox)
+            if not self._outbox or self._unclaimed >= self._most_ahead:
                 return None
             (_, number), message = self._outbox[0]
             if message is None:
@@ -285,15 +294,11 @@ class Link:
         if message is None:
             self._end()
             return None
-        segment = message.cut()
-        if message.is_cut:
-            with self._lock:
-                self._outbox = [entry for entry in self._outbox if entry[1] is not message]
-                self._outbox.sort()
-        return segment, message, number
+        return message.cut(), message, number
 
-    def _most_ahead(self) -> int:
-        return max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in self._receivers()))
+    @staticmethod
+    def _is_done(message: Message | None) -> bool:
+        return message is not None and message.is_cut
 
     def _offer(self, segment: Segment, message: Message, number: int) -> None:
         priority = message.priority
@@ -343,7 +348,7 @@ class Link:
             raise TopologyError(f"{self.target} receives by itself; ask router.output(endpoint)")
         self.context.check_open()
         self.context.fate.check()
-        pending = PendingSegment(self.context.fate, f"a segment over {self.name}")
+        pending = PendingSegment(self.context.fate, self._a_segment, self.target.name)
         self._receiver.request(pending)
         return pending
 

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from godwit.backends.segments import Block, Lane, Mark, Space
 from godwit.dataflow.future import Fate
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.errors import DeadWorkerError, EndOfLink
+from godwit.trace import Trace
 
 if TYPE_CHECKING:
     from godwit.dataflow.message import Message
@@ -73,7 +75,8 @@ class _Slot:
 class Receiver:
     """What arrives at the end of one link.
 
-    :param name: for people
+    :param name: of the link, for people
+    :param where: the endpoint, for the trace
     :param space: the endpoint's memory
     :param packet_bytes: size of a buffer
     :param buffers: how many
@@ -84,6 +87,7 @@ class Receiver:
     def __init__(
         self,
         name: str,
+        where: str,
         space: Space,
         packet_bytes: int,
         buffers: int,
@@ -93,6 +97,7 @@ class Receiver:
         keep: Callable[[Mark, Any], None],
     ) -> None:
         self.name = name
+        self.where = where
         self.space = space
         self.packet_bytes = packet_bytes
         self.buffers = buffers
@@ -180,6 +185,8 @@ class Receiver:
 
     def match(self) -> None:
         """Take offers as long as there are buffers."""
+        if not self._offers and not self._ended:
+            return  # who brings an offer, or the end, comes here after that
         taken: list[Offer] = []
         try:
             with self._lock:
@@ -239,6 +246,9 @@ class Receiver:
             def give_back(stream: Any) -> None:
                 self._put_back(slot, (*marks, self.space.mark(stream)))
 
+        trace = self._fate.trace
+        if trace is not None:
+            give_back = self._traced(trace, give_back, source.offset, nbytes)
         segment = Segment(
             array, source.offset, source.total, source.metadata, source.source, give_back, marks
         )
@@ -246,6 +256,19 @@ class Receiver:
         self.bytes += nbytes
         self._arrived.append((segment, marks))
         self._hand_out()
+
+    def _traced(
+        self, trace: Trace, give_back: Callable[[Any], None], offset: int, nbytes: int
+    ) -> Callable[[Any], None]:
+        """With a span from when a segment found its buffer to when that was given back, by the host."""
+        begin = perf_counter()
+
+        def traced(stream: Any) -> None:
+            name = f"rows from {offset:,}"
+            trace.add(self.where, self.name, name, begin, perf_counter(), bytes=nbytes)
+            give_back(stream)
+
+        return traced
 
     def _put_back(self, slot: _Slot, after: tuple[Mark, ...]) -> None:
         with self._lock:

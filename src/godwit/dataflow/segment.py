@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Segment:
     """Rows of a message.
 
-    Whoever iterates over a link has it until the next turn of the loop, or until :meth:`release` if it is to
-    be held. It is a context manager, too, which releases it. Then its array is not to be used any more.
+    Whoever iterates over a link has it until the next turn of the loop, or until :meth:`release` if it is
+    held. It is a context manager, too, which releases it. Then its array is not to be used any more.
 
     :ivar array: the rows, NumPy's or CuPy's, in the memory of the endpoint that received them; read-only
         where that is the sender's own memory
@@ -28,7 +28,16 @@ class Segment:
     :ivar is_held: whether it is not given back at the next turn of a loop
     """
 
-    __slots__ = ("_give_back", "_marks", "array", "is_held", "metadata", "offset", "source", "total")
+    __slots__ = (
+        "_give_back",
+        "_marks",
+        "array",
+        "is_held",
+        "metadata",
+        "offset",
+        "source",
+        "total",
+    )
 
     def __init__(
         self,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from time import perf_counter
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -76,30 +75,42 @@ class Workers:
             self.start(endpoint, function, endpoint, *arguments)
 
     def _run(self, endpoint: Endpoint, function: Callable[..., Any], arguments: Any) -> None:
-        begin = perf_counter()
+        trace = self._context.trace
+        name = getattr(function, "__name__", "worker")
         try:
-            with endpoint.space.entered():
+            with endpoint.space.entered(), ExitStack() as stack:
+                if trace is not None:
+                    stack.enter_context(trace.recording())
+                    stack.enter_context(trace.span(endpoint.name, "worker", name))
                 function(*arguments)
                 self._settle(endpoint)
         except BaseException as error:
             self._fail(error)
-        finally:
-            trace = self._context.trace
-            if trace is not None:
-                name = getattr(function, "__name__", "worker")
-                trace.add(endpoint.name, "worker", name, begin, perf_counter())
 
     def _settle(self, endpoint: Endpoint) -> None:
         """A worker has ended by itself."""
         with self._lock:
             self._running[id(endpoint)] -= 1
             left = self._running[id(endpoint)]
+            body_receives = endpoint.kind == "host" and self._is_open
         if left:
             return
         for link in self._links_from(endpoint):
             link.shutdown()
-        if endpoint.kind != "host":
+        if not body_receives:
             self._abandon(endpoint)
+
+    def _settle_body(self) -> None:
+        """The block's body, which is at the host, has ended by itself."""
+        host = self._context.host
+        with self._lock:
+            self._is_open = False
+            left = self._running[id(host)]
+        if left:
+            return
+        for link in self._links_from(host):
+            link.shutdown()
+        self._abandon(host)
 
     def _abandon(self, endpoint: Endpoint) -> None:
         for link in self._links_to(endpoint):
@@ -129,16 +140,12 @@ class Workers:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._is_open = False
         if value is not None:
+            self._is_open = False
             self._fail(value)
         else:
-            host = self._context.host
             with suppress(DataflowEnded):
-                if not self._running[id(host)]:
-                    for link in self._links_from(host):
-                        link.shutdown()
-                self._abandon(host)
+                self._settle_body()
         try:
             for thread in self._threads:
                 thread.join()

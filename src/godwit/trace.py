@@ -1,0 +1,324 @@
+"""What happened when, and where, during a run: a timeline in the Chrome trace event format.
+
+A trace has a process for the host and for each device, and in each of them tracks: phases, kernels, copies,
+workers, links. Spans, instants and counters are noted as tuples, which costs an append, and put into the
+format's words only when the trace is written. In the file the spans of a track contain each other or are
+apart, as viewers expect; of others, some go to a further track of that name.
+
+Whoever has something to note asks for the trace that is being recorded (:func:`active`) instead of being
+handed it: that reaches readers, copies and teams of threads, which know nothing of the options of a run.
+It is a context variable, so a thread that is started meanwhile has to be told by who starts it.
+
+Format: "Trace Event Format" (Chromium project), JSON object form; times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from godwit.dtypes import shown
+from godwit.errors import FileError, InputError
+from godwit.files import check_writable, replacing
+
+HOST = "host"
+"""The process that is no device."""
+
+PHASES = "phases"
+"""The host's track of what a run is doing: the names are those of ``RunStatistics.seconds``."""
+
+PROGRESS = "items processed"
+
+_FIRST_TRACKS = (PHASES, "kernel", "worker")
+_SPAN, _INSTANT, _COUNTER = "X", "i", "C"
+
+_active: ContextVar[Trace | None] = ContextVar("godwit_trace", default=None)
+
+
+class _Event(NamedTuple):
+    kind: str
+    process: str
+    track: str
+    name: str
+    begin_s: float
+    end_s: float
+    arguments: dict[str, Any]
+
+
+_Noted = tuple[str, str, str, str, float, float, dict[str, Any]]
+"""An :class:`_Event` to be: a tuple takes no call to make, which is most of what adding one costs."""
+
+
+class Trace:
+    """A timeline, of one run or of several.
+
+    >>> import godwit as gw
+    >>> trace = gw.Trace()
+    >>> distance = gw.bfs(gw.generators.path(4), 0, trace=trace).distance
+    >>> trace.write("run.json")  # doctest: +SKIP
+
+    Any thread may add to it. Times are those of :func:`time.perf_counter`, in seconds; what is given after
+    the name is shown where a viewer is asked for details.
+    """
+
+    def __init__(self) -> None:
+        self._begin_s = perf_counter()
+        self._events: list[_Noted] = []
+
+    def add(
+        self, process: str, track: str, name: str, begin_s: float, end_s: float, **arguments: Any
+    ) -> None:
+        """Something that took from one time to another."""
+        self._events.append((_SPAN, process, track, name, begin_s, end_s, arguments))
+
+    def instant(
+        self, process: str, track: str, name: str, at_s: float | None = None, **arguments: Any
+    ) -> None:
+        """Something that happened at a time, or now."""
+        at_s = perf_counter() if at_s is None else at_s
+        self._events.append((_INSTANT, process, track, name, at_s, at_s, arguments))
+
+    def count(
+        self, name: str, value: float, *, process: str = HOST, at_s: float | None = None
+    ) -> None:
+        """The value of a counter from a time, or now, on."""
+        at_s = perf_counter() if at_s is None else at_s
+        self._events.append((_COUNTER, process, name, name, at_s, at_s, {name: value}))
+
+    @contextmanager
+    def span(self, process: str, track: str, name: str, **arguments: Any) -> Iterator[None]:
+        """The time of the block; of one that fails, with the name of the exception."""
+        begin_s = perf_counter()
+        try:
+            yield
+        except BaseException as error:
+            arguments["raised"] = type(error).__name__
+            raise
+        finally:
+            self.add(process, track, name, begin_s, perf_counter(), **arguments)
+
+    @contextmanager
+    def recording(self) -> Iterator[Trace]:
+        """What the calling thread does in the block is noted here."""
+        before = _active.set(self)
+        try:
+            yield self
+        finally:
+            _active.reset(before)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the file has it: ``traceEvents``, in the order of time."""
+        noted = map(_Event._make, self._events.copy())  # others may go on adding
+        events = sorted(noted, key=lambda event: (event.begin_s, -event.end_s))
+        begin_s = min([self._begin_s, *(event.begin_s for event in events[:1])])
+        tracks = _tracks(events)
+        places = _Places(set(tracks))
+        written = [
+            _written(event, begin_s, *places.numbers(place))
+            for event, place in zip(events, tracks, strict=True)
+        ]
+        return {"traceEvents": [*places.metadata(), *written], "displayTimeUnit": "ms"}
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write it as JSON, for ui.perfetto.dev or chrome://tracing.
+
+        :raises FileError: the file cannot be written
+        """
+        text = json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
+        with replacing(path) as file:
+            file.write(text.encode())
+
+
+TraceArgument = str | os.PathLike[str] | Trace | None
+
+
+def active() -> Trace | None:
+    """The trace that is being recorded here, if one is."""
+    return _active.get()
+
+
+@contextmanager
+def recorded(target: TraceArgument, name: str, *, input_path: str | None = None) -> Iterator[None]:
+    """Record the block as a call of this name: into a file, into a trace, or into what is recorded already.
+
+    A file is written when the block ends, well or not: of a run that fails it has what there was.
+
+    :param input_path: what is read; writing over it is refused
+    :raises InputError: the target is neither a path nor a trace
+    :raises FileError: the file cannot be written, which is found out before the block begins
+    """
+    trace = active() if target is None else target
+    if trace is None:
+        yield
+        return
+    if isinstance(trace, Trace):
+        with trace.recording(), trace.span(HOST, PHASES, name):
+            yield
+        return
+    require_writable(trace, input_path)
+    made = Trace()
+    try:
+        with made.recording(), made.span(HOST, PHASES, name):
+            yield
+    except BaseException as failure:
+        try:
+            made.write(trace)
+        except FileError as error:  # what failed first is what matters
+            failure.add_note(str(error))
+        raise
+    made.write(trace)
+
+
+def require_writable(path: Any, input_path: str | None = None) -> None:
+    """Find out before a run whether its trace can be written.
+
+    :param input_path: what is read; writing over it is refused
+    :raises InputError: it is no path, or that of what is read
+    :raises FileError: the file cannot be written
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"trace must be a path such as 'run.json', or a godwit.Trace, got {shown(path)}"
+        )
+    check_writable(path, input_path)
+
+
+def seconds_since(begin_s: float, phase: str) -> float:
+    """The time since then, which is noted as a phase of the run."""
+    end_s = perf_counter()
+    trace = active()
+    if trace is not None:
+        trace.add(HOST, PHASES, phase, begin_s, end_s)
+    return end_s - begin_s
+
+
+def copied(source: str, target: str, nbytes: int, begin_s: float) -> None:
+    """Note a copy that began then and has just ended, between two devices or the host and one."""
+    trace = active()
+    if trace is not None and nbytes:
+        track = f"copy {source} -> {target}"
+        device = target if source == HOST else source
+        trace.add(device, track, "copy", begin_s, perf_counter(), bytes=nbytes)
+
+
+class _Places:
+    """Processes and tracks by number: the host first, devices and tracks in the order of their names.
+
+    Counters belong to a process, which is track None of it, and 0 by number.
+    """
+
+    def __init__(self, places: Iterable[tuple[str, str | None]]) -> None:
+        ordered = sorted(
+            places, key=lambda place: (_process_order(place[0]), _track_order(place[1]))
+        )
+        self._processes = {
+            name: 1 + index for index, name in enumerate(dict.fromkeys(name for name, _ in ordered))
+        }
+        # No track has the number of a process: viewers would take it for the main thread of that.
+        first = 1 + len(self._processes)
+        self._tracks = {
+            place: first + index if place[1] else 0 for index, place in enumerate(ordered)
+        }
+
+    def numbers(self, place: tuple[str, str | None]) -> tuple[int, int]:
+        """Of the process and of the track."""
+        return self._processes[place[0]], self._tracks[place]
+
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """Names, and the order in which to show them."""
+        for name, process in self._processes.items():
+            yield _named("process_name", process, 0, name=name)
+            yield _named("process_sort_index", process, 0, sort_index=process)
+        for (name, track), thread in self._tracks.items():
+            if track is not None:
+                process = self._processes[name]
+                yield _named("thread_name", process, thread, name=track)
+                yield _named("thread_sort_index", process, thread, sort_index=thread)
+
+
+def _named(what: str, process: int, track: int, **arguments: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": track, "ts": 0, "args": arguments}
+
+
+def _tracks(events: Iterable[_Event]) -> list[tuple[str, str | None]]:
+    """The process and track of each event, which come in the order of time."""
+    open_ends: dict[tuple[str, str], list[list[float]]] = {}
+    found: list[tuple[str, str | None]] = []
+    for event in events:
+        track: str | None = event.track
+        if event.kind == _COUNTER:
+            track = None
+        elif event.kind == _SPAN:
+            lane = _lane(open_ends.setdefault((event.process, event.track), []), event)
+            track = f"{event.track} ({lane + 1})" if lane else event.track
+        found.append((event.process, track))
+    return found
+
+
+def _lane(lanes: list[list[float]], span: _Event) -> int:
+    """The first track of a name where a span lies within the last one that is open, or behind all.
+
+    :param lanes: of each such track, when the spans end that are open, the outermost first
+    """
+    for lane, ends in enumerate(lanes):
+        while ends and ends[-1] <= span.begin_s:
+            ends.pop()
+        if not ends or span.end_s <= ends[-1]:
+            ends.append(span.end_s)
+            return lane
+    lanes.append([span.end_s])
+    return len(lanes) - 1
+
+
+def _written(event: _Event, begin_s: float, process: int, track: int) -> dict[str, Any]:
+    """In the format's words. Whole nanoseconds, rounded at both ends: what was within stays within."""
+    begin_ns, end_ns = (round((at - begin_s) * 1e9) for at in (event.begin_s, event.end_s))
+    written: dict[str, Any] = {
+        "ph": event.kind,
+        "name": event.name,
+        "cat": "counter" if event.kind == _COUNTER else event.track.partition(" ")[0],
+        "pid": process,
+        "tid": track,
+        "ts": begin_ns / 1000,
+    }
+    if event.kind == _SPAN:
+        written["dur"] = max(0, end_ns - begin_ns) / 1000
+    elif event.kind == _INSTANT:
+        written["s"] = "t"
+    if event.arguments:
+        written["args"] = {name: _plain(value) for name, value in event.arguments.items()}
+    return written
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, which knows no infinity; what it does not know at all becomes text."""
+    if hasattr(value, "tolist"):  # NumPy's
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _process_order(name: str) -> tuple[bool, list[Any]]:
+    return name != HOST, _natural(name)
+
+
+def _track_order(name: str | None) -> tuple[int, list[Any]]:
+    name = name or ""
+    kind = name.partition(" ")[0]
+    known = kind in _FIRST_TRACKS
+    return _FIRST_TRACKS.index(kind) if known else len(_FIRST_TRACKS), _natural(name)
+
+
+def _natural(name: str) -> list[Any]:
+    """For sorting: ``cuda:10`` behind ``cuda:9``. Text and numbers by turns, so only likes are compared."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]

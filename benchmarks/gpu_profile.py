@@ -1,6 +1,7 @@
-"""What the time of a breadth-first search in supersteps is spent on: microseconds by superstep and device.
+"""What the time of supersteps is spent on, of a breadth-first search or of connected components, by device.
 
     python benchmarks/gpu_profile.py --graphs rmat22,rmat24 --devices 1,2
+    python benchmarks/gpu_profile.py --query components --graphs road4900 --devices 1,2 --merges tree,direct
 
 A superstep takes from the end of the one before to its own, on the clock of the GPU, as the last block of
 a device comes to the meeting: so the waiting for other devices counts to the superstep after. The median
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,17 +23,25 @@ from godwit.backends.cuda import steps
 from gpu_paths import device_list, source_of
 from gpu_steps_plans import GRAPHS
 
-PHASES = ("begin", "push", "receive", "spread", "pull", "queue", "queue again")
+PHASES = {
+    "bfs": ("begin", "push", "receive", "spread", "pull", "queue", "queue again"),
+    "components": ("begin", "hook plainly", "compress", "link neighbours", "sample", "link rows",
+                   "merge", "flatten roots", "settle", "label", "name"),
+}  # fmt: skip
+"""By query: its kinds of supersteps, as its kernel numbers them."""
 ALONE = 0x80000000
 
 
 def main() -> None:
-    """Print a line a graph, number of devices, and device."""
+    """Print a line a graph, number of devices, way of asking, and device."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--query", choices=sorted(PHASES), default="bfs")
     parser.add_argument("--graphs", default="rmat22,rmat24")
     parser.add_argument("--devices", default="1", help="numbers of GPUs, or such as 0+0")
+    parser.add_argument("--methods", default="auto", help="of components, by commas")
+    parser.add_argument("--merges", default="auto", help="of components on several GPUs")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", help="file to write all to")
     arguments = parser.parse_args()
@@ -40,23 +51,41 @@ def main() -> None:
     rows = []
     for name in arguments.graphs.split(","):
         graph = gw.generate(GRAPHS[name], device="cuda:0")
-        source = source_of(name, graph)
         for devices in arguments.devices.split(","):
             with gw.place(graph, device_list(devices)) as placed:
-                runs = []
-                for _ in range(arguments.repeats + 1):
-                    found.clear()
-                    result = gw.bfs(placed, source, execution="bulk-synchronous")
-                    runs.append((result.statistics.seconds["kernel"], found[-1].copy()))
-                runs = sorted(runs[1:], key=lambda run: run[0])
-                seconds, controls = runs[len(runs) // 2]
-                rows += show(name, devices, seconds, controls)
+                for words, ask in queries(arguments, name, graph, placed):
+                    runs = []
+                    for _ in range(arguments.repeats + 1):
+                        found.clear()
+                        result = ask()
+                        runs.append((result.statistics.seconds["kernel"], found[-1].copy()))
+                    runs = sorted(runs[1:], key=lambda run: run[0])
+                    seconds, controls = runs[len(runs) // 2]
+                    title = f"{name}{words}"
+                    rows += show(title, devices, seconds, controls, PHASES[arguments.query])
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(rows, file, indent=1)
 
 
-def show(name: str, devices: str, seconds: float, controls: Any) -> list[dict[str, Any]]:
+def queries(
+    arguments: argparse.Namespace, name: str, graph: gw.Graph, placed: gw.PlacedGraph
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What is asked of a placed graph, and in which words it is told."""
+    if arguments.query == "bfs":
+        source = source_of(name, graph)
+        yield "", lambda: gw.bfs(placed, source, execution="bulk-synchronous")
+        return
+    merges = arguments.merges.split(",") if len(placed.context.devices) > 1 else ["auto"]
+    for method in arguments.methods.split(","):
+        for merge in merges:
+            words = f" {method}" + (f", {merge}" if len(merges) > 1 else "")
+            yield words, partial(gw.connected_components, placed, method=method, merge=merge)
+
+
+def show(
+    name: str, devices: str, seconds: float, controls: Any, phases: tuple[str, ...]
+) -> list[dict[str, Any]]:
     """The supersteps of a run, of which the kernels remember the last 64."""
     rows = []
     for device, control in enumerate(controls):
@@ -65,7 +94,7 @@ def show(name: str, devices: str, seconds: float, controls: Any) -> list[dict[st
             print(f"{name} on {devices}: {count} supersteps are too many to show")
             return rows
         ended = control["ended_ns"][: count + 1].astype(np.int64)
-        kinds = [PHASES[phase & ~ALONE] for phase in control["phases"][1 : count + 1].tolist()]
+        kinds = [phases[phase & ~ALONE] for phase in control["phases"][1 : count + 1].tolist()]
         micros = [round(float(each), 1) for each in np.diff(ended) / 1e3]
         shown = ", ".join(f"{kind} {time:g}" for kind, time in zip(kinds, micros, strict=True))
         rest = seconds * 1e6 - sum(micros)

@@ -30,9 +30,13 @@ UNIONS: dict[str, dict[str, Any]] = {
     "hook after 2 rounds": {"method": "hook", "rounds": 2},
     "rem after 1 round": {"method": "rem", "rounds": 1},
 }
-TREE = ", tree"
-UNIONS |= {name + TREE: {**UNIONS[name], "merge": "tree"} for name in ("afforest", "rem", "hook")}
-"""Ways of ``gw.connected_components``; several GPUs link directly but where it says "tree"."""
+DIRECT, TREE = MERGES = (", direct", ", tree")
+UNIONS |= {
+    name + merge: {**UNIONS[name], "merge": merge.removeprefix(", ")}
+    for name in list(UNIONS)
+    for merge in MERGES
+}
+"""Ways of ``gw.connected_components``; how several GPUs come together is chosen, but where it is said."""
 
 SCHEDULES = ("mixed", "thread", "warp", "block", "merge-path")
 COMMUNICATIONS = ("selective", "broadcast")
@@ -251,7 +255,7 @@ def plan_components(devices: Sequence[str]) -> Plan:
     for graph in ("rmat22", "rmat24", "road4900"):
         for text in devices:
             for algorithm in UNIONS:
-                if len(device_names(text)) > 1 or not algorithm.endswith(TREE):
+                if len(device_names(text)) > 1 or not algorithm.endswith(MERGES):
                     yield algorithm, Setting(graph, algorithm, text)
 
 

@@ -24,7 +24,7 @@ from gpu_steps_floors import (
     rate,
     unit_ms,
 )
-from gpu_steps_plans import SUPERSTEPS
+from gpu_steps_plans import DIRECT, SUPERSTEPS, TREE
 
 Row = dict[str, Any]
 
@@ -255,7 +255,26 @@ def components(rows: Sequence[Row], every: Sequence[Row]) -> str:
     lines = _lines(
         rows, lambda row: [row["graph"], row["algorithm"], row["devices"]], cells, len(header)
     )
-    return table("Connected components: kernel ms", header, lines)
+    found = table("Connected components: kernel ms", header, lines)
+    merged = merges(rows)
+    return f"{found}\n\n{merged}" if merged else found
+
+
+def merges(rows: Sequence[Row]) -> str:
+    """How several GPUs come together, and what the choice costs beside the better one; empty for one."""
+    times = {
+        (row["graph"], row["devices"], row["algorithm"]): row["kernel_ms"]
+        for row in rows
+        if "kernel_ms" in row
+    }
+    lines = []
+    for (graph, devices, method), auto in times.items():
+        direct, tree = (times.get((graph, devices, method + merge)) for merge in (DIRECT, TREE))
+        if direct is not None and tree is not None:
+            over = f"{auto / min(direct, tree):.2f}"
+            lines.append([graph, devices, method, _ms(direct), _ms(tree), _ms(auto), over])
+    header = ["graph", "GPUs", "method", "direct", "tree", "auto", "auto / better"]
+    return table("Components on several GPUs, by merge: kernel ms", header, lines) if lines else ""
 
 
 TABLES: dict[str, Callable[[Sequence[Row], Sequence[Row]], str]] = {

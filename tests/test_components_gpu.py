@@ -221,8 +221,9 @@ class TestOnGpus:
 
     @on_endpoints
     @pytest.mark.parametrize(
-        "spec", ["rmat:16", "rmat:15,symmetrize=false", "road:600", "path:1000000", "star:100000"]
-    )
+        "spec", ["rmat:16", "rmat:15,symmetrize=false", "road:600", "path:1000000", "star:100000",
+                 "road:1200", "path:2000000"],
+    )  # fmt: skip
     def test_larger_graphs(self, spec: str, devices: list[str]) -> None:
         graph = gw.generate(spec)
         expected = gw.connected_components(graph, method="rem", devices="cpu").label

@@ -10,6 +10,7 @@ import numpy as np
 
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
+from godwit.backends.cuda.components_tiles import is_tiled, lay_tiles, row_bits_bytes
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.schedules import left_rows_bytes
 from godwit.backends.cuda.step_placement import StepPlacement
@@ -32,8 +33,9 @@ ARGUMENTS = np.dtype(
     [
         ("stage", STAGE),
         ("rows", ROWS),
-        ("vertices", np.uint64),
+        ("vertices", PEERS),
         ("long_rows", np.uint64),
+        ("row_bits", np.uint64),
         ("heads", PEERS),
         ("parents", PEERS),
         ("labels", PEERS),
@@ -43,10 +45,12 @@ ARGUMENTS = np.dtype(
         ("is_sampled", np.uint32),
         ("is_directed", np.uint32),
         ("has_long_rows", np.uint32),
+        ("is_ascending", np.uint32),
+        ("tile", np.uint32),
         ("padding", np.uint32),
     ]
 )
-"""``Arguments`` of components_steps.cuh."""
+"""``Arguments`` of components_labels.cuh."""
 
 MERGES = {"none": 0, "tree": 1, "direct": 2}
 """``MERGE`` of components_forest.cuh."""
@@ -56,11 +60,15 @@ _ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
 _UNBOUNDED = 2**64 - 1
 
 
-def source(id_dtype: Any, merge: str, *, splices: bool) -> str:
-    """The kernel for positions of a dtype, a way in which devices come together, and a way to link."""
+def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> str:
+    """The kernel for positions of a dtype, a way in which devices come together, and a way to link.
+
+    :param tiled: trees begin in tiles (components_tiles.cuh)
+    """
     types = {"Id": c_type(np.dtype(id_dtype))}
     text = step_source("components_steps.cuh", ARGUMENTS, types=types, work="grid_components")
-    return f"#define MERGE {MERGES[merge]}\n#define SPLICES {str(splices).lower()}\n{text}"
+    defined = {"MERGE": MERGES[merge], "SPLICES": str(splices).lower(), "TILED": str(tiled).lower()}
+    return "".join(f"#define {name} {value}\n" for name, value in defined.items()) + text
 
 
 def run_components(
@@ -77,20 +85,23 @@ def run_components(
             f"a device would own {placement.capacity:,} vertices, and components take fewer than "
             f"{1 << 32:,} a device; use more GPUs"
         )
-    merge = _merge_of(placement, query)
+    tiled = is_tiled(placement, query)
+    merge = _merge_of(placement, query, tiled)
     with placement.held():
         begin = perf_counter()
         rows = placement.rows("out")
         vertices = placement.vertices()
         seconds = {"rows": perf_counter() - begin}
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
-        code = source(placement.id_dtype, merge, splices=query.splices)
+        code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
         with step_run(placement, code, arguments, query.gpu) as run:
-            _bring_up(placement, query, merge, rows, arguments)
-            for own, numbers in zip(arguments, vertices, strict=True):
-                own["vertices"] = numbers.pointer
+            _bring_up(placement, query, merge, tiled, rows, arguments)
+            for own in arguments:
+                own["vertices"][: len(rows)] = [numbers.pointer for numbers in vertices]
                 own["heads"][: len(rows)] = [one.heads.pointer for one in rows]
                 own["parents"], own["labels"] = run.pointers("parents"), run.pointers("labels")
+            if tiled:
+                lay_tiles(placement, run, arguments)
             run.prepare()
             seconds["kernel"] = run.drive(poll)
             controls = run.controls()
@@ -116,29 +127,43 @@ def _require_atomics(placement: StepPlacement) -> None:
             )
 
 
-def _merge_of(placement: StepPlacement, query: UnionQuery) -> str:
-    """How devices come together; by default directly: only what is looked at goes over the links."""
+def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
+    """How devices come together.
+
+    By default directly, where hardly anything goes over the links: rows are left out, or tiles have joined
+    what is near. Else nearly every arc asks for both ends, half of them far away: forests are merged.
+    """
     if len(placement.parts) == 1:
         return "none"
-    return "direct" if query.merge == "auto" else query.merge
+    if query.merge != "auto":
+        return query.merge
+    few = tiled or (query.is_sampled and placement.numbering.by_degree)
+    return "direct" if few else "tree"
 
 
 def _bring_up(
-    placement: StepPlacement, query: UnionQuery, merge: str, rows: list[StepRows], arguments: Array
+    placement: StepPlacement,
+    query: UnionQuery,
+    merge: str,
+    tiled: bool,
+    rows: list[StepRows],
+    arguments: Array,
 ) -> None:
     """Make room for everything, and fill in what a device knows of itself.
 
     :raises GraphTooLargeError: need against free
     """
     active = [int(one.classes[_CLASS_NONE]) for one in rows]
-    # Whole forests have a word for every vertex that any device has.
-    words = [len(active) * max(active)] * len(active) if merge == "tree" else active
+    words = active
+    if merge == "tree":  # whole forests have a word for every vertex that any device has
+        words = [len(active) * (placement.capacity if tiled else max(active))] * len(active)
     id_bytes = placement.id_dtype.itemsize
     sizes = [
         {
             "labels": id_bytes * placement.count,
             "parents": id_bytes * words[place],
             "left rows": left_rows_bytes("mixed", rows[place], placement.capacity),
+            **({"row bits": row_bits_bytes(active[place])} if tiled else {}),
         }
         for place in range(len(rows))
     ]

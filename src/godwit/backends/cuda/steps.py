@@ -25,6 +25,7 @@ from godwit.backends.cuda.slices import SlicedRun, nanoseconds
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.dtypes import Array
+from godwit.trace import seconds_since
 
 THREADS = 1024
 STATE_WORDS = 32
@@ -143,6 +144,7 @@ class StepRun(SlicedRun):
     :param functions: a user's operators
     :param threads: of a block
     :ivar between: called with the control words between two launches: memory may be allocated then
+    :ivar shared_bytes: dynamic shared memory of a block, if any
     """
 
     control_dtype = STEP_CONTROL
@@ -165,6 +167,7 @@ class StepRun(SlicedRun):
         self._functions = tuple(functions)
         self._threads = max(64, gpu.threads or threads)
         self.compile_s = 0.0
+        self.shared_bytes = 0
         self.between: Callable[[Array], None] | None = None
 
     def load(self) -> None:
@@ -174,7 +177,7 @@ class StepRun(SlicedRun):
             architecture = driver.properties(part.index).compute_capability
             code = cubin(self._source, self._functions, architecture)
             self.kernels.append(_loaded(part.index, code))
-        self.compile_s = perf_counter() - begin
+        self.compile_s = seconds_since(begin, "compile")
 
     def prepare(self, state: Sequence[Any] = (), *, phase: int = 0) -> None:
         """Set the control words up, connect the devices, and launch once to no effect.
@@ -203,11 +206,18 @@ class StepRun(SlicedRun):
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
             stage["latency_ns"] = self.gpu.latency_ns
             stage["devices"], stage["device"] = count, place
-            self.shapes.append((self.blocks_for(place, self._threads), self._threads, 0))
+            blocks = self.blocks_with(place, self.shared_bytes)
+            self.shapes.append((blocks, self._threads, self.shared_bytes))
         boards = self.pointers("board")
         for place in range(count):
             self.arguments[place]["stage"]["boards"] = boards
         self.warm()
+
+    def blocks_with(self, place: int, shared_bytes: int) -> int:
+        """How many blocks of an endpoint's kernel run at once, with so much dynamic shared memory each."""
+        if shared_bytes:
+            self.kernels[place].allow_shared(shared_bytes)
+        return self.blocks_for(place, self._threads, shared_bytes)
 
     def pointers(self, name: str) -> Array:
         """Where a buffer lies at each device, as :data:`PEERS` takes it."""
@@ -219,6 +229,10 @@ class StepRun(SlicedRun):
     def progress(self, controls: Array) -> Progress:
         """What the kernels count first is what they got done."""
         return Progress(int(controls["run_counts"][:, 0].sum()))
+
+    def reached(self, control: Any) -> dict[str, Any]:
+        """Supersteps and what they got done so far."""
+        return {"supersteps": control["state"][STEP], "processed_items": control["run_counts"][0]}
 
     def between_slices(self, controls: Array) -> None:
         """What the primitive does there, if it does anything."""

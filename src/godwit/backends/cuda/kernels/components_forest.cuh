@@ -1,7 +1,8 @@
 // Trees of vertices over one device or several, and how two of them become one.
 //
 // Encoding: a vertex is a *hotness*: own index * devices + owner, so the vertices of highest degree have the
-// lowest, whoever owns them. parent[v] <= v at all times, so there are no cycles; a root is its own parent.
+// lowest, whoever owns them; where trees are begun in tiles (TILED, components_tiles.cuh), it is a position.
+// parent[v] <= v at all times, so there are no cycles; a root is its own parent.
 // An atomic link gives a root a smaller parent, or a vertex a smaller ancestor, and undoes no other: what was
 // joined stays joined, and words only get smaller. A link that has to try again goes on with a smaller larger
 // end, so it ends. A word that is read late is one that was there: an ancestor still, or a root no more, which
@@ -14,6 +15,10 @@
 #include "schedule_mixed.cuh"
 
 constexpr u32 MERGE_NONE = 0, MERGE_TREE = 1, MERGE_DIRECT = 2;  // as in components_steps.py
+
+#ifndef TILED
+#define TILED false
+#endif
 
 constexpr u32 BATCH = 4;  // vertices that a thread takes at once
 
@@ -41,6 +46,80 @@ __device__ __forceinline__ Id compare_and_swap(Id *place, Id wanted, Id desired)
                                                  : atomicCAS(bits, old, fresh));
 }
 
+// Hang the root of one of two vertices below the other's tree; their parents are known. `trees` tells a
+// vertex' parent, above(), and takes another one by replace(), if the old one still is what was said.
+template <class Trees, class Vertex>
+__device__ __forceinline__ void thread_hook_in(const Trees &trees, Vertex above_u, Vertex above_v) {
+    while (above_u != above_v) {
+        const Vertex high = max(above_u, above_v), low = min(above_u, above_v);
+        const Vertex over = trees.above(high);
+        if (over == low) return;
+        if (over == high && trees.replace(high, high, low)) return;
+        above_u = trees.above(trees.above(high));
+        above_v = trees.above(low);
+    }
+}
+
+// Rem's algorithm: both walk up, and are spliced below the smaller parent on their way.
+template <class Trees, class Vertex>
+__device__ __forceinline__ void thread_splice_in(const Trees &trees, Vertex u, Vertex v,
+                                                 Vertex above_u, Vertex above_v) {
+    while (above_u != above_v) {
+        if (above_u < above_v) {
+            const Vertex other = u, above_other = above_u;
+            u = v, above_u = above_v;
+            v = other, above_v = above_other;
+        }
+        const bool replaced = trees.replace(u, above_u, above_v);
+        if (u == above_u) {
+            if (replaced) return;
+        } else {
+            u = above_u;
+        }
+        above_u = trees.above(u);
+        above_v = trees.above(v);
+    }
+}
+
+template <class Trees, class Vertex>
+__device__ __forceinline__ void thread_link_in(const Trees &trees, Vertex u, Vertex v,
+                                               Vertex above_u, Vertex above_v) {
+    if constexpr (SPLICES)
+        thread_splice_in(trees, u, v, above_u, above_v);
+    else
+        thread_hook_in(trees, above_u, above_v);
+}
+
+// Links of near trees, of which many are there already, or are the same: parents that are roots are hooked at
+// once, so that a thread's links do not wait for each other; who comes too late has to walk.
+template <u32 COUNT, class Trees, class Vertex>
+__device__ __forceinline__ void thread_link_some(const Trees &trees, const Vertex (&u)[COUNT],
+                                                 const Vertex (&v)[COUNT],
+                                                 const bool (&wanted)[COUNT]) {
+    Vertex above_u[COUNT], above_v[COUNT], over[COUNT];
+    bool is_root[COUNT];
+#pragma unroll
+    for (u32 i = 0; i < COUNT; i++) {
+        above_u[i] = wanted[i] ? trees.above(u[i]) : 0;
+        above_v[i] = wanted[i] ? trees.above(v[i]) : 0;
+    }
+#pragma unroll
+    for (u32 i = 0; i < COUNT; i++)
+        over[i] = above_u[i] == above_v[i] ? above_u[i] : trees.above(max(above_u[i], above_v[i]));
+#pragma unroll
+    for (u32 i = 0; i < COUNT; i++) {
+        const Vertex high = max(above_u[i], above_v[i]), low = min(above_u[i], above_v[i]);
+        is_root[i] = high != low && over[i] == high;
+        if (is_root[i]) over[i] = trees.exchange(high, high, low);
+    }
+#pragma unroll
+    for (u32 i = 0; i < COUNT; i++) {
+        const bool is_hooked = is_root[i] && over[i] == max(above_u[i], above_v[i]);
+        if (!is_hooked && over[i] != min(above_u[i], above_v[i]))
+            thread_link_in(trees, u[i], v[i], above_u[i], above_v[i]);
+    }
+}
+
 struct Forest {
     Id *const *parents;  // of each device
     Unsigned devices;
@@ -48,24 +127,28 @@ struct Forest {
     Unsigned capacity;
 
     __device__ __forceinline__ Id own(i64 index) const {
-        return MERGE == MERGE_NONE ? static_cast<Id>(index)
-                                   : static_cast<Id>(index * devices + device);
+        if (MERGE == MERGE_NONE) return static_cast<Id>(index);
+        return TILED ? static_cast<Id>(static_cast<i64>(device) * capacity + index)
+                     : static_cast<Id>(index * devices + device);
     }
 
     __device__ __forceinline__ Id of_position(Id position) const {
-        if (MERGE == MERGE_NONE) return position;
+        if (MERGE == MERGE_NONE || TILED) return position;
         const Unsigned owner = static_cast<Unsigned>(position) / capacity;
         const Unsigned index = static_cast<Unsigned>(position) - owner * capacity;
         return static_cast<Id>(index * devices + owner);
     }
 
     __device__ __forceinline__ Unsigned owner(Id vertex) const {
-        return MERGE == MERGE_NONE ? 0 : static_cast<Unsigned>(vertex) % devices;
+        if (MERGE == MERGE_NONE) return 0;
+        return TILED ? static_cast<Unsigned>(vertex) / capacity
+                     : static_cast<Unsigned>(vertex) % devices;
     }
 
     __device__ __forceinline__ Unsigned index(Id vertex) const {
-        return MERGE == MERGE_NONE ? static_cast<Unsigned>(vertex)
-                                   : static_cast<Unsigned>(vertex) / devices;
+        if (MERGE == MERGE_NONE) return static_cast<Unsigned>(vertex);
+        return TILED ? static_cast<Unsigned>(vertex) % capacity
+                     : static_cast<Unsigned>(vertex) / devices;
     }
 
     __device__ __forceinline__ Id *word(Id vertex) const {
@@ -80,45 +163,23 @@ struct Forest {
     }
 
     __device__ __forceinline__ bool replace(Id vertex, Id wanted, Id desired) const {
-        return compare_and_swap(word(vertex), wanted, desired) == wanted;
+        return exchange(vertex, wanted, desired) == wanted;
     }
 
-    // Hang the root of one of two vertices below the other's tree; their parents are known.
+    // What the parent was: it is the desired one now, if that is what was wanted.
+    __device__ __forceinline__ Id exchange(Id vertex, Id wanted, Id desired) const {
+        return compare_and_swap(word(vertex), wanted, desired);
+    }
+
     __device__ __forceinline__ void thread_hook(Id above_u, Id above_v) const {
-        while (above_u != above_v) {
-            const Id high = max(above_u, above_v), low = min(above_u, above_v);
-            const Id over = above(high);
-            if (over == low) return;
-            if (over == high && replace(high, high, low)) return;
-            above_u = above(above(high));
-            above_v = above(low);
-        }
+        thread_hook_in(*this, above_u, above_v);
     }
-
-    // Rem's algorithm: both walk up, and are spliced below the smaller parent on their way.
     __device__ __forceinline__ void thread_splice(Id u, Id v, Id above_u, Id above_v) const {
-        while (above_u != above_v) {
-            if (above_u < above_v) {
-                const Id other = u, above_other = above_u;
-                u = v, above_u = above_v;
-                v = other, above_v = above_other;
-            }
-            const bool replaced = replace(u, above_u, above_v);
-            if (u == above_u) {
-                if (replaced) return;
-            } else {
-                u = above_u;
-            }
-            above_u = above(u);
-            above_v = above(v);
-        }
+        thread_splice_in(*this, u, v, above_u, above_v);
     }
 
     __device__ __forceinline__ void thread_link(Id u, Id v, Id above_u, Id above_v) const {
-        if constexpr (SPLICES)
-            thread_splice(u, v, above_u, above_v);
-        else
-            thread_hook(above_u, above_v);
+        thread_link_in(*this, u, v, above_u, above_v);
     }
 
     // Without atomics: what others link at once may be undone, which an atomic link of all arcs makes good.
@@ -145,6 +206,40 @@ struct Forest {
                 roots[i] = next[i];
                 next[i] = roots[i] == known ? known : above(roots[i]);
             }
+        }
+    }
+
+    // As thread_compress to the root, of one vertex. `known` becomes the root, if the vertex is none.
+    __device__ __forceinline__ void thread_flatten(Id vertex, Id &known) const {
+        Id root = above(vertex);
+        if (root == vertex) return;
+        Id next = root == known ? known : above(root);
+        while (next != root) {
+            store_system(word(vertex), next);
+            root = next;
+            next = root == known ? known : above(root);
+        }
+        known = root;
+    }
+
+    // Roots. Nothing is written: trees are flat, or nobody asks again. `known` is a root that is not asked; it becomes
+    // one that is further away than the next.
+    template <u32 COUNT>
+    __device__ __forceinline__ void thread_find(const Id (&vertices)[COUNT], Id &known,
+                                                Id (&roots)[COUNT]) const {
+        Id next[COUNT];
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) roots[i] = above(vertices[i]);
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) next[i] = roots[i] == known ? known : above(roots[i]);
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            if (next[i] == roots[i]) continue;
+            do {
+                roots[i] = next[i];
+                next[i] = roots[i] == known ? known : above(roots[i]);
+            } while (next[i] != roots[i]);
+            known = roots[i];
         }
     }
 };

@@ -7,7 +7,9 @@
 // the rows of those that have the most frequent one: an arc from there to elsewhere stands in the row
 // at its other end, too. (That is so of undirected graphs; of directed ones no row is left out. A vertex that
 // comes to that root later may be left out as well: both ends of an arc that nobody looks at are below it.)
-// Otherwise all arcs are linked, each edge from its colder end, perhaps after rounds without atomics.
+// Otherwise all arcs are linked, each edge from its colder end, perhaps after rounds without atomics. Where
+// neighbours stand near each other (TILED), trees begin in tiles instead, in shared memory, and rows are looked
+// at again only for what leads out of them (components_tiles.cuh).
 //
 // In the end roots are known, every vertex lowers its root's label to its own number, and takes that label.
 // Where words lie on every device, the forests of devices are merged in pairs before that: one of a pair
@@ -17,10 +19,12 @@
 // writes parents and labels, compress reads and writes parents, look reads them, settle reads parents and
 // vertices and writes parents, label reads parents and writes labels: 12 words, 48 a bytes; and of each
 // further neighbour 8 of offset and a sector of 32 a vertex. Linked rows: 8 a vertex and 4 an arc besides.
-// rmat24_16 (a = 8.9 M): 0.43 GB are 0.11 ms at 4.0 TB/s. road4900 (a = 23.4 M, all arcs linked): 1.6 GB, 0.4 ms.
+// rmat24_16 (a = 8.9 M): 0.43 GB are 0.11 ms at 4.0 TB/s. road4900 (a = 23.4 M, all arcs linked): 1.6 GB, 0.4 ms,
+// and 3.0 ms were measured without tiles: links 1.7 and compress 0.5, chains of dependent reads, settle 0.5.
 #pragma once
 
-#include "components_forest.cuh"
+#include "components_labels.cuh"
+#include "components_tiles.cuh"
 
 enum ComponentPhase : u32 {
     BEGIN_TREES,
@@ -30,67 +34,23 @@ enum ComponentPhase : u32 {
     SAMPLE,
     LINK_ROWS,
     MERGE_FORESTS,
+    FLATTEN_ROOTS,
     SETTLE,
-    LABEL
+    LABEL,
+    NAME
 };
 
 enum ComponentState : u32 { TURN, LARGEST, DISTANCE, IS_MERGED };
 enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT };
 
-struct Arguments {
-    Stage stage;
-    Rows<Id> rows;       // of out-arcs
-    const Id *vertices;  // (owned) of the graph
-    MixedSchedule::Row *long_rows;
-    const Id *heads[MAX_DEVICES];  // rows.heads of each device
-    Id *parents[MAX_DEVICES];
-    Id *labels[MAX_DEVICES];  // (all positions) of which a device's own are right
-    i64 words;                // of the parents on this device
-    u64 rounds;               // neighbours linked after the first, or hooking without atomics
-    u64 jumps;                // of a compress after that
-    u32 is_sampled;
-    u32 is_directed;
-    u32 has_long_rows;
-    u32 padding;
-};
-
-constexpr u64 TO_THE_ROOT = ~0ull;
-constexpr Id NO_ROOT = -1;
 constexpr u32 MOST_HOPS =
     4;  // from head to head: a few where there are hubs; on long paths others share
 
-// visit(places[], there[]) gets BATCH of `count` places a thread, for loads that do not wait for each other;
-// a place that is not there is another's of the thread.
-template <class Visit>
-__device__ __forceinline__ void team_visit_batches(const Team &team, i64 count, Visit visit) {
-    const i64 apart = static_cast<i64>(team.threads());
-    for (i64 first = static_cast<i64>(team.thread()); first < count; first += BATCH * apart) {
-        i64 places[BATCH];
-        bool there[BATCH];
-#pragma unroll
-        for (u32 i = 0; i < BATCH; i++) {
-            places[i] = first + i * apart;
-            there[i] = places[i] < count;
-            if (!there[i]) places[i] = first;
-        }
-        visit(places, there);
-    }
-}
-
-struct Components {
-    const Arguments &arguments;
+struct Components : Labels {
     const u64 *state;
-    const Stage &stage;
-    Forest forest;
-    i64 active;  // own vertices that have arcs
 
     __device__ __forceinline__ Components(const Arguments &arguments, const u64 *state)
-        : arguments(arguments),
-          state(state),
-          stage(arguments.stage),
-          forest{arguments.parents, stage.devices, stage.device,
-                 static_cast<Unsigned>(stage.capacity)},
-          active(arguments.rows.classes[CLASS_NONE]) {}
+        : Labels(arguments), state(state) {}
 
     // The vertex of a word on this device, and its own index: not below `active` if it is another's.
     __device__ __forceinline__ Id vertex_of_word(i64 word) const {
@@ -116,8 +76,17 @@ struct Components {
         return vertex;
     }
 
-    __device__ __forceinline__ void team_begin(const Team &team) const {
-        const Id *heads = arguments.rows.heads, *vertices = arguments.vertices;
+    __device__ __forceinline__ i64 row_words() const {
+        return (active + GROUP - 1) / GROUP * ROWS_A_LANE;
+    }
+    __device__ __forceinline__ Tiles tiles() const {
+        return {forest, arguments.rows, arguments.row_bits,        arguments.row_bits + row_words(),
+                active, arguments.tile, arguments.is_directed != 0};
+    }
+
+    __device__ __forceinline__ u64 team_begin(const Team &team) const {
+        if constexpr (TILED) return team_begin_tiles(team);
+        const Id *heads = arguments.rows.heads;
         Id *parents = arguments.parents[stage.device];
         team_visit_batches(team, arguments.words,
                            [&](const i64(&words)[BATCH], const bool (&there)[BATCH]) {
@@ -134,16 +103,18 @@ struct Components {
                                    if (there[i]) parents[words[i]] = root;
                                }
                            });
-        Id *own = arguments.labels[stage.device] + stage.first();
-        team_visit_batches(team, stage.owned,
-                           [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
-                               Id vertex[BATCH];
-#pragma unroll
-                               for (u32 i = 0; i < BATCH; i++) vertex[i] = vertices[index[i]];
-#pragma unroll
-                               for (u32 i = 0; i < BATCH; i++)
-                                   if (there[i]) own[index[i]] = vertex[i];
-                           });
+        team_label_each(team, 0);
+        return 0;
+    }
+
+    __device__ __forceinline__ u64 team_begin_tiles(const Team &team) const {
+        Id *parents = arguments.parents[stage.device];
+        if (MERGE == MERGE_TREE) {  // other devices' vertices
+            for (i64 word = team.thread(); word < arguments.words; word += team.threads())
+                if (index_of_word(word) >= active) parents[word] = static_cast<Id>(word);
+        }
+        if (!arguments.is_ascending) team_label_each(team, 0);
+        return tiles().team_join(team, parents);
     }
 
     __device__ __forceinline__ void team_compress(const Team &team) const {
@@ -157,7 +128,7 @@ struct Components {
 #pragma unroll
                                for (u32 i = 0; i < BATCH; i++) vertex[i] = vertex_of_word(words[i]);
                                forest.thread_compress(vertex, there, jumps, known, root);
-                               if (all) known = root[0];
+                               if (all && (!TILED || root[0] == root[1])) known = root[0];
                            });
     }
 
@@ -185,32 +156,40 @@ struct Components {
         return __shfl_sync(FULL_WARP, root, best % WARP);
     }
 
+    // Some arcs of rows: link(from, to, their parents) for those whose ends have different ones.
+    template <class Link>
+    __device__ __forceinline__ void thread_visit_arcs(const i64 (&arcs)[ARCS_A_LANE],
+                                                      const u32 (&rows)[ARCS_A_LANE],
+                                                      const bool (&there)[ARCS_A_LANE],
+                                                      Link link) const {
+        // Each edge from one end is enough, unless rows are left out.
+        const bool both = arguments.is_directed || arguments.is_sampled;
+        Id from[ARCS_A_LANE], to[ARCS_A_LANE], above_from[ARCS_A_LANE], above_to[ARCS_A_LANE];
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            from[i] = forest.own(rows[i]);
+            to[i] = there[i] ? forest.of_position(load_once(&arguments.rows.targets[arcs[i]])) : 0;
+        }
+        bool wanted[ARCS_A_LANE];
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            wanted[i] = there[i] && (both || to[i] < from[i]);
+            above_from[i] = wanted[i] ? forest.above(from[i]) : 0;
+            above_to[i] = wanted[i] ? forest.above(to[i]) : 0;
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++)
+            if (wanted[i] && above_from[i] != above_to[i])
+                link(from[i], to[i], above_from[i], above_to[i]);
+    }
+
     // Arcs of rows that are to be looked at: all that `link` wants. Returns the arcs.
     template <class Link>
     __device__ __forceinline__ u64 team_visit_rows(const Team &team, StepBlock &block, Id left_out,
                                                    Link link) const {
-        // Each edge from one end is enough, unless rows are left out.
-        const bool both = arguments.is_directed || arguments.is_sampled;
         const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
                                const bool (&there)[ARCS_A_LANE]) {
-            Id from[ARCS_A_LANE], to[ARCS_A_LANE], above_from[ARCS_A_LANE], above_to[ARCS_A_LANE];
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++) {
-                from[i] = forest.own(rows[i]);
-                to[i] =
-                    there[i] ? forest.of_position(load_once(&arguments.rows.targets[arcs[i]])) : 0;
-            }
-            bool wanted[ARCS_A_LANE];
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++) {
-                wanted[i] = there[i] && (both || to[i] < from[i]);
-                above_from[i] = wanted[i] ? forest.above(from[i]) : 0;
-                above_to[i] = wanted[i] ? forest.above(to[i]) : 0;
-            }
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++)
-                if (wanted[i] && above_from[i] != above_to[i])
-                    link(from[i], to[i], above_from[i], above_to[i]);
+            thread_visit_arcs(arcs, rows, there, link);
         };
         const MixedSchedule schedule{arguments.long_rows, &stage.control->cursors[0]};
         const i64 *offsets = arguments.rows.offsets;
@@ -235,11 +214,28 @@ struct Components {
     }
 
     __device__ __forceinline__ u64 team_link_rows(const Team &team, StepBlock &block) const {
+        if constexpr (TILED) return team_link_leaving(team, block);
         const bool leaves_out = arguments.is_sampled && !arguments.is_directed;
         const Id largest = leaves_out ? static_cast<Id>(state[LARGEST]) - 1 : NO_ROOT;
         return team_visit_rows(team, block, largest, [&](Id u, Id v, Id above_u, Id above_v) {
             forest.thread_link(u, v, above_u, above_v);
         });
+    }
+
+    // Rows that tiles have not done with. Their arcs were counted there.
+    __device__ __forceinline__ u64 team_link_leaving(const Team &team, StepBlock &block) const {
+        const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
+                               const bool (&there)[ARCS_A_LANE]) {
+            thread_visit_arcs(arcs, rows, there, [&](Id u, Id v, Id above_u, Id above_v) {
+                forest.thread_link(u, v, above_u, above_v);
+            });
+        };
+        const MixedSchedule schedule{arguments.long_rows, &stage.control->cursors[0]};
+        tiles().team_link_leaving(team, [&](i64 begin, i64 end, u32 row) {
+            schedule.warp_bring(begin, end, row, visit);
+        });
+        schedule.team_finish(team, block, arguments.has_long_rows, visit);
+        return 0;
     }
 
     // What the device `DISTANCE` further has joined. It does nothing meanwhile.
@@ -254,89 +250,23 @@ struct Components {
             if (above != there) forest.thread_link(vertex, there, above, forest.above(there));
         }
     }
-
-    __device__ __forceinline__ Id *label(Id root) const {
-        const Unsigned owner = forest.owner(root);
-        return arguments.labels[owner] + static_cast<i64>(owner) * stage.capacity +
-               forest.index(root);
-    }
-
-    __device__ __forceinline__ void thread_lower_label(Id root, Id vertex) const {
-        Id *const place = label(root);
-        if (MERGE == MERGE_NONE) {
-            if (vertex < load_relaxed(place)) atomicMin(place, vertex);
-        } else if (vertex < load_system(place)) {
-            atomicMin_system(place, vertex);
-        }
-    }
-
-    // Every vertex knows its root, whose label becomes the smallest. Of one root, that of most of the vertices
-    // that the thread has seen (Boyer, Moore), it keeps the smallest to itself until the end.
-    __device__ __forceinline__ void team_settle(const Team &team) const {
-        Id kept = NO_ROOT, smallest = 0;
-        u32 votes = 0;
-        team_visit_batches(team, active, [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
-            Id own[BATCH], vertex[BATCH], root[BATCH];
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                own[i] = forest.own(index[i]);
-                vertex[i] = arguments.vertices[index[i]];
-                if (MERGE == MERGE_TREE) root[i] = arguments.parents[0][own[i]];
-            }
-            if (MERGE != MERGE_TREE) forest.thread_compress(own, there, TO_THE_ROOT, kept, root);
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                if (!there[i]) continue;
-                if (MERGE == MERGE_TREE && stage.device != 0)
-                    arguments.parents[stage.device][own[i]] = root[i];
-                if (root[i] == kept) {
-                    votes++;
-                    smallest = min(smallest, vertex[i]);
-                } else if (votes > 0) {
-                    votes--;
-                    thread_lower_label(root[i], vertex[i]);
-                } else {
-                    if (kept != NO_ROOT) thread_lower_label(kept, smallest);
-                    kept = root[i], smallest = vertex[i], votes = 1;
-                }
-            }
-        });
-        if (kept != NO_ROOT) thread_lower_label(kept, smallest);
-    }
-
-    // Labels of roots are read, those of others written.
-    __device__ __forceinline__ void team_label(const Team &team) const {
-        const Id *parents = arguments.parents[stage.device];
-        Id *own = arguments.labels[stage.device] + stage.first();
-        team_visit_batches(team, active, [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
-            Id vertex[BATCH], root[BATCH], smallest[BATCH];
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                vertex[i] = forest.own(index[i]);
-                root[i] = parents[MERGE == MERGE_TREE ? vertex[i] : index[i]];
-            }
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) smallest[i] = *label(root[i]);
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++)
-                if (there[i] && root[i] != vertex[i]) own[index[i]] = smallest[i];
-        });
-    }
 };
 
 __device__ __forceinline__ void team_find_components(const Components &components, u32 phase,
                                                      const Team &team, StepBlock &block) {
     u64 seen = 0;
     phase &= ~ALONE;
-    if (phase == BEGIN_TREES) components.team_begin(team);
+    if (phase == BEGIN_TREES) seen = components.team_begin(team);
     if (phase == COMPRESS) components.team_compress(team);
-    if (phase == LINK_NEIGHBOURS) seen = components.team_link_neighbours(team);
-    if (phase == HOOK_PLAINLY) seen = components.team_hook_plainly(team, block);
+    if (!TILED && phase == LINK_NEIGHBOURS) seen = components.team_link_neighbours(team);
+    if (!TILED && phase == HOOK_PLAINLY) seen = components.team_hook_plainly(team, block);
     if (phase == LINK_ROWS) seen = components.team_link_rows(team, block);
     if (phase == MERGE_FORESTS) components.team_merge(team);
     if (phase == SETTLE) components.team_settle(team);
     if (phase == LABEL) components.team_label(team);
-    if (phase == SAMPLE) {
+    if (TILED && phase == FLATTEN_ROOTS) components.tiles().team_flatten_roots(team);
+    if (TILED && phase == NAME) components.team_name(team);
+    if (!TILED && phase == SAMPLE) {
         if (components.stage.device == 0 && warp_id() == 0) {
             const Id root = components.warp_most_frequent_root();
             warp_count(block, ROOT, lane_id() == 0 ? static_cast<u64>(root + 1) : 0);
@@ -353,13 +283,18 @@ __device__ __forceinline__ u32 thread_next_round(const Arguments &arguments, con
     return arguments.is_sampled ? SAMPLE | ALONE : LINK_ROWS;
 }
 
+__device__ __forceinline__ u32 phase_of_labels(const Arguments &arguments) {
+    return TILED && arguments.is_ascending ? NAME : SETTLE;
+}
+
 __device__ __forceinline__ u32 thread_decide_components(const Arguments &arguments, u32 phase,
                                                         const Sums &totals, u64 *state) {
     switch (phase & ~ALONE) {
         case BEGIN_TREES:
-            return COMPRESS;
+            return TILED ? LINK_ROWS : COMPRESS;
         case COMPRESS:
-            return state[IS_MERGED] ? SETTLE : thread_next_round(arguments, state);
+            return state[IS_MERGED] ? phase_of_labels(arguments)
+                                    : thread_next_round(arguments, state);
         case HOOK_PLAINLY:
             state[TURN] += 1;
             return arguments.jumps ? COMPRESS : thread_next_round(arguments, state);
@@ -371,7 +306,10 @@ __device__ __forceinline__ u32 thread_decide_components(const Arguments &argumen
             return LINK_ROWS;
         case LINK_ROWS:
             state[DISTANCE] = 1;
-            return MERGE == MERGE_TREE ? MERGE_FORESTS : SETTLE;
+            if (MERGE == MERGE_TREE) return MERGE_FORESTS;
+            return TILED ? FLATTEN_ROOTS : SETTLE;
+        case FLATTEN_ROOTS:
+            return phase_of_labels(arguments);
         case MERGE_FORESTS:
             state[DISTANCE] *= 2;
             if (state[DISTANCE] < arguments.stage.devices) return MERGE_FORESTS;

@@ -37,6 +37,8 @@ from godwit.graph.generators import (
     road,
     star,
     stencil,
+    streets,
+    triangulation,
     uniform,
     watts_strogatz,
 )
@@ -58,6 +60,7 @@ FROZEN: dict[str, str] = {
     "grid:9x12": "e38d697f2008c470",
     "road:50x40": "c12b962610ba6c9b",
     "stencil:5x6x7,points=27": "686237eeff952ef9",
+    "streets:30x20": "ed97579dd1419665",
     "random-geometric:500,weights=0.0..1.0": "0df7ba06586f83f6",
     "delaunay:300": "06ae4f3e00afafbe",
     "bubbles:60x70,spacing=16": "055849c0bdff38a9",
@@ -127,7 +130,7 @@ class TestAll:
         [
             "rmat:7", "uniform:80,edges=300", "watts-strogatz:90", "barabasi-albert:60",
             "cliques:70", "road:20", "random-geometric:200", "delaunay:60",
-            "bubbles:40,spacing=16",
+            "bubbles:40,spacing=16", "streets:20",
         ],
     )  # fmt: skip
     def test_seed_decides(self, spec: str) -> None:
@@ -154,6 +157,7 @@ class TestAll:
         "spec",
         [
             "rmat:30,edge_factor=64", "rmat:40", "road:1000000", "grid:2000000000",
+            "streets:1000000", "streets:1000,pieces=65536",
             "path:1099511627776", "star:200000000000000", "complete:1000000",
             "binary-tree:99999999999", "caterpillar:1000000x1000000", "stencil:100000",
             "stencil:2000,points=27", "random-geometric:1000000000000",
@@ -190,6 +194,7 @@ class TestAll:
             (lambda: road(3, -3), "columns must be"),
             (lambda: road(3, keep=1.5), r"in \[0, 1\], got 1.5"),
             (lambda: road(3, keep=float("nan")), "got nan"),
+            (lambda: streets(4, pieces=0), "pieces must be at least 1, got 0"),
             (lambda: stencil(0), "nx must be at least 1, got 0"),
             (lambda: stencil(2, 2, -1), "nz must be at least 1, got -1"),
             (lambda: stencil(2, points=9), "points must be 7 or 27, got 9"),
@@ -288,6 +293,31 @@ class TestGrids:
         ends = [nx.path_graph(length) for length in shape]
         whole = nx.strong_product(nx.strong_product(ends[0], ends[1]), ends[2])
         assert_like_networkx(stencil(*shape, points=27), whole)
+
+    @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 9), (9, 1), (2, 2), (12, 17)])
+    @pytest.mark.parametrize("pieces", [1, 2, 5])
+    def test_streets_are_roads_with_bends(self, rows: int, columns: int, pieces: int) -> None:
+        """Labels of NetworkX's vertices sort as ours are numbered: junction, right edge, lower edge."""
+        plain = road(rows, columns, keep=0.7, seed=2)
+        whole = nx.Graph()
+        whole.add_nodes_from((v, 0, 0) for v in range(plain.vertex_count))
+        for source, target in arcs_of(plain):
+            if source < target:
+                side = 1 if target == source + 1 and (columns > 1) else 2
+                bends = [(source, side, i) for i in range(1, pieces)]
+                nx.add_path(whole, [(source, 0, 0), *bends, (target, 0, 0)])
+        parts = sorted(nx.connected_components(whole), key=lambda part: (-len(part), min(part)))
+        graph = streets(rows, columns, keep=0.7, pieces=pieces, seed=2)
+        assert_like_networkx(graph, whole.subgraph(parts[0]))
+        assert graph.ids.kind == "consecutive"
+
+    def test_streets_are_like_maps(self) -> None:
+        """asia.osm has 1.035 edges a vertex, europe_osm 1.062; most vertices are bends."""
+        graph = streets(200)
+        assert graph.edge_count is not None
+        assert graph.edge_count / graph.vertex_count == pytest.approx(1.065, abs=0.015)
+        assert (graph.out_degree() == 2).mean() > 0.75
+        assert component_count(graph) == 1
 
     def test_stencil_is_a_cube_by_default(self) -> None:
         assert_equal(stencil(3), stencil(3, 3, 3))
@@ -428,6 +458,46 @@ class TestGeometric:
         np.testing.assert_array_equal(graph.targets, expected)
         assert nx.check_planarity(nx.Graph(arcs_of(graph)))[0]
 
+    @pytest.mark.parametrize("margin", [None, 1])
+    @pytest.mark.parametrize(("n", "tile"), [(1000, 100), (5000, 300), (5000, 4000), (70, 4)])
+    def test_delaunay_by_pieces_is_that_of_all(
+        self, n: int, tile: int, margin: int | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where margins are too small at first, they grow."""
+        whole = delaunay(n, seed=3)
+        sizes: list[int] = []
+        triangulate = triangulation._triangulate
+
+        def counted(points: Points, done: Any, piece: Any) -> Any:
+            sizes.append(sum(last - first for first, last in piece.spans))
+            return triangulate(points, done, piece)
+
+        monkeypatch.setattr(triangulation, "_triangulate", counted)
+        monkeypatch.setattr(triangulation, "TILE_POINTS", tile)
+        monkeypatch.setattr(triangulation, "SMALLEST", tile)
+        if margin is not None:
+            monkeypatch.setattr(triangulation, "_margin_cells", lambda *_: margin)
+        assert_equal(delaunay(n, seed=3), whole)
+        assert len(sizes) > 1
+        if margin is not None and tile == 300:
+            assert min(sizes) < 2.5 * tile
+            assert len(sizes) > 1 + 17  # those that had to come again
+
+    def test_delaunay_by_pieces_of_points_that_crowd(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Most are in a corner, the others far between: no circle is as small as margins suppose."""
+        random = np.random.default_rng(5)
+        x, y = random.random((2, 3000)) ** 2.5
+        side = 30
+        cell = np.floor(y * side).astype(int) * side + np.floor(x * side).astype(int)
+        order = np.argsort(cell, kind="stable")
+        cells = np.searchsorted(cell[order], np.arange(side * side + 1))
+        points = Points(x[order], y[order], cells, side)
+        monkeypatch.setattr("godwit.graph.generators.geometric.sorted_points", lambda *_: points)
+        whole = delaunay(3000)
+        monkeypatch.setattr(triangulation, "TILE_POINTS", 150)
+        monkeypatch.setattr(triangulation, "SMALLEST", 150)
+        assert_equal(delaunay(3000), whole)
+
     def test_delaunay_loses_no_point_that_another_covers(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -505,6 +575,7 @@ class TestSpecs:
             ("rmat:6,simple=false,symmetrize=false",
              lambda: rmat(6, simple=False, symmetrize=False)),
             ("road:4x9,keep=0.7,seed=1", lambda: road(4, 9, keep=0.7, seed=1)),
+            ("streets:4x9,keep=0.7,pieces=2", lambda: streets(4, 9, keep=0.7, pieces=2)),
             ("stencil:3", lambda: stencil(3, 3, 3)),
             ("stencil:2x3x4,points=27", lambda: stencil(2, 3, 4, points=27)),
             ("watts-strogatz:50,neighbours=4,rewire=0.5", lambda: watts_strogatz(50, 4, 0.5)),

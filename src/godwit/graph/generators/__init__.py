@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from godwit.graph.generators.grids import grid as grid
     from godwit.graph.generators.grids import road as road
     from godwit.graph.generators.grids import stencil as stencil
+    from godwit.graph.generators.grids import streets as streets
     from godwit.graph.generators.meshes import bubbles as bubbles
     from godwit.graph.generators.random import barabasi_albert as barabasi_albert
     from godwit.graph.generators.random import uniform as uniform

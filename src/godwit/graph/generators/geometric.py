@@ -7,11 +7,11 @@ that order, so that near points have near numbers.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_count, as_integer, as_positive_number, frozen, id_dtype_for
+from godwit.dtypes import as_count, as_integer, as_positive_number, frozen, id_dtype_for
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.generators.classic import complete
@@ -25,6 +25,7 @@ from godwit.graph.generators.common import (
     unit,
     weighted,
 )
+from godwit.graph.generators.triangulation import Points, triangulated, triangulation_bytes
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import thread_count_for
 from godwit.parallel.atomics import load_acquire
@@ -33,22 +34,6 @@ from godwit.parallel.team import ABORT, block_range, run_team
 
 _MOST_POINTS = 2**40
 _ONE = np.uint64(1)
-
-# What a triangulation takes at its peak for a point: 708 measured, of 300,000 and of a million.
-_QHULL_BYTES_PER_POINT = 800
-
-
-class Points(NamedTuple):
-    """Points of the unit square, sorted into ``side * side`` cells, row by row.
-
-    :param x, y: (n) float64 in [0, 1)
-    :param cells: (side * side + 1) int64: where the points of each cell begin
-    """
-
-    x: Array
-    y: Array
-    cells: Array
-    side: int
 
 
 def _point(start: Any, i: Any) -> Any:
@@ -165,7 +150,7 @@ def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Gr
     """The Delaunay triangulation of random points in the unit square, by SciPy (Qhull).
 
     Undirected, planar, of mean degree near 6: what the DIMACS-10 collection calls delaunay_nk, for
-    n = 2**k. Qhull runs on one thread.
+    n = 2**k. Many points are triangulated in pieces, several at once.
 
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
@@ -176,18 +161,14 @@ def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Gr
     if n < 4:
         return complete(n, seed=seed, weights=weights)
     what = f"a Delaunay triangulation of {n:,} points"
-    require_memory(n * _QHULL_BYTES_PER_POINT, what)
-    from scipy.spatial import Delaunay
-
-    points = sorted_points(n, max(1, math.isqrt(n // 2)), seed)
-    triangulation = Delaunay(np.column_stack([points.x, points.y]))
-    corners = triangulation.simplices
+    require_memory(triangulation_bytes(n), what)
+    parts = triangulated(sorted_points(n, max(1, math.isqrt(n // 2)), seed))
     # Points that Qhull cannot tell apart from another, within rounding, are joined to that one.
-    twins = triangulation.coplanar[:, [0, 2]]
-    k = len(corners)
-    ends = edge_arrays(n, 3 * k + len(twins), what)
-    for side in range(3):
-        ends[0, side * k : (side + 1) * k] = corners[:, side]
-        ends[1, side * k : (side + 1) * k] = corners[:, (side + 1) % 3]
-    ends[:, 3 * k :] = twins.T
+    ends = edge_arrays(n, sum(3 * len(part.corners) + len(part.twins) for part in parts), what)
+    to = 0
+    for corners, twins in parts:
+        sides = (corners[:, [side, (side + 1) % 3]] for side in range(3))
+        for pairs in (*sides, twins):
+            ends[:, to : to + len(pairs)] = pairs.T
+            to += len(pairs)
     return weighted(graph_of_edges(n, ends), weights, seed)

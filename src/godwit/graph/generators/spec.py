@@ -165,6 +165,13 @@ GENERATORS = {
             {"keep": _Option("0.6", plain_number)},
         ),
         Generator(
+            "streets",
+            "grids",
+            "ROWSxCOLUMNS",
+            "percolated 2-D grid with bent edges, like a street map",
+            {"keep": _Option("0.6", plain_number), "pieces": _Option("3", plain_integer)},
+        ),
+        Generator(
             "stencil",
             "grids",
             "NXxNYxNZ",

@@ -179,6 +179,60 @@ def run_step_programs(devices: list[str]) -> None:
         check(f"levels, {way}", told.fields["level"], level)
 
 
+def exchange(
+    endpoint: gw.Endpoint, router: gw.Router, values: object, sums: dict[str, int]
+) -> None:
+    """A worker that sends to all, and adds up what it gets."""
+    with router.input(endpoint) as link:
+        link.send(values)
+    sums[endpoint.name] = sum(int(one.array.sum()) for one in router.output(endpoint))
+
+
+def run_links(devices: list[str]) -> None:
+    """Segments between all pairs of endpoints, through routers, the host's memory and small buffers."""
+    for transport in ("direct", "host"):
+        with gw.Context([*devices, "cpu"], transport=transport) as context:  # type: ignore[arg-type]
+            ends = [context.host, *context.endpoints]
+            values = np.arange(1000, dtype=np.int32)
+            router = gw.Router(ends, ends, "broadcast", packet_bytes=256, buffers=2)
+            sums: dict[str, int] = {}
+
+            with context.workers() as workers:
+                workers.each(ends, exchange, router, values, sums)
+            wanted = int(values.sum()) * (len(ends) - 1)
+            check(f"links, {transport}", list(sums.values()), [wanted] * len(ends))
+
+
+def run_filters(devices: list[str]) -> None:
+    """Packets in order and not, on GPUs alone and beside the CPU."""
+    values = np.random.default_rng(5).random(70_001).astype(np.float32)
+    wanted = values[values > 0.5]
+    for places in (devices, [*devices, "cpu"]):
+        for ordered in (True, False):
+            found = gw.filter(
+                values, lambda x: x > 0.5, devices=places, ordered=ordered, packet_bytes=9_000
+            )
+            check(f"filter, {ordered=}", np.sort(found) if not ordered else found,
+                  np.sort(wanted) if not ordered else wanted)  # fmt: skip
+
+
+def run_streams(devices: list[str]) -> None:
+    """Edges that stream to endpoints, whose forests are merged."""
+    edges = np.random.default_rng(6).integers(0, 3000, (4001, 2)).astype(np.int32)
+    wanted = gw.connected_components(edges, vertex_count=3000, devices="cpu").label
+    for method in ("rem", "hook"):
+        for rounds in (0, 1):
+            found = gw.connected_components(
+                edges,
+                vertex_count=3000,
+                method=method,
+                rounds=rounds,
+                devices=devices,
+                packet_bytes=2048,
+            )
+            check(f"stream, {method}, {rounds=}", found.label, wanted)
+
+
 def run_arrays() -> None:
     """Rows of arcs that lie on the GPU, with weights and without, ids of 32 and 64 bits."""
     import cupy
@@ -230,6 +284,10 @@ def main() -> None:
     if only in ("all", "generators"):
         run_generators()
         run_arrays()
+    if only in ("all", "dataflow"):
+        run_links(devices_for(endpoints))
+        run_filters(devices_for(endpoints))
+        run_streams(devices_for(endpoints))
     if only in ("all", "measurements"):
         run_measurements(endpoints)
     print(f"all right in {perf_counter() - begin:.1f} s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from importlib import import_module
@@ -219,3 +220,101 @@ class TestGap:
         with pytest.raises(SystemExit):
             self.bench("paths", tmp_path / "none")
         assert "there is no folder" in capsys.readouterr().err
+
+
+class TestGpuComponents:
+    def run(self, monkeypatch: pytest.MonkeyPatch, *line: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["gpu_components.py", *line])
+        import_module("gpu_components").main()
+
+    def test_sections_have_tables_and_graphs_that_are_there(self) -> None:
+        plans, tables = (
+            import_module("gpu_components_plans"),
+            import_module("gpu_components_tables"),
+        )
+        assert list(tables.TABLES) == list(plans.PLANS)
+        for devices in (["1", "2", "0+0"], ["2"], ["cpu"]):
+            for section, plan in plans.PLANS.items():
+                settings = [setting for _, setting in plan(devices)]
+                assert bool(settings) == (devices != ["cpu"] or section not in plans.ON_SEVERAL)
+                assert all(plans.is_known(setting.graph) for setting in settings)
+        weak = [setting for _, setting in plans.plan_weak(["1", "2", "0+0", "4"])]
+        places = {(setting.graph, setting.devices) for setting in weak}
+        assert places == {("rgg", "1"), ("rggx2", "2"), ("rggx4", "4")}
+        assert plans.spec_of("rggx10", quick=True) == "random-geometric:900,seed=1,copies=10"
+        assert not plans.is_known("rggx")
+
+    def test_on_the_cpu(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        pytest.importorskip("matplotlib")
+        file = tmp_path / "rows.json"
+        self.run(
+            monkeypatch, "--quick", "--devices", "cpu,cpu:2", "--repeats", "1", "--json", str(file),
+            "--graphs", "streets,rgg,rggx10", "--plot", str(tmp_path / "images"),
+        )  # fmt: skip
+        said = capsys.readouterr().out
+        assert "# merge: nothing to measure on cpu,cpu:2 (it needs several GPUs)" in said
+        assert re.search(r"\| rggx10 +\| cpu ", said)
+        document = json.loads(file.read_text())
+        rows = document["rows"]
+        sections = {"rounds", "compress", "runtime", "expanded", "streamed"}
+        assert {row["section"] for row in rows} == sections
+        assert {row["devices"] for row in rows if row["section"] == "streamed"} == {"cpu", "cpu:2"}
+        assert not any(row["wrong"] for row in rows)
+        assert all(row["kernel_ms"] > 0 and row["runs"] == 1 for row in rows)
+        components = {row["graph"]: row["components"] for row in rows}
+        assert components["streets"] == 1
+        assert components["rggx10"] == 10 * components["rgg"]
+        drawn = {path.name for path in (tmp_path / "images").iterdir()}
+        assert drawn == {"components-rounds.svg", "components-methods.svg"}
+
+    def test_wrong_labels_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = import_module("gpu_components")
+        query = module.query
+
+        def wrong(*arguments: Any) -> Any:
+            found = query(*arguments)
+            found._given = found._given.copy()
+            found._given[7] += 1
+            return found
+
+        monkeypatch.setattr(module, "query", wrong)
+        with pytest.raises(SystemExit, match="rows failed, or have a WRONG result"):
+            self.run(
+                monkeypatch, "--quick", "--devices", "cpu", "--only", "rounds", "--graphs", "rgg"
+            )
+
+    def test_wrong_arguments(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for line, words in [
+            (["--graphs", "rggx", "--devices", "cpu"], "--graphs takes mesh, .* not rggx"),
+            (["--only", "none"], "--only takes rounds, .*, not none"),
+            (["--devices", "x", "--quick"], "--devices takes numbers of GPUs"),
+        ]:
+            with pytest.raises(SystemExit, match=words):
+                self.run(monkeypatch, *line)
+
+    def test_scaling(self) -> None:
+        """4 ms on one device, 2.5 on two: 1.6 times as fast, 80 % each; weakly, 160 %."""
+        tables, plots = (
+            import_module("gpu_components_tables"),
+            import_module("gpu_components_plots"),
+        )
+        row = {"graph": "rgg", "name": "rem", "rounds": 0, "wrong": ""}
+        rows = [
+            {**row, "section": section, "devices": devices, "kernel_ms": time}
+            for section in ("strong", "weak")
+            for devices, time in [("1", 4.0), ("2", 2.5), ("0+0", 5.0)]
+        ]
+        strong, weak = rows[:3], rows[3:]
+        assert re.search(r"\| +2 \| 2\.500 +\| +1\.60 \| +80 % \|", tables.strong(strong[:2]))
+        assert re.search(r"2 \| rgg .* 2\.500 \| +160 % \| +160 % \|", tables.weak(weak[:2]))
+        assert plots.speed_ups(plots.of_section(rows, "strong")) == {"rgg": {1: 1.0, 2: 1.6}}
+        assert plots.efficiencies(plots.of_section(rows, "weak")) == {"rem": {1: 100.0, 2: 160.0}}
+        assert plots.speed_ups(strong[:1]) == {}
+        missing = {**strong[1], "note": "not run"}
+        assert "| not run |" in tables.strong([strong[0], missing])
+        assert "notes" not in tables.strong(strong)

@@ -221,8 +221,8 @@ class TestBadInput:
             gw.connected_components(Graph.from_arcs([0, 1], [1, 2]), **settings)
 
     def test_no_graph(self) -> None:
-        with pytest.raises(InputError, match=r"expected a godwit\.Graph, got a list"):
-            gw.connected_components([1, 2])  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=r"expected a godwit\.Graph, or edges: .* got a int"):
+            gw.connected_components(12)  # type: ignore[arg-type]
 
 
 class TestCommand:

@@ -21,18 +21,23 @@ if TYPE_CHECKING:
     from godwit.api import betweenness_centrality as betweenness_centrality
     from godwit.api import bfs as bfs
     from godwit.api import connected_components as connected_components
+    from godwit.api import filter as filter
     from godwit.api import generate as generate
     from godwit.api import pagerank as pagerank
     from godwit.api import run as run
     from godwit.api import sssp as sssp
     from godwit.backends.base import GpuOptions as GpuOptions
     from godwit.backends.registry import all_devices as all_devices
+    from godwit.dataflow import collectives as collectives
     from godwit.dataflow.context import Context as Context
+    from godwit.dataflow.context import Endpoint as Endpoint
     from godwit.dataflow.item_router import ItemLink as ItemLink
     from godwit.dataflow.item_router import ItemRouter as ItemRouter
+    from godwit.dataflow.kernel_sizing import kernel_sizing as kernel_sizing
     from godwit.dataflow.link import Link as Link
     from godwit.dataflow.policies import every as every
     from godwit.dataflow.router import Router as Router
+    from godwit.dataflow.segment import Segment as Segment
     from godwit.dataflow.worklist import DistributedWorklist as DistributedWorklist
     from godwit.graph import generators as generators
     from godwit.graph.csr import Graph as Graph
@@ -50,10 +55,10 @@ if TYPE_CHECKING:
     from godwit.solvers.step_operators import arcs as arcs
     from godwit.solvers.step_operators import assign as assign
     from godwit.solvers.step_operators import compute as compute
-    from godwit.solvers.step_operators import filter as filter
     from godwit.solvers.step_operators import reduce as reduce
     from godwit.solvers.step_operators import repeat as repeat
     from godwit.solvers.step_program import StepProgram as StepProgram
+    from godwit.trace import Trace as Trace
 
 __version__ = "0.1.0"
 
@@ -61,6 +66,7 @@ _HOMES = {
     "Context": "dataflow.context",
     "DistributedWorklist": "dataflow.worklist",
     "GpuOptions": "backends.base",
+    "Endpoint": "dataflow.context",
     "Graph": "graph.csr",
     "ItemLink": "dataflow.item_router",
     "ItemRouter": "dataflow.item_router",
@@ -68,7 +74,9 @@ _HOMES = {
     "Partition": "graph.partition",
     "PlacedGraph": "solvers.placement",
     "Router": "dataflow.router",
+    "Segment": "dataflow.segment",
     "StepProgram": "solvers.step_program",
+    "Trace": "trace",
     "VertexProgram": "solvers.program",
     "advance": "solvers.step_operators",
     "all_devices": "backends.registry",
@@ -77,6 +85,7 @@ _HOMES = {
     "betweenness_centrality": "api",
     "bfs": "api",
     "compute": "solvers.step_operators",
+    "collectives": "dataflow.collectives",
     "connected_components": "api",
     "dataset": "graph.datasets",
     "datasets": "graph.datasets",
@@ -84,9 +93,10 @@ _HOMES = {
     "errors": "errors",
     "every": "dataflow.policies",
     "explore": "solvers.step_explorer",
-    "filter": "solvers.step_operators",
+    "filter": "api",
     "generate": "api",
     "generators": "graph.generators",
+    "kernel_sizing": "dataflow.kernel_sizing",
     "pagerank": "api",
     "partition": "graph.partition",
     "place": "solvers.placement",
@@ -100,7 +110,7 @@ _HOMES = {
     "write": "graph.formats",
 }
 
-_MODULES = ("errors", "generators")
+_MODULES = ("collectives", "errors", "generators")
 
 __all__ = list(_HOMES)
 

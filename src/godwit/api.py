@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from godwit.algorithms.sssp import sssp as _sssp
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
-from godwit.dtypes import Array, shown
+from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.generators.spec import parse_spec
@@ -34,9 +35,15 @@ from godwit.solvers.placement import (
 )
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
+from godwit.solvers.step_operators import Of, Step
+from godwit.solvers.step_operators import filter as _filter_step
 from godwit.solvers.step_program import StepProgram
+from godwit.trace import TraceArgument, recorded
 
 GraphArgument = Graph | PlacedGraph
+
+EdgesArgument = str | os.PathLike[str] | Iterable[Any]
+"""A file of edges, an array of shape (m, 2), or an iterator of such arrays."""
 
 
 def bfs(
@@ -51,6 +58,7 @@ def bfs(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
     **tuning: Any,
 ) -> PathResult:
     """Distances in arcs from a source, or from the nearest of several.
@@ -77,16 +85,20 @@ def bfs(
         before
     :param progress: called now and then with the number of items processed so far, an int; on GPUs, it
         also has ``.threshold`` and ``.idle_share``
+    :param trace: a file for the timeline of the run, such as ``"run.json"``, for ui.perfetto.dev or
+        chrome://tracing; written also where the run fails. Or a :class:`godwit.Trace`, which takes in
+        several runs
     :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
         :class:`godwit.solvers.asynchronous.SolverOptions`
     :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
         ``.statistics``
     :raises InputError: a vertex out of range, or another wrong argument
+    :raises FileError: the trace cannot be written; found out before anything is run
     :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
-    with _placed(graph, devices, partition) as placed:
+    with recorded(trace, "bfs"), _placed(graph, devices, partition) as placed:
         result = _bfs(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
         return result
@@ -104,6 +116,7 @@ def sssp(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
     **tuning: Any,
 ) -> PathResult:
     """Lengths of shortest paths from a source, or from the nearest of several.
@@ -121,7 +134,7 @@ def sssp(
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
-    with _placed(graph, devices, partition) as placed:
+    with recorded(trace, "sssp"), _placed(graph, devices, partition) as placed:
         result = _sssp(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
         return result
@@ -141,6 +154,7 @@ def pagerank(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> PageRankResult:
     """Ranks of vertices by PageRank, as NetworkX defines it; they sum to 1.
@@ -173,6 +187,7 @@ def pagerank(
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
     :param progress: called now and then with the number of vertices updated so far, n an iteration
+    :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.rank`` (n), ``.converged``, ``.iterations``, ``.residual``, ``.to_dict()``,
         ``.statistics``
@@ -181,7 +196,9 @@ def pagerank(
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
-    with _on_gpus_or_cores(graph, devices, "pagerank") as (plain, device, placed):
+    with recorded(trace, "pagerank"), _on_gpus_or_cores(graph, devices, "pagerank") as (
+        plain, device, placed,
+    ):  # fmt: skip
         result = _pagerank(
             plain,
             device,
@@ -214,6 +231,7 @@ def betweenness_centrality(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> BetweennessResult:
     """Betweenness of vertices, and of edges on request, as NetworkX defines it (Brandes, 2001).
@@ -249,6 +267,7 @@ def betweenness_centrality(
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
     :param progress: called now and then with the number of sources begun so far
+    :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
         ``.sources``, ``.highest()``, ``.to_dict()``, ``.statistics``
@@ -262,7 +281,9 @@ def betweenness_centrality(
         searches = _number_of_searches(graph, sources, samples)
         if searches * (graph.vertex_count + graph.arc_count) < _LEAST_GPU_WORK:
             devices = "cpu"
-    with _on_gpus_or_cores(graph, devices, "betweenness") as (plain, device, placed):
+    with recorded(trace, "betweenness"), _on_gpus_or_cores(graph, devices, "betweenness") as (
+        plain, device, placed,
+    ):  # fmt: skip
         result = _betweenness(
             plain,
             device,
@@ -298,7 +319,7 @@ def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
 
 
 def connected_components(
-    graph: GraphArgument,
+    graph: GraphArgument | EdgesArgument,
     *,
     method: str = "auto",
     rounds: int | None = None,
@@ -308,7 +329,13 @@ def connected_components(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
+    vertex_count: int | None = None,
+    edge_dtype: Any = None,
+    memory_bytes: int | None = None,
+    host_bytes: int | None = None,
+    packet_bytes: int | None = None,
 ) -> ComponentsResult:
     """The connected component of every vertex; weakly connected where the graph is directed.
 
@@ -318,11 +345,22 @@ def connected_components(
 
     A component is called by its smallest vertex, by every method, on whatever devices.
 
+    Instead of a graph there may be edges, which stream in packets to whichever device is free, so that they
+    may be more than any memory holds: the path of a ``.npy`` file of shape (m, 2) or of a file of bare
+    pairs, an array of that shape (of NumPy, mapped, or of CuPy), or an iterator of such arrays. Vertices
+    are numbers then, ``.graph`` is None, and every device needs room for a number a vertex.
+
+    >>> edges = ([[vertex, vertex + 2]] for vertex in range(4))
+    >>> gw.connected_components(edges, vertex_count=6).sizes.tolist()
+    [3, 3]
+
+    :param graph: a graph, one placed on devices by :func:`place`, or edges
     :param method: ``"afforest"`` (a neighbour or two of every vertex are linked; the rows of the
         component that is largest then are left out), ``"rem"`` (all arcs are linked by Rem's algorithm,
         which splices paths), ``"hook"`` (all arcs hook roots below each other), ``"label-propagation"``
         (a vertex program: labels go along arcs; on any devices, virtual ones of the CPU too);
-        ``"auto"``: Rem where vertices have few arcs, else Afforest
+        ``"auto"``: Rem where vertices have few arcs, else Afforest. Edges that stream take ``"rem"``,
+        which is ``"auto"`` there, and ``"hook"``
     :param rounds: of Afforest, neighbours of every vertex that are linked first, at least 1; of Rem and
         hook, rounds of hooking without atomics before the atomic one (Hellås, 2018). None: what is
         usually best
@@ -330,22 +368,47 @@ def connected_components(
         for all the way
     :param merge: how several GPUs come to one result: ``"direct"``, every GPU links in the memory of the
         others as it goes; ``"tree"``, each joins what its own arcs join, and the forests are merged in
-        pairs; ``"auto"``: what is usually best
-    :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`
+        pairs, as they always are where edges stream; ``"auto"``: what is usually best
+    :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`; edges stream to any
+        devices, GPUs and the CPU together
     :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
-    :param progress: called now and then with the number of rows gone through so far
-    :param gpu: how kernels are run
+    :param progress: called now and then with the number of rows gone through so far, or of edges, with
+        ``.total``
+    :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run on a graph
+    :param vertex_count: of edges: ids are below it. None: one more than the largest, which takes a pass of
+        its own, and cannot be where they come out of an iterator
+    :param edge_dtype: of the ids in a file of bare pairs
+    :param memory_bytes: where edges stream: limit on each device, of forest and packets
+    :param host_bytes: likewise, of buffers on the host
+    :param packet_bytes: likewise, of a packet
     :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
-    :raises InputError: a wrong argument, or several devices of the CPU where they cannot be
+    :raises InputError: a wrong argument, or several devices of the CPU where they cannot be; an edge whose
+        ends are no vertices, by its row
+    :raises FileError: a file of edges cannot be read
     :raises DeviceError: a device is not there, or GPUs do not reach each other
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    streaming = {
+        "vertex_count": vertex_count,
+        "edge_dtype": edge_dtype,
+        "memory_bytes": memory_bytes,
+        "host_bytes": host_bytes,
+        "packet_bytes": packet_bytes,
+    }
+    if not isinstance(graph, Graph | PlacedGraph):
+        if gpu is not None or as_merge(merge) == "direct":
+            raise InputError("gpu and merge='direct' are for graphs; here, edges stream")
+        how = {"method": method, "rounds": rounds, "jumps": jumps, **streaming}
+        with recorded(trace, "connected_components"):
+            return _stream_components(graph, devices, options, **how)
+    for name, value in streaming.items():
+        if value is not None:
+            raise InputError(f"{name} is for edges that stream; a graph has its own")
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
-    if not isinstance(plain, Graph):
-        raise InputError(f"expected a godwit.Graph, got a {type(plain).__name__}")
     chosen = as_method(method, plain)
     if chosen == "label-propagation":
         if rounds is not None or jumps is not None or as_merge(merge) != "auto":
@@ -353,9 +416,13 @@ def connected_components(
                 "rounds, jumps and merge are of methods 'hook', 'rem' and 'afforest'; "
                 "method 'label-propagation' has none"
             )
-        return _propagate_labels(graph, plain, devices, options)
-    with _on_gpus_or_cores(graph, devices, "connected_components", atomics=True) as (
-        plain, device, placed,
+        with recorded(trace, "connected_components"):
+            return _propagate_labels(graph, plain, devices, options)
+    with (
+        recorded(trace, "connected_components"),
+        _on_gpus_or_cores(graph, devices, "connected_components", atomics=True) as (
+            plain, device, placed,
+        ),
     ):  # fmt: skip
         result = _components(
             plain,
@@ -370,6 +437,21 @@ def connected_components(
         if placed is not None:
             _add_placement(result.statistics, placed, graph)
         return result
+
+
+def _stream_components(
+    given: Any, devices: DevicesArgument, options: SolverOptions, *, edge_dtype: Any, **how: Any
+) -> ComponentsResult:
+    """Components of edges that stream to devices."""
+    from godwit.algorithms.streamed_components import StreamOptions, stream_components
+    from godwit.graph.edge_sources import as_edges
+
+    stream = StreamOptions.checked(**how)
+    edges = as_edges(given, edge_dtype)
+    try:
+        return stream_components(edges, devices, stream, options)
+    finally:
+        edges.close()
 
 
 def _propagate_labels(
@@ -389,6 +471,100 @@ def _propagate_labels(
     return result
 
 
+@overload
+def filter(keep: Callable[..., Any], of: Of, /) -> Step: ...
+
+
+@overload
+def filter(keep: Callable[..., Any], /, *, of: Of = "frontier") -> Step: ...
+
+
+@overload
+def filter(
+    array: Any,
+    predicate: Callable[[Any], Any],
+    devices: DevicesArgument = None,
+    *,
+    ordered: bool = True,
+    out: Array | None = None,
+    packet_bytes: int | None = None,
+    buffers: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+) -> Array: ...
+
+
+def filter(
+    array: Any,
+    predicate: Any = None,
+    devices: DevicesArgument = None,
+    *,
+    of: Any = None,
+    ordered: bool = True,
+    out: Array | None = None,
+    packet_bytes: int | None = None,
+    buffers: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+) -> Any:
+    """The elements of an array that satisfy a predicate; or, of a function alone, a step of a step program.
+
+    >>> import numpy as np, godwit as gw
+    >>> gw.filter(np.arange(10), lambda x: x % 3 == 0)
+    array([0, 3, 6, 9])
+
+    **Of an array** of one dimension: packets of it go to whichever device is free, GPUs and the CPU
+    together, and what they keep comes back (Groute, section 3). The array may be larger than the devices'
+    memory, and a file larger than the host's. Page-locked memory (``cupyx.empty_pinned``) goes to GPUs at
+    the speed of the bus.
+
+    **Of a function**, ``gw.filter(keep, of="frontier")`` makes a frontier of the vertices that ``keep``
+    says, out of the ``"frontier"`` or of ``"all"``; it reads fields, numbers, ``vertex`` and ``degree`` by
+    name: see :class:`StepProgram`.
+
+    :param array: of booleans, integers up to 64 bits, float32 or float64, in any order of bytes and with or
+        without gaps; NumPy's, mapped (``np.memmap``), any other library's; or the path of a ``.npy`` file
+    :param predicate: a Python function of one element that returns a boolean. It is compiled for the CPU by
+        Numba and into the GPU's kernel; it may call other functions and read constants around it,
+        and may be called twice for an element
+    :param devices: as for :func:`bfs`, but kinds may be mixed: ``["cuda:0", "cpu"]``. None: of a CuPy
+        array, its GPU; else the first GPU if there is one and the array has at least 64 MiB; else all cores
+    :param ordered: False: what is kept may come in any order of packets, which waits for nobody
+    :param out: an array to write to, of the same dtype, with room for what is kept
+    :param packet_bytes: of the array that a device takes at a time
+    :param buffers: packets that may be on their way to a GPU at a time, 3 by default
+    :param timeout_s: give up after so many seconds; compiling comes before
+    :param progress: called now and then with the number of elements dealt with so far
+    :param trace: as for :func:`bfs`
+    :returns: a NumPy array; of an array on a GPU, filtered there, one of CuPy; with ``out``, a part of that
+    :raises InputError: a wrong argument, or no room in ``out``
+    :raises OperatorError: the predicate is no Python function of one element, cannot be compiled, or
+        returns no boolean
+    :raises FileError: the file cannot be read
+    :raises DeviceError: a device is not there
+    :raises RunTimeoutError: out of time
+    """
+    if of is not None or predicate is None or isinstance(predicate, str):
+        scope = predicate if of is None else of
+        return _filter_step(array, "frontier" if scope is None else scope)
+    from godwit.algorithms.filtering import FilterOptions, filter_array
+
+    options = FilterOptions(
+        ordered=as_flag(ordered, "ordered"),
+        out=out,
+        packet_bytes=None
+        if packet_bytes is None
+        else as_count(packet_bytes, "packet_bytes", 1, 1 << 40),
+        buffers=None if buffers is None else as_count(buffers, "buffers", 1, 1 << 10),
+        progress=progress,
+        timeout_s=None if timeout_s is None else as_positive_number(timeout_s, "timeout_s"),
+    )
+    with recorded(trace, "filter"):
+        return filter_array(array, predicate, devices, options)
+
+
 def run(
     program: VertexProgram,
     graph: GraphArgument,
@@ -403,6 +579,7 @@ def run(
     results: str = "host",
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
     **tuning: Any,
 ) -> Solution:
     """Run a vertex program to its end.
@@ -416,6 +593,7 @@ def run(
     :param execution: ``"asynchronous"`` (also ``"auto"``) or ``"bulk-synchronous"``: in supersteps, each
         of which processes once what is due, before all devices meet
     :param results: as for :func:`bfs`
+    :param trace: likewise
     :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument
     :raises OperatorError: an operator does not compile
@@ -428,7 +606,7 @@ def run(
             + ("; call program.run(graph)" if isinstance(program, StepProgram) else "")
         )
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
-    with _placed(graph, devices, partition) as placed:
+    with recorded(trace, program.name), _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
         if isinstance(start, Mapping):
             for vertex in start:

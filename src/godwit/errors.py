@@ -74,7 +74,7 @@ class TopologyError(InputError):
     """A dataflow graph cannot be as it was described; names the endpoint or link."""
 
 
-class EndOfLink(GodwitError, EOFError):
+class EndOfLink(GodwitError, EOFError):  # noqa: N818 (no error: a state)
     """Nothing more comes over a link: its senders have shut it down, and all was received."""
 
 
@@ -86,7 +86,7 @@ class DeadWorkerError(GodwitError, RuntimeError):
     """A worker ended while segments were still on their way to it."""
 
 
-class DataflowEnded(GodwitError, RuntimeError):
+class DataflowEnded(GodwitError, RuntimeError):  # noqa: N818 (a state)
     """What was waited for will not come: the dataflow has ended; its cause says why."""
 
 

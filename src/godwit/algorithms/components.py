@@ -19,6 +19,7 @@ from godwit.dtypes import Array, as_count, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph, require_memory
+from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
 from godwit.solvers.placement import PlacedGraph
@@ -39,7 +40,7 @@ _HOST = Home()
 class ComponentsResult:
     """The component of every vertex.
 
-    :ivar graph: the graph that was asked
+    :ivar graph: the graph that was asked; None where its edges streamed by
     :ivar method: how they were found, ``"auto"`` being none
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU
@@ -47,7 +48,7 @@ class ComponentsResult:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | None,
         label: Any,
         statistics: RunStatistics,
         *,
@@ -70,6 +71,11 @@ class ComponentsResult:
     def _label(self) -> Array:
         """On the host."""
         return host_array(self._given)
+
+    @property
+    def ids(self) -> VertexIds:
+        """What the vertices are called; by their numbers where there is no graph."""
+        return VertexIds(len(self._label)) if self.graph is None else self.graph.ids
 
     @cached_property
     def _size_of_label(self) -> Array:
@@ -108,20 +114,20 @@ class ComponentsResult:
         return int(self._size_of_label[check_vertex(name, len(self._label), "name")])
 
     def to_dict(self) -> dict[Any, Any]:
-        """The name of every vertex' component, both by ids (:attr:`Graph.ids`).
+        """The name of every vertex' component, both by :attr:`ids`.
 
         >>> import godwit as gw
         >>> graph = gw.Graph.from_arcs([0, 2], [1, 3], ids=["Ulm", "Bonn", "Jena", "Köln"])
         >>> gw.connected_components(graph).to_dict()
         {'Ulm': 'Ulm', 'Bonn': 'Ulm', 'Jena': 'Jena', 'Köln': 'Jena'}
         """
-        ids = self.graph.ids
+        ids = self.ids
         vertices = np.arange(len(self._label))
         return dict(zip(ids.of(vertices), ids.of(self._label), strict=True))
 
     def to_arrow(self) -> Any:
         """A ``pyarrow.Table`` with a row per vertex: columns ``vertex`` and ``component``, both ids."""
-        return vertex_table(component_columns(self), self.graph.ids)
+        return vertex_table(component_columns(self), self.ids)
 
     def to_pandas(self) -> Any:
         """The table of :meth:`to_arrow` as a ``pandas.DataFrame``.

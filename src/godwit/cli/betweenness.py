@@ -99,6 +99,7 @@ def betweenness(
     quiet: options.QuietOption = False,
     devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
+    trace: options.TraceOption = None,
     *,
     reading: options.Reading,
 ) -> None:
@@ -125,7 +126,7 @@ def betweenness(
         line=_line,
         title="The highest centralities",
     )
-    answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet)
+    answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet, trace=trace)
 
 
 def _check_early(

@@ -9,6 +9,16 @@ import typer
 
 from godwit.cli import inputs, options
 from godwit.cli.scores import Scores, TopOption, answer, check_early
+from godwit.cli.streamed_components import (
+    EdgeDtypeOption,
+    HostMemoryOption,
+    MemoryOption,
+    Streaming,
+    StreamOption,
+    VerticesOption,
+    answer_stream,
+)
+from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.components import ComponentsResult
@@ -17,6 +27,8 @@ if TYPE_CHECKING:
 COMPONENTS_HELP = (
     "Connected components: sets of vertices that arcs lead between, whatever their direction.\n\n"
     "A component is called by its smallest vertex. All methods give the same result.\n\n"
+    "Files of edges (.npy of shape (m, 2), or bare pairs) stream to the devices in packets and may be "
+    "larger than all memory.\n\n"
     "Files: .npy holds the smallest vertex of every vertex' component, in the order of the vertices and "
     "counted from 0; in .csv and .parquet vertices are numbered as in the file of the graph."
 )
@@ -27,6 +39,8 @@ COMPONENTS_EPILOG = """Examples:
   godwit components follows.csv --columns user,friend --output components.parquet
 
   godwit components rmat:24 --devices cuda --json | jq .components
+
+  godwit components edges.npy --devices cuda --memory 8GB --host-memory 4GB -o labels.npy
 
   godwit components roads.gr --method rem --output - | cut -d, -f2 | sort | uniq -c
 """
@@ -78,6 +92,12 @@ def components(
     quiet: options.QuietOption = False,
     devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
+    trace: options.TraceOption = None,
+    stream: StreamOption = False,
+    edge_dtype: EdgeDtypeOption = None,
+    vertices: VerticesOption = None,
+    memory: MemoryOption = None,
+    host_memory: HostMemoryOption = None,
     *,
     reading: options.Reading,
 ) -> None:
@@ -93,21 +113,30 @@ def components(
         "devices": inputs.parse_devices(devices),
         "timeout_s": timeout,
     }
-    # As far as possible by the components of no vertices, which several devices could not share.
-    early = check_early(asked, top)
-    if method == "label-propagation":
-        early = {**early, "devices": "cpu"}
-    api.connected_components(Graph.from_arcs([], []), **early)
+    streaming = Streaming(stream, edge_dtype, vertices, memory, host_memory)
     kind = Scores(
         command="components",
         run=partial(_find, asked),
-        write=lambda output, result: output.write(component_columns(result), result.graph.ids),
+        write=lambda output, result: output.write(component_columns(result), result.ids),
         highest=_largest,
         facts=_facts,
         line=_line,
         title="The largest components",
     )
-    answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet)
+    said: dict[str, Any] = {
+        "top": top, "output": output, "json": json, "quiet": quiet, "trace": trace,
+    }  # fmt: skip
+    if streaming.is_meant(graph):
+        if reading.given:
+            raise InputError("options of how a graph is read are not for edges that stream")
+        answer_stream(kind, graph, streaming, asked, **said)
+        return
+    # As far as possible by the components of no vertices, which several devices could not share.
+    early = check_early(asked, top)
+    if method == "label-propagation":
+        early = {**early, "devices": "cpu"}
+    api.connected_components(Graph.from_arcs([], []), **early)
+    answer(kind, graph, reading, **said)
 
 
 def _find(asked: dict[str, Any], loaded: Graph, progress: Any) -> ComponentsResult:
@@ -118,7 +147,7 @@ def _find(asked: dict[str, Any], loaded: Graph, progress: Any) -> ComponentsResu
 
 def _largest(result: ComponentsResult, count: int) -> list[dict[str, Any]]:
     """The largest components, and how many vertices they have."""
-    ids = result.graph.ids
+    ids = result.ids
     return [
         {"component": ids[int(name)], "vertices": result.size(int(name))}
         for name in result.largest(count)

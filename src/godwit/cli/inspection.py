@@ -198,11 +198,13 @@ def devices(
     }
     measured = None
     if measure:
+        from godwit.backends.cuda import packets
         from godwit.backends.cuda.measure import measure as measure_links
 
         with Display(quiet=quiet).steps("measuring") as progress:
             measured = measure_links(gpus, progress)
         found["measurements"] = measured.to_dict()
+        packets.keep(measured)
     if drawing is not None and measured is not None:
         drawing.write(measured)
     if json:

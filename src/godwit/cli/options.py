@@ -61,6 +61,17 @@ TimeoutOption = Annotated[
         rich_help_panel=_DEVICES,
     ),
 ]
+TraceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it at "
+        "ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.",
+        rich_help_panel=_RESULT,
+        show_default=False,
+    ),
+]
 ExecutionOption = Annotated[
     str | None,
     typer.Option(

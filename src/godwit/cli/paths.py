@@ -53,6 +53,8 @@ SSSP_EPILOG = """Examples:
 
   godwit sssp rmat:20,weights=1..64 -s max-degree --devices 2 --execution bulk-synchronous
 
+  godwit sssp roads.gr --source 1 --trace run.json     (open it at ui.perfetto.dev)
+
   godwit sssp roads.gr --source 1 --json | jq .mteps
 """
 
@@ -90,6 +92,7 @@ def paths(
     seed: options.SeedOption = 0,
     execution: options.ExecutionOption = None,
     timeout: options.TimeoutOption = None,
+    trace: options.TraceOption = None,
     delta: options.DeltaOption = None,
     window: options.WindowOption = None,
     ring_items: options.RingItemsOption = None,
@@ -99,6 +102,7 @@ def paths(
     """Distances from a vertex."""
     from godwit.cli.outputs import Output
     from godwit.cli.report import Report, print_json, print_paths
+    from godwit.trace import recorded, seconds_since
 
     tuning = {
         "execution": execution,
@@ -122,10 +126,11 @@ def paths(
     destination = Output(output, graph, json=json)
     _check_early(query)
     display = Display(quiet=quiet)
-    begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, reading)
-    read_s = perf_counter() - begin
-    facts = _run(query, loaded, graph, read_s, destination, display)
+    with recorded(trace, f"godwit {query.algorithm}", input_path=graph):
+        begin = perf_counter()
+        loaded = inputs.load_graph(graph, display, reading)
+        read_s = seconds_since(begin, "read")
+        facts = _run(query, loaded, graph, read_s, destination, display)
     if json:
         print_json(facts)
     elif not quiet:

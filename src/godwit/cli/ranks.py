@@ -88,6 +88,7 @@ def pagerank(
     quiet: options.QuietOption = False,
     devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
+    trace: options.TraceOption = None,
     *,
     reading: options.Reading,
 ) -> None:
@@ -113,7 +114,9 @@ def pagerank(
         line=_line,
         title="The highest ranks",
     )
-    result = answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet)
+    result = answer(
+        kind, graph, reading, top=top, output=output, json=json, quiet=quiet, trace=trace
+    )
     if not result.converged:
         end_unconverged(
             f"not converged after {result.iterations} iterations: the last changed the ranks by "

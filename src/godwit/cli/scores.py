@@ -88,23 +88,25 @@ def check_early(asked: dict[str, Any], top: int | None) -> dict[str, Any]:
 
 def answer(
     scores: Scores, graph: str, reading: Reading,
-    *, top: int | None, output: str | None, json: bool, quiet: bool,
+    *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None,
 ) -> Any:  # fmt: skip
     """Read the graph, run, write and print; the result."""
     from godwit.cli import facts
     from godwit.cli.outputs import Output
     from godwit.cli.report import Report, print_json
+    from godwit.trace import recorded, seconds_since
 
     destination = Output(output, graph, json=json)
     display = Display(quiet=quiet)
-    begin = perf_counter()
-    loaded = inputs.load_graph(graph, display, reading)
-    read_s = perf_counter() - begin
-    with display.items(f"running {scores.command}") as progress:
-        result = scores.run(loaded, progress)
-    if destination.target is not None:
-        with display.waiting("writing"), result.statistics.phase("write"):
-            scores.write(destination, result)
+    with recorded(trace, f"godwit {scores.command}", input_path=graph):
+        begin = perf_counter()
+        loaded = inputs.load_graph(graph, display, reading)
+        read_s = seconds_since(begin, "read")
+        with display.items(f"running {scores.command}") as progress:
+            result = scores.run(loaded, progress)
+        if destination.target is not None:
+            with display.waiting("writing"), result.statistics.phase("write"):
+                scores.write(destination, result)
     statistics = result.statistics.to_dict()
     statistics["seconds"] = {"read": read_s, **statistics["seconds"]}
     found = {

@@ -274,8 +274,8 @@ class Context:
         try:
             for receiver in receivers:
                 receiver.wait_all()
-            for mark, _ in self._kept:
-                mark.wait()
+            while self._kept:
+                self._kept.popleft()[0].wait()  # and no name keeps the array
         finally:
             self._kept.clear()
             for receiver in receivers:

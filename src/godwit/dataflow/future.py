@@ -11,6 +11,7 @@ that would never come is told so.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -25,24 +26,24 @@ T = TypeVar("T")
 class Fate:
     """Whether a dataflow goes on, and the lock of all that its futures share.
 
-    Invariant: a waiter is in ``_waiting`` from before it last looked at its future until it is woken, so an
-    end, or a value, that comes in between finds it there.
+    Invariant: a waiter lists itself, with its future and here, before it looks for the last time whether
+    the value or the end is there; those who bring one of these say so before they look for waiters. So
+    either the one sees it, or the other wakes it.
     """
 
     def __init__(self, trace: Trace | None = None) -> None:
         self.trace = trace
         self.lock = threading.Lock()
         self.cause: BaseException | None = None
-        self._waiting: set[Any] = set()
+        self.waiting: set[Any] = set()
 
     def end(self, cause: BaseException) -> None:
         """End all waits, of now and of later; the first cause counts."""
         with self.lock:
             if self.cause is None:
                 self.cause = cause
-            for waiter in self._waiting:
-                _wake(waiter)
-            self._waiting.clear()
+            for waiter in self.waiting:
+                wake(waiter)
 
     def check(self) -> None:
         """Raise DataflowEnded, with the cause, if it has ended."""
@@ -50,7 +51,8 @@ class Fate:
             raise DataflowEnded(f"the dataflow has ended: {self.cause}") from self.cause
 
 
-def _wake(waiter: Any) -> None:
+def wake(waiter: Any) -> None:
+    """Let a waiter go on; with the lock of its fate."""
     if waiter.locked():
         waiter.release()
 
@@ -63,6 +65,8 @@ class Future(Generic[T]):
     :param where: which endpoint waits, for the trace
     """
 
+    __slots__ = ("_error", "_fate", "_marks", "_resolved", "_value", "_waiters", "_what", "_where")
+
     def __init__(self, fate: Fate, what: str = "a future", where: str = HOST) -> None:
         self._fate = fate
         self._what = what
@@ -70,7 +74,7 @@ class Future(Generic[T]):
         self._resolved = False
         self._value: Any = None
         self._error: BaseException | None = None
-        self._marks: list[Mark] = []
+        self._marks: Sequence[Mark] = ()
         self._waiters: list[Any] = []
 
     @property
@@ -120,39 +124,37 @@ class Future(Generic[T]):
             waiter = threading.Lock()
             waiter.acquire()
             with self._fate.lock:
+                self._waiters.append(waiter)
+                self._fate.waiting.add(waiter)
+            try:
                 if self._resolved:
                     return
                 self._fate.check()
-                self._waiters.append(waiter)
-                self._fate._waiting.add(waiter)
-            left = -1 if deadline is None else max(0.0, deadline - perf_counter())
-            try:
+                left = -1 if deadline is None else max(0.0, deadline - perf_counter())
                 waiter.acquire(timeout=left)
             finally:
                 with self._fate.lock:
-                    self._fate._waiting.discard(waiter)
-                    if waiter in self._waiters:
-                        self._waiters.remove(waiter)
+                    self._fate.waiting.discard(waiter)
+                    self._waiters.remove(waiter)
             if deadline is not None and not self._resolved and perf_counter() >= deadline:
                 self._fate.check()
                 raise RunTimeoutError(f"{self._what} was not there after {timeout_s:g} s")
 
     # For those who make futures.
 
-    def resolve(self, value: Any, marks: list[Mark]) -> None:
+    def resolve(self, value: Any, marks: Sequence[Mark]) -> None:
         """It is under way, and there when the marks are reached."""
-        with self._fate.lock:
-            self._value, self._marks = value, marks
-            self._settle()
+        self._value, self._marks = value, marks
+        self._settle()
 
     def fail(self, error: BaseException) -> None:
         """It will not come."""
-        with self._fate.lock:
-            self._error = error
-            self._settle()
+        self._error = error
+        self._settle()
 
     def _settle(self) -> None:
         self._resolved = True
-        for waiter in self._waiters:
-            _wake(waiter)
-        self._waiters.clear()
+        if self._waiters:
+            with self._fate.lock:
+                for waiter in self._waiters:
+                    wake(waiter)

@@ -19,6 +19,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from godwit.backends import spaces
 from godwit.backends.segments import Mark
 from godwit.dataflow.future import Future
 from godwit.dataflow.message import Message, rows_of_packet
@@ -31,13 +32,11 @@ if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint
     from godwit.dataflow.router import Router
 
-DEFAULT_BUFFERS = 3
-DEFAULT_PACKET_BYTES = 16 << 20
+DEFAULT_BUFFERS = spaces.BUFFERS
+DEFAULT_PACKET_BYTES = spaces.PACKET_BYTES
 _MOST_BYTES = 1 << 40
 _MOST_BUFFERS = 1 << 10
 _FEWEST_AHEAD = 4
-
-Groups = Sequence[Sequence[Receiver]]
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,8 @@ class Link:
         self.source = source
         self.target = target
         self.context = context = source.context
+        self._fate = context.fate
+        self._is_routers = source.kind == "router"
         self.name = f"{source} -> {target}"
         self._end_of_message = f"the end of a message over {self.name}"
         self._a_segment = f"a segment over {self.name}"
@@ -143,11 +144,10 @@ class Link:
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
         self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
         self._lock = threading.Lock()
-        self._outbox: list[tuple[tuple[float, int], Message | None]] = []
+        self._outbox: list[tuple[float, int, Message | None]] = []
         self._numbers = count()
         self._unclaimed = 0
         self._is_pumping = False
-        self._is_asked = False
         self._closed = False
         self._sent = 0
 
@@ -206,16 +206,18 @@ class Link:
         :raises InputError: no array of numbers, or one row is larger than a packet
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
-        self._check_sender()
+        if self._closed or self._is_routers or self._fate.cause is not None or self.context.closed:
+            self._refuse_to_send()
         space = self.source.space
         taken = space.take(array)
-        rows = rows_of_packet(taken, self.packet_bytes, self.name)
-        future: Future[None] = Future(self.context.fate, self._end_of_message, self.source.name)
+        if priority != 0:
+            priority = as_float(priority, "priority")
+        future: Future[None] = Future(self._fate, self._end_of_message, self.source.name)
         message = Message(
             taken,
-            rows,
+            rows_of_packet(taken, self._packet_bytes, self.name),
             metadata,
-            as_float(priority, "priority"),
+            priority,
             self.source,
             (space.mark(stream),),
             future,
@@ -223,19 +225,18 @@ class Link:
         )
         with self._lock:
             if self._closed:
-                raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
+                self._refuse_to_send()
             self._sent += 1
-            heappush(self._outbox, ((-message.priority, next(self._numbers)), message))
+            heappush(self._outbox, (-priority, next(self._numbers), message))
         self._pump()
         return future
 
-    def _check_sender(self) -> None:
-        self.context.check_open()
-        self.context.fate.check()
-        if self.source.kind == "router":
+    def _refuse_to_send(self) -> None:
+        if self._is_routers:
             raise TopologyError(f"{self.source} sends by itself what is sent to it")
-        if self._closed:
-            raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
+        self.context.check_open()
+        self._fate.check()
+        raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
 
     def shutdown(self) -> None:
         """Say that nothing more will be sent; what has been, arrives. Twice does no harm."""
@@ -243,80 +244,65 @@ class Link:
             if self._closed:
                 return
             self._closed = True
-            heappush(self._outbox, ((float("inf"), next(self._numbers)), None))
+            heappush(self._outbox, (float("inf"), next(self._numbers), None))
         self._pump()
 
     def _claimed(self) -> None:
         with self._lock:
             self._unclaimed -= 1
-            is_idle = (
-                not self._outbox
-            )  # who puts something there pumps, and has yet to ask for the lock
-        if not is_idle:
-            self._pump()
+            if not self._outbox:
+                return  # who puts something there pumps after that
+        self._pump()
 
     def _pump(self) -> None:
         """Offer segments, as long as few are waiting.
 
-        Invariant: one thread at a time offers, so that segments stay in order; who comes meanwhile leaves
-        word (under the lock under which the other one looks before it leaves), and does not wait.
+        Invariant: one thread at a time offers, so that segments stay in order. It stops being the one under
+        the lock under which it has seen that there is nothing to do; whoever changes that does so under
+        this lock, too, and looks afterwards whether somebody is there.
         """
         with self._lock:
-            self._is_asked = True
             if self._is_pumping:
                 return
             self._is_pumping = True
         try:
-            while self._is_to_go_on():
-                while (entry := self._next_segment()) is not None:
-                    self._offer(*entry)
+            while True:
+                with self._lock:
+                    if not self._outbox or self._unclaimed >= self._most_ahead:
+                        self._is_pumping = False
+                        return
+                    _, number, message = self._outbox[0]
+                    if message is None:
+                        heappop(self._outbox)
+                    else:
+                        segment = message.cut()
+                        if message.is_cut:
+                            heappop(self._outbox)
+                        self._unclaimed += 1
+                if message is None:
+                    self._end()
+                elif self._receiver is not None:
+                    order = (-message.priority, number)
+                    self._receiver.post(Offer(segment, message, order, (self._receiver,)))
+                else:
+                    self._route(segment, message, number)
         except BaseException as error:
             self._is_pumping = False
-            self.context.fate.end(error)
+            self._fate.end(error)
             raise
 
-    def _is_to_go_on(self) -> bool:
-        with self._lock:
-            self._is_pumping = self._is_asked
-            self._is_asked = False
-            return self._is_pumping
-
-    def _next_segment(self) -> tuple[Segment, Message, int] | None:
-        with self._lock:
-            while self._outbox and self._is_done(self._outbox[0][1]):
-                heappop(self._outbox)
-            if not self._outbox or self._unclaimed >= self._most_ahead:
-                return None
-            (_, number), message = self._outbox[0]
-            if message is None:
-                heappop(self._outbox)
-                self._unclaimed += 1  # never to be claimed: nothing comes behind it
-        if message is None:
-            self._end()
-            return None
-        return message.cut(), message, number
-
-    @staticmethod
-    def _is_done(message: Message | None) -> bool:
-        return message is not None and message.is_cut
-
-    def _offer(self, segment: Segment, message: Message, number: int) -> None:
-        priority = message.priority
-        groups: Groups
-        if self._receiver is not None:
-            groups = ((self._receiver,),)
-        else:
-            assert self._router is not None
-            groups, own = self._router.route(segment, self.source)
-            priority = priority if own is None else own
-        message.started(len(groups))
-        with self._lock:
-            self._unclaimed += len(groups)
-        if message.is_cut:
-            message.finished(())  # its own share
+    def _route(self, segment: Segment, message: Message, number: int) -> None:
+        """Offer a segment to all that the router names."""
+        assert self._router is not None
+        groups, own = self._router.route(segment, self.source)
+        further = len(groups) - 1
+        if further:
+            message.started(further)
+            with self._lock:
+                self._unclaimed += further
+        order = (-(message.priority if own is None else own), number)
         for group in groups:
-            offer = Offer(segment, message, (-priority, number))
-            offer.receivers = tuple(group)
+            offer = Offer(segment, message, order, tuple(group))
             for receiver in group:
                 receiver.post(offer)
 
@@ -346,9 +332,10 @@ class Link:
         """
         if self._receiver is None:
             raise TopologyError(f"{self.target} receives by itself; ask router.output(endpoint)")
-        self.context.check_open()
-        self.context.fate.check()
-        pending = PendingSegment(self.context.fate, self._a_segment, self.target.name)
+        if self._fate.cause is not None or self.context.closed:
+            self.context.check_open()
+            self._fate.check()
+        pending = PendingSegment(self._fate, self._a_segment, self.target.name)
         self._receiver.request(pending)
         return pending
 
@@ -366,11 +353,13 @@ class Link:
                 segment = pending.wait() if stream is None else pending.wait_on(stream)
             except EndOfLink:
                 return
+            segment.has_arrived = True  # for the endpoint's stream, on which it is released
             try:
                 yield segment
             finally:
                 if not segment.is_held:
                     segment.release()
+            del segment, pending  # what has been given back is not to be kept by a loop that waits
 
     # What the context does.
 
@@ -421,4 +410,4 @@ def common_context(*endpoints: Any) -> Any:
 
 def default_packet(source: Endpoint, target: Endpoint) -> tuple[int, int]:
     """Packet size, in bytes, and number of buffers that suit a pair."""
-    return DEFAULT_PACKET_BYTES, DEFAULT_BUFFERS
+    return spaces.default_packet(source.device, target.device)

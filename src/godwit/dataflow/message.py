@@ -46,8 +46,8 @@ class Message:
         self._future = future
         self._next = 0
         self._lock = threading.Lock()
-        self._under_way = 1  # itself, until it is cut up
-        self._marks: list[Mark] = []
+        self._under_way = 1  # the last segment, which is to come
+        self._marks: tuple[Mark, ...] = ()
 
     @property
     def is_cut(self) -> bool:
@@ -56,27 +56,32 @@ class Message:
 
     def cut(self) -> Segment:
         """The next segment; an array without rows is one segment."""
-        begin, total = self._next, len(self._array)
+        begin, array = self._next, self._array
+        total = len(array)
+        if begin == 0 and total <= self._rows:
+            self._next = -1
+            return Segment(array, 0, total, self._metadata, self._source)
         end = min(begin + self._rows, total)
-        segment = Segment(
-            self._array[begin:end], begin, total, self._metadata, self._source, None, self.after
-        )
         self._next = -1 if end == total else end
-        return segment
+        if end != total:
+            self.started(1)
+        return Segment(array[begin:end], begin, total, self._metadata, self._source)
 
-    def started(self, receivers: int) -> None:
-        """So many are to get the segment that was cut last."""
+    def started(self, segments: int) -> None:
+        """So many more are to finish before it has arrived."""
         with self._lock:
-            self._under_way += receivers
+            self._under_way += segments
 
     def finished(self, marks: tuple[Mark, ...]) -> None:
         """One of them has it, or will have read it when marks are reached."""
         with self._lock:
             self._under_way -= 1
-            self._marks = [mark for mark in (*self._marks, *marks) if not mark.done()]
             left = self._under_way
+            if self._marks or left:
+                marks = tuple(mark for mark in (*self._marks, *marks) if not mark.done())
+                self._marks = marks
         if left == 0:
-            self._future.resolve(None, self._marks)
+            self._future.resolve(None, marks)
 
 
 def rows_of_packet(array: Any, packet_bytes: int, link: str) -> int:

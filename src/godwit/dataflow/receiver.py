@@ -27,7 +27,6 @@ from godwit.backends.segments import Block, Lane, Mark, Space
 from godwit.dataflow.future import Fate
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.errors import DeadWorkerError, EndOfLink
-from godwit.trace import Trace
 
 if TYPE_CHECKING:
     from godwit.dataflow.message import Message
@@ -41,11 +40,17 @@ class Offer:
 
     __slots__ = ("_token", "message", "order", "receivers", "segment")
 
-    def __init__(self, segment: Segment, message: Message, order: tuple[float, int]) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        message: Message,
+        order: tuple[float, int],
+        receivers: tuple[Receiver, ...],
+    ) -> None:
         self.segment: Segment | None = segment
         self.message = message
         self.order = order
-        self.receivers: tuple[Receiver, ...] = ()
+        self.receivers = receivers
         self._token = [None]
 
     @property
@@ -65,11 +70,28 @@ class Offer:
 class _Slot:
     """A receive buffer: memory where a copy is needed, else only the right to have one segment."""
 
-    __slots__ = ("after", "block")
+    __slots__ = ("_view", "after", "block", "taken_s")
 
     def __init__(self) -> None:
         self.block: Block | None = None
         self.after: tuple[Mark, ...] = ()
+        self.taken_s = 0.0  # when it found its segment, for the trace
+        self._view: Any = None
+
+    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """An array of its memory; mostly the same as the last time."""
+        view = self._view
+        if view is None or view.dtype != dtype or view.shape != shape:
+            assert self.block is not None
+            view = self._view = self.block.view(dtype, shape)
+        return view
+
+    def close(self) -> None:
+        """Give its memory back."""
+        self._view = None
+        if self.block is not None:
+            self.block.free()
+            self.block = None
 
 
 class Receiver:
@@ -113,7 +135,7 @@ class Receiver:
         self._lane: Lane | None = None
         self._offers: list[tuple[tuple[float, int], int, Offer]] = []
         self._requests: deque[PendingSegment] = deque()
-        self._arrived: deque[tuple[Segment, tuple[Mark, ...]]] = deque()
+        self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
         self._ended = False
         self._abandoned = False
@@ -126,10 +148,11 @@ class Receiver:
             if len(self._offers) > self._most_offers:
                 self._drop_stale()
             heappush(self._offers, (offer.order, next(_arrivals), offer))
-            given_up = self._abandoned
-        if given_up:
+            is_abandoned = self._abandoned
+        if is_abandoned:
             self._give_up()
-        self.match()
+        elif self._free:
+            self.match()
 
     def _drop_stale(self) -> None:
         """Who receives slowly, or not at all, is not to hold what others have taken long ago."""
@@ -153,8 +176,10 @@ class Receiver:
                 self._free.extend(self._slots)
             self._requests.append(pending)
             self._hand_out()
-            self._check_end()
-        self.match()
+            if self._ended:
+                self._check_end()
+        if self._offers and self._free:
+            self.match()
 
     def abandon(self) -> None:
         """Nobody will receive any more; what is still on its way has no taker, which is an error.
@@ -184,9 +209,10 @@ class Receiver:
             )
 
     def match(self) -> None:
-        """Take offers as long as there are buffers."""
-        if not self._offers and not self._ended:
-            return  # who brings an offer, or the end, comes here after that
+        """Take offers as long as there are buffers.
+
+        Whoever brings an offer, frees a buffer or says that the link ends comes here after that.
+        """
         taken: list[Offer] = []
         try:
             with self._lock:
@@ -194,7 +220,7 @@ class Receiver:
                     offer = heappop(self._offers)[2]
                     if offer.claim():
                         taken.append(offer)
-                        self._begin(offer, self._free.popleft())
+                        self._begin(offer)
                 if self._ended:
                     self._check_end()
         except BaseException as error:
@@ -204,82 +230,73 @@ class Receiver:
             # Outside of the lock: what follows takes the locks of other receivers.
             for offer in taken:
                 for other in offer.receivers:
-                    if other is not self and other._ended:
+                    if other._ended and other is not self:
                         other.match()
                 offer.message.claimed()
 
     def _may_take(self) -> bool:
         return not self._abandoned and self._fate.cause is None
 
-    def _begin(self, offer: Offer, slot: _Slot) -> None:
+    def _begin(self, offer: Offer) -> None:
         """Start to bring a segment into a buffer."""
-        source, message = offer.segment, offer.message
-        assert source is not None
+        sent, message = offer.segment, offer.message
+        assert sent is not None
         offer.segment = None  # stale offers hold nothing
-        array, nbytes = source.array, source.array.nbytes
-        give_back: Callable[[Any], None]
-        marks: tuple[Mark, ...]
+        # On the host, where all is done at once, the buffer used last is the one in the cache, and others
+        # may never be needed. On a GPU that one is likely to be read still.
+        slot = self._free.pop() if self.space.stream is None else self._free.popleft()
+        array = sent.array
+        nbytes = array.nbytes
+        segment = Segment(array, sent.offset, sent.total, sent.metadata, sent.source)
+        segment.receiver, segment.slot = self, slot
         if not self._copies and self.space.reads(array):
-            marks = message.after
-            array = _read_only(array)
-
-            def give_back(stream: Any) -> None:
-                mark = self.space.mark(stream)
-                message.finished((mark,))
-                self._put_back(slot, ())
+            segment.array = _read_only(array)
+            segment.message = message
+            segment.marks = message.after
         else:
             if slot.block is None:
                 slot.block = self.space.allocate(self.packet_bytes)
             if self._lane is None:
                 self._lane = self.space.lane()
-            view = slot.block.view(array.dtype, array.shape)
+            segment.array = view = slot.view(array.dtype, array.shape)
+            segment.marks = slot.after
             if nbytes:
-                mark = self._lane.copy(array, view, (*message.after, *slot.after))
+                mark = self._lane.copy(array, view, message.after + slot.after)
                 self._keep(mark, array)
-                marks = (mark,)
-            else:
-                marks = slot.after
-            message.finished(marks)
+                segment.marks = (mark,)
+            message.finished(segment.marks)
             self.copied_bytes += nbytes
-            array = view
-
-            def give_back(stream: Any) -> None:
-                self._put_back(slot, (*marks, self.space.mark(stream)))
-
-        trace = self._fate.trace
-        if trace is not None:
-            give_back = self._traced(trace, give_back, source.offset, nbytes)
-        segment = Segment(
-            array, source.offset, source.total, source.metadata, source.source, give_back, marks
-        )
+        if self._fate.trace is not None:
+            slot.taken_s = perf_counter()
         self.segments += 1
         self.bytes += nbytes
-        self._arrived.append((segment, marks))
+        self._arrived.append(segment)
         self._hand_out()
 
-    def _traced(
-        self, trace: Trace, give_back: Callable[[Any], None], offset: int, nbytes: int
-    ) -> Callable[[Any], None]:
-        """With a span from when a segment found its buffer to when that was given back, by the host."""
-        begin = perf_counter()
-
-        def traced(stream: Any) -> None:
-            name = f"rows from {offset:,}"
-            trace.add(self.where, self.name, name, begin, perf_counter(), bytes=nbytes)
-            give_back(stream)
-
-        return traced
-
-    def _put_back(self, slot: _Slot, after: tuple[Mark, ...]) -> None:
+    def give_back(self, segment: Segment, stream: Any) -> None:
+        """The buffer of a segment may be used again, once what was put into a stream so far is done."""
+        slot, message = segment.slot, segment.message
+        mark = self.space.mark(stream)
+        trace = self._fate.trace
+        if trace is not None:
+            name = f"rows from {segment.offset:,}"
+            nbytes = segment.array.nbytes
+            trace.add(self.where, self.name, name, slot.taken_s, perf_counter(), bytes=nbytes)
+        if message is not None:
+            message.finished((mark,))
+        elif segment.has_arrived:
+            slot.after = (mark,)
+        else:
+            slot.after = (*segment.marks, mark)
         with self._lock:
-            slot.after = tuple(mark for mark in after if not mark.done())
             self._free.append(slot)
-        self.match()
+        if self._offers or self._ended:
+            self.match()
 
     def _hand_out(self) -> None:
         while self._requests and self._arrived:
-            segment, marks = self._arrived.popleft()
-            self._requests.popleft().resolve(segment, list(marks))
+            segment = self._arrived.popleft()
+            self._requests.popleft().resolve(segment, segment.marks)
 
     def _check_end(self) -> None:
         if not (self._ended and self._requests):
@@ -300,9 +317,7 @@ class Receiver:
         """Give buffers back; nothing is under way."""
         with self._lock:
             for slot in self._slots:
-                if slot.block is not None:
-                    slot.block.free()
-                    slot.block = None
+                slot.close()
             self._slots.clear()
             self._free.clear()
             self._offers.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from godwit.dataflow.future import Future
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.receiver import Receiver
 
 
 class Segment:
@@ -29,25 +29,21 @@ class Segment:
     """
 
     __slots__ = (
-        "_give_back",
-        "_marks",
         "array",
+        "has_arrived",
         "is_held",
+        "marks",
+        "message",
         "metadata",
         "offset",
+        "receiver",
+        "slot",
         "source",
         "total",
     )
 
     def __init__(
-        self,
-        array: Any,
-        offset: int,
-        total: int,
-        metadata: Any,
-        source: Endpoint,
-        give_back: Callable[[Any], None] | None = None,
-        marks: tuple[Mark, ...] = (),
+        self, array: Any, offset: int, total: int, metadata: Any, source: Endpoint
     ) -> None:
         self.array = array
         self.offset = offset
@@ -55,8 +51,13 @@ class Segment:
         self.metadata = metadata
         self.source = source
         self.is_held = False
-        self._give_back = give_back
-        self._marks = marks
+        # Of a segment that a receiver has taken: whose buffer it has, of which message it is if that is
+        # read in place, and what says that it is there.
+        self.receiver: Receiver | None = None
+        self.slot: Any = None
+        self.message: Any = None
+        self.marks: tuple[Mark, ...] = ()
+        self.has_arrived = False
 
     @property
     def is_last(self) -> bool:
@@ -73,14 +74,15 @@ class Segment:
 
         :param stream: the endpoint's own, if none is named
         """
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back(stream)
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            receiver.give_back(self, stream)
 
     def wait(self) -> None:
         """Wait on the host until its data are there (who iterates over a link of the host need not)."""
-        for mark in self._marks:
+        for mark in self.marks:
             mark.wait()
+        self.has_arrived = True
 
     def __len__(self) -> int:
         return len(self.array)
@@ -106,3 +108,11 @@ class PendingSegment(Future[Segment]):
 
     Waiting raises EndOfLink when no more comes.
     """
+
+    __slots__ = ()
+
+    def wait(self, timeout_s: float | None = None) -> Segment:
+        """The segment, when it is there; see :meth:`Future.wait`."""
+        segment = super().wait(timeout_s)
+        segment.has_arrived = True
+        return segment

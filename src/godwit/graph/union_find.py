@@ -31,10 +31,10 @@ POLL_VERTICES = 4096
 _CHUNK_VERTICES = 1024  # dealt out at once where rows may be left out
 _SAMPLES = 1024
 
-_UNBOUNDED = 1 << 62
+TO_THE_ROOT = 1 << 62
 
 
-def _hook(parent: Any, u: Any, v: Any) -> None:
+def hook(parent: Any, u: Any, v: Any) -> None:
     """Hang the root of one of two vertices below the other's tree."""
     above_u = load_relaxed(parent, u)
     above_v = load_relaxed(parent, v)
@@ -50,7 +50,7 @@ def _hook(parent: Any, u: Any, v: Any) -> None:
         above_v = load_relaxed(parent, above_v)
 
 
-def _splice(parent: Any, u: Any, v: Any) -> None:
+def splice(parent: Any, u: Any, v: Any) -> None:
     """Join the trees of u and v by Rem's algorithm.
 
     Both walk up at once, the one with the larger parent first; on its way it is spliced under the
@@ -72,7 +72,7 @@ def _splice(parent: Any, u: Any, v: Any) -> None:
         parent_v = load_relaxed(parent, v)
 
 
-def _hook_plainly(parent: Any, u: Any, v: Any) -> None:
+def hook_plainly(parent: Any, u: Any, v: Any) -> None:
     """Hang the parent of one below that of the other; what others do at once may be lost."""
     above_u = load_relaxed(parent, u)
     above_v = load_relaxed(parent, v)
@@ -82,7 +82,7 @@ def _hook_plainly(parent: Any, u: Any, v: Any) -> None:
         store_relaxed(parent, above_u, above_v)
 
 
-def _compress(rank: int, size: int, parent: Any, jumps: int) -> None:
+def compress(rank: int, size: int, parent: Any, jumps: int) -> None:
     """Point a thread's vertices at an ancestor so many jumps away: at their root, if enough."""
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
@@ -131,18 +131,18 @@ def link_all(
                 if not directed and target > source:
                     continue
                 if turn < rounds:
-                    _hook_plainly(parent, source, target)
+                    hook_plainly(parent, source, target)
                 elif splices:
-                    _splice(parent, source, target)
+                    splice(parent, source, target)
                 else:
-                    _hook(parent, source, target)
+                    hook(parent, source, target)
         if not barrier(control, size):
             return
         if turn < rounds and jumps > 0:
-            _compress(rank, size, parent, jumps)
+            compress(rank, size, parent, jumps)
             if not barrier(control, size):
                 return
-    _compress(rank, size, parent, _UNBOUNDED)
+    compress(rank, size, parent, TO_THE_ROOT)
 
 
 def _most_frequent_root(offsets: Any, parent: Any) -> Any:
@@ -181,17 +181,17 @@ def link_sampled(
         parent[v] = min(targets[first], source) if first < offsets[v + 1] else source
     if not barrier(control, size):
         return
-    _compress(rank, size, parent, _UNBOUNDED)
+    compress(rank, size, parent, TO_THE_ROOT)
     for turn in range(1, rounds):
         if not barrier(control, size):
             return
         for v in range(begin, end):
             arc = offsets[v] + turn
             if arc < offsets[v + 1]:
-                _hook(parent, targets.dtype.type(v), targets[arc])
+                hook(parent, targets.dtype.type(v), targets[arc])
         if not barrier(control, size):
             return
-        _compress(rank, size, parent, _UNBOUNDED)
+        compress(rank, size, parent, TO_THE_ROOT)
     if not barrier(control, size):
         return
     largest = _most_frequent_root(offsets, parent)
@@ -213,8 +213,8 @@ def link_sampled(
                 first += rounds  # linked already
             for i in range(first, last):
                 if load_relaxed(parent, targets[i]) != load_relaxed(parent, v):
-                    _hook(parent, source, targets[i])
+                    hook(parent, source, targets[i])
         fetch_add(progress, 0, end - begin)
     if not barrier(control, size):
         return
-    _compress(rank, size, parent, _UNBOUNDED)
+    compress(rank, size, parent, TO_THE_ROOT)

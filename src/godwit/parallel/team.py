@@ -23,6 +23,7 @@ import numpy as np
 
 from godwit import config
 from godwit.parallel.atomics import fetch_add, load_acquire, store_release, yield_thread
+from godwit.trace import HOST, Trace, active
 
 # Words of a control array (int64), each on a cache line of its own.
 WORDS_PER_LINE = 8
@@ -122,8 +123,12 @@ class Team:
         control: np.ndarray[Any, np.dtype[np.int64]],
         poll: Callable[[], None] | None = None,
         poll_interval_s: float = 0.02,
+        tracks: Sequence[tuple[str, str]] | None = None,
     ) -> list[Any]:
         """Run task i on thread i; return their results in order.
+
+        Where a trace is recorded, the time of each is noted: on a track of the host's, or on that which
+        ``tracks`` says, by process and name.
 
         If a task raises, or the caller is interrupted, or ``poll`` (called every
         ``poll_interval_s`` in the calling thread) raises, the abort word is set, all threads are
@@ -136,6 +141,9 @@ class Team:
         or GRACE_S after the first failure, they are left behind.
         """
         outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
+        trace = active()
+        if trace is not None:
+            tasks = _traced(trace, tasks, tracks)
         self._abandoned = True
         if hasattr(os, "sched_getaffinity"):
             self._cores = sorted(os.sched_getaffinity(0))
@@ -206,6 +214,33 @@ class Team:
         return self._process == os.getpid() and not self._abandoned
 
 
+def thread_track(rank: int) -> tuple[str, str]:
+    """Where what a thread of a team does is noted, if nothing else is said."""
+    return HOST, f"thread {rank}"
+
+
+def _traced(
+    trace: Trace,
+    tasks: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
+    tracks: Sequence[tuple[str, str]] | None,
+) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """The tasks, whose times are noted by the threads that do them."""
+
+    def timed(
+        track: tuple[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> Any:
+        name = getattr(function, "__name__", type(function).__name__).lstrip("_")
+        with trace.span(*track, name):
+            return function(*arguments)
+
+    if tracks is None:
+        tracks = [thread_track(rank) for rank in range(len(tasks))]
+    return [
+        (timed, (track, function, arguments))
+        for track, (function, arguments) in zip(tracks, tasks, strict=True)
+    ]
+
+
 _idle_teams: list[Team] = []
 _idle_lock = threading.Lock()
 
@@ -240,10 +275,12 @@ def run_team(
     threads: int | None = None,
     control: np.ndarray[Any, np.dtype[np.int64]] | None = None,
     poll: Callable[[], None] | None = None,
+    tracks: Sequence[tuple[str, str]] | None = None,
 ) -> list[Any]:
     """Call ``function(rank, size, control, *arguments)`` on ``size`` threads at once.
 
     :param threads: size of the team; all that the process may use by default
+    :param tracks: of each thread, as for :meth:`Team.run`
     :returns: the results by rank
     """
     size = config.thread_count() if threads is None else threads
@@ -251,7 +288,7 @@ def run_team(
         control = new_control()
     with borrowed_team(size) as team:
         tasks = [(function, (rank, size, control, *arguments)) for rank in range(size)]
-        return team.run(tasks, control, poll)
+        return team.run(tasks, control, poll, tracks=tracks)
 
 
 def block_range(rank: int, size: int, count: int) -> tuple[int, int]:

@@ -40,6 +40,7 @@ from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import Initial, VertexProgram
 from godwit.solvers.results import converted, destination_of
 from godwit.solvers.statistics import RunStatistics
+from godwit.trace import PROGRESS, active
 
 Start = Literal["all"] | Array | Mapping[int, Any]
 """Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
@@ -271,7 +272,8 @@ def _require_run_memory(
 
 def make_poll(options: SolverOptions) -> ProgressPoll | None:
     """What the calling thread does while the devices work: look at the clock, report progress."""
-    if options.timeout_s is None and options.progress is None:
+    trace = active()
+    if options.timeout_s is None and options.progress is None and trace is None:
         return None
     timeout_s = options.timeout_s
     begin: float | None = None  # the first look: what was compiled before does not count
@@ -284,6 +286,8 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
             raise RunTimeoutError(
                 f"the run did not finish within {timeout_s:g} s ({processed} items processed)"
             )
+        if trace is not None:
+            trace.count(PROGRESS, int(processed))
         if options.progress is not None:
             options.progress(processed)
 

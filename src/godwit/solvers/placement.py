@@ -15,6 +15,7 @@ from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.layout import Duplication, Layout, build_layout
 from godwit.graph.partition import Partition, partition
+from godwit.trace import seconds_since
 
 PartitionArgument = str | Partition | Any | None
 
@@ -75,7 +76,7 @@ class PlacedGraph:
                 context = self.context
                 self._resident = context.backend.place(context.devices, layout.parts)
                 if self._resident is not None:
-                    self.seconds["upload"] = perf_counter() - begin
+                    self.seconds["upload"] = seconds_since(begin, "upload")
             return self._resident
 
     @property
@@ -94,7 +95,7 @@ class PlacedGraph:
                 context = self.context
                 self._steps = context.backend.place_steps(context.devices, self.graph, division)
                 if self._steps is not None:
-                    self.seconds["number"] = perf_counter() - begin
+                    self.seconds["number"] = seconds_since(begin, "number")
             return self._steps
 
     def refuse_steps(self) -> None:
@@ -110,9 +111,10 @@ class PlacedGraph:
         begin = perf_counter()
         parts = len(self.context.devices)
         division = partition(self.graph, parts, self._method, seed=self._seed)
-        middle = perf_counter()
+        self.seconds["partition"] = seconds_since(begin, "partition")
+        begin = perf_counter()
         layout = build_layout(self.graph, division, duplication=self._duplication)
-        self.seconds["partition"], self.seconds["place"] = middle - begin, perf_counter() - middle
+        self.seconds["place"] = seconds_since(begin, "place")
         return layout
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from godwit.backends.base import Array, WorklistCounts
+from godwit.trace import PROGRESS, active, seconds_since
 
 
 @dataclass
@@ -97,6 +98,9 @@ class RunStatistics:
             return values if devices > 1 else values.sum(axis=0, keepdims=True)
 
         self.processed_items = per_device(counts.processed_items)
+        trace = active()
+        if trace is not None:
+            trace.count(PROGRESS, int(self.processed_items.sum()))
         self.useless_items = per_device(counts.useless_items)
         self.arcs_relaxed = per_device(counts.arcs_relaxed)
         self.threshold_changes = per_device(counts.threshold_changes)
@@ -118,7 +122,7 @@ class RunStatistics:
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds_since(begin, name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values, for JSON: all of these, ``run_s`` and ``sent_bytes``."""

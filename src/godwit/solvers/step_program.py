@@ -34,6 +34,7 @@ from godwit.solvers.step_state import (
     placed_for_steps,
     run_code,
 )
+from godwit.trace import TraceArgument, recorded
 
 
 class StepProgram:
@@ -93,6 +94,7 @@ class StepProgram:
         results: str = "host",
         timeout_s: float | None = None,
         progress: Callable[[int], None] | None = None,
+        trace: TraceArgument = None,
         gpu: GpuOptions | None = None,
     ) -> StepResult:
         """Run the program on a graph.
@@ -105,6 +107,7 @@ class StepProgram:
         :param timeout_s: give up after so many seconds
         :param progress: called now and then with the number of vertices that operators were run for
             so far
+        :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`
         :param gpu: how kernels are run
         :raises InputError: a wrong argument, or an operator named a vertex that is none
         :raises OperatorError: an operator does not compile
@@ -113,13 +116,16 @@ class StepProgram:
         """
         options = SolverOptions(timeout_s=timeout_s, progress=progress, gpu=gpu or GpuOptions())
         options.home = Home.named(results)
-        placed = placed_for_steps(graph, devices)
-        try:
-            state = initial_state(self.code, placed.graph, self.declared, fields, numbers, frontier)
-            statistics = run_code(self.code, placed, state, options)
-        finally:
-            if placed is not graph:
-                placed.close()
+        with recorded(trace, self.name):
+            placed = placed_for_steps(graph, devices)
+            try:
+                state = initial_state(
+                    self.code, placed.graph, self.declared, fields, numbers, frontier
+                )
+                statistics = run_code(self.code, placed, state, options)
+            finally:
+                if placed is not graph:
+                    placed.close()
         return StepResult(
             {
                 name: options.home.place(array)

@@ -30,6 +30,7 @@ from godwit.solvers.placement import PlacedGraph, default_devices
 from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_names import Names, check_name
 from godwit.solvers.step_operators import Step, resolve_steps, with_frontiers
+from godwit.trace import PROGRESS, active
 
 FieldInitial = int | float | Literal["degree", "vertex"] | Array
 """Values of a field at the beginning."""
@@ -277,6 +278,9 @@ def run_code(
     statistics.frontier_bytes = counts.frontier_bytes
     statistics.rounds = np.full(len(devices), counts.supersteps, np.int64)
     statistics.processed_items = np.array([counts.processed], np.int64)
+    trace = active()
+    if trace is not None:
+        trace.count(PROGRESS, counts.processed)
     statistics.arcs_relaxed = np.array([counts.arcs], np.int64)
     return statistics
 

@@ -32,7 +32,8 @@ from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
 from godwit.parallel.bits import FROM_BITS
 from godwit.parallel.kernel import Kernel
-from godwit.parallel.team import ABORT, borrowed_team, new_control
+from godwit.parallel.team import ABORT, borrowed_team, new_control, thread_track
+from godwit.trace import active, seconds_since
 
 RING_ITEMS = 4096
 """Slots of a mailbox where nobody says otherwise."""
@@ -61,8 +62,12 @@ def run_workers(
     seeds: Sequence[Seeds],
     options: WorklistOptions,
     poll: ProgressPoll | None,
+    names: Sequence[str] | None = None,
 ) -> WorklistCounts:
-    """Run one worker per state, each on a thread of its own, until all work is done."""
+    """Run one worker per state, each on a thread of its own, until all work is done.
+
+    :param names: of the devices, for a trace
+    """
     kernel = _instantiation(operators, _STEPS if options.in_steps else _WORKER)
     devices = len(states)
     words = operators.item_bytes // 8
@@ -80,17 +85,28 @@ def run_workers(
         last = (options.window,)
     compile_s = _prepare(operators, kernel, states[0], (worklists[0], *common, states[0], *last))
 
-    def drive(device: int) -> int:
+    trace = active()
+    tracks = [
+        thread_track(device) if names is None else (names[device], "worker")
+        for device in range(devices)
+    ]
+
+    def work(device: int) -> int:
         while True:
             code: int = kernel(worklists[device], *common, states[device], *last)
             if code != worker.GROW or control[ABORT]:
                 return code
             worklists[device] = _grown(worklists[device], words)
             growths[device] += 1
+            if trace is not None:
+                trace.instant(*tracks[device], "growth")
 
     with borrowed_team(devices) as team:
         codes = team.run(
-            [(drive, (device,)) for device in range(devices)], control, _team_poll(worklists, poll)
+            [(work, (device,)) for device in range(devices)],
+            control,
+            _team_poll(worklists, poll),
+            tracks=tracks,
         )
     _check_codes(codes, worklists)
     return _collect(worklists, sum(growths), compile_s)
@@ -124,6 +140,7 @@ def run_threads(
     growths = 0
     common = (published, shared, frontier, frontier_items, state)
     compile_s = _prepare(operators, kernel, state, (0, threads, control, worklists[0], *common))
+    trace = active()
     with borrowed_team(threads) as team:
         while True:
             tasks = [
@@ -139,6 +156,8 @@ def run_threads(
                     worklist.counts[worker.WANTED_ROOM] = 0
                     worklists[rank] = _grown(worklist, words)
                     growths += 1
+                    if trace is not None:
+                        trace.instant(*thread_track(rank), "growth")
     _check_codes(codes, worklists)
     return _collect(worklists, growths, compile_s)
 
@@ -185,7 +204,7 @@ def _prepare(
     begin = perf_counter()
     kernel.prepare(*arguments)
     operators.compiled[kernel.__name__, dtypes] = True
-    return perf_counter() - begin
+    return seconds_since(begin, "compile")
 
 
 def _new_worklists(

@@ -24,6 +24,7 @@ from godwit.errors import OperatorError
 from godwit.graph.csr import Graph
 from godwit.parallel.kernel import Kernel
 from godwit.parallel.team import new_control, run_team
+from godwit.trace import seconds_since
 
 ALONE_WORK = 30_000
 """Graphs of less work than this, in arcs and vertices, are left to one thread: meeting takes longer."""
@@ -57,7 +58,7 @@ def run_steps_on_cores(
         if wrong is None:
             raise
         raise OperatorError(f"step program {code.name!r}, {wrong}") from error
-    compile_s = perf_counter() - begin
+    compile_s = seconds_since(begin, "compile")
     words = shared.words
     run_team(
         kernel,
@@ -65,6 +66,9 @@ def run_steps_on_cores(
         threads=threads,
         control=control,
         poll=None if poll is None else lambda: poll(int(words[team.PROCESSED])),
+        tracks=None
+        if devices[0].shares_memory
+        else [(device.name, "worker") for device in devices],
     )
     failed = int(words[team.FAILED])
     if failed:

@@ -98,7 +98,9 @@ def run_program(
     shared = devices[0].shares_memory
     operators = worklist_operators(program, shared=shared, weighted=weighted, item_bytes=item_bytes)
     if not shared:
-        return run_workers(operators, states, [part.seeds for part in parts], options, poll)
+        seeds = [part.seeds for part in parts]
+        names = [device.name for device in devices]
+        return run_workers(operators, states, seeds, options, poll, names)
     graph = parts[0].graph
     if len(graph.targets) < SERIAL_ARCS:
         threads = 1

@@ -19,6 +19,7 @@ from godwit.backends.cuda.steps import PEERS, ROWS, STAGE, STEP, point_rows, ste
 from godwit.backends.searches import SearchOutcome, SearchQuery
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
+from godwit.trace import active
 
 UNREACHED = np.iinfo(np.int32).max
 
@@ -224,3 +225,6 @@ def _enlarge(
         if wanted > room:
             more = min(placement.capacity, max(wanted, 2 * room))
             _make_queues(own, part, more, rows, schedule)
+            trace = active()
+            if trace is not None:
+                trace.instant(f"cuda:{part.index}", "kernel", "growth", frontier_items=more)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from time import perf_counter
 from typing import Any
 
 from godwit import config
@@ -19,6 +20,7 @@ from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import PinnedBuffer, Stream
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
+from godwit.trace import HOST, copied
 
 PIECE_BYTES = 16 << 20
 STAGING_BYTES = 4 << 20
@@ -90,6 +92,7 @@ def bring_down(index: int, pointer: int, array: Array) -> None:
     """Fill a contiguous host array with what lies at an address of a GPU, whose work there is done."""
     if array.nbytes == 0:
         return
+    begin = perf_counter()
     pieces = -(-array.nbytes // PIECE_BYTES)
     if pieces == 1:
         stream = Stream(index)
@@ -98,6 +101,7 @@ def bring_down(index: int, pointer: int, array: Array) -> None:
             stream.synchronize()
         finally:
             stream.close()
+        copied(f"cuda:{index}", HOST, array.nbytes, begin)
         return
     workers = min(pieces, _MOST_THREADS, config.thread_count())
     offsets = iter(range(0, array.nbytes, PIECE_BYTES))
@@ -108,6 +112,7 @@ def bring_down(index: int, pointer: int, array: Array) -> None:
         ]
         for job in jobs:
             job.result()
+    copied(f"cuda:{index}", HOST, array.nbytes, begin)
 
 
 def _move_pieces(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +23,7 @@ from godwit import config
 from godwit.backends.cuda.libraries import bindings
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
+from godwit.trace import HOST, copied
 
 _PORTABLE_AND_MAPPED = 0x01 | 0x02
 _NON_BLOCKING = 0x01
@@ -195,12 +197,16 @@ class Buffer:
     def upload(self, array: Array, offset_bytes: int = 0) -> None:
         """Copy a host array here."""
         array = np.ascontiguousarray(array)
+        begin = perf_counter()
         self._copy(self.pointer + offset_bytes, array.ctypes.data, array.nbytes)
+        copied(HOST, f"cuda:{self.index}", array.nbytes, begin)
 
     def download(self, dtype: Any, count: int, offset_bytes: int = 0) -> Array:
         """A host array of what lies here."""
         array = np.empty(count, dtype)
+        begin = perf_counter()
         self._copy(array.ctypes.data, self.pointer + offset_bytes, array.nbytes)
+        copied(f"cuda:{self.index}", HOST, array.nbytes, begin)
         return array
 
     def fill_bytes(self, byte: int, count: int | None = None) -> None:
@@ -326,6 +332,11 @@ class Stream:
     def handle(self) -> int:
         """As the driver takes it."""
         return int(self._stream)
+
+    @property
+    def native(self) -> Any:
+        """As the bindings take it, who need not look at it twice."""
+        return self._stream
 
     def synchronize(self) -> None:
         """Wait until all that was put into it is done."""

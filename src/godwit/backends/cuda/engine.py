@@ -30,6 +30,7 @@ from godwit.backends.cuda.placement import GpuPart, GpuPlacement
 from godwit.backends.cuda.results import deliver
 from godwit.backends.cuda.slices import SlicedRun, nanoseconds
 from godwit.errors import ClosedContextError
+from godwit.trace import seconds_since
 
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256
@@ -67,7 +68,7 @@ def run_program(
         run = _Run(program, placement, parts, options)
         begin = perf_counter()
         run.load()
-        compile_s = perf_counter() - begin
+        compile_s = seconds_since(begin, "compile")
         try:
             run.prepare()
             kernel_s = run.drive(poll)
@@ -272,6 +273,15 @@ class _Run(SlicedRun):
         made.threshold = float(controls["bound"].max())
         made.idle_share = tuple((1.0 - _busy_share(controls)).tolist())
         return made
+
+    def reached(self, control: Any) -> dict[str, Any]:
+        """Rounds, items and the threshold so far, and how much of the time it did not wait for others."""
+        return {
+            "rounds": control["rounds"],
+            "processed_items": control["processed"],
+            "threshold": control["bound"],
+            "busy_share": _busy_share(control),
+        }
 
     def collect(self, compile_s: float, kernel_s: float) -> WorklistCounts:
         """The results to where they are wanted, and what was counted."""

@@ -30,6 +30,7 @@ from godwit.backends.cuda.placement import GpuPart, GpuPlacement
 from godwit.dtypes import Array, frozen
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import ABORT, new_control, run_team
+from godwit.trace import HOST, copied, seconds_since
 
 _MOST_THREADS = 16
 _BLOCK_THREADS = 256
@@ -91,7 +92,7 @@ def deliver(
             _to_host(placement, column, ranges=destination.ranges)
         else:
             _to_gpu(placement, column, destination.gpu, ranges=destination.ranges)
-    destination.seconds = perf_counter() - begin
+    destination.seconds = seconds_since(begin, "gather")
 
 
 def _columns(
@@ -132,10 +133,14 @@ def _to_host(placement: GpuPlacement, column: _Column, *, ranges: bool) -> None:
         return
     with stagings(workers) as taken:
         arguments = (column, iter(pieces), taken, ranges)
+        begin = perf_counter()
         if workers == 1:
             _bring_pieces(0, 1, new_control(), *arguments)
         else:
             run_team(_bring_pieces, *arguments, threads=workers)
+        for part in placement.parts:
+            values = sum(piece.count for piece in pieces if piece.part is part)
+            copied(f"cuda:{part.index}", HOST, values * column.result_dtype.itemsize, begin)
 
 
 def _pieces(placement: GpuPlacement, column: _Column) -> list[_Piece]:

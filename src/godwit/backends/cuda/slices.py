@@ -2,6 +2,9 @@
 
 Between two slices the host looks at the clock, reports progress, and takes signals. Nothing is allocated or
 loaded while kernels run, since that may wait for a kernel that waits for another.
+
+A recorded trace gets a span for each slice of each endpoint, by the clock of the host: from before the
+first launch to when the host, which waits for the endpoints in their order, has seen the endpoint's end.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from godwit.backends.base import GpuOptions, Progress, ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
+from godwit.trace import PROGRESS, Trace, active
 
 RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
 """How a launch ended: ``Status`` of kernels/barrier.cuh."""
@@ -57,6 +61,21 @@ def _stop_words() -> driver.PinnedBuffer:
 def nanoseconds(seconds: float) -> int:
     """As kernels take a time, which may be infinite."""
     return round(min(seconds, _LONGEST_S) * 1e9)
+
+
+def _run_slice(
+    launches: Sequence[driver.Launch], parts: Sequence[_Part], ends: list[float] | None = None
+) -> None:
+    """Start the kernels, and wait for them in their order.
+
+    :param ends: gets the time when each was seen to have ended
+    """
+    for launch in launches:
+        launch.start()
+    for part in parts:
+        part.stream.synchronize()
+        if ends is not None:
+            ends.append(perf_counter())
 
 
 class SlicedRun:
@@ -128,17 +147,20 @@ class SlicedRun:
         :raises DeviceError: a device waited for another in vain
         """
         seconds = 0.0
+        trace = active()
         if poll is not None:
             poll(Progress(0))  # time counts from here
         while True:
             launches = [self._ready(place) for place in range(len(self.placement.parts))]
             begin = perf_counter()
-            for launch in launches:
-                launch.start()
-            for part in self.placement.parts:
-                part.stream.synchronize()
+            if trace is None:
+                _run_slice(launches, self.placement.parts)
+            else:
+                ends = self._run_traced(trace, launches, begin)
             seconds += perf_counter() - begin
             controls = self.controls()
+            if trace is not None:
+                self._note_slice(trace, begin, ends, controls)
             status = set(controls["status"].tolist())
             if PEER_LOST in status:
                 names = ", ".join(f"cuda:{index}" for index in self.placement.indexes)
@@ -155,6 +177,40 @@ class SlicedRun:
 
     def between_slices(self, controls: Array) -> None:
         """While no kernel runs: memory may be allocated, and arguments changed."""
+
+    def reached(self, control: Any) -> dict[str, Any]:
+        """What an endpoint's control words say of how far it is, for a trace."""
+        return {}
+
+    def _track(self, place: int) -> tuple[str, str]:
+        """Where a trace has the kernels of an endpoint."""
+        index = self.placement.indexes[place]
+        endpoint = self.placement.indexes[:place].count(index)
+        shared = self.placement.sharing(index) > 1
+        return f"cuda:{index}", f"kernel of endpoint {endpoint}" if shared else "kernel"
+
+    def _run_traced(self, trace: Trace, launches: list[driver.Launch], begin: float) -> list[float]:
+        """A slice, and when each endpoint's ended; of one that is interrupted, what is known is noted."""
+        ends: list[float] = []
+        try:
+            _run_slice(launches, self.placement.parts, ends)
+        except BaseException as error:
+            for place in range(len(launches)):
+                end = ends[place] if place < len(ends) else perf_counter()
+                name = type(error).__name__
+                trace.add(*self._track(place), "slice", begin, end, raised=name)
+            raise
+        return ends
+
+    def _note_slice(self, trace: Trace, begin: float, ends: list[float], controls: Array) -> None:
+        for place, (end, control) in enumerate(zip(ends, controls, strict=True)):
+            track, status = self._track(place), int(control["status"])
+            ended = {FINISHED: "finished", LEFT: "left", PEER_LOST: "peer lost"}.get(status, "?")
+            trace.add(*track, "slice", begin, end, ended=ended, **self.reached(control))
+            if status != FINISHED:
+                trace.instant(*track, ended, end)
+        if set(controls["status"].tolist()) == {FINISHED}:  # before, it is what is polled
+            trace.count(PROGRESS, int(self.progress(controls)), at_s=max(ends))
 
     def give_up(self) -> None:
         """Until no kernel is on any device, whatever happened: those that wait for others need not."""

@@ -26,6 +26,7 @@ from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import Partition
 from godwit.graph.positions import number_vertices
+from godwit.trace import seconds_since
 
 Direction = Literal["out", "in"]
 
@@ -165,6 +166,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             begin = perf_counter()
             found = self._rows[key] = step_rows.make_rows(self, *key)
             self.add_seconds("rows", begin)
+            seconds_since(begin, "rows")
         return found
 
     def readers(self, *directions: Direction) -> list[Buffer]:
@@ -184,6 +186,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             name = f"readers of {' and '.join(key) or 'all'}"
             found = self._readers[key] = step_readers.make_readers(self, name, row_sets)
             self.add_seconds("rows", begin)
+            seconds_since(begin, "rows")
         return found
 
     def make_room(self, sizes: Sequence[Mapping[str, int]]) -> None:

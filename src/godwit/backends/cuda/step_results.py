@@ -27,6 +27,7 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import ABORT, block_range, new_control, run_team
+from godwit.trace import HOST, copied, seconds_since
 
 _MOST_THREADS = 16
 _THREADS = 256
@@ -100,7 +101,7 @@ def deliver_positions(
         else:
             _to_gpu(gathering, part, placement.vertex_count, destination, gpu)
     placement.add_seconds("deliver", begin)
-    return perf_counter() - begin
+    return seconds_since(begin, "gather")
 
 
 def deliver_arcs(placement: StepPlacement, name: str, destination: Array) -> None:
@@ -121,6 +122,7 @@ def deliver_arcs(placement: StepPlacement, name: str, destination: Array) -> Non
             arguments = (offsets, vertices, frozen(ends), frozen(values), destination)
             run_team(_put_rows, *arguments, threads=threads)
     placement.add_seconds("deliver", begin)
+    seconds_since(begin, "gather")
 
 
 @kernel
@@ -169,10 +171,12 @@ def _to_host(gathering: _Gathering, count: int, destination: Any) -> None:
     workers = min(len(pieces), config.thread_count(), _MOST_THREADS)
     with stagings(workers) as taken:
         arguments = (gathering, iter(pieces), step, taken, destination)
+        begin = perf_counter()
         if workers == 1:
             _bring_pieces(0, 1, new_control(), *arguments)
         else:
             run_team(_bring_pieces, *arguments, threads=workers)
+        copied(f"cuda:{gathering.index}", HOST, count * destination.dtype.itemsize, begin)
 
 
 def _bring_pieces(

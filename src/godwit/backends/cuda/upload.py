@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from godwit.backends.cuda import driver
 from godwit.backends.cuda.download import STAGING_BYTES, Staging, stagings
 from godwit.backends.cuda.driver import Buffer
 from godwit.dtypes import Array
+from godwit.trace import HOST, copied
 
 _SMALL_BYTES = 16 << 20
 _MOST_THREADS = 8
@@ -28,12 +30,14 @@ def bring_up(buffer: Buffer, array: Array) -> None:
     if array.nbytes <= _SMALL_BYTES:
         buffer.upload(array)
         return
+    begin = perf_counter()
     workers = min(_MOST_THREADS, config.thread_count())
     pieces = iter(range(0, array.nbytes, STAGING_BYTES))
     with stagings(workers) as taken, ThreadPoolExecutor(workers, "godwit-upload") as pool:
         jobs = [pool.submit(_move_pieces, buffer, array, pieces, staging) for staging in taken]
         for job in jobs:
             job.result()
+    copied(HOST, f"cuda:{buffer.index}", array.nbytes, begin)
 
 
 def _move_pieces(buffer: Buffer, array: Array, pieces: Iterator[int], staging: Staging) -> None:

@@ -1,0 +1,351 @@
+"""Connected components of edges that stream by, so that a graph may be larger than all memory.
+
+As Groute has it (section 5.1.4, figure 15): a router hands segments of edges to whichever device is free.
+Each device has a forest of all vertices, and links the ends of every edge it gets. In the end forests are
+merged in pairs: one of a pair sends its own, the other links every vertex with its parent there, until the
+first device has everything. A component is called by its smallest vertex, whoever linked what.
+
+Files are read by several threads, ahead of the devices, into blocks of host memory that go round; edges
+that lie in memory are sent from where they are. What an iterator yields is copied into such blocks, so it
+may use its array again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.algorithms.components import ComponentsResult
+from godwit.algorithms.edge_senders import MOST_READERS, Senders
+from godwit.backends.base import Progress
+from godwit.backends.edge_streams import compile_for, make_forest
+from godwit.backends.forests import Fault, Forest, Linking
+from godwit.backends.registry import DevicesArgument
+from godwit.backends.spaces import BUFFERS, PACKET_BYTES
+from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.link import Link
+from godwit.dataflow.router import Router
+from godwit.dtypes import Array, as_count, id_dtype_for, shown
+from godwit.errors import InputError
+from godwit.graph.csr import require_memory
+from godwit.graph.edge_sources import EdgeChunks, Edges, largest_id
+from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.statistics import RunStatistics
+from godwit.trace import active
+
+STREAM_METHODS = ("auto", "hook", "rem")
+
+_POLL_S = 0.02
+_MOST_VERTICES = 1 << 62
+_SMALLEST_PACKET_BYTES = 1 << 10
+_ALIGNED_BYTES = 256
+_FEW_PACKET_BYTES, _MOST_PACKET_BYTES = 4 << 20, 32 << 20
+_PACKETS = 64  # of an array, so that devices come out even
+_SPARE_BYTES = 1 << 16  # what is lost between blocks of a pool
+
+
+class EdgeProgress(Progress):
+    """Edges that have been handed to devices so far.
+
+    :ivar total: how many there are, or None if nobody knows yet
+    """
+
+    total: int | None = None
+
+    @classmethod
+    def of(cls, done: int, total: int | None) -> EdgeProgress:
+        """So many of so many."""
+        made = cls(done)
+        made.total = total
+        return made
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How edges stream, checked.
+
+    :param method: ``"hook"`` or ``"rem"``
+    :param rounds: of hooking without atomics, over each segment before it is linked
+    :param jumps: how far up its tree a vertex gets after each of these; None: to the root
+    :param vertex_count: None: one more than the largest id
+    :param memory_bytes: limit on each device; None for as much as there is
+    :param host_bytes: limit of buffers on the host
+    :param packet_bytes: of a segment; None: the default, or less where limits are low
+    """
+
+    method: str
+    rounds: int = 0
+    jumps: int | None = None
+    vertex_count: int | None = None
+    memory_bytes: int | None = None
+    host_bytes: int | None = None
+    packet_bytes: int | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        method: Any,
+        rounds: Any,
+        jumps: Any,
+        vertex_count: Any,
+        memory_bytes: Any,
+        host_bytes: Any,
+        packet_bytes: Any,
+    ) -> StreamOptions:
+        """Of what a user gives; InputError if something is out of range."""
+        if not isinstance(method, str) or method not in STREAM_METHODS:
+            raise InputError(
+                f"method must be 'auto', 'hook' or 'rem' where edges stream, got {shown(method)}; "
+                "the others need the rows of a godwit.Graph"
+            )
+
+        def bounded(value: Any, name: str, low: int, high: int) -> int | None:
+            return None if value is None else as_count(value, name, low, high)
+
+        return cls(
+            "rem" if method == "auto" else method,
+            bounded(rounds, "rounds", 0, 1 << 20) or 0,
+            bounded(jumps, "jumps", 0, 1 << 20),
+            bounded(vertex_count, "vertex_count", 0, _MOST_VERTICES),
+            bounded(memory_bytes, "memory_bytes", 1, 1 << 60),
+            bounded(host_bytes, "host_bytes", 1, 1 << 60),
+            bounded(packet_bytes, "packet_bytes", _SMALLEST_PACKET_BYTES, 1 << 40),
+        )
+
+    def packet_for(self, edges: Edges, forest_bytes: int, devices: int) -> int:
+        """Size of a packet: what was asked for, or what is usual, or what leaves room for some buffers.
+
+        Of what lies in memory they are larger, up to a point, as the host has little else to do for each.
+        """
+        if self.packet_bytes is not None:
+            return self.packet_bytes
+        packet = PACKET_BYTES
+        if not isinstance(edges, EdgeChunks) and edges.array is not None:
+            whole = 2 * edges.dtype.itemsize * edges.count
+            packet = min(_MOST_PACKET_BYTES, max(_FEW_PACKET_BYTES, whole // _PACKETS))
+        if self.memory_bytes is not None:
+            links = 1 + (devices - 1).bit_length()  # with edges, and with siblings' forests
+            room = self.memory_bytes - forest_bytes - _SPARE_BYTES
+            packet = min(packet, room // (links * BUFFERS))
+        if self.host_bytes is not None:
+            packet = min(packet, self.host_bytes // (2 * BUFFERS))
+        return max(_SMALLEST_PACKET_BYTES, packet // _ALIGNED_BYTES * _ALIGNED_BYTES)
+
+
+def stream_components(
+    edges: Edges, devices: DevicesArgument, stream: StreamOptions, options: SolverOptions
+) -> ComponentsResult:
+    """The component of every vertex; see :func:`godwit.api.connected_components`."""
+    statistics = RunStatistics((), f"streamed {stream.method}")
+    poll = make_poll(options)
+    total = None if isinstance(edges, EdgeChunks) else edges.count
+    vertices = _vertex_count(edges, stream, statistics, poll)
+    dtype = id_dtype_for(vertices)
+    require_memory(vertices * dtype.itemsize, f"the components of {vertices:,} vertices")
+    linking = Linking(vertices, dtype, stream.method == "rem", stream.rounds, stream.jumps)
+    with ExitStack() as stack:
+        with statistics.phase("place"):
+            context = stack.enter_context(Context(devices, memory_bytes=_limits(devices, stream)))
+            context.trace = context.trace or active()
+            statistics.devices = tuple(device.name for device in context.devices)
+            flow = _Flow(context, edges, linking, stream, stack)
+        if total is not None:
+            assert not isinstance(edges, EdgeChunks)
+            with statistics.phase("compile"):
+                for endpoint in context.endpoints:
+                    compile_for(endpoint.space, linking, edges.dtype)
+        with statistics.phase("run"):
+            label = flow.run(poll, total)
+        statistics.split_run({"gather": flow.gather_s})
+        statistics.processed_items = flow.edges
+        statistics.rounds = flow.segments
+    return ComponentsResult(None, label, statistics, method=stream.method, home=options.home)
+
+
+def _vertex_count(edges: Edges, stream: StreamOptions, statistics: RunStatistics, poll: Any) -> int:
+    """How many vertices there are, by a pass over all edges where nobody says."""
+    if stream.vertex_count is not None:
+        return stream.vertex_count
+    if isinstance(edges, EdgeChunks):
+        raise InputError(
+            "vertex_count must be given where edges come out of an iterator, which can be gone through "
+            "once only"
+        )
+    if edges.count == 0:
+        return 0
+    with statistics.phase("scan"):
+        threads = min(MOST_READERS, config.thread_count())
+        look = None if poll is None else lambda done: poll(EdgeProgress.of(0, edges.count))
+        most, row = largest_id(edges, threads, look)
+    if most >= _MOST_VERTICES:
+        raise InputError(
+            f"row {row:,} of {edges.name} has the id {most}, and ids are below {_MOST_VERTICES}"
+        )
+    return max(0, most + 1)
+
+
+def _limits(devices: DevicesArgument, stream: StreamOptions) -> dict[str, int] | None:
+    """What a context takes for limits of memory."""
+    from godwit.backends.registry import resolve_devices
+
+    limits: dict[str, int] = {}
+    if stream.memory_bytes is not None:
+        for device in resolve_devices(devices, mixed=True):
+            limits[device.name] = stream.memory_bytes
+    if stream.host_bytes is not None:
+        limits["host"] = stream.host_bytes
+    return limits or None
+
+
+class _Flow:
+    """Host, router, devices and the tree in which they merge.
+
+    :ivar edges: (devices) that each has linked
+    :ivar segments: (devices) in which they came
+    :ivar gather_s: time from the last link to the labels on the host
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        edges: Edges,
+        linking: Linking,
+        stream: StreamOptions,
+        stack: ExitStack,
+    ) -> None:
+        self.context = context
+        self._source = edges
+        self._linking = linking
+        self._stream = stream
+        self.edges = np.zeros(len(context.endpoints), np.int64)
+        self.segments = np.zeros(len(context.endpoints), np.int64)
+        self.gather_s = 0.0
+        forest_bytes = linking.vertices * linking.id_dtype.itemsize
+        self._packet_bytes = packet = stream.packet_for(edges, forest_bytes, len(context.endpoints))
+        self._spread = Router(
+            [context.host], context.endpoints, "any", packet_bytes=packet, name="edges"
+        )
+        self._siblings: dict[tuple[int, int], Link] = {}
+        for source, target in _tree(context.endpoints):
+            pair = source.index, target.index
+            self._siblings[pair] = Link(source, target, packet_bytes=packet)
+        self._onward = {source: link for (source, _), link in self._siblings.items()}
+        self._homeward = Link(context.endpoints[0], context.host, packet_bytes=packet)
+        self._forests: list[Forest] = []
+        for endpoint in context.endpoints:
+            with endpoint.space.entered():
+                forest = make_forest(endpoint.device, endpoint.space, linking)
+            stack.callback(forest.close)
+            self._forests.append(forest)
+        self._label: Array = np.empty(linking.vertices, linking.id_dtype)
+        self._finished = threading.Event()
+
+    def run(self, poll: Callable[[int], None] | None, total: int | None) -> Array:
+        """The labels. Whatever any of the threads raises comes out here, when all have ended."""
+        edges, host = self._source, self.context.host
+        link, packet = self._spread.input(host), self._packet_bytes
+        with (
+            Senders(edges, link, host.space, packet, self._room_for_blocks()) as senders,
+            self.context.workers() as workers,
+        ):
+            workers.each(self.context.endpoints, self._work)
+            workers.start(host, self._collect)
+            for function in senders.functions:
+                workers.start(host, function)
+            while not self._finished.wait(_POLL_S):
+                if poll is not None:
+                    poll(EdgeProgress.of(int(self.edges.sum()), total))
+        if poll is not None:
+            done = int(self.edges.sum())
+            poll(EdgeProgress.of(done, done))
+        return self._label
+
+    def _room_for_blocks(self) -> int | None:
+        """What the limit of the host leaves beside the buffers in which labels come home."""
+        limit = self._stream.host_bytes
+        if limit is None or self.context.endpoints[0].space.kind == "host":
+            return limit
+        return max(0, limit - self._homeward.buffers * self._homeward.packet_bytes)
+
+    # What runs on a device.
+
+    def _work(self, endpoint: Endpoint) -> None:
+        index = endpoint.index
+        forest = self._forests[index]
+        for segment in self._spread.output(endpoint):
+            with segment:
+                chunk, row = segment.metadata
+                forest.link(segment.array, chunk, row + segment.offset)
+                rows = len(segment.array)
+            self.edges[index] += rows
+            self.segments[index] += 1
+            self._check(forest)
+        self._merge(endpoint, forest)
+
+    def _merge(self, endpoint: Endpoint, forest: Forest) -> None:
+        """Take in what others have joined, then hand it all on."""
+        index = endpoint.index
+        has_joined = self.segments[index] > 0
+        for (_, target), link in self._siblings.items():
+            if target != index:
+                continue
+            for segment in link:
+                with segment:
+                    if len(segment.array):
+                        has_joined = True
+                        forest.absorb(segment.array, segment.offset)
+        onward = self._onward.get(index, self._homeward)
+        is_needed = has_joined or onward is self._homeward
+        if is_needed:
+            forest.flatten()
+            endpoint.space.mark().wait()
+            self._check(forest)
+        with onward:
+            onward.send(forest.parents if is_needed else forest.parents[:0]).wait()
+
+    def _check(self, forest: Forest) -> None:
+        """InputError if an edge was found to be none."""
+        fault = forest.fault()
+        if fault is not None:
+            raise InputError(fault_message(fault, self._source, self._linking.vertices))
+
+    # What runs on the host.
+
+    def _collect(self) -> None:
+        """Bring the labels home."""
+        try:
+            begin = None
+            for segment in self._homeward:
+                begin = begin or perf_counter()
+                with segment:
+                    first = segment.offset
+                    self._label[first : first + len(segment.array)] = segment.array
+            self.gather_s = 0.0 if begin is None else perf_counter() - begin
+        finally:
+            self._finished.set()
+
+
+def _tree(endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[Endpoint, Endpoint]]:
+    """Who hands its forest to whom, in pairs that are further and further apart."""
+    distance = 1
+    while distance < len(endpoints):
+        for target in range(0, len(endpoints) - distance, 2 * distance):
+            yield endpoints[target + distance], endpoints[target]
+        distance *= 2
+
+
+def fault_message(fault: Fault, edges: Edges, vertices: int) -> str:
+    """For people: which edge is none, and why."""
+    wrong = next(id for id in (fault.source, fault.target) if not 0 <= id < vertices)
+    place = f"row {fault.row:,} of "
+    place += f"chunk {fault.chunk:,}" if isinstance(edges, EdgeChunks) else edges.name
+    there = f"in [0, {vertices:,})" if vertices else "there, as there are none"
+    return f"{place} is ({fault.source}, {fault.target}), and {wrong} is no vertex {there}"

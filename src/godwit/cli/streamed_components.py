@@ -1,0 +1,181 @@
+"""The command ``components`` for files of edges that stream by, however large they are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from godwit.cli.progress import Display
+from godwit.errors import InputError
+
+if TYPE_CHECKING:
+    from godwit.algorithms.components import ComponentsResult
+    from godwit.cli.report import Report
+    from godwit.cli.scores import Scores
+
+_PANEL = "Edges that stream"
+_SHOWN = 10
+
+_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+_BINARY_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+StreamOption = Annotated[
+    bool,
+    typer.Option(
+        "--stream",
+        help="The file holds edges, a .npy array of shape (m, 2) or bare pairs (--edge-dtype), which go to "
+        "the devices in packets: it may be larger than all memory. So it is for .npy in any case.",
+        rich_help_panel=_PANEL,
+    ),
+]
+EdgeDtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--edge-dtype",
+        metavar="DTYPE",
+        help="The file holds bare pairs of such ids: int32, uint32, int64, uint64 or smaller ones.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+VerticesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--vertices",
+        metavar="COUNT",
+        help="How many there are: ids are below it. By default one more than the largest, for which the "
+        "file is gone through twice.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="BYTES",
+        help="Use no more on each device, such as 8GB.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+HostMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--host-memory",
+        metavar="BYTES",
+        help="Use no more for buffers on the host, such as 4GB.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """What was said of edges that stream."""
+
+    stream: bool
+    edge_dtype: str | None
+    vertices: int | None
+    memory: str | None
+    host_memory: str | None
+
+    def is_meant(self, graph: str) -> bool:
+        """Whether the file is to be streamed; InputError if it is not, and something was said of that."""
+        if self.stream or self.edge_dtype is not None or graph.endswith(".npy"):
+            return True
+        for name in ("vertices", "memory", "host_memory"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f"--{name.replace('_', '-')} is for edges that stream: add --stream"
+                )
+        return False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As the Python function takes it."""
+        return {
+            "edge_dtype": self.edge_dtype,
+            "vertex_count": self.vertices,
+            "memory_bytes": parse_bytes(self.memory, "--memory"),
+            "host_bytes": parse_bytes(self.host_memory, "--host-memory"),
+        }
+
+
+def parse_bytes(text: str | None, name: str) -> int | None:
+    """``"8GB"``, ``"512MiB"`` or ``"1000000"`` as a number of bytes."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,18})(?:([KMGT]?)(i?)B?)", text.strip(), re.IGNORECASE | re.ASCII)
+    if match is None or (match[3] and not match[2]):
+        raise InputError(f"{name} must be a number of bytes such as 8GB or 512MiB, got {text!r}")
+    unit = match[2].upper()
+    return int(match[1]) * (_BINARY_UNITS[unit] if match[3] else _UNITS[unit])
+
+
+def answer_stream(
+    scores: Scores, path: str, streaming: Streaming, asked: dict[str, Any],
+    *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None,
+) -> ComponentsResult:  # fmt: skip
+    """Run, write and print; the result."""
+    from godwit import api
+    from godwit.cli.outputs import Output
+    from godwit.cli.report import Report, print_json
+    from godwit.dtypes import as_count
+    from godwit.trace import recorded
+
+    shown = _SHOWN if top is None else as_count(top, "top")
+    destination = Output(output, path, json=json)
+    display = Display(quiet=quiet)
+    with recorded(trace, f"godwit {scores.command}", input_path=path):
+        begin = perf_counter()
+        with display.steps("linking edges") as show:
+            progress = None if show is None else lambda done: show(int(done), done.total)
+            result = api.connected_components(path, progress=progress, **asked, **streaming.given)
+        seconds = perf_counter() - begin
+        if destination.target is not None:
+            with display.waiting("writing"), result.statistics.phase("write"):
+                scores.write(destination, result)
+    statistics = result.statistics.to_dict()
+    edges = int(result.statistics.processed_items.sum())
+    found = {
+        "command": scores.command,
+        "graph": {"name": path, "vertices": len(result.label), "edges": edges},
+        **scores.facts(result),
+        "edges_per_s": edges / seconds if seconds else None,
+        "top": scores.highest(result, shown),
+        "output": destination.target,
+        "statistics": statistics,
+    }
+    if json:
+        print_json(found)
+    elif not quiet:
+        is_written = top is None and destination.target is not None
+        _print(Report(on_stderr=destination.on_stdout), scores, found, highest=not is_written)
+    return result
+
+
+def _print(report: Report, scores: Scores, found: dict[str, Any], *, highest: bool) -> None:
+    """What was asked and how it went, and the largest components."""
+    from godwit.cli.report import integer, number
+
+    graph, statistics = found["graph"], found["statistics"]
+    vertices, edges = integer(graph["vertices"]), integer(graph["edges"])
+    seconds = ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items())
+    rows = [
+        ("graph", f"{graph['name']}: {vertices} vertices, {edges} edges"),
+        ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
+        scores.line(found),
+        ("seconds", f"{seconds} ({number(found['edges_per_s'] or 0.0)} edges/s)"),
+    ]
+    if found["output"] is not None:
+        rows.append(("output", found["output"]))
+    report.facts(rows)
+    if found["top"] and highest:
+        cells = [[*map(str, ids), number(value)] for *ids, value in map(dict.values, found["top"])]
+        report.table(list(found["top"][0]), cells, title=scores.title, text_columns=0)

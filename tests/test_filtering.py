@@ -1,0 +1,653 @@
+"""Filtering equals NumPy's ``array[predicate(array)]``, over devices, packets, dtypes, kinds of arrays."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import re
+import runpy
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import godwit as gw
+from emulated_grid import emulated_gpus
+from godwit.algorithms import assembly, filtering
+from godwit.backends.cpu.filtering import CpuFilter
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.compilation import ARCHITECTURES
+from godwit.backends.cuda.driver import Buffer, Stream
+from godwit.backends.cuda.filtering import GpuFilter, filter_code
+from godwit.backends.filtering import ITEM_DTYPES
+from godwit.backends.packet_filters import packet_filter
+from godwit.errors import DeviceError, FileError, InputError, OperatorError, RunTimeoutError
+from godwit.solvers import step_operators
+from pretend_cuda import Machine, pretended_gpus
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+DEVICES: list[Any] = ["cpu", "cpu:0", ["cpu:0", "cpu:1", "cpu:2"]]
+
+
+needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+
+
+def is_odd(x: Any) -> bool:
+    return bool(x % 2 == 1)
+
+
+def keeps_some(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """Of random items, about half."""
+    if dtype == np.bool_:
+        return lambda x: x
+    middle = 0.5 if dtype.kind == "f" else 50
+    return lambda x: x > middle
+
+
+def random_items(dtype: Any, count: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Of a dtype, with NaNs where it has them."""
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        items = rng.random(count).astype(kind)
+        items[rng.random(count) < 0.1] = np.nan
+        return items
+    return rng.integers(0, 2 if kind == np.bool_ else 100, count).astype(kind)
+
+
+def assert_same(found: Any, wanted: np.ndarray[Any, Any]) -> None:
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
+
+
+# --- What comes out.
+
+
+@settings(deadline=None)  # the first of each kind is compiled
+@given(
+    items=st.lists(st.integers(-9, 9), max_size=70),
+    packet_items=st.integers(1, 80),
+    devices=st.sampled_from(DEVICES),
+    ordered=st.booleans(),
+    least=st.sampled_from([-10, 0, 3, 10]),
+)
+def test_filter_is_numpys_selection(
+    items: list[int], packet_items: int, devices: Any, ordered: bool, least: int
+) -> None:
+    array = np.array(items, np.int32)
+    found = gw.filter(
+        array, lambda x: x >= least, devices, ordered=ordered, packet_bytes=4 * packet_items
+    )
+    wanted = array[array >= least]
+    if not ordered:
+        found, wanted = np.sort(found), np.sort(wanted)
+    assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ITEM_DTYPES)
+@pytest.mark.parametrize("devices", ["cpu", ["cpu:0", "cpu:1"]], ids=str)
+def test_dtypes(dtype: str, devices: Any) -> None:
+    array = random_items(dtype, 100_001)
+    predicate = keeps_some(array.dtype)
+    found = gw.filter(array, predicate, devices, packet_bytes=70_000 * array.itemsize)
+    assert_same(found, array[predicate(array)])
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 32, 33])
+def test_lengths_around_packets(count: int) -> None:
+    array = np.arange(count, dtype=np.int16)
+    for devices in DEVICES:
+        assert_same(gw.filter(array, is_odd, devices, packet_bytes=32), array[array % 2 == 1])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_team_equals_a_thread(count: int) -> None:
+    array = random_items("float32", 400_000)
+    filtering_ = CpuFilter(lambda x: x < 0.3, array.dtype, count)
+    target = np.full(len(array) + 1, 7, np.float32)
+    kept = filtering_.keep(array, target)
+    assert_same(target[:kept], array[array < 0.3])
+    assert target[-1] == 7
+
+
+def test_all_and_nothing() -> None:
+    array = np.arange(1000.0)
+    for devices in DEVICES:
+        assert_same(gw.filter(array, lambda x: True, devices, packet_bytes=64), array)
+        assert_same(gw.filter(array, lambda x: False, devices, packet_bytes=64), array[:0])
+
+
+def test_nan_is_as_in_python() -> None:
+    array = np.array([1.0, np.nan, -np.inf, 2.0, np.nan])
+    assert_same(gw.filter(array, lambda x: x < 0 or x >= 0), array[[0, 2, 3]])
+    assert_same(gw.filter(array, lambda x: not x < 2), array[[1, 3, 4]])
+
+
+def test_constants_around_a_predicate_may_change() -> None:
+    array = np.arange(10)
+    for least in (2, 7):
+        at_least: Any = lambda x, low=least: x >= low  # noqa: E731
+        assert_same(gw.filter(array, at_least), array[least:])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(100)[::3],
+        np.arange(100)[::-1],
+        np.arange(100, dtype=">i4"),
+        np.arange(100, dtype=">f8")[5::2],
+        np.frombuffer(np.arange(100, dtype=np.int32).tobytes() , np.uint8)[2:-2].view(np.int32),
+    ],
+    ids=["gaps", "backwards", "big-endian", "big-endian with gaps", "unaligned"],
+)  # fmt: skip
+def test_arrays_that_do_not_lie_as_kernels_want_them(array: Any) -> None:
+    predicate: Callable[[Any], Any] = lambda x: x % 3 != 0  # noqa: E731
+    found = gw.filter(array, predicate, ["cpu:0", "cpu:1"], packet_bytes=64)
+    assert_same(found, array[predicate(array)].astype(array.dtype.newbyteorder("=")))
+
+
+def test_what_is_read_only_stays_as_it_is() -> None:
+    array = np.arange(20)
+    array.flags.writeable = False
+    assert_same(gw.filter(array, is_odd), array[1::2])
+
+
+def test_other_things_that_are_arrays() -> None:
+    assert_same(gw.filter([3, 1, 2], lambda x: x > 1), np.array([3, 2]))
+    assert_same(gw.filter(range(5), lambda x: x > 2), np.array([3, 4]))
+
+
+def test_files(tmp_path: Path) -> None:
+    array = random_items("float32", 5000)
+    np.save(tmp_path / "items.npy", array)
+    mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
+    for given_array in (tmp_path / "items.npy", str(tmp_path / "items.npy"), mapped):
+        found = gw.filter(given_array, lambda x: x > 0.5, ["cpu:0", "cpu:1"], packet_bytes=512)
+        assert type(found) is np.ndarray
+        assert_same(found, array[array > 0.5])
+
+
+def test_the_result_may_be_mapped(tmp_path: Path) -> None:
+    array = np.arange(3000)
+    out = np.lib.format.open_memmap(
+        tmp_path / "kept.npy", mode="w+", dtype=array.dtype, shape=(1500,)
+    )
+    found = gw.filter(array, is_odd, ["cpu:0", "cpu:1"], packet_bytes=160, out=out)
+    assert np.shares_memory(found, out)
+    out.flush()
+    assert_same(np.load(tmp_path / "kept.npy"), array[1::2])
+
+
+def test_a_new_result_has_no_more_memory_than_it_needs() -> None:
+    found = gw.filter(np.arange(100_000), lambda x: x < 3)
+    assert found.base is None
+    assert found.nbytes == 24
+
+
+def test_room_grows_where_there_is_no_address_space_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assembly, "_room_for", lambda size, dtype: np.empty(1, dtype))
+    array = random_items("int64", 300_000)
+    for devices in DEVICES:
+        found = gw.filter(array, lambda x: x > 20, devices, packet_bytes=1 << 18)
+        assert_same(found, array[array > 20])
+
+
+def test_progress_counts_items() -> None:
+    seen: list[int] = []
+    gw.filter(np.arange(10_000), is_odd, ["cpu:0", "cpu:1"], packet_bytes=800, progress=seen.append)
+    assert seen[-1] == 10_000
+    assert seen == sorted(seen)
+
+
+def test_trace(tmp_path: Path) -> None:
+    gw.filter(np.arange(100), is_odd, ["cpu:0", "cpu:1"], trace=tmp_path / "run.json")
+    assert "filter_packets" in (tmp_path / "run.json").read_text()
+
+
+def test_a_function_alone_is_a_step() -> None:
+    step = gw.filter(lambda x: x > 0)
+    assert isinstance(step, step_operators.Step)
+    same = gw.filter(lambda x: x > 0, "all"), gw.filter(lambda x: x > 0, of="all")
+    assert [one.of for one in same] == ["all", "all"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", ["cpu:0", "cpu:1"]], ids=str)
+def test_the_example(devices: Any) -> None:
+    """Written with links and routers; its predicate is of arrays."""
+    filtered = runpy.run_path(str(_REPOSITORY / "examples" / "filtering.py"))["filtered"]
+    array = random_items("float64", 5_000_000)
+    assert_same(filtered(array, lambda x: x > 0.25, devices), array[array > 0.25])
+
+
+def test_the_examples_in_the_documentation() -> None:
+    blocks = re.findall(
+        r"```python\n(.*?)```", (_REPOSITORY / "docs" / "filtering.md").read_text(), re.S
+    )
+    assert blocks
+    for block in blocks:
+        exec(block, {})
+
+
+# --- What goes wrong.
+
+
+def _raises(x: Any) -> bool:
+    if x > 5:
+        raise ValueError("too much")
+    return True
+
+
+@pytest.mark.parametrize(
+    ("predicate", "message"),
+    [
+        (lambda x: x * 2, r"predicate '<lambda>' \(test_filtering.py, line \d+\) returns int64; a pre"),
+        (lambda x: None, r"returns nothing \(None\); a predicate returns a boolean"),
+        (lambda x: x.nonsense, r"cannot compile 'predicate' \(test_filtering.py, line \d+\): Unknown"),
+        (lambda x, y: x > y, "must take one item, as 'lambda x: x > 0' does; it takes x, y"),
+        (lambda: True, "must take one item, as 'lambda x: x > 0' does; it takes nothing"),
+        (lambda *x: True, r"must take one item, .* it takes \*x"),
+        (abs, "predicate must be a Python function, got <built-in function abs>"),
+        (3, "predicate must be a Python function, got 3"),
+        (_raises, "'_raises'.* raised ValueError: too much"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("devices", ["cpu", ["cpu:0", "cpu:1"]], ids=str)
+def test_wrong_predicates(predicate: Any, message: str, devices: Any) -> None:
+    before = threading.active_count()
+    with pytest.raises(OperatorError, match=message):
+        gw.filter(np.arange(10), predicate, devices)
+    assert threading.active_count() <= before + 1  # a team is kept
+
+
+A = np.arange(10)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gw.filter(A.reshape(2, 5), is_odd), r"one dimension, got shape \(2, 5\); array.resh"),
+        (lambda: gw.filter(3.5, is_odd), r"one dimension, got shape \(\)"),
+        (lambda: gw.filter(A.astype(complex), is_odd), "must hold one of bool, int8, .* got complex128"),
+        (lambda: gw.filter(A.astype(np.float16), is_odd), "must hold one of bool, .* got float16"),
+        (lambda: gw.filter(A.astype(object), is_odd), "must hold one of bool, .* got object"),
+        (lambda: gw.filter(np.zeros(3, "i4,f4"), is_odd), "must hold one of bool, .* got "),
+        (lambda: gw.filter(A, is_odd, out=np.empty(4, int)), "room for 4 items, and at least 5 are kept"),
+        (lambda: gw.filter(A, is_odd, out=np.empty(9)), "array of int64 .*, got float64 of shape"),
+        (lambda: gw.filter(A, is_odd, out=cast(Any, [0])), r"out must be a NumPy array .*, got \[0\]"),
+        (lambda: gw.filter(A, is_odd, packet_bytes=0), "packet_bytes must be at least 1, got 0"),
+        (lambda: gw.filter(A, is_odd, buffers=0), "buffers must be at least 1, got 0"),
+        (lambda: gw.filter(A, is_odd, timeout_s=0), "timeout_s must be positive, got 0"),
+        (lambda: gw.filter(A, is_odd, ordered=cast(Any, 2)), "ordered must be"),
+        (lambda: gw.filter(A, is_odd, []), "at least one device"),
+        (lambda: gw.filter(is_odd, of=cast(Any, "some")), "of must be one of 'frontier', 'all', got 'so"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_a_read_only_out() -> None:
+    out = np.empty(10, int)
+    out.flags.writeable = False
+    with pytest.raises(InputError, match="out must be writable"):
+        gw.filter(A, is_odd, out=out)
+
+
+def test_wrong_files(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"nowhere\.npy: No such file"):
+        gw.filter(tmp_path / "nowhere.npy", is_odd)
+    (tmp_path / "text.npy").write_text("1 2 3")
+    with pytest.raises(InputError, match=r"text\.npy: not the array of a \.npy file"):
+        gw.filter(tmp_path / "text.npy", is_odd)
+    np.savez(tmp_path / "two.npz", a=A, b=A)
+    with pytest.raises(InputError, match=r"two\.npz: an archive of arrays"):
+        gw.filter(tmp_path / "two.npz", is_odd)
+
+
+def test_unknown_devices() -> None:
+    with pytest.raises(DeviceError, match="there is no device 'tpu'"):
+        gw.filter(A, is_odd, ["cpu:0", "tpu"])
+
+
+def test_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    real = filtering.filter_packets
+
+    def waits(*arguments: Any) -> None:
+        go_on.wait()
+        real(*arguments)
+
+    monkeypatch.setattr(filtering, "filter_packets", waits)
+    threading.Timer(0.3, go_on.set).start()  # the block joins its workers
+    with pytest.raises(RunTimeoutError, match=r"filter did not finish within timeout_s=0.05 s"):
+        gw.filter(A, is_odd, ["cpu:0", "cpu:1"], timeout_s=0.05)
+
+
+def test_what_progress_raises_comes_out() -> None:
+    def stop(count: int) -> None:
+        raise KeyError(count)
+
+    with pytest.raises(KeyError):
+        gw.filter(A, is_odd, ["cpu:0", "cpu:1"], progress=stop)
+
+
+def test_hundreds_of_calls_leave_nothing_behind() -> None:
+    gw.filter(A, is_odd, ["cpu:0", "cpu:1"])
+    before = threading.active_count()
+    for turn in range(150):
+        if turn % 3:
+            gw.filter(A, is_odd, ["cpu:0", "cpu:1"], packet_bytes=16)
+        else:
+            with pytest.raises(InputError, match="room for 1 items"):
+                gw.filter(A, is_odd, ["cpu:0", "cpu:1"], packet_bytes=16, out=np.empty(1, int))
+    assert threading.active_count() == before
+
+
+# --- Slow devices: pieces that come early are set aside, and nobody waits for ever.
+
+
+@pytest.mark.parametrize("most_held", [0, 1, 4])
+@pytest.mark.parametrize("slow", [0, 1])
+def test_who_is_slow_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, slow: int, most_held: int
+) -> None:
+    """The slow one gets the first packet, and is done with it when the other has done all the rest."""
+    array = random_items("int32", 4000)
+    others_done = threading.Event()
+    counts = [0, 0]
+    real = CpuFilter.keep
+    made: list[CpuFilter] = []
+
+    def keep(self: CpuFilter, source: Any, target: Any) -> int:
+        who = made.index(self)
+        if who == slow and counts[slow] == 0:
+            counts[slow] = 1
+            assert others_done.wait(20)
+        else:
+            counts[who] += 1
+        if counts[1 - slow] >= 38:
+            others_done.set()
+        return real(self, source, target)
+
+    real_init = CpuFilter.__init__
+
+    def init(self: CpuFilter, *arguments: Any) -> None:
+        made.append(self)
+        real_init(self, *arguments)
+
+    monkeypatch.setattr(CpuFilter, "__init__", init)
+    monkeypatch.setattr(CpuFilter, "keep", keep)
+    real_assembly = assembly.Assembly
+    monkeypatch.setattr(
+        filtering,
+        "Assembly",
+        lambda *given_, **named: real_assembly(*given_, **{**named, "most_held": most_held}),
+    )
+    found = gw.filter(array, lambda x: x > 30, ["cpu:0", "cpu:1"], packet_bytes=400)
+    assert_same(found, array[array > 30])
+    assert counts[1 - slow] >= 38
+
+
+# --- The kernel, emulated.
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float32", "int64"])
+@pytest.mark.parametrize(("seed", "checks"), [(0, "strict"), (1, True), (2, False), (3, "strict")])
+def test_kernel(dtype: str, seed: int, checks: Any) -> None:
+    """Lengths around tiles and vectors; arrays and results that begin anywhere; epochs that go on."""
+    kind = np.dtype(dtype)
+    predicate = keeps_some(kind)
+    tile = 64 * 64 // kind.itemsize
+    most = 7 * tile + 5
+    with emulated_gpus(1, seed=seed, checks=checks) as machine, ExitStack() as stack:
+        stream = Stream(0)
+        stack.callback(stream.close)
+        kernel = GpuFilter(0, stream, predicate, kind, most, slots=2, threads=64)
+        stack.callback(kernel.close)
+        room = (most + 32) * kind.itemsize
+        source, target = (stack.enter_context(Buffer(0, room)) for _ in range(2))
+        rounds = [
+            (0, 0),
+            (1, 0),
+            (1, 3),
+            (tile - 1, 1),
+            (tile, 0),
+            (tile + 1, 0),
+            (most, 0),
+            (most, 7),
+        ]
+        for number, (count, begin) in enumerate(rounds):
+            array = random_items(kind, count, number)
+            source.upload(array, begin * kind.itemsize)
+            to = number % 5 * kind.itemsize
+            kernel.start(
+                source.pointer + begin * kind.itemsize, count, target.pointer + to, number % 2
+            )
+            kept = kernel.kept_count(number % 2)
+            assert_same(target.download(kind, kept, to), array[predicate(array)])
+        stack.close()
+        assert machine.held_bytes(0) == 0
+
+
+def test_epochs_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word of a tile's state tells so many launches apart; then all are cleared."""
+    monkeypatch.setattr("godwit.backends.cuda.filtering._EPOCHS", 3)
+    array = random_items("float64", 2000)
+    with emulated_gpus(1, checks=True), ExitStack() as stack:
+        stream = Stream(0)
+        stack.callback(stream.close)
+        kernel = GpuFilter(0, stream, lambda x: x < 0.4, array.dtype, 2000, threads=64)
+        stack.callback(kernel.close)
+        source, target = (stack.enter_context(Buffer(0, array.nbytes)) for _ in range(2))
+        source.upload(array)
+        for count in (2000, 1999, 2000, 600, 2000, 2000, 1):
+            kernel.start(source.pointer, count, target.pointer)
+            wanted = array[:count][array[:count] < 0.4]
+            assert_same(target.download(array.dtype, kernel.kept_count()), wanted)
+
+
+_MISSING = [name for name in ("numba_cuda", "cuda") if importlib.util.find_spec(name) is None]
+needs_compilers = pytest.mark.skipif(
+    bool(_MISSING), reason=f"not installed: {', '.join(_MISSING)} (extra 'cuda')"
+)
+
+
+@needs_compilers
+@pytest.mark.parametrize(
+    ("architecture", "dtype"),
+    list(
+        zip(ARCHITECTURES, ["uint8", "bool", "int16", "float32", "int64", "float64"], strict=True)
+    ),
+)
+def test_kernel_compiles(architecture: str, dtype: str) -> None:
+    kind = np.dtype(dtype)
+    code = filter_code(keeps_some(kind), kind, architecture)
+    assert b".text.filter_items\0" in code
+    assert b"predicate" not in code, "an operator that was not inlined"
+
+
+@needs_compilers
+@pytest.mark.parametrize(
+    ("predicate", "message"),
+    [
+        (lambda x: x * 2, r"predicate '<lambda>' \(test_filtering.py, line \d+\) returns a number"),
+        (lambda x: None, r"returns nothing \(None\)"),
+        (_raises, "raises or handles an exception, which code on a GPU cannot"),
+    ],
+)
+def test_wrong_predicates_for_gpus(predicate: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=message):
+        filter_code(predicate, np.dtype(np.int32), "90")
+
+
+# --- The dataflow over GPUs, pretended: their kernels run some time later, in their streams.
+
+
+class _PretendSlot:
+    def __init__(self, machine: Machine, endpoint: Any, room: Any, predicate: Any) -> None:
+        self._machine, self._endpoint, self.room = machine, endpoint, room
+        self._predicate = predicate
+        self._count = 0
+
+    def start(self, packet: Any) -> None:
+        self._done = threading.Event()
+
+        def kernel(packet: Any = packet) -> None:
+            kept = packet.host[self._predicate(packet.host)]
+            self.room.host[:] = 77  # a kernel may write anywhere into its room
+            self.room.host[: len(kept)] = kept
+            self._count = len(kept)
+            self._done.set()
+
+        self._machine.launch(self._endpoint.stream, kernel)
+
+    def kept(self) -> Any:
+        assert self._done.wait(20)
+        return self.room[: self._count]
+
+
+class _PretendFilter:
+    runs_on = True
+
+    def __init__(
+        self, machine: Machine, endpoint: Any, predicate: Any, dtype: Any, items: int, slots: int
+    ) -> None:
+        self._stream = machine.stream(endpoint.stream.ptr)
+        self._blocks = [endpoint.space.allocate(items * dtype.itemsize) for _ in range(slots)]
+        self.slots = [
+            _PretendSlot(machine, endpoint, block.view(dtype, (items,)), predicate)
+            for block in self._blocks
+        ]
+
+    def close(self) -> None:
+        self._stream.drain()
+        for slot, block in zip(self.slots, self._blocks, strict=True):
+            slot.room = None
+            block.free()
+
+
+@pytest.fixture(params=range(3))
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    real = packet_filter
+    with pretended_gpus(np.ones((2, 2), bool), seed=request.param) as made:
+
+        def of(
+            endpoint: Any, predicate: Any, dtype: Any, items: int, slots: int, threads: int
+        ) -> Any:
+            if endpoint.device.kind == "cuda":
+                return _PretendFilter(made, endpoint, predicate, dtype, items, slots)
+            return real(endpoint, predicate, dtype, items, slots, threads)
+
+        monkeypatch.setattr(filtering, "packet_filter", of)
+        yield made
+
+
+@pytest.mark.parametrize(
+    "devices", [["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:0", "cpu"], ["cuda:0", "cuda:0", "cpu:0"]],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("ordered", [True, False])
+def test_dataflow_over_gpus(machine: Machine, devices: list[str], ordered: bool) -> None:
+    array = random_items("int32", 6001)
+    before = machine.bytes_on(0)
+    found = gw.filter(array, lambda x: x > 30, devices, packet_bytes=400, ordered=ordered)
+    wanted = array[array > 30]
+    if not ordered:
+        found, wanted = np.sort(found), np.sort(wanted)
+    assert_same(found, wanted)
+    gc.collect()
+    driver.free_abandoned([0, 1])  # over which there were arrays when the context ended
+    assert machine.bytes_on(0) == before
+    assert not machine.faults
+
+
+def test_a_failure_gives_all_memory_of_gpus_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = machine.bytes_on(0)
+    monkeypatch.setattr(_PretendSlot, "kept", lambda self: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        gw.filter(random_items("int32", 6001), lambda x: x > 30, ["cuda:0"], packet_bytes=400)
+    gc.collect()
+    driver.free_abandoned([0])
+    assert machine.bytes_on(0) == before
+    assert not machine.faults
+
+
+# --- Real GPUs.
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ITEM_DTYPES)
+def test_gpu_dtypes(dtype: str) -> None:
+    array = random_items(dtype, 1_000_003)
+    predicate = keeps_some(array.dtype)
+    found = gw.filter(array, predicate, "cuda:0", packet_bytes=100_000 * array.itemsize)
+    assert_same(found, array[predicate(array)])
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize(
+    "devices", [["cuda:0"], ["cuda:0", "cpu"], ["cuda:0", "cuda:0"], "cuda"], ids=str
+)
+def test_gpu_devices(devices: Any, ordered: bool) -> None:
+    for count in (0, 1, 4_000_000, 4_000_001, 30_000_000):
+        array = random_items("float32", count)
+        found = gw.filter(
+            array, lambda x: x > 0.25, devices, ordered=ordered, packet_bytes=16_000_000
+        )
+        wanted = array[array > 0.25]
+        if not ordered:
+            found, wanted = np.sort(found), np.sort(wanted)
+        assert_same(found, wanted)
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_gpu_arrays_stay_there() -> None:
+    cupy = pytest.importorskip("cupy")
+    array = cupy.random.random(50_000_001, dtype=cupy.float32)
+    for part in (array, array[3:], array[::2], array[:0]):
+        found = gw.filter(part, lambda x: x > 0.25)
+        assert isinstance(found, cupy.ndarray)
+        assert bool((found == part[part > 0.25]).all())
+        assert found.size == int((part > 0.25).sum())
+    on_host = gw.filter(array, lambda x: x > 0.25, "cpu")
+    assert_same(on_host, cupy.asnumpy(array[array > 0.25]))
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_gpu_page_locked_arrays_and_files(tmp_path: Path) -> None:
+    cupyx = pytest.importorskip("cupyx")
+    array = cupyx.empty_pinned(20_000_000, np.float32)
+    array[:] = np.random.default_rng(1).random(len(array), dtype=np.float32)
+    out = cupyx.empty_pinned(20_000_000, np.float32)
+    wanted = array[array > 0.5]
+    found = gw.filter(array, lambda x: x > 0.5, "cuda:0", out=out)
+    assert np.shares_memory(found, out)
+    assert_same(found, wanted)
+    np.save(tmp_path / "items.npy", array)
+    assert_same(gw.filter(tmp_path / "items.npy", lambda x: x > 0.5, "cuda:0"), wanted)
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_gpu_wrong_predicates() -> None:
+    for devices in ("cuda:0", ["cuda:0", "cpu"]):
+        with pytest.raises(OperatorError, match="a predicate returns a boolean"):
+            gw.filter(np.arange(10), lambda x: x * 2, devices)

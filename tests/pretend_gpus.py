@@ -16,7 +16,7 @@ import pytest
 
 from godwit.backends import registry
 from godwit.backends.cpu.device import CpuBackend
-from godwit.backends.cuda import driver, measure, testbed, trials
+from godwit.backends.cuda import driver, measure, packets, testbed, trials
 from godwit.backends.cuda.driver import GpuProperties
 from godwit.backends.cuda.testbed import pattern
 
@@ -38,6 +38,7 @@ class Machine:
     now_ms: float = 0.0
     held: dict[int, int] = field(default_factory=dict)  # address of each buffer: its GPU
     relays: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)  # measurements
 
     def move(self, to: int, origin: int, nbytes: int) -> None:
         if not (self.breaks and self.home(to) != self.home(origin)):
@@ -215,6 +216,8 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     patch.setattr(testbed, "SPAN_BYTES", 1 << 18)
     patch.setattr(trials, "PACKET_BYTES", (1 << 16, 1 << 18, 1 << 20))
     patch.setattr(trials, "BROADCAST_PACKET_BYTES", (1 << 18,))
+    # What they measure is of no use to runs on real ones.
+    patch.setattr(packets, "keep", machine.kept.append)
     # They run nothing but measurements.
     patch.setattr(registry, "all_devices", lambda: CpuBackend().devices())
     return machine

@@ -7,6 +7,11 @@ from typing import Any
 from godwit.backends.base import Device
 from godwit.backends.segments import Space, Transport
 
+PACKET_BYTES = 16 << 20
+"""Between memory of the host, where nothing is copied: the share of work that is handed out at a time."""
+BUFFERS = 3
+"""One that is worked on, one that is filled, and one whose result is on its way."""
+
 
 def make_space(
     device: Device | None,
@@ -37,3 +42,18 @@ def make_space(
     from godwit.backends.cpu.segments import HostSpace
 
     return HostSpace(limit_bytes, memory)
+
+
+def default_packet(source: Device | None, target: Device | None) -> tuple[int, int]:
+    """Packet size, in bytes, and number of buffers that suit a link between two devices.
+
+    :param source: None for the host, and for a router, to which anyone may send
+    :param target: None for the host
+    """
+    ends = [None if one is None or one.kind != "cuda" else one.name for one in (source, target)]
+    if ends == [None, None]:
+        return PACKET_BYTES, BUFFERS
+    from godwit.backends.cuda.packets import packet_bytes
+
+    here, there = (None if name is None else int(name.partition(":")[2]) for name in ends)
+    return packet_bytes(here, there), BUFFERS

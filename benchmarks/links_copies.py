@@ -1,0 +1,203 @@
+"""Copies through links against plain ones, for links.py: up, down, both at once, from GPU to GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import godwit as gw
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.upload import bring_up
+
+KB, MB = 1 << 10, 1 << 20
+PACKETS = (4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
+MOST_PACKETS = 2000
+REPEATS = 5
+Row = dict[str, Any]
+
+
+def timed(run: Callable[[], float | None]) -> float:
+    """Seconds, by the function's own clock if it has one."""
+    found = []
+    for _ in range(REPEATS + 1):
+        begin = perf_counter()
+        own = run()
+        found.append(perf_counter() - begin if own is None else own)
+    return median(found[1:])
+
+
+def pinned(nbytes: int) -> Any:
+    """Page-locked memory, kept as long as the process."""
+    buffer = driver.PinnedBuffer(nbytes)
+    _HELD.append(buffer)
+    return buffer.array(np.uint8)
+
+
+_HELD: list[Any] = []
+
+
+def on_gpu(index: int, nbytes: int) -> Any:
+    import cupy
+
+    with cupy.cuda.Device(index):
+        found = cupy.arange(nbytes // 4, dtype=cupy.uint32).view(cupy.uint8)
+        cupy.cuda.get_current_stream().synchronize()
+    return found
+
+
+def address(array: Any) -> int:
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+class Plain:
+    """Copies of packets in one stream, put there one by one."""
+
+    def __init__(self, index: int, source: Any, target: Any, packet: int) -> None:
+        self.stream = driver.Stream(index)
+        self.pieces = [
+            (address(target) + at, address(source) + at, min(packet, source.nbytes - at))
+            for at in range(0, source.nbytes, packet)
+        ]
+
+    def start(self) -> None:
+        """Put them there."""
+        for to, origin, nbytes in self.pieces:
+            driver.copy_async(to, origin, nbytes, self.stream)
+
+    def run(self) -> None:
+        """Put them there, and wait."""
+        self.start()
+        self.stream.synchronize()
+
+
+class Flow:
+    """An array over a link, received and given back at once."""
+
+    def __init__(self, context: Any, source: Any, target: Any, array: Any, packet: int) -> None:
+        self.link = gw.Link(source, target, packet_bytes=packet)
+        self.array, self.target = array, target
+        self.received = 0
+
+    def send(self) -> None:
+        """All of it, by the source's worker."""
+        self.link.send(self.array)
+
+    def receive(self) -> None:
+        """By the target's worker."""
+        for segment in self.link:
+            self.received += segment.array.nbytes
+            segment.release()
+        self.target.space.mark().wait()
+
+    def start(self, workers: Any) -> None:
+        """Both of them."""
+        workers.start(self.link.source, self.send)
+        workers.start(self.link.target, self.receive)
+
+
+def link_seconds(
+    names: Sequence[str],
+    ends: Sequence[tuple[str, str, Any]],
+    packet: int,
+    transport: Any = "direct",
+) -> float:
+    """Arrays over links at once; buffers are there before the clock starts."""
+
+    def run() -> float:
+        with gw.Context(list(names), transport=transport) as context:
+            by_name = {"host": context.host, **{str(one): one for one in context.endpoints}}
+            flows = [
+                Flow(context, by_name[one], by_name[other], array, packet)
+                for one, other, array in ends
+            ]
+            for flow in flows:  # what a first message makes
+                block = [flow.target.space.allocate(packet) for _ in range(flow.link.buffers)]
+                for one in block:
+                    one.free()
+            begin = perf_counter()
+            with context.workers() as workers:
+                for flow in flows:
+                    flow.start(workers)
+            seconds = perf_counter() - begin
+            assert [flow.received for flow in flows] == [array.nbytes for _, _, array in ends]
+            return seconds
+
+    return timed(run)
+
+
+def copies(names: Sequence[str], nbytes: int) -> Iterator[Row]:
+    gpus = [name for name in names if name.startswith("cuda")]
+    if not gpus:
+        return
+    first = int(gpus[0][5:])
+    here, there = pinned(nbytes), pinned(nbytes)
+    ordinary = np.ones(nbytes, np.uint8)
+    up, down = on_gpu(first, nbytes), on_gpu(first, nbytes)
+    for packet in PACKETS:
+        size = min(nbytes, packet * MOST_PACKETS) // packet * packet
+        if size == 0:
+            continue
+        a, b, u, d = here[:size], there[:size], up[:size], down[:size]
+        host_up = Plain(first, a, u, packet)
+        host_down = Plain(first, d, b, packet)
+
+        def both(one: Plain = host_up, other: Plain = host_down) -> None:
+            one.start()
+            other.start()
+            one.stream.synchronize()
+            other.stream.synchronize()
+
+        name = gpus[0]
+        yield row(
+            "up",
+            packet,
+            size,
+            timed(host_up.run),
+            link_seconds([name], [("host", name, a)], packet),
+        )
+        yield row(
+            "down",
+            packet,
+            size,
+            timed(host_down.run),
+            link_seconds([name], [(name, "host", d)], packet),
+        )
+        ends = [("host", name, a), (name, "host", d)]
+        yield row("both", packet, 2 * size, timed(both), link_seconds([name], ends, packet))
+        if packet >= MB:
+            seconds = link_seconds([name], [("host", name, ordinary[:size])], packet)
+            upload = timed(partial(whole_upload, first, ordinary[:size]))
+            yield row("up, ordinary memory", packet, size, upload, seconds)
+        if len(gpus) > 1:
+            second = int(gpus[1][5:])
+            far = on_gpu(second, size)
+            seconds = link_seconds(gpus[:2], [(gpus[0], gpus[1], u)], packet)
+            staged = link_seconds(gpus[:2], [(gpus[0], gpus[1], u)], packet, "host")
+            yield row("peer, by the host", packet, size, None, staged)
+            driver.enable_peer_access([first, second])
+            for what, index in (("peer, pushed", first), ("peer, pulled", second)):
+                yield row(what, packet, size, timed(Plain(index, u, far, packet).run), seconds)
+
+
+def whole_upload(index: int, array: Any) -> float:
+    """Ordinary memory as a graph's goes up, in one piece: by threads, until it is there."""
+    with driver.Buffer(index, array.nbytes) as buffer:
+        begin = perf_counter()
+        bring_up(buffer, array)
+        return perf_counter() - begin
+
+
+def row(what: str, packet: int, nbytes: int, plain_s: float | None, link_s: float) -> Row:
+    return {
+        "section": "copies",
+        "what": what,
+        "packet_bytes": packet,
+        "plain_gb_per_s": None if plain_s is None else nbytes / plain_s / 1e9,
+        "link_gb_per_s": nbytes / link_s / 1e9,
+        "us_a_packet": 1e6 * link_s / (nbytes / packet),
+    }

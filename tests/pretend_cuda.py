@@ -1,0 +1,398 @@
+"""GPUs that only have memory, streams and events: for what orders copies, and no GPU is needed for.
+
+The runtime's calls that the library makes are answered here. A stream is a thread that does what was put
+into it, in order, each after a random while: whatever is not ordered by an event happens in any order. An
+allocation is an array; copies from or to memory that was never allocated, was freed, or that a copy engine
+does not reach are noted as ``faults``, and freed memory is overwritten. CuPy is a module of a few names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import gc
+import queue
+import random
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from godwit.backends.cuda import (
+    copy_times,
+    download,
+    driver,
+    gpu_arrays,
+    lanes,
+    libraries,
+    marks,
+    pools,
+    segments,
+)
+from godwit.backends.cuda.driver import GpuProperties
+from pretend_cupy import Array, Memory, Pointer, cupy_module
+
+_POISON = 0xDD
+
+
+Error = enum.IntEnum(
+    "Error",
+    {
+        "cudaSuccess": 0,
+        "cudaErrorInvalidValue": 1,
+        "cudaErrorMemoryAllocation": 2,
+        "cudaErrorNotReady": 600,
+        "cudaErrorPeerAccessAlreadyEnabled": 704,
+    },
+)
+MemoryType = enum.IntEnum(
+    "MemoryType",
+    {
+        "cudaMemoryTypeUnregistered": 0,
+        "cudaMemoryTypeHost": 1,
+        "cudaMemoryTypeDevice": 2,
+    },
+)
+CopyKind = enum.IntEnum("CopyKind", {"cudaMemcpyDefault": 4})
+OK = Error.cudaSuccess
+
+
+class PretendStream:
+    """A thread that does one thing after the other."""
+
+    def __init__(self, machine: Machine, index: int, number: int) -> None:
+        self.index = index
+        self._machine = machine
+        self._random = random.Random(machine.seed * 7919 + number)
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="pretended stream", daemon=True)
+        self._thread.start()
+
+    def put(self, action: Callable[[], None]) -> None:
+        self._queue.put(action)
+
+    def _work(self) -> None:
+        while (action := self._queue.get()) is not None:
+            if self._random.random() < 0.5:
+                time.sleep(self._random.random() * self._machine.delay_s)
+            try:
+                action()
+            except Exception as error:
+                self._machine.faults.append(repr(error))
+
+    def drain(self) -> None:
+        done = threading.Event()
+        self.put(done.set)
+        assert done.wait(60)
+
+    def end(self) -> None:
+        self._queue.put(None)
+        self._thread.join(60)
+
+
+class PretendEvent:
+    """When it was recorded last, and whether that has been reached."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.state: threading.Event | None = None
+        self.at_ms = 0.0
+
+
+class Machine:
+    """What there is.
+
+    :param access: which GPU reaches which other
+    :param delay_s: what a stream does waits up to so long
+    :ivar faults: what should not have happened
+    """
+
+    def __init__(self, access: Any, seed: int, delay_s: float) -> None:
+        self.access = np.asarray(access, bool)
+        self.seed = seed
+        self.delay_s = delay_s
+        self.faults: list[str] = []
+        self.lock = threading.RLock()
+        self.held: dict[int, tuple[int, int, Any]] = {}  # address: GPU or -1, bytes, memory
+        self.freed: list[Any] = []  # so that no address comes twice
+        self.streams: dict[int, PretendStream] = {}
+        self._numbers = iter(range(16, 1 << 30))
+        self.thread = threading.local()
+        self.copies = 0
+
+    # Memory.
+
+    def allocate(self, index: int, nbytes: int) -> int:
+        memory = np.full(nbytes + 512, 0xA5, np.uint8)
+        address = -(-memory.ctypes.data // 512) * 512
+        with self.lock:
+            self.held[address] = (index, nbytes, memory)
+        return address
+
+    def free(self, address: int) -> None:
+        with self.lock:
+            _, nbytes, memory = self.held.pop(address)
+            begin = address - memory.ctypes.data
+            memory[begin : begin + nbytes] = _POISON
+            self.freed.append(memory)
+
+    def home(self, address: int, nbytes: int = 1) -> int | None:
+        """The GPU, -1 for page-locked memory, None for other."""
+        with self.lock:
+            for base, (index, size, _) in self.held.items():
+                if base <= address and address + nbytes <= base + size:
+                    return index
+        return None
+
+    def bytes_on(self, index: int) -> int:
+        return sum(size for gpu, size, _ in self.held.values() if gpu == index)
+
+    # Streams.
+
+    def stream(self, number: int, index: int | None = None) -> PretendStream:
+        number = int(number)
+        if number in (0, 1, 2):
+            index = getattr(self.thread, "gpu", 0) if index is None else index
+            number = -1 - index
+            with self.lock:
+                if number not in self.streams:
+                    self.streams[number] = PretendStream(self, index, -number)
+        return self.streams[number]
+
+    def new_stream(self, index: int) -> int:
+        number = next(self._numbers)
+        self.streams[number] = PretendStream(self, index, number)
+        return number
+
+    def launch(self, stream: Any, kernel: Callable[[], None]) -> None:
+        """A kernel."""
+        self.stream(marks.native_stream(stream)).put(kernel)
+
+    def copy(self, to: int, origin: int, nbytes: int, stream: Any, ends: Any = None) -> None:
+        found = self.stream(stream)
+        homes = self.home(to, nbytes), self.home(origin, nbytes)
+        if None in homes or (ends is not None and ends != homes):
+            self.faults.append(f"copy of {nbytes} bytes from {homes[1]} to {homes[0]}, not {ends}")
+        elif min(homes) >= 0 and not self.access[homes]:
+            self.faults.append(f"copy between {homes}, which are no peers")
+        elif found.index not in homes:
+            self.faults.append(f"copy between {homes} in a stream of {found.index}")
+        self.copies += 1
+
+        def move() -> None:
+            if (self.home(to, nbytes), self.home(origin, nbytes)) != homes:
+                raise AssertionError("memory was freed before it was copied")
+            half = nbytes // 2  # not at once: who looks too early sees it
+            ctypes.memmove(to, origin, half)
+            time.sleep(self.delay_s / 10)
+            ctypes.memmove(to + half, origin + half, nbytes - half)
+
+        found.put(move)
+
+    def end(self) -> None:
+        for stream in list(self.streams.values()):
+            stream.end()
+
+
+def _runtime(machine: Machine) -> Any:
+    """What the library calls of cuda.bindings.runtime."""
+
+    def malloc(nbytes: int) -> Any:
+        return OK, machine.allocate(machine.thread.gpu, nbytes)
+
+    def free(address: int) -> Any:
+        if address not in machine.held:  # of a machine that is gone
+            return (Error.cudaErrorInvalidValue,)
+        machine.free(int(address))
+        return (OK,)
+
+    def use(index: int) -> Any:
+        machine.thread.gpu = index
+        return (OK,)
+
+    def attributes(address: int) -> Any:
+        home = machine.home(address)
+        kinds = MemoryType
+        kind = (
+            kinds.cudaMemoryTypeUnregistered
+            if home is None
+            else kinds.cudaMemoryTypeHost
+            if home < 0
+            else kinds.cudaMemoryTypeDevice
+        )
+        return OK, types.SimpleNamespace(type=kind)
+
+    def copy(to: int, origin: int, nbytes: int, kind: Any, stream: Any) -> Any:
+        machine.copy(to, origin, nbytes, stream)
+        return (OK,)
+
+    def copy_peer(to: int, there: int, origin: int, here: int, nbytes: int, stream: Any) -> Any:
+        machine.copy(to, origin, nbytes, stream, (there, here))
+        return (OK,)
+
+    def record(event: PretendEvent, stream: Any) -> Any:
+        found = machine.stream(stream)
+        if found.index != event.index:
+            return (Error.cudaErrorInvalidValue,)
+        state = threading.Event()
+
+        def reach() -> None:
+            event.at_ms = time.perf_counter() * 1e3
+            state.set()
+
+        event.state = state
+        found.put(reach)
+        return (OK,)
+
+    def wait_event(stream: Any, event: PretendEvent, flags: int) -> Any:
+        state = event.state
+        if state is not None:
+            machine.stream(stream).put(lambda: _await(state))
+        return (OK,)
+
+    def query(event: PretendEvent) -> Any:
+        reached = event.state is None or event.state.is_set()
+        return (OK if reached else Error.cudaErrorNotReady,)
+
+    def synchronize(event: PretendEvent) -> Any:
+        if event.state is not None:
+            _await(event.state)
+        return (OK,)
+
+    def destroy_stream(stream: Any) -> Any:
+        machine.streams.pop(int(stream)).end()
+        return (OK,)
+
+    def sync_stream(stream: Any) -> Any:
+        machine.stream(stream).drain()
+        return (OK,)
+
+    def register(address: int, nbytes: int, flags: int) -> Any:
+        machine.held[address] = (-1, nbytes, None)
+        return (OK,)
+
+    def unregister(address: int) -> Any:
+        del machine.held[address]
+        return (OK,)
+
+    def pinned(nbytes: int, flags: int) -> Any:
+        return OK, machine.allocate(-1, nbytes)
+
+    def new_event(*_: int) -> Any:
+        return OK, PretendEvent(machine.thread.gpu)
+
+    def elapsed(begin: PretendEvent, end: PretendEvent) -> Any:
+        return OK, end.at_ms - begin.at_ms
+
+    return types.SimpleNamespace(
+        cudaError_t=Error,
+        cudaMemoryType=MemoryType,
+        cudaMemcpyKind=CopyKind,
+        cudaMalloc=malloc,
+        cudaFree=free,
+        cudaHostAlloc=pinned,
+        cudaFreeHost=free,
+        cudaHostRegister=register,
+        cudaHostUnregister=unregister,
+        cudaSetDevice=use,
+        cudaPointerGetAttributes=attributes,
+        cudaMemcpyAsync=copy,
+        cudaMemcpyPeerAsync=copy_peer,
+        cudaStreamCreateWithFlags=lambda flags: (OK, machine.new_stream(machine.thread.gpu)),
+        cudaStreamDestroy=destroy_stream,
+        cudaStreamSynchronize=sync_stream,
+        cudaStreamWaitEvent=wait_event,
+        cudaStreamGetDevice=lambda stream: (OK, machine.stream(stream).index),
+        cudaEventCreate=new_event,
+        cudaEventCreateWithFlags=new_event,
+        cudaEventDestroy=lambda event: (OK,),
+        cudaEventRecord=record,
+        cudaEventQuery=query,
+        cudaEventSynchronize=synchronize,
+        cudaEventElapsedTime=elapsed,
+        cudaGetLastError=lambda: (OK,),
+        cudaGetErrorName=lambda status: (OK, Error(status).name),
+        cudaGetErrorString=lambda status: (OK, Error(status).name),
+        cudaMemGetInfo=lambda: (OK, 1 << 30, 1 << 30),
+        cudaDeviceCanAccessPeer=lambda here, there: (OK, int(machine.access[here, there])),
+        cudaDeviceEnablePeerAccess=lambda there, flags: (OK,),
+    )
+
+
+def _await(state: threading.Event) -> None:
+    assert state.wait(60), "an event never came"
+
+
+class _Driver(types.SimpleNamespace):
+    """What the library calls of cuda.bindings.driver: contexts are the numbers of GPUs, from 1 on."""
+
+    class CUresult(enum.IntEnum):
+        CUDA_SUCCESS = 0
+
+
+def _driver(machine: Machine) -> Any:
+    def set_current(context: int) -> Any:
+        machine.thread.gpu = max(0, context - 1)
+        return (OK,)
+
+    return _Driver(
+        cuCtxGetCurrent=lambda: (OK, 1 + getattr(machine.thread, "gpu", -1)),
+        cuCtxSetCurrent=set_current,
+    )
+
+
+def gpu_array(machine: Machine, index: int, values: Any) -> Array:
+    """A user's array on a GPU; it is never freed."""
+    values = np.ascontiguousarray(values)
+    address = machine.allocate(index, max(1, values.nbytes))
+    found = Array(
+        values.shape, values.dtype, Pointer(Memory(address, values.nbytes, None, index), 0)
+    )
+    found.host[...] = values
+    return found
+
+
+@contextlib.contextmanager
+def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterator[Machine]:
+    """A block in which there are GPUs; ``access[i][j]`` says whether i reaches j."""
+    machine = Machine(access, seed, delay_s)
+    machine.thread.gpu = 0
+    runtime, cuda = _runtime(machine), _driver(machine)
+    properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (driver, marks, lanes, copy_times, segments):
+            patch.setattr(module, "bindings", lambda: (cuda, runtime))
+        patch.setattr(driver, "device_count", lambda: len(machine.access))
+        patch.setattr(driver, "properties", lambda index: properties)
+        patch.setattr(driver, "why_not", str)
+        patch.setattr(libraries, "are_there", lambda: True)
+        patch.setitem(sys.modules, "cupy", cupy_module(machine))
+        patch.setattr(gpu_arrays, "lies_on_gpu", lambda array: isinstance(array, Array))
+        patch.setattr(driver, "_ABANDONED", [])
+        patch.setattr(pools, "_kept_pinned", {})
+        patch.setattr(pools, "_let_go", pools.deque())
+        patch.setattr(download, "_SPARE", [])
+        for module in (lanes, gpu_arrays):
+            patch.setattr(module, "_spare_streams", {})
+        patch.setattr(marks, "event_pool", marks.lru_cache(marks.EventPool))
+        for module in (lanes, segments):
+            patch.setattr(module, "event_pool", marks.event_pool)
+        from godwit.backends.cuda import ordinary_memory
+
+        patch.setattr(ordinary_memory, "event_pool", marks.event_pool)
+        patch.setattr(lanes, "are_peers", marks.lru_cache(lanes.are_peers.__wrapped__))
+        try:
+            yield machine
+        finally:
+            gc.collect()
+            pools._kept_pinned.clear()
+            pools._let_go.clear()
+            download._SPARE.clear()
+            gpu_arrays._spare_streams.clear()
+            machine.end()

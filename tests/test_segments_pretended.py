@@ -1,0 +1,347 @@
+"""Links that end at GPUs, whose streams do what they are told after random whiles: order is by marks alone.
+
+The GPUs are pretended (pretend_cuda.py): what is not ordered by an event comes in any order here, which no
+fast GPU would show. The same on real ones is in test_segments_gpu.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from godwit.backends.cuda import lanes, marks, ordinary_memory
+from godwit.backends.cuda.marks import native_stream
+from godwit.backends.cuda.segments import GpuSpace, PinnedSpace
+from godwit.errors import InputError
+from pretend_cuda import Machine, gpu_array, pretended_gpus
+from pretend_cupy import Array
+
+PEERS = np.ones((2, 2), bool)
+STRANGERS = np.eye(2, dtype=bool)
+PACKET = 4096
+
+ENDS = ["host", "cuda:0", "cuda:1"]
+
+
+def at(context: Any, name: str) -> Any:
+    return context.host if name == "host" else context.endpoints[ENDS.index(name) - 1]
+
+
+def values(array: Any) -> Any:
+    return array.host if isinstance(array, Array) else array
+
+
+def source_array(machine: Machine, context: Any, name: str, count: int) -> Any:
+    numbers = np.arange(count, dtype=np.int32) + 7
+    if name == "host":
+        return numbers
+    if name == "locked":
+        block = context.host.space.allocate(4 * max(1, count))
+        view = block.view(np.int32, (count,))
+        view[...] = numbers
+        return view
+    return gpu_array(machine, int(name[-1]), numbers)
+
+
+def received(machine: Machine, link: Any) -> list[int]:
+    """All that comes, as a kernel in the endpoint's stream sees it, a while later."""
+    stream = link.target.stream
+    seen: list[Any] = []
+    for segment in link:
+        with segment:
+            place = len(seen)
+            seen.append(None)
+
+            def look(array: Any = segment.array, place: int = place) -> None:
+                seen[place] = values(array).copy()
+
+            if stream is None:
+                look()
+            else:
+                machine.launch(stream, look)
+    if stream is not None:
+        machine.stream(native_stream(stream)).drain()
+    return [int(value) for part in seen for value in part]
+
+
+@pytest.mark.parametrize("transport", ["direct", "host"])
+@pytest.mark.parametrize("access", [PEERS, STRANGERS], ids=["peers", "strangers"])
+@pytest.mark.parametrize("target", ENDS)
+@pytest.mark.parametrize("source", ["host", "locked", "cuda:0", "cuda:1"])
+def test_every_kind_of_memory_reaches_every_other(
+    source: str, target: str, access: Any, transport: Any
+) -> None:
+    for seed, count in enumerate([0, 1, PACKET // 4, PACKET // 4 + 1, 5 * PACKET]):
+        with pretended_gpus(access, seed) as machine:
+            with gw.Context(["cuda:0", "cuda:1"], transport=transport) as context:
+                sender = at(context, "host" if source == "locked" else source)
+                if sender is at(context, target):
+                    sender = at(context, ENDS[ENDS.index(target) - 1])
+                link = gw.Link(sender, at(context, target), packet_bytes=PACKET, buffers=2)
+                array = source_array(machine, context, source, count)
+                with context.workers() as workers:
+                    workers.start(sender, link.send, array)
+                    assert received(machine, link) == list(range(7, 7 + count))
+            assert machine.faults == []
+
+
+@pytest.mark.parametrize("source", ["host", "cuda:0"])
+@pytest.mark.parametrize("seed", range(3))
+def test_pieces_on_the_way_are_not_filled_before_they_are_empty(
+    source: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (lanes, ordinary_memory):
+        monkeypatch.setattr(module, "STAGING_BYTES", 1024)
+    monkeypatch.setattr(lanes, "_HOP_BYTES", 512)
+    monkeypatch.setattr(ordinary_memory, "_PIECE_BYTES", 512)
+    monkeypatch.setattr(lanes, "_SMALL_BYTES", 0)
+    count = 3 * PACKET
+    with pretended_gpus(STRANGERS, seed) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            sender = at(context, source)
+            link = gw.Link(sender, context.endpoints[1], packet_bytes=4 * PACKET, buffers=3)
+            array = source_array(machine, context, source, count)
+            with context.workers() as workers:
+                workers.start(sender, link.send, array)
+                assert received(machine, link) == list(range(7, 7 + count))
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_chain_of_kernels_and_copies_keeps_its_order(seed: int) -> None:
+    """Host to GPU, a kernel that writes late, to the other GPU, another kernel, and down again."""
+    rows, rounds = PACKET // 4, 12
+    with pretended_gpus(PEERS, seed) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            host, (first, second) = context.host, context.endpoints
+            up = gw.Link(host, first, packet_bytes=PACKET, buffers=2)
+            across = gw.Link(first, second, packet_bytes=PACKET, buffers=2)
+            down = gw.Link(second, host, packet_bytes=PACKET, buffers=2)
+
+            def add_and_pass_on(endpoint: Any, source: Any, target: Any, amount: int) -> None:
+                outs = [gpu_array(machine, endpoint.index, np.zeros(rows, np.int32)) for _ in "ab"]
+                sent: list[Any] = []
+                for number, segment in enumerate(source):
+                    out = outs[number % 2]
+                    if len(sent) > 1:
+                        sent[-2].wait_on(endpoint.stream)
+                    with segment:
+                        array = segment.array
+
+                        def kernel(out: Any = out, array: Any = array) -> None:
+                            out.host[: len(array)] = array.host + amount
+
+                        machine.launch(endpoint.stream, kernel)
+                    sent.append(target.send(out[: len(segment.array)]))
+
+            found = []
+            with context.workers() as workers:
+                workers.start(first, add_and_pass_on, first, up, across, 1000)
+                workers.start(second, add_and_pass_on, second, across, down, 20000)
+                up.send(np.arange(rows * rounds, dtype=np.int32))
+                up.shutdown()
+                for segment in down:
+                    with segment:
+                        found += segment.array.tolist()
+        assert machine.faults == []
+    assert found == [21000 + number for number in range(rows * rounds)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_buffer_is_not_written_to_while_a_slow_kernel_reads_it(seed: int) -> None:
+    with pretended_gpus(PEERS, seed, delay_s=2e-3) as machine:
+        with gw.Context(["cuda:0"]) as context:
+            link = gw.Link(context.host, context.endpoints[0], packet_bytes=64, buffers=2)
+            with context.workers() as workers:
+                workers.start(context.host, link.send, np.arange(16 * 20, dtype=np.int32))
+                assert received(machine, link) == list(range(16 * 20))
+        assert machine.faults == []
+
+
+def test_what_a_users_thread_puts_into_cupys_stream_is_waited_for() -> None:
+    """The null stream, which the endpoint's does not wait for."""
+    with pretended_gpus(PEERS, delay_s=5e-3) as machine, gw.Context(["cuda:0"]) as context:
+        link = gw.Link(context.endpoints[0], context.host)
+        array = gpu_array(machine, 0, np.zeros(8, np.int32))
+
+        def late() -> None:
+            array.host[...] = 5
+
+        machine.thread.gpu = 0
+        gate = threading.Event()
+        machine.stream(0).put(lambda: gate.wait(60))
+        machine.stream(0).put(late)
+        with link:
+            link.send(array)
+        threading.Timer(0.05, gate.set).start()
+        assert [segment.array.tolist() for segment in link] == [[5] * 8]
+
+
+def test_small_arrays_of_ordinary_memory_may_be_written_to_when_the_future_is_done() -> None:
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0"]) as context:
+            link = gw.Link(context.host, context.endpoints[0], packet_bytes=PACKET, buffers=4)
+            seen = []
+            for number in range(100):
+                array = np.full(16, number, np.int32)
+                pending = link.receive()
+                link.send(array).wait()
+                array[...] = -1
+                with pending.wait() as segment:
+                    seen.append(int(segment.array.host[-1]))
+        assert seen == list(range(100))
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("devices", [["cuda:0", "cuda:0"], ["cuda:0", "cuda:1", "cpu"]])
+def test_endpoints_may_share_a_gpu_and_stand_beside_cpus(devices: list[str]) -> None:
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(devices) as context:
+            spread = gw.Router([context.host], context.endpoints, packet_bytes=64)
+            gather = gw.Router(context.endpoints, [context.host], packet_bytes=64)
+
+            def pass_on(endpoint: Any) -> None:
+                for segment in spread.output(endpoint):
+                    gather.input(endpoint).send(segment.array, metadata=segment.offset).wait()
+                    segment.release()
+
+            found = np.zeros(1000, np.int32)
+            with context.workers() as workers:
+                workers.each(context.endpoints, pass_on)
+                spread.input(context.host).send(np.arange(1000, dtype=np.int32))
+                spread.input(context.host).shutdown()
+                for segment in gather.output(context.host):
+                    with segment:
+                        begin = segment.metadata + segment.offset
+                        found[begin : begin + len(segment)] = segment.array
+        assert found.tolist() == list(range(1000))
+        assert machine.faults == []
+
+
+def test_contexts_leave_nothing_behind() -> None:
+    with pretended_gpus(PEERS) as machine:
+        left = []
+        for _ in range(30):
+            with gw.Context(["cuda:0", "cuda:1"]) as context:
+                up = gw.Link(context.host, context.endpoints[0], packet_bytes=PACKET)
+                across = gw.Link(*context.endpoints, packet_bytes=PACKET)
+                with up:
+                    up.send(np.arange(50_000, dtype=np.int32))
+                assert sum(len(segment) for segment in up if not segment.release()) == 50_000
+                with across:
+                    across.send(gpu_array(machine, 0, np.arange(9)))
+                assert [len(segment) for segment in across] == [9]
+            machine.held = {key: held for key, held in machine.held.items() if held[1] != 72}
+            gc.collect()
+            streams = [number for number in machine.streams if number > 2]
+            events = [marks.event_pool(index).in_use for index in (0, 1)]
+            threads = [one.name for one in threading.enumerate() if one.name.startswith("godwit")]
+            left.append(
+                (
+                    machine.bytes_on(0),
+                    machine.bytes_on(1),
+                    machine.bytes_on(-1),
+                    events,
+                    threads,
+                    streams,
+                )
+            )
+        assert left[1:] == [left[1]] * 29
+        assert max(left[1][:2]) <= 2 * PACKET  # under an array that a traceback still had
+        assert left[1][3:5] == ([0, 0], [])
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_pool_with_a_limit_gives_what_it_has_and_takes_it_back(given: bool) -> None:
+    with pretended_gpus(PEERS) as machine:
+        memory = gpu_array(machine, 0, np.zeros(8 * 512, np.uint8)) if given else None
+        space = GpuSpace(0, None if given else 8 * 512 + 100, memory)
+        random = np.random.default_rng(1)
+        blocks: list[Any] = []
+        for _ in range(500):
+            if blocks and random.random() < 0.5:
+                blocks.pop(random.integers(len(blocks))).free()
+            else:
+                with contextlib.suppress(InputError):
+                    blocks.append(space.allocate(int(random.integers(1, 3 * 512))))
+            spans = sorted((block.view(np.uint8, (1,)).data.ptr, block.size) for block in blocks)
+            assert all(a + size <= b for (a, size), (b, _) in pairwise(spans))
+            assert space.used_bytes == sum(size for _, size in spans)
+        for block in blocks:
+            block.free()
+            block.free()
+        whole = space.allocate(8 * 512)  # in one piece again
+        with pytest.raises(InputError, match=r"does not fit in the pool of cuda:0, 4\.0 KiB"):
+            space.allocate(1)
+        whole.free()
+        with pytest.raises(InputError, match="has no room"):
+            space.allocate(10).view(np.int64, (2,))
+        space.close()
+        space.close()
+        assert machine.bytes_on(0) == (8 * 512 if given else 0)
+
+
+def test_the_hosts_pool_stays_within_its_limit() -> None:
+    with pretended_gpus(PEERS) as machine:
+        space = PinnedSpace(10_000)
+        blocks = [space.allocate(4096), space.allocate(4096)]
+        with pytest.raises(InputError, match=r"of which 1\.8 KiB are left"):
+            space.allocate(4096)
+        for block in blocks:
+            block.free()
+        whole = space.allocate(9_000)  # what was kept of other sizes has made room
+        assert space.used_bytes == 9216
+        array = whole.view(np.uint8, (9_000,))
+        array[...] = 3
+        place = array.ctypes.data
+        whole.free()
+        del whole
+        space.close()
+        other = PinnedSpace()
+        held = other.allocate(9_000).view(np.uint8, (9_000,))
+        assert not np.shares_memory(held, array)
+        assert (array == 3).all()  # it lives as long as somebody has it
+        del array
+        again = other.allocate(9_000).view(np.uint8, (9_000,))
+        assert again.ctypes.data == place  # and is for others then
+        assert machine.home(place, 9_000) == -1
+        del again, held
+        other.close()
+        assert machine.faults == []
+
+
+def test_a_pool_of_ordinary_memory_is_page_locked_meanwhile() -> None:
+    with pretended_gpus(PEERS) as machine:
+        memory = np.zeros(4096, np.uint8)
+        space = PinnedSpace(memory=memory)
+        assert machine.home(memory.ctypes.data, 4096) == -1
+        space.allocate(100).view(np.uint8, (100,))[...] = 1
+        assert memory[:100].all()
+        space.close()
+        assert machine.home(memory.ctypes.data) is None
+        with pytest.raises(InputError, match="writable NumPy array"):
+            PinnedSpace(memory=[1, 2])
+
+
+def test_copies_are_on_the_timeline(tmp_path: Any) -> None:
+    import json
+
+    path = tmp_path / "t.json"
+    with pretended_gpus(PEERS), gw.Context(["cuda:0", "cuda:1"], trace=path) as context:
+        link = gw.Link(context.host, context.endpoints[1], packet_bytes=PACKET)
+        with link:
+            link.send(np.arange(5000, dtype=np.int32))
+        for segment in link:
+            segment.release()
+    events = json.loads(path.read_text())["traceEvents"]
+    copies = [one for one in events if one.get("args", {}).get("gb_per_s")]
+    assert len(copies) == 5
+    assert all(one["dur"] > 0 for one in copies)

@@ -83,6 +83,17 @@ class TestEmulated:
         check(graph, devices, method=method)
         check(graph, devices, method=method, rounds=2, gpu=GpuOptions(slice_s=0))
 
+    def test_more_neighbours_are_linked_where_trees_are_many(self, devices: list[str]) -> None:
+        """Cliques: first neighbours join hardly more than one. A star needs no more."""
+        supersteps = {}
+        cliques, star = gw.generators.cliques(1200, seed=3), gw.generators.star(500)
+        for name, graph in (("cliques", cliques), ("star", star)):
+            for rounds in (None, 1):
+                found = check(graph, devices, method="afforest", rounds=rounds)
+                supersteps[name, rounds] = int(found.rounds.max())
+        assert supersteps["cliques", None] > supersteps["cliques", 1]
+        assert supersteps["star", None] == supersteps["star", 1]
+
     @pytest.mark.parametrize("method", UNIONS)
     def test_rounds_and_jumps(self, method: str, devices: list[str]) -> None:
         for spec in ("rmat:7,seed=2", "rmat:7,symmetrize=false", "road:15", "path:300"):
@@ -101,7 +112,7 @@ class TestEmulated:
             for splices in (False, True):
                 for merge in MERGES[1:]:
                     found = np.empty(graph.vertex_count, graph.targets.dtype)
-                    query = UnionQuery(not splices, splices, 1, None, merge, found, GpuOptions())
+                    query = UnionQuery(not splices, splices, 1, 0, None, merge, found, GpuOptions())
                     placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
                     try:
                         run_components(placement, query, None)

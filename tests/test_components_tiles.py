@@ -102,7 +102,7 @@ class TestTiles:
         for graph in (gw.generate("road:40,seed=2"), one_way(gw.generate("road:40,seed=2"))):
             for merge in MERGES[1:]:
                 found = np.empty(graph.vertex_count, graph.targets.dtype)
-                query = UnionQuery(False, True, 0, None, merge, found, GpuOptions())
+                query = UnionQuery(False, True, 0, 0, None, merge, found, GpuOptions())
                 placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
                 try:
                     run_components(placement, query, None)

@@ -33,6 +33,8 @@ MERGES: tuple[Merge, ...] = ("auto", "tree", "direct")
 _SHORT_DEGREE = 4
 """Where vertices have fewer arcs, hardly any row could be left out: sampling gains nothing."""
 _MOST_ROUNDS = 1 << 20
+_MORE_ROUNDS = 2
+"""On GPUs, where a graph's hubs have not joined most vertices by their first neighbours."""
 
 _HOST = Home()
 
@@ -208,7 +210,14 @@ def connected_components(
         is_sampled = method == "afforest"
         given = rounds if rounds is not None else 1 if is_sampled else 0
         query = UnionQuery(
-            is_sampled, method == "rem", given - is_sampled, jumps, merge, label, options.gpu
+            is_sampled,
+            method == "rem",
+            given - is_sampled,
+            _MORE_ROUNDS if is_sampled and rounds is None else 0,
+            jumps,
+            merge,
+            label,
+            options.gpu,
         )
         steps = placed.steps
         with statistics.phase("run"):

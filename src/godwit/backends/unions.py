@@ -21,6 +21,8 @@ class UnionQuery:
     :param splices: links are Rem's algorithm, else hooks of roots
     :param rounds: neighbours of every vertex, after the first, that are linked before the sample, or
         rounds of hooking without atomics before the atomic one
+    :param more_rounds: further neighbours that are linked, one at a time, while vertices that are drawn are
+        found in many trees
     :param jumps: how far a vertex gets up its tree after each of the latter; None: to the root
     :param merge: how devices come to one result: trees of each merged in pairs, or all hook into words that
         lie at their owners
@@ -31,6 +33,7 @@ class UnionQuery:
     is_sampled: bool
     splices: bool
     rounds: int
+    more_rounds: int
     jumps: int | None
     merge: Merge
     destination: Any

@@ -41,6 +41,7 @@ ARGUMENTS = np.dtype(
         ("labels", PEERS),
         ("words", np.int64),
         ("rounds", np.uint64),
+        ("more_rounds", np.uint64),
         ("jumps", np.uint64),
         ("is_sampled", np.uint32),
         ("is_directed", np.uint32),
@@ -177,5 +178,6 @@ def _bring_up(
         own["has_long_rows"] = is_directed or rows[place].classes[_CLASS_WARP] > 0
         own["words"] = words[place]
         own["rounds"] = query.rounds
+        own["more_rounds"] = query.more_rounds
         own["jumps"] = _UNBOUNDED if query.jumps is None else query.jumps
         own["is_sampled"], own["is_directed"] = query.is_sampled, is_directed

@@ -120,13 +120,13 @@ def give_stream_back(index: int, stream: Any) -> None:
         spare.append(stream)
 
 
-def current_stream(index: int) -> Any:
-    """What CuPy puts work of this thread into, on a GPU."""
-    module = cupy()
-    if module.cuda.runtime.getDevice() == index:
-        return module.cuda.get_current_stream()
-    with module.cuda.Device(index):
-        return module.cuda.get_current_stream()
+def current_stream(index: int) -> tuple[Any, bool]:
+    """What CuPy puts work of this thread into, on a GPU; whether that GPU is the current one."""
+    cuda = cupy().cuda
+    if cuda.runtime.getDevice() == index:
+        return cuda.get_current_stream(), True
+    with cuda.Device(index):
+        return cuda.get_current_stream(), False
 
 
 def entered(index: int, stream: Any) -> AbstractContextManager[Any]:

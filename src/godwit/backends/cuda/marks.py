@@ -35,6 +35,12 @@ class EventPool:
     def __init__(self, index: int) -> None:
         self.index = index
         self.made = 0
+        # A message takes some ten calls: they are looked up once.
+        _, runtime = bindings()
+        self.query = runtime.cudaEventQuery
+        self.let_wait = runtime.cudaStreamWaitEvent
+        self.not_ready = runtime.cudaError_t.cudaErrorNotReady
+        self._record = runtime.cudaEventRecord
         self._spare: deque[Any] = deque()
         self._make()
 
@@ -59,8 +65,7 @@ class EventPool:
         """Everything that was put into a stream of this GPU so far."""
         event = self.take()
         mark = EventMark(self, event)
-        _, runtime = bindings()
-        outcome = runtime.cudaEventRecord(event, stream)
+        outcome = self._record(event, stream)
         if outcome[0]:
             driver.checked(outcome, f"marking a stream of cuda:{self.index}")
         return mark
@@ -94,11 +99,12 @@ class EventMark:
     def done(self) -> bool:
         """Whether the GPU has got there; DeviceError if it failed on its way."""
         if not self._reached:
-            _, runtime = bindings()
-            outcome = runtime.cudaEventQuery(self._event)
-            if outcome[0] == runtime.cudaError_t.cudaErrorNotReady:
-                return False
-            driver.checked(outcome, f"work on cuda:{self._pool.index} failed")
+            pool = self._pool
+            outcome = pool.query(self._event)
+            if outcome[0]:
+                if outcome[0] == pool.not_ready:
+                    return False
+                driver.checked(outcome, f"work on cuda:{pool.index} failed")
             self._reached = True
         return True
 
@@ -117,10 +123,10 @@ class EventMark:
             return
         if self.done():  # asking costs a tenth of what waiting does, in another GPU's stream
             return
-        _, runtime = bindings()
-        outcome = runtime.cudaStreamWaitEvent(native_stream(stream), self._event, 0)
+        pool = self._pool
+        outcome = pool.let_wait(native_stream(stream), self._event, 0)
         if outcome[0]:
-            driver.checked(outcome, f"letting a stream wait for cuda:{self._pool.index}")
+            driver.checked(outcome, f"letting a stream wait for cuda:{pool.index}")
 
     def __del__(self) -> None:
         self._pool.put_back(self._event)
@@ -155,9 +161,10 @@ def native_stream(stream: Any) -> Any:
     :param stream: ours, a number, or a stream of CuPy, cuda.core, Numba or PyTorch
     :raises InputError: none of these
     """
-    if isinstance(stream, Stream):
+    kind = type(stream)
+    if kind is Stream:
         return stream.native
-    if isinstance(stream, int):
+    if kind is int:
         return stream
     for name in ("ptr", "cuda_stream"):  # CuPy; PyTorch
         found = getattr(stream, name, None)

@@ -96,9 +96,14 @@ class GpuSpace:
         if stream is not None:
             return mark_of(stream, self.index)
         own = self._events.record(self._native)
-        current = gpu_arrays.current_stream(self.index)
-        if current is self.stream or native_stream(current) == self._native:
+        current, is_here = gpu_arrays.current_stream(self.index)
+        if current is self.stream:
             return own
+        native = native_stream(current)
+        if native == self._native:
+            return own
+        if is_here:
+            return AllOf((own, self._events.record(native)))
         return AllOf((own, mark_of(current, self.index)))
 
     def lane(self) -> GpuLane:

@@ -15,6 +15,7 @@ struct Arguments {
     Id *labels[MAX_DEVICES];  // (all positions) of which a device's own are right
     i64 words;                // of the parents on this device
     u64 rounds;               // neighbours linked after the first, or hooking without atomics
+    u64 more_rounds;          // neighbours linked besides, where the sample is of many trees
     u64 jumps;                // of a compress after that
     u32 is_sampled;
     u32 is_directed;

@@ -7,6 +7,9 @@
 // the rows of those that have the most frequent one: an arc from there to elsewhere stands in the row
 // at its other end, too. (That is so of undirected graphs; of directed ones no row is left out. A vertex that
 // comes to that root later may be left out as well: both ends of an arc that nobody looks at are below it.)
+// Where hubs have not done their work, and those who are asked are in many trees, a neighbour more of each
+// vertex is linked, and they are asked again.
+//
 // Otherwise all arcs are linked, each edge from its colder end, perhaps after rounds without atomics. Where
 // neighbours stand near each other (TILED), trees begin in tiles instead, in shared memory, and rows are looked
 // at again only for what leads out of them (components_tiles.cuh).
@@ -41,10 +44,13 @@ enum ComponentPhase : u32 {
 };
 
 enum ComponentState : u32 { TURN, LARGEST, DISTANCE, IS_MERGED };
-enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT };
+enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES };
 
 constexpr u32 MOST_HOPS =
     4;  // from head to head: a few where there are hubs; on long paths others share
+
+// Of a warp that is asked so many are to be in one tree, or more neighbours are linked.
+constexpr u32 ENOUGH_VOTES = 28;
 
 struct Components : Labels {
     const u64 *state;
@@ -147,12 +153,15 @@ struct Components : Labels {
     }
 
     // The root of most of some own vertices, which lie evenly apart. A warp, all lanes come.
-    __device__ __forceinline__ Id warp_most_frequent_root() const {
+    // `votes`: how many of the warp's lanes found it.
+    __device__ __forceinline__ Id warp_most_frequent_root(u32 &votes) const {
+        votes = WARP;
         if (active == 0) return NO_ROOT;
         const Id root = forest.above(forest.own(lane_id() * active / WARP));
         u32 best = __popc(__match_any_sync(FULL_WARP, root)) * WARP + lane_id();
         for (u32 step = WARP / 2; step > 0; step /= 2)
             best = max(best, __shfl_xor_sync(FULL_WARP, best, step));
+        votes = best / WARP;
         return __shfl_sync(FULL_WARP, root, best % WARP);
     }
 
@@ -268,8 +277,10 @@ __device__ __forceinline__ void team_find_components(const Components &component
     if (TILED && phase == NAME) components.team_name(team);
     if (!TILED && phase == SAMPLE) {
         if (components.stage.device == 0 && warp_id() == 0) {
-            const Id root = components.warp_most_frequent_root();
+            u32 votes;
+            const Id root = components.warp_most_frequent_root(votes);
             warp_count(block, ROOT, lane_id() == 0 ? static_cast<u64>(root + 1) : 0);
+            warp_count(block, VOTES, lane_id() == 0 ? votes : 0);
         }
         return;
     }
@@ -302,6 +313,9 @@ __device__ __forceinline__ u32 thread_decide_components(const Arguments &argumen
             state[TURN] += 1;
             return COMPRESS;
         case SAMPLE:
+            if (totals.counts[VOTES] < ENOUGH_VOTES &&
+                state[TURN] < arguments.rounds + arguments.more_rounds)
+                return LINK_NEIGHBOURS;
             state[LARGEST] = totals.counts[ROOT];
             return LINK_ROWS;
         case LINK_ROWS:

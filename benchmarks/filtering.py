@@ -232,14 +232,18 @@ class Bench:
             pairs = [("GPU and CPU", ["cuda:0", "cpu"], 0.0),
                      ("two, one slowed", [f"cuda:{min(1, self.gpus - 1)}", "cuda:0"], 0.002)]  # fmt: skip
         for name, devices, pause_s in pairs:
+            packet_bytes = 1 << 22 if pause_s else None  # a pause for each
             alone = []
             for place, device in enumerate(devices):
                 with slowed(pause_s if place == 1 else 0.0, 0):
-                    alone.append(self.rate(timed(self._flow([device], "any")))["gb_s"])
+                    alone.append(
+                        self.rate(timed(self._flow([device], "any", packet_bytes)))["gb_s"]
+                    )
             ideal_s = self.ordinary.nbytes / sum(alone) / 1e9
             for policy in ("any", "scatter"):
                 with slowed(pause_s, 1):
-                    row = self.rate(timed(self._flow(devices, policy), self.expected.get(0.5)))
+                    run = self._flow(devices, policy, packet_bytes)
+                    row = self.rate(timed(run, self.expected.get(0.5)))
                 yield {"what": "balance", "pair": name, "devices": devices, "policy": policy,
                        "alone_gb_s": alone, "ideal_s": ideal_s, **row,
                        "of_ideal": row["seconds"] / ideal_s}  # fmt: skip
@@ -250,9 +254,9 @@ class Bench:
         predicate = predicate_of(kept)
         return lambda: gw.filter(values, predicate, devices, **how)
 
-    def _flow(self, devices: Any, policy: str) -> Callable[[], Any]:
+    def _flow(self, devices: Any, policy: str, packet_bytes: int | None) -> Callable[[], Any]:
         values, out = (self.locked, self.locked_out) if self.gpus else (self.ordinary, None)
-        options = FilterOptions(out=out, policy=policy, packet_bytes=1 << 22)
+        options = FilterOptions(out=out, policy=policy, packet_bytes=packet_bytes)
         predicate = predicate_of(0.5)
         return lambda: filter_host_array(values, predicate, FLOAT32, devices, options)
 

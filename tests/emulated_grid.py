@@ -29,7 +29,7 @@ from emulated_grid_compiler import COMPILER, Compiler, explained, scheduler
 from emulated_grid_driver import Driver, Runtime
 from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
-from godwit.backends.cuda import compilation, download, driver, engine, libraries, sorting
+from godwit.backends.cuda import compilation, download, driver, engine, libraries, pools, sorting
 from godwit.backends.cuda.driver import Buffer, Stream
 
 __all__ = [
@@ -101,6 +101,8 @@ def emulated_gpus(
                         patch.setattr(module, name, stand_in)
         patch.setattr(engine._Run, "load", load)
         patch.setattr(driver, "_ABANDONED", _Abandoned(machine))
+        patch.setattr(driver, "_KEPT", driver.KeptMemory(driver.KEPT_BYTES))
+        patch.setattr(pools, "_kept_pinned", {})
         patch.setattr(download, "_SPARE", [])
         try:
             yield machine

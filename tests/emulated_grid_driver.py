@@ -147,6 +147,10 @@ class Runtime:
             self._machine.finish()
         return (0,)
 
+    def cudaDeviceSynchronize(self) -> tuple[int]:
+        self._machine.finish()
+        return (0,)
+
     def cudaStreamDestroy(self, stream: int) -> tuple[int]:
         self._machine.end_stream(stream)
         return (0,)

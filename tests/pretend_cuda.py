@@ -284,6 +284,12 @@ def _runtime(machine: Machine) -> Any:
     def pinned(nbytes: int, flags: int) -> Any:
         return OK, machine.allocate(-1, nbytes)
 
+    def sync_device() -> Any:
+        for stream in list(machine.streams.values()):
+            if stream.index == machine.thread.gpu:
+                stream.drain()
+        return (OK,)
+
     def new_event(*_: int) -> Any:
         return OK, PretendEvent(machine.thread.gpu)
 
@@ -307,6 +313,7 @@ def _runtime(machine: Machine) -> Any:
         cudaStreamCreateWithFlags=lambda flags: (OK, machine.new_stream(machine.thread.gpu)),
         cudaStreamDestroy=destroy_stream,
         cudaStreamSynchronize=sync_stream,
+        cudaDeviceSynchronize=sync_device,
         cudaStreamWaitEvent=wait_event,
         cudaStreamGetDevice=lambda stream: (OK, machine.stream(stream).index),
         cudaEventCreate=new_event,
@@ -375,6 +382,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setitem(sys.modules, "cupy", cupy_module(machine))
         patch.setattr(gpu_arrays, "lies_on_gpu", lambda array: isinstance(array, Array))
         patch.setattr(driver, "_ABANDONED", [])
+        patch.setattr(driver, "_KEPT", driver.KeptMemory(driver.KEPT_BYTES))
         patch.setattr(pools, "_kept_pinned", {})
         patch.setattr(pools, "_let_go", pools.deque())
         patch.setattr(download, "_SPARE", [])

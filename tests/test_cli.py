@@ -346,7 +346,7 @@ class TestOutput:
         path = tmp_path / "arcs.csv"
         path.write_text("0,1\n")
         result = run("bfs", path, "-s", 0, "-o", path, status=2)
-        assert "would overwrite the graph itself" in result.stderr
+        assert "would overwrite what is read" in result.stderr
         assert path.read_text() == "0,1\n"
 
 
@@ -506,7 +506,9 @@ class TestOtherCommands:
     def test_version(self) -> None:
         assert run("--version").stdout == f"godwit {gw.__version__}\n"
 
-    @pytest.mark.parametrize("command", ["", "bfs", "sssp", "info", "partition", "devices"])
+    @pytest.mark.parametrize(
+        "command", ["", "bfs", "sssp", "components", "filter", "info", "partition", "devices"]
+    )
     def test_help_teaches_by_example(self, command: str) -> None:
         text = run(*command.split(), "--help").stdout
         assert f"godwit {command}".rstrip() in text.partition("Examples:")[2]

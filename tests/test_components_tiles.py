@@ -177,8 +177,9 @@ class TestChoices:
                 assert statistics.rounds.tolist() == [rounds]
 
     def test_devices_come_together_as_suits_them(self, tiny_tiles: None) -> None:
-        cases = [("rmat:7", "rem", "tree"), ("rmat:7", "hook", "tree"), ("rmat:7", "afforest", "direct"),
-                 ("road:30,seed=3", "rem", "direct"), ("road:30,seed=3", "afforest", "tree")]  # fmt: skip
+        cases = [("rmat:7", "rem", "tree"), ("rmat:7", "hook", "tree"), ("rmat:7", "afforest", "tree"),
+                 ("star:4200", "afforest", "direct"), ("complete:40", "hook", "direct"),
+                 ("road:30,seed=3", "rem", "direct"), ("road:30,seed=3", "afforest", "direct")]  # fmt: skip
         with emulated_gpus(2):
             for spec, method, merge in cases:
                 with gw.place(gw.generate(spec), devices_of(2)) as placed:

@@ -27,7 +27,14 @@ from godwit.backends.cuda.driver import Buffer, Stream
 from godwit.backends.cuda.filtering import GpuFilter, filter_code
 from godwit.backends.filtering import ITEM_DTYPES
 from godwit.backends.packet_filters import packet_filter
-from godwit.errors import DeviceError, FileError, InputError, OperatorError, RunTimeoutError
+from godwit.errors import (
+    DeviceError,
+    FileError,
+    FormatError,
+    InputError,
+    OperatorError,
+    RunTimeoutError,
+)
 from godwit.solvers import step_operators
 from pretend_cuda import Machine, pretended_gpus
 
@@ -256,8 +263,10 @@ def _raises(x: Any) -> bool:
         (lambda x, y: x > y, "must take one item, as 'lambda x: x > 0' does; it takes x, y"),
         (lambda: True, "must take one item, as 'lambda x: x > 0' does; it takes nothing"),
         (lambda *x: True, r"must take one item, .* it takes \*x"),
-        (abs, "predicate must be a Python function, got <built-in function abs>"),
-        (3, "predicate must be a Python function, got 3"),
+        (abs, "predicate must be a Python function .*, got <built-in function abs>"),
+        (3, "predicate must be a Python function such as lambda x: x > 0, got 3"),
+        (None, "predicate must be a Python function .*, got None"),
+        ("x > 5", "predicate must be a Python function .*, got 'x > 5'"),
         (_raises, "'_raises'.* raised ValueError: too much"),
     ],
 )  # fmt: skip
@@ -276,7 +285,11 @@ A = np.arange(10)
     ("call", "message"),
     [
         (lambda: gw.filter(A.reshape(2, 5), is_odd), r"one dimension, got shape \(2, 5\); array.resh"),
-        (lambda: gw.filter(3.5, is_odd), r"one dimension, got shape \(\)"),
+        (lambda: gw.filter(3.5, is_odd), r"array of numbers, or the path of a .npy file, got 3\.5"),
+        (lambda: gw.filter(None, is_odd), r"array of numbers, or the path of a .npy file, got None"),
+        (lambda: gw.filter(np.ma.array(A), is_odd), r"masked array would lose its mask; array\.compr"),
+        (lambda: gw.filter(A, is_odd, of="all"), "of is for gw.filter.*, a step; array.* is no function"),
+        (lambda: gw.filter(A, is_odd, progress=cast(Any, 3)), "progress must be a function, got 3"),
         (lambda: gw.filter(A.astype(complex), is_odd), "must hold one of bool, int8, .* got complex128"),
         (lambda: gw.filter(A.astype(np.float16), is_odd), "must hold one of bool, .* got float16"),
         (lambda: gw.filter(A.astype(object), is_odd), "must hold one of bool, .* got object"),
@@ -308,11 +321,28 @@ def test_wrong_files(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"nowhere\.npy: No such file"):
         gw.filter(tmp_path / "nowhere.npy", is_odd)
     (tmp_path / "text.npy").write_text("1 2 3")
-    with pytest.raises(InputError, match=r"text\.npy: not the array of a \.npy file"):
+    with pytest.raises(
+        FormatError, match=r"text\.npy: not an array in NumPy's format \(\.npy\): EOF"
+    ):
         gw.filter(tmp_path / "text.npy", is_odd)
     np.savez(tmp_path / "two.npz", a=A, b=A)
-    with pytest.raises(InputError, match=r"two\.npz: an archive of arrays"):
+    with pytest.raises(FormatError, match=r"two\.npz: not an array in NumPy's format \(\.npy\)"):
         gw.filter(tmp_path / "two.npz", is_odd)
+
+
+def test_an_out_that_overlaps_the_array() -> None:
+    """The array itself will do, where what is kept moves to its front only behind the readers."""
+    items = np.arange(100_000)
+    expected = items[items % 2 == 1]
+    for out in (items[1:], items[::-1], items[3:10]):
+        with pytest.raises(InputError, match="out overlaps the array"):
+            gw.filter(items, is_odd, out=out)
+    for array, ordered in ((items, False), (items[::-1], True), (items[::2], True)):
+        with pytest.raises(InputError, match="out overlaps the array"):
+            gw.filter(array, is_odd, out=items, ordered=ordered)
+    kept = gw.filter(items, is_odd, ["cpu:0", "cpu:1"], out=items, packet_bytes=800)
+    assert np.array_equal(kept, expected)
+    assert np.shares_memory(kept, items)
 
 
 def test_unknown_devices() -> None:
@@ -437,6 +467,8 @@ def test_kernel(dtype: str, seed: int, checks: Any) -> None:
             kept = kernel.kept_count(number % 2)
             assert_same(target.download(kind, kept, to), array[predicate(array)])
         stack.close()
+        assert machine.held_bytes(0) == driver._KEPT.kept_bytes(0) > 0
+        assert driver.free_kept(0)
         assert machine.held_bytes(0) == 0
 
 
@@ -568,19 +600,52 @@ def test_dataflow_over_gpus(machine: Machine, devices: list[str], ordered: bool)
     assert_same(found, wanted)
     gc.collect()
     driver.free_abandoned([0, 1])  # over which there were arrays when the context ended
+    driver.free_kept(0)
     assert machine.bytes_on(0) == before
     assert not machine.faults
 
 
+@pytest.mark.parametrize("least", [-1, 90])
+@pytest.mark.parametrize("most_held", [0, 3])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_threads_set_aside_and_share_large_pieces(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, ordered: bool, most_held: int, least: int
+) -> None:
+    """As on a machine with many cores, where nothing is too small for that."""
+    monkeypatch.setattr(assembly, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(assembly, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(filtering.config, "thread_count", lambda: 10)
+    real_assembly = assembly.Assembly
+    made: list[Any] = []
+
+    def make(*given_: Any, **named: Any) -> Any:
+        made.append(real_assembly(*given_, **{**named, "most_held": most_held}))
+        return made[-1]
+
+    monkeypatch.setattr(filtering, "Assembly", make)
+    array = random_items("int32", 20_011)
+    devices = ["cuda:0", "cuda:1", "cpu:0", "cpu:1"]
+    found = gw.filter(array, lambda x: x > least, devices, packet_bytes=1200, ordered=ordered)
+    wanted = array[array > least]
+    if not ordered:
+        found, wanted = np.sort(found), np.sort(wanted)
+    assert_same(found, wanted)
+    assert made[-1]._movers == 5
+    assert not made[-1]._waiting
+    assert not machine.faults
+
+
+@pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cpu"]], ids=str)
 def test_a_failure_gives_all_memory_of_gpus_back(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, devices: list[str]
 ) -> None:
     before = machine.bytes_on(0)
     monkeypatch.setattr(_PretendSlot, "kept", lambda self: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        gw.filter(random_items("int32", 6001), lambda x: x > 30, ["cuda:0"], packet_bytes=400)
+        gw.filter(random_items("int32", 6001), lambda x: x > 30, devices, packet_bytes=400)
     gc.collect()
     driver.free_abandoned([0])
+    driver.free_kept(0)
     assert machine.bytes_on(0) == before
     assert not machine.faults
 

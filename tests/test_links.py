@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.dataflow import policies
+from godwit.backends.cpu.segments import HostSpace
+from godwit.dataflow import future, policies
 from godwit.dataflow.segment import Segment
 from godwit.errors import (
     ClosedContextError,
@@ -52,7 +53,9 @@ def drained(link: gw.Link) -> list[int]:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("godwit-")]
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("godwit-worker-")
+    ]
 
 
 # --- One link.
@@ -286,8 +289,14 @@ def test_messages_that_are_refused() -> None:
             InputError, match="one row of 16 bytes does not fit into the packets of 8"
         ):
             link.send(np.zeros((3, 2)))
-        with pytest.raises(InputError, match="must hold numbers, got an array of object"):
+        with pytest.raises(
+            InputError, match="must hold numbers, got an array of object; metadata="
+        ):
             link.send(np.array([None]))
+        with pytest.raises(InputError, match="must be an array, got 'hello'; metadata= takes any"):
+            link.send("hello")
+        with pytest.raises(InputError, match="must hold numbers, got an array of <U1"):
+            link.send(["a", "b"])
         with pytest.raises(InputError, match="priority must be"):
             link.send([1.0], priority="high")  # type: ignore[arg-type]
         link.send([1])
@@ -381,6 +390,64 @@ def test_who_is_slow_gets_less() -> None:
         held.release()
         assert rows([held]) == [0]
         assert drained(router.output(slow)) == []
+
+
+class LaggingMark:
+    """Of a GPU that has not got there until it is let."""
+
+    def __init__(self, reached: threading.Event) -> None:
+        self.reached = reached
+
+    def done(self) -> bool:
+        return self.reached.is_set()
+
+    def wait(self) -> None:
+        assert self.reached.wait(LONG_S)
+
+    def order(self, stream: Any) -> None:
+        pass
+
+
+class LaggingSpace(HostSpace):
+    """Of an endpoint whose work is put into a stream, and done later."""
+
+    stream: Any = "a stream"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+
+    def mark(self, stream: Any = None) -> Any:
+        return LaggingMark(self.reached)
+
+
+def test_who_has_not_done_its_work_takes_no_more() -> None:
+    """A worker that only puts work into a stream is through its loop at once: its GPU is not."""
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        lagging, other = context.endpoints
+        space = LaggingSpace()
+        lagging.__dict__["space"] = space
+        router = gw.Router(
+            [context.host], context.endpoints, "any", packet_bytes=8, buffers=2, copies=True
+        )
+        found: dict[str, list[int]] = {"cpu:0": [], "cpu:1": []}
+        has_begun = threading.Event()
+
+        def work(endpoint: gw.Endpoint) -> None:
+            if endpoint is other:
+                assert has_begun.wait(LONG_S)
+            for segment in router.output(endpoint):
+                found[endpoint.name].append(int(segment.array[0]))
+                if len(found[endpoint.name]) == 2:
+                    has_begun.set()
+            if endpoint is other:
+                space.reached.set()
+
+        with context.workers() as workers:
+            router.input(context.host).send(np.arange(20))
+            workers.each(context.endpoints, work)
+        assert sorted(found["cpu:0"] + found["cpu:1"]) == list(range(20))
+        assert len(found["cpu:0"]) == 2
 
 
 def test_stale_offers_hold_nothing() -> None:
@@ -618,6 +685,35 @@ def test_a_worker_of_the_host_goes_on_behind_the_body() -> None:
         assert found == {"host": [1] * 20, "cpu:0": [0] * 20}
 
 
+def test_a_forgotten_shutdown_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(future, "PATIENCE_S", 0.05)
+    with gw.Context(["cpu:0"]) as context:
+        (end,) = context.endpoints
+        there, back = gw.Link(context.host, end), gw.Link(end, context.host)
+
+        def work() -> None:
+            for segment in there:
+                back.send(segment.array + 1).wait()
+
+        message = (
+            r"all workers have waited .*: cpu:0 for a segment over host -> cpu:0; host for a seg"
+        )
+        with pytest.warns(UserWarning, match=message), context.workers() as workers:  # noqa: PT031
+            workers.start(end, work)
+            there.send([1])
+            turns = iter(back)
+            assert next(turns).array.tolist() == [2]
+            threading.Timer(0.5, there.shutdown).start()
+            assert list(turns) == []
+
+
+def test_what_is_sent_to_where_nobody_works_is_an_error() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0])
+        with pytest.raises(DeadWorkerError, match="end of host -> cpu:0"), context.workers():
+            link.send([1])
+
+
 def test_workers_that_are_refused() -> None:
     with gw.Context(["cpu:0"]) as context, gw.Context(["cpu:0"]) as other:
         router = gw.Router([context.host], context.endpoints)
@@ -630,6 +726,8 @@ def test_workers_that_are_refused() -> None:
                     workers.start(wrong, print)  # type: ignore[arg-type]
             with pytest.raises(TopologyError, match="has no worker"):
                 workers.start(router, print)
+            with pytest.raises(TopologyError, match=r"got cpu:0 alone: write \[endpoint\]"):
+                workers.each(context.endpoints[0], print)  # type: ignore[arg-type]
             with pytest.raises(InputError, match="a worker must be a function, got 3"):
                 workers.start(context.host, 3)  # type: ignore[arg-type]
 

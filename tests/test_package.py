@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from godwit.dataflow import context
 from godwit.errors import InputError
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
+_MODULES = ("collectives", "errors", "generators")
 
 
 def test_every_public_name_is_there_and_documented() -> None:
@@ -23,6 +26,36 @@ def test_every_public_name_is_there_and_documented() -> None:
     for name in gw.__all__:
         assert getattr(gw, name) is not None
         assert f"`gw.{name}`" in reference
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", *sorted(f"docs/{path.name}" for path in (_REPOSITORY / "docs").glob("*.md"))],
+)
+def test_every_name_in_documentation_is_there(page: str) -> None:
+    text = (_REPOSITORY / page).read_text()
+    for name in set(re.findall(r"\bgw\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", text)) - {"NAME"}:
+        assert attrgetter(name)(gw) is not None, name
+
+
+@pytest.mark.parametrize("name", [name for name in gw.__all__ if name not in _MODULES])
+def test_public_names_have_docstrings_and_hints(name: str) -> None:
+    public = getattr(gw, name)
+    members = [public]
+    if inspect.isclass(public):
+        members += [
+            member for key, member in vars(public).items()
+            if not key.startswith("_") and callable(member) and not inspect.isclass(member)
+        ]  # fmt: skip
+    for member in members:
+        assert inspect.getdoc(member), member
+        if inspect.isfunction(member):
+            signature = inspect.signature(member)
+            assert signature.return_annotation is not inspect.Signature.empty, member
+            for parameter in signature.parameters.values():
+                assert parameter.annotation is not parameter.empty or parameter.name == "self", (
+                    member
+                )
 
 
 def test_unknown_names_are_attribute_errors() -> None:
@@ -50,7 +83,12 @@ def test_examples_in_docstrings(module: object) -> None:
 
 @pytest.mark.parametrize(
     ("page", "said"),
-    [("docs/programs.md", "1048575 nodes"), ("docs/frontiers.md", "vertices reached")],
+    [
+        ("docs/programs.md", "1048575 nodes"),
+        ("docs/frontiers.md", "vertices reached"),
+        ("docs/dataflow.md", ""),
+        ("docs/filtering.md", ""),
+    ],
 )
 def test_examples_in_documentation(
     page: str, said: str, capsys: pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import lanes, marks, ordinary_memory
+from godwit.backends.cuda import driver, lanes, marks, ordinary_memory
 from godwit.backends.cuda.marks import native_stream
 from godwit.backends.cuda.segments import GpuSpace, PinnedSpace
 from godwit.errors import InputError
@@ -228,6 +228,7 @@ def test_endpoints_may_share_a_gpu_and_stand_beside_cpus(devices: list[str]) -> 
 def test_contexts_leave_nothing_behind() -> None:
     with pretended_gpus(PEERS) as machine:
         left = []
+        before = set(threading.enumerate())  # teams of other tests
         for _ in range(30):
             with gw.Context(["cuda:0", "cuda:1"]) as context:
                 up = gw.Link(context.host, context.endpoints[0], packet_bytes=PACKET)
@@ -242,7 +243,8 @@ def test_contexts_leave_nothing_behind() -> None:
             gc.collect()
             streams = [number for number in machine.streams if number > 2]
             events = [marks.event_pool(index).in_use for index in (0, 1)]
-            threads = [one.name for one in threading.enumerate() if one.name.startswith("godwit")]
+            others = set(threading.enumerate()) - before
+            threads = [one.name for one in others if one.name.startswith("godwit")]
             left.append(
                 (
                     machine.bytes_on(0),
@@ -254,7 +256,11 @@ def test_contexts_leave_nothing_behind() -> None:
                 )
             )
         assert left[1:] == [left[1]] * 29
-        assert max(left[1][:2]) <= 2 * PACKET  # under an array that a traceback still had
+        for index in (0, 1):
+            assert 0 < driver._KEPT.kept_bytes(index) <= left[1][index]
+            driver.free_kept(index)
+            # Under an array that a traceback still had.
+            assert machine.bytes_on(index) <= 2 * PACKET
         assert left[1][3:5] == ([0, 0], [])
         assert machine.faults == []
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -318,7 +319,9 @@ class TestBadInput:
         with pytest.raises(InputError, match=f"row 1 of edges has the id {2**64 - 1}"):
             gw.connected_components(np.array([[1, 2], [3, 2**64 - 1]], np.uint64))
         monkeypatch.setenv("GODWIT_MEMORY_BYTES", "10000000")
-        with pytest.raises(GraphTooLargeError, match="components of 5,000,001 vertices"):
+        with pytest.raises(
+            GraphTooLargeError, match=r"row 0 .* has the id 5000000, .*5,000,001 vertices"
+        ):
             gw.connected_components([[1, 5_000_000]], devices="cpu")
 
     @pytest.mark.parametrize("devices", ["cpu", ["cpu:0", "cpu:1"]])
@@ -393,8 +396,12 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("edges", "options", "said"),
         [
-            (7, {}, "expected a godwit.Graph, or edges: .* got a int"),
-            ({1: 2}, {}, "expected a godwit.Graph, or edges: .* got a dict"),
+            (7, {}, "expected a godwit.Graph, or edges: .* got 7"),
+            ({1: 2}, {}, "expected a godwit.Graph, or edges: .* got {1: 2}"),
+            ({(0, 1)}, {}, "expected a godwit.Graph, or edges: .* got {"),
+            (networkx.path_graph(3), {}, r"godwit\.Graph\.from_networkx makes a graph of a Graph"),
+            (named_graph("path").to_scipy(), {}, r"Graph\.from_scipy makes a graph of a csr_array"),
+            (np.zeros((2, 9), int), {}, r"got \(2, 9\) of int64; \.T of it has that"),
             (None, {}, "expected a godwit.Graph"),
             (iter([]), {}, "vertex_count must be given where edges come out of an iterator"),
             ([1, 2, 3], {}, r"edges must have shape \(m, 2\)"),
@@ -411,7 +418,7 @@ class TestBadInput:
                 "packets of 1,024 bytes do not fit",
             ),
             ("edges.mtx", {}, "godwit.read first"),
-            ("edges.bin", {"edge_dtype": "f4"}, "edge_dtype must be pairs of integers"),
+            ("edges.bin", {"edge_dtype": "f4"}, "edge_dtype must be a dtype of integers, got 'f4'"),
             ("edges.bin", {"edge_dtype": "nonsense"}, "edge_dtype must be a dtype"),
             ("edges.npy", {"edge_dtype": "i4"}, "says its own dtype"),
         ],
@@ -540,9 +547,10 @@ class TestCommand:
     def test_other_files_do_not_stream(self) -> None:
         ran = self.run("road:30", "--memory", "8GB")
         assert ran.exit_code == 2
-        assert "add --stream" in ran.stderr
+        assert "--memory is for edges that stream: a .npy file, or bare pairs" in ran.stderr
         ran = self.run("graph.mtx", "--stream")
-        assert "godwit.read" in " ".join(ran.stderr.split())
+        assert ran.exit_code == 2
+        assert "leave it out where graph.mtx is a graph" in " ".join(ran.stderr.split())
 
     @pytest.mark.parametrize(
         ("text", "count"),

@@ -288,6 +288,8 @@ def late_gpus(count: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield machine
         gc.collect()  # arrays over memory hold it
         driver.free_abandoned(range(count))
+        for index in range(count):
+            driver.free_kept(index)
         assert machine.faults == []
         assert [machine.bytes_on(index) for index in range(count)] == [0] * count
 

@@ -723,8 +723,17 @@ class TestCommands:
         gw.write(GRAPH, str(graph))
         before = graph.read_bytes()
         result = godwit(command, graph, *COMMANDS[command], "--trace", graph, status=2)
-        assert "would overwrite the graph itself" in result.stderr
+        assert "would overwrite what is read" in result.stderr
         assert graph.read_bytes() == before
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_the_result_is_not_written_over(self, command: str, tmp_path: Path) -> None:
+        both, alias = tmp_path / "both.npy", f"{tmp_path}/./both.npy"
+        result = godwit(
+            command, "rmat:8", *COMMANDS[command], "-o", both, "--trace", alias, status=2
+        )
+        assert "--trace and --output are the same file" in result.stderr
+        assert not both.exists()
 
     def test_a_run_that_fails_leaves_one(self, path: Path) -> None:
         result = godwit("bfs", "rmat:8", "-s", "999", "--trace", path, status=2)

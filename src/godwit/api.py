@@ -22,6 +22,7 @@ from godwit.algorithms.sssp import sssp as _sssp
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
+from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
@@ -546,10 +547,16 @@ def filter(
     :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time
     """
-    if of is not None or predicate is None or isinstance(predicate, str):
+    if callable(array) and (of is not None or predicate is None or isinstance(predicate, str)):
         scope = predicate if of is None else of
         return _filter_step(array, "frontier" if scope is None else scope)
+    if of is not None:
+        raise InputError(
+            f"of is for gw.filter(keep, of='frontier'), a step; {shown(array)} is no function"
+        )
     from godwit.algorithms.filtering import FilterOptions, filter_array
+
+    check_callable(progress, "progress")
 
     options = FilterOptions(
         ordered=as_flag(ordered, "ordered"),

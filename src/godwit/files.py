@@ -28,7 +28,7 @@ def check_writable(target: str | os.PathLike[str], input_path: str | None = None
     with errors_named(target):
         if path.exists():
             if input_path is not None and Path(input_path).exists() and path.samefile(input_path):
-                raise InputError(f"writing {target} would overwrite the graph itself")
+                raise InputError(f"writing {target} would overwrite what is read")
             if not os.access(path, os.W_OK):
                 raise FileError(f"cannot write {target}: permission denied")
         handle, name = _make_temporary(path)

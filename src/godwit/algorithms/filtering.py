@@ -6,7 +6,7 @@ array to whichever device is free, devices send back what they keep, and the hos
 
 A device has several *slots* for what packets keep. While the kernel of one runs, the next packet is on its
 way to the device and what the one before has kept on its way back; the worker only ever waits for a kernel
-that has another behind it.
+that has another behind it. GPUs and CPUs together have a router each: :mod:`godwit.algorithms.sharing`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from godwit import config
 from godwit.algorithms.assembly import Assembly, Packet
+from godwit.algorithms.sharing import Spread, send_from_host, spreads_of
 from godwit.arrays import host_array, lies_on_gpu
 from godwit.backends.filtering import PacketFilter, Predicate, as_item_dtype, as_predicate
 from godwit.backends.packet_filters import filter_on_gpu, gpu_array, packet_filter
@@ -33,14 +34,20 @@ from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dataflow.segment import Segment
 from godwit.dtypes import Array, shown
-from godwit.errors import EndOfLink, FileError, InputError, RunTimeoutError
+from godwit.errors import EndOfLink, FileError, FormatError, InputError, RunTimeoutError
 from godwit.trace import active
 
-PACKET_BYTES = 16 << 20
-"""Where a GPU takes part: what the links of hosts need to be at their best, with some to spare."""
+PACKET_BYTES = 64 << 20
+"""Where a GPU takes part, at most: every packet costs the host a quarter of a millisecond."""
+LEAST_PACKET_BYTES = 4 << 20
+"""Likewise, at least: a link of hosts is at its best, with some to spare."""
+_PACKETS = 16
+"""Of a GPU in between, at most: what comes before the first and behind the last of them is idle time."""
 CPU_PACKET_BYTES = 4 << 20
-"""For each thread, where none does: handing a packet on wakes some threads, which takes its time."""
-READY_PACKETS = 3
+"""For each thread, where no GPU does: handing a packet on wakes some threads, which takes its time."""
+HOST_BUFFER_BYTES = 512 << 20
+"""Of page-locked memory, unless three packets are more: the process keeps as much. To lock more for every
+call takes longer than to filter."""
 SLOTS = 4
 """One to be filled, others whose kernels run or whose contents travel."""
 _MOST_MOVERS = 8
@@ -84,34 +91,55 @@ def filter_array(
             if options.out is not None:
                 raise InputError(f"out is for arrays on the host; this one is filtered on {here}")
             return filter_on_gpu(resident.astype(dtype, order="C", copy=False), keeps)
-    found = _mapped(array) if isinstance(array, str | os.PathLike) else _on_host(array)
+    found = mapped_array(array) if isinstance(array, str | os.PathLike) else _on_host(array)
     _check_shape(found)
     dtype = as_item_dtype(found.dtype)
     if options.out is not None:
         _check_out(options.out, dtype)
-    if devices is None and found.nbytes < _LEAST_GPU_BYTES:
-        devices = "cpu"
+        _check_overlap(found, options)
+    if devices is None:
+        devices = default_devices(found)
     return filter_host_array(found, keeps, dtype, devices, options)
 
 
-def _mapped(path: str | os.PathLike[str]) -> Array:
-    """The array of a .npy file, of which nothing is read yet."""
+def default_devices(array: Array) -> DevicesArgument:
+    """Where an array of the host is filtered if nobody says."""
+    return "cpu" if array.nbytes < _LEAST_GPU_BYTES else None
+
+
+def mapped_array(path: str | os.PathLike[str]) -> Array:
+    """The array of a .npy file, of which nothing is read yet.
+
+    :raises FileError: it cannot be read
+    :raises FormatError: it holds no array
+    """
+    from tokenize import TokenError  # NumPy parses the header as Python
+
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
-        raise FileError(f"{os.fspath(path)}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{os.fspath(path)}: not the array of a .npy file ({error})") from error
-    if not isinstance(found, np.ndarray):
-        raise InputError(f"{os.fspath(path)}: an archive of arrays; a .npy file has one")
+        raise FileError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
+    except (ValueError, SyntaxError, TokenError, EOFError) as error:
+        raise FormatError(
+            os.fspath(path), f"not an array in NumPy's format (.npy): {error}"
+        ) from error
     return np.asarray(found)
 
 
 def _on_host(array: Any) -> Array:
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError("a masked array would lose its mask; array.compressed() has what is valid")
     try:
-        return host_array(array)
+        found = host_array(array)
     except (TypeError, ValueError) as error:
-        raise InputError(f"array must be an array of numbers, got {shown(array)}") from error
+        raise InputError(_no_array(array)) from error
+    if found.ndim == 0:
+        raise InputError(_no_array(array))
+    return found
+
+
+def _no_array(given: Any) -> str:
+    return f"array must be an array of numbers, or the path of a .npy file, got {shown(given)}"
 
 
 def _check_shape(array: Any) -> None:
@@ -130,6 +158,25 @@ def _check_out(out: Any, dtype: np.dtype[Any]) -> None:
         raise InputError("out must be writable, and is read-only")
 
 
+def _check_overlap(array: Array, options: FilterOptions) -> None:
+    """Refuse to write over what has not been read.
+
+    Where the result begins with the array or before, and is in its order, that cannot be: what packets keep
+    is no longer than they are, and is written when all before them have been dealt with.
+    """
+    out = options.out
+    assert out is not None
+    if not np.may_share_memory(array, out):
+        return
+    both = array, out
+    is_behind = options.ordered and all(one.flags.c_contiguous for one in both)
+    if not is_behind or out.ctypes.data > array.ctypes.data:
+        raise InputError(
+            "out overlaps the array, and would be written over what has not been read: give another one"
+            " (with ordered=True the array itself will do, if it has no gaps)"
+        )
+
+
 def filter_host_array(
     array: Array, predicate: Predicate, dtype: np.dtype[Any], devices: Any, options: FilterOptions
 ) -> Array:
@@ -143,13 +190,26 @@ def filter_host_array(
     """
     with Context(devices) as context, ExitStack() as stack:
         context.trace = context.trace or active()
-        packet_bytes = options.packet_bytes or _default_packet_bytes(context)
+        packet_bytes = options.packet_bytes or _default_packet_bytes(context, array, dtype)
         packet_items = max(1, packet_bytes // dtype.itemsize)
         movers = max(1, min(_MOST_MOVERS, config.thread_count() // 2))
-        spread, gather = _routers(context, packet_items * dtype.itemsize, movers, options)
+        spreads = spreads_of(context, packet_items, dtype, options.policy, options.buffers)
+        buffers = _host_buffers(spreads, packet_items * dtype.itemsize, movers)
+        gather = Router(
+            context.endpoints,
+            [context.host],
+            "any",
+            packet_bytes=packet_items * dtype.itemsize,
+            buffers=buffers,
+        )
         filters = [
-            stack.enter_context(closing(_filter_of(endpoint, predicate, dtype, packet_items)))
-            for endpoint in context.endpoints
+            (
+                spread,
+                endpoint,
+                stack.enter_context(closing(_filter_of(spread, endpoint, predicate))),
+            )
+            for spread in spreads
+            for endpoint in spread.endpoints
         ]
         assembly = stack.enter_context(
             closing(
@@ -160,73 +220,53 @@ def filter_host_array(
                     out=options.out,
                     progress=options.progress,
                     movers=movers,
-                    most_held=movers,
+                    most_held=(buffers - 1) // 2,
                 )
             )
         )
         with context.workers() as workers:
-            for endpoint, filtering in zip(context.endpoints, filters, strict=True):
-                links = spread.output(endpoint), gather.input(endpoint)
+            for spread, endpoint, filtering in filters:
+                links = spread.router.output(endpoint), gather.input(endpoint)
                 workers.start(endpoint, filter_packets, *links, filtering)
-            workers.start(
-                context.host, _distribute, array, dtype, spread.input(context.host), packet_items
-            )
+            send_from_host(workers, array, spreads)
             for segment in _received(gather.output(context.host), options.timeout_s):
                 assembly.take(segment)
         return assembly.result()
 
 
-def _default_packet_bytes(context: Context) -> int:
-    if any(device.kind == "cuda" for device in context.devices):
-        return PACKET_BYTES
-    return CPU_PACKET_BYTES * max(device.threads for device in context.devices)
+def _has_gpus(context: Context) -> bool:
+    return any(device.kind == "cuda" for device in context.devices)
 
 
-def _routers(
-    context: Context, packet_bytes: int, movers: int, options: FilterOptions
-) -> tuple[Router, Router]:
-    """From the host to the devices, and back."""
-    # A CPU reads packets where they lie: to have some ready would only keep them from others.
-    ready = {
-        endpoint: 1 if endpoint.device.kind == "cpu" else options.buffers or READY_PACKETS
-        for endpoint in context.endpoints
-        if endpoint.device is not None
-    }
-    spread = Router(
-        [context.host], context.endpoints, options.policy, packet_bytes=packet_bytes, buffers=ready
+def _default_packet_bytes(context: Context, array: Array, dtype: np.dtype[Any]) -> int:
+    if not _has_gpus(context):
+        return CPU_PACKET_BYTES * max(device.threads for device in context.devices)
+    gpus = sum(device.kind == "cuda" for device in context.devices)
+    return gpu_packet_bytes(array.size * dtype.itemsize, gpus)
+
+
+def gpu_packet_bytes(nbytes: int, gpus: int) -> int:
+    """What suits an array on so many GPUs: a power of two, so that kept buffers fit the next one, too."""
+    share = max(1, nbytes // (_PACKETS * gpus))
+    return min(PACKET_BYTES, max(LEAST_PACKET_BYTES, 1 << (share - 1).bit_length()))
+
+
+def _host_buffers(spreads: list[Spread], packet_bytes: int, movers: int) -> int:
+    """For packets being moved, those that are held, and two that others may always have."""
+    most = 2 * movers + 2
+    if not _has_gpus(spreads[0].router.context):
+        return most  # CPUs' packets are read where they lie
+    of_cpus = sum(
+        SLOTS * spread.packet_items * spread.dtype.itemsize * spread.cpus for spread in spreads
     )
-    gather = Router(
-        context.endpoints,
-        [context.host],
-        "any",
-        packet_bytes=packet_bytes,
-        buffers=2 * movers + 2,  # being moved, held, and two that others may always have
-    )
-    return spread, gather
+    return max(3, min(most, (HOST_BUFFER_BYTES - of_cpus) // packet_bytes))
 
 
-def _filter_of(
-    endpoint: Endpoint, predicate: Predicate, dtype: np.dtype[Any], packet_items: int
-) -> PacketFilter:
+def _filter_of(spread: Spread, endpoint: Endpoint, predicate: Predicate) -> PacketFilter:
     assert endpoint.device is not None
-    threads = endpoint.device.threads
-    if any(device.kind == "cuda" for device in endpoint.context.devices):
-        threads = max(1, threads // 2)  # others move what comes from GPUs
+    threads = min(spread.threads, endpoint.device.threads)
     with endpoint.space.entered():
-        return packet_filter(endpoint, predicate, dtype, packet_items, SLOTS, threads)
-
-
-def _distribute(array: Array, dtype: np.dtype[Any], link: Link, packet_items: int) -> None:
-    """Send the array, whole if it can be read as it lies; the metadata are where the message begins."""
-    if array.flags.c_contiguous and array.flags.aligned and array.dtype == dtype:
-        link.send(array, metadata=0)
-        return
-    sent: deque[Future[None]] = deque()
-    for begin in range(0, array.size, packet_items):
-        piece = np.array(array[begin : begin + packet_items], dtype)
-        sent.append(link.send(piece, metadata=begin))
-        if len(sent) > READY_PACKETS * len(link.context.endpoints):
-            sent.popleft().wait()
+        return packet_filter(endpoint, predicate, spread.dtype, spread.packet_items, SLOTS, threads)
 
 
 def filter_packets(incoming: Link, outgoing: Link, filtering: PacketFilter) -> None:

@@ -149,7 +149,7 @@ def stream_components(
     total = None if isinstance(edges, EdgeChunks) else edges.count
     vertices = _vertex_count(edges, stream, statistics, poll)
     dtype = id_dtype_for(vertices)
-    require_memory(vertices * dtype.itemsize, f"the components of {vertices:,} vertices")
+    require_memory(vertices * dtype.itemsize, f"storing the components of {vertices:,} vertices")
     linking = Linking(vertices, dtype, stream.method == "rem", stream.rounds, stream.jumps)
     with ExitStack() as stack:
         with statistics.phase("place"):
@@ -189,7 +189,12 @@ def _vertex_count(edges: Edges, stream: StreamOptions, statistics: RunStatistics
         raise InputError(
             f"row {row:,} of {edges.name} has the id {most}, and ids are below {_MOST_VERTICES}"
         )
-    return max(0, most + 1)
+    count = max(0, most + 1)
+    require_memory(
+        count * id_dtype_for(count).itemsize,
+        f"row {row:,} of {edges.name} has the id {most}, and storing the components of {count:,} vertices",
+    )
+    return count
 
 
 def _limits(devices: DevicesArgument, stream: StreamOptions) -> dict[str, int] | None:

@@ -76,7 +76,9 @@ def as_predicate(predicate: Any) -> Predicate:
     """
     plain = plain_function(predicate)
     if plain is None:
-        raise OperatorError(f"predicate must be a Python function, got {shown(predicate)}")
+        raise OperatorError(
+            f"predicate must be a Python function such as lambda x: x > 0, got {shown(predicate)}"
+        )
     positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     given = list(signature(plain).parameters.values())
     needed = [one for one in given if one.default is Parameter.empty]

@@ -127,12 +127,18 @@ class Space(Protocol):
 
 def host_array_to_send(array: Any) -> Array:
     """What a user sends from host memory, without gaps; InputError if it is no array of numbers."""
+    if isinstance(array, str | bytes):  # NumPy would make an array of it
+        raise InputError(
+            f"what is sent must be an array, got {shown(array)}; metadata= takes any object"
+        )
     try:
         found = host_array(array)
     except (TypeError, ValueError) as error:
         raise InputError(f"what is sent must be an array, got {shown(array)} ({error})") from error
-    if found.dtype.hasobject:
-        raise InputError(f"what is sent must hold numbers, got an array of {found.dtype}")
+    if found.dtype.hasobject or found.dtype.kind in "US":
+        raise InputError(
+            f"what is sent must hold numbers, got an array of {found.dtype}; metadata= takes any object"
+        )
     if found.ndim == 0:
         found = found.reshape(1)
     return np.ascontiguousarray(found)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from godwit.cli import betweenness, components, conversion, inspection, paths, ranks
+from godwit.cli import betweenness, components, conversion, filtering, inspection, paths, ranks
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.format_names import FORMATS
 from godwit.graph.generators.spec import GENERATORS
@@ -26,6 +26,10 @@ _EPILOG = """Examples:
   godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
 
   godwit bfs rmat:20 --source max-degree --devices cuda
+
+  godwit components edges.npy --devices cuda
+
+  godwit filter values.npy "x > 0.5" --output kept.npy
 
   godwit info web.mtx.gz --plot
 
@@ -122,6 +126,9 @@ app.command(
 )(betweenness.betweenness)
 app.command("components", help=components.COMPONENTS_HELP, epilog=components.COMPONENTS_EPILOG)(
     components.components
+)
+app.command("filter", help=filtering.FILTER_HELP, epilog=filtering.FILTER_EPILOG)(
+    filtering.filter_file
 )
 app.command("convert", epilog=conversion.CONVERT_EPILOG)(conversion.convert)
 app.command("generate", epilog=conversion.GENERATE_EPILOG)(conversion.generate)

@@ -11,6 +11,7 @@ graph stands once, and what does not exist (the distance of an unreached vertex)
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -38,11 +39,15 @@ class Output:
     :param target: what the user wrote: a path, ``-`` for CSV on stdout, or None for nowhere
     :param input_path: what was read; writing over it is refused
     :param json: whether facts go to stdout as JSON, which then has no room for the result
-    :raises InputError: the ending is unknown, the path is that of the input, or both want stdout
+    :param trace: where the timeline goes, which is written later
+    :raises InputError: the ending is unknown, the path is that of the input or of the timeline, or result
+        and facts both want stdout
     :raises FileError: it could not be written; found out by writing a temporary file
     """
 
-    def __init__(self, target: str | None, input_path: str, *, json: bool = False) -> None:
+    def __init__(
+        self, target: str | None, input_path: str, *, json: bool = False, trace: str | None = None
+    ) -> None:
         self.target = target
         self._form = ".csv"
         if json and self.on_stdout:
@@ -56,6 +61,8 @@ class Output:
                 f"CSV on stdout; got {target!r}"
             )
         check_writable(target, input_path)
+        if trace is not None and os.path.realpath(trace) == os.path.realpath(target):
+            raise InputError(f"--trace and --output are the same file, {target}")
 
     @property
     def on_stdout(self) -> bool:

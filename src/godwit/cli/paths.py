@@ -123,7 +123,7 @@ def paths(
         partition=inputs.parse_partition(partition),
         tuning={name: value for name, value in tuning.items() if value is not None},
     )
-    destination = Output(output, graph, json=json)
+    destination = Output(output, graph, json=json, trace=trace)
     _check_early(query)
     display = Display(quiet=quiet)
     with recorded(trace, f"godwit {query.algorithm}", input_path=graph):

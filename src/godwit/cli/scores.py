@@ -96,7 +96,7 @@ def answer(
     from godwit.cli.report import Report, print_json
     from godwit.trace import recorded, seconds_since
 
-    destination = Output(output, graph, json=json)
+    destination = Output(output, graph, json=json, trace=trace)
     display = Display(quiet=quiet)
     with recorded(trace, f"godwit {scores.command}", input_path=graph):
         begin = perf_counter()

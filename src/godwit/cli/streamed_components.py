@@ -28,7 +28,7 @@ StreamOption = Annotated[
     typer.Option(
         "--stream",
         help="The file holds edges, a .npy array of shape (m, 2) or bare pairs (--edge-dtype), which go to "
-        "the devices in packets: it may be larger than all memory. So it is for .npy in any case.",
+        "the devices in packets: it may be larger than all memory. Both say it by themselves.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -87,12 +87,18 @@ class Streaming:
 
     def is_meant(self, graph: str) -> bool:
         """Whether the file is to be streamed; InputError if it is not, and something was said of that."""
-        if self.stream or self.edge_dtype is not None or graph.endswith(".npy"):
+        if self.edge_dtype is not None or graph.endswith(".npy"):
             return True
+        if self.stream:
+            raise InputError(
+                f"--stream takes a .npy file of shape (m, 2), or with --edge-dtype a file of bare pairs; "
+                f"leave it out where {graph} is a graph"
+            )
         for name in ("vertices", "memory", "host_memory"):
             if getattr(self, name) is not None:
                 raise InputError(
-                    f"--{name.replace('_', '-')} is for edges that stream: add --stream"
+                    f"--{name.replace('_', '-')} is for edges that stream: a .npy file, or bare pairs "
+                    "(--edge-dtype)"
                 )
         return False
 
@@ -130,7 +136,7 @@ def answer_stream(
     from godwit.trace import recorded
 
     shown = _SHOWN if top is None else as_count(top, "top")
-    destination = Output(output, path, json=json)
+    destination = Output(output, path, json=json, trace=trace)
     display = Display(quiet=quiet)
     with recorded(trace, f"godwit {scores.command}", input_path=path):
         begin = perf_counter()

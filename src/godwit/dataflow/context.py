@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -124,9 +125,10 @@ class Context:
         self.fate = Fate(self.trace)
         self._links: list[Link] = []
         self._routers: list[Router] = []
-        self._spaces: list[Space] = []
+        self._spaces: dict[Endpoint, Space] = {}
         self._kept: deque[tuple[Mark, Any]] = deque()
         self._lock = threading.Lock()
+        self._has_workers = False
         self._closed = False
 
     # Endpoints and devices.
@@ -173,6 +175,7 @@ class Context:
         """A block for functions that run on endpoints, a thread each; at its end they have ended.
 
         :raises TopologyError: nothing leads to a router
+        :raises InputError: when it begins, if another one is open
         """
         from godwit.dataflow.workers import Workers
 
@@ -190,7 +193,7 @@ class Context:
     @property
     def used_bytes(self) -> int:
         """Of buffers that links hold, on all endpoints."""
-        return sum(space.used_bytes for space in self._spaces)
+        return sum(space.used_bytes for space in list(self._spaces.values()))
 
     # What links and endpoints ask.
 
@@ -201,6 +204,19 @@ class Context:
     def add_router(self, router: Router) -> None:
         """A router was made."""
         self._routers.append(router)
+
+    def begin_workers(self) -> None:
+        """A block of workers begins: it says when endpoints have ended, so there is one at a time."""
+        with self._lock:
+            if self._has_workers:
+                raise InputError(
+                    "a block of workers is open already in this context: start them all in one"
+                )
+            self._has_workers = True
+
+    def end_workers(self) -> None:
+        """It has ended."""
+        self._has_workers = False
 
     def limit_bytes(self, endpoint: Endpoint) -> int | None:
         """Of its buffers together, or None."""
@@ -224,19 +240,20 @@ class Context:
         return limit, memory
 
     def make_space(self, endpoint: Endpoint) -> Space:
-        """The memory of an endpoint, which the context closes."""
-        self.check_open()
-        limit, memory = self._share(endpoint)
+        """The memory of an endpoint, which the context closes; the same for all threads that ask."""
         with self._lock:
-            space = make_space(
-                endpoint.device,
-                beside_gpus=any(device.kind == "cuda" for device in self.devices),
-                limit_bytes=limit,
-                memory=memory,
-                transport=self._transport,
-                trace=self.trace,
-            )
-            self._spaces.append(space)
+            self.check_open()
+            space = self._spaces.get(endpoint)
+            if space is None:
+                limit, memory = self._share(endpoint)
+                space = self._spaces[endpoint] = make_space(
+                    endpoint.device,
+                    beside_gpus=any(device.kind == "cuda" for device in self.devices),
+                    limit_bytes=limit,
+                    memory=memory,
+                    transport=self._transport,
+                    trace=self.trace,
+                )
         return space
 
     def keep(self, mark: Mark, array: Any) -> None:
@@ -266,24 +283,32 @@ class Context:
 
     def close(self) -> None:
         """End the block: give all buffers back, and write the trace; closing twice does no harm."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         self.fate.end(ClosedContextError("the context was closed"))
-        receivers = [link.receiver for link in self.all_links() if link.receiver is not None]
+        links = self.all_links()
+        with ExitStack() as last_first:  # each of these, whatever the others raise
+            if self.trace is not None and self._trace_path is not None:
+                last_first.callback(self.trace.write, self._trace_path)
+            for space in self._spaces.values():
+                last_first.callback(space.close)
+            for link in links:
+                last_first.callback(link.close)
+            last_first.callback(self._let_go)
+            for link in links:
+                if link.receiver is not None:
+                    last_first.callback(link.receiver.wait_all)
+
+    def _let_go(self) -> None:
+        """Drop what copies read, when all of them are done."""
         try:
-            for receiver in receivers:
-                receiver.wait_all()
-            while self._kept:
-                self._kept.popleft()[0].wait()  # and no name keeps the array
+            with ExitStack() as stack:
+                for mark, _ in self._kept:
+                    stack.callback(mark.wait)
         finally:
             self._kept.clear()
-            for receiver in receivers:
-                receiver.close()
-            for space in self._spaces:
-                space.close()
-            if self.trace is not None and self._trace_path is not None:
-                self.trace.write(self._trace_path)
 
     def __enter__(self) -> Context:
         self.check_open()

@@ -11,9 +11,10 @@ that would never come is told so.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
-from time import perf_counter
-from typing import Any, Generic, TypeVar
+from time import perf_counter, sleep
+from typing import Any, Generic, NoReturn, TypeVar
 
 from godwit.backends.segments import Mark
 from godwit.dtypes import as_positive_number
@@ -21,6 +22,9 @@ from godwit.errors import DataflowEnded, RunTimeoutError
 from godwit.trace import HOST, Trace
 
 T = TypeVar("T")
+
+PATIENCE_S = 10.0
+"""After so long a wait it is looked whether everybody waits."""
 
 
 class Fate:
@@ -33,9 +37,12 @@ class Fate:
 
     def __init__(self, trace: Trace | None = None) -> None:
         self.trace = trace
-        self.lock = threading.Lock()
+        # The collector of garbage may hand a segment on while it is held.
+        self.lock = threading.RLock()
         self.cause: BaseException | None = None
-        self.waiting: set[Any] = set()
+        self.waiting: dict[Any, str] = {}
+        self.participants = 0  # workers that run, and the body of their block while it does
+        self._has_warned = False
 
     def end(self, cause: BaseException) -> None:
         """End all waits, of now and of later; the first cause counts."""
@@ -45,10 +52,24 @@ class Fate:
             for waiter in self.waiting:
                 wake(waiter)
 
+    def warn_if_stuck(self) -> None:
+        """Tell people, once, if everybody has been waiting for others for long."""
+        with self.lock:
+            waits = sorted(self.waiting.values())
+            is_stuck = 0 < self.participants <= len(waits) and not self._has_warned
+            self._has_warned = self._has_warned or is_stuck
+        if is_stuck:
+            warnings.warn(
+                f"all workers have waited for {PATIENCE_S:g} s and more: {'; '.join(waits)}. Who sends "
+                "over a link shuts it down in the end: with link: ..., or link.shutdown()",
+                stacklevel=2,
+            )
+
     def check(self) -> None:
         """Raise DataflowEnded, with the cause, if it has ended."""
         if self.cause is not None:
-            raise DataflowEnded(f"the dataflow has ended: {self.cause}") from self.cause
+            why = str(self.cause) or type(self.cause).__name__
+            raise DataflowEnded(f"the dataflow has ended: {why}") from self.cause
 
 
 def wake(waiter: Any) -> None:
@@ -81,7 +102,7 @@ class Future(Generic[T]):
     def done(self) -> bool:
         """Whether :meth:`wait` would return, or raise, at once."""
         if not self._resolved:
-            return False
+            return self._fate.cause is not None
         return self._error is not None or all(mark.done() for mark in self._marks)
 
     def wait(self, timeout_s: float | None = None) -> T:
@@ -90,9 +111,23 @@ class Future(Generic[T]):
         :raises RunTimeoutError: not within so many seconds; it may be waited for again
         :raises DataflowEnded: it will not come, since a worker failed or the context was closed
         """
-        value = self._assigned(timeout_s)
+        if timeout_s is not None:
+            return self._wait_until(as_positive_number(timeout_s, "timeout_s"))
+        value = self._assigned(None)
         for mark in self._marks:
             mark.wait()
+        return value
+
+    def _wait_until(self, timeout_s: float) -> T:
+        deadline = perf_counter() + timeout_s
+        value = self._assigned(timeout_s)
+        pause_s = 1e-5
+        for mark in self._marks:
+            while not mark.done():  # devices cannot be waited for with a limit
+                if perf_counter() >= deadline:
+                    self._refuse_to_wait(timeout_s)
+                sleep(pause_s)
+                pause_s = min(2 * pause_s, 1e-3)
         return value
 
     def wait_on(self, stream: Any) -> T:
@@ -107,14 +142,12 @@ class Future(Generic[T]):
 
     def _assigned(self, timeout_s: float | None) -> T:
         if not self._resolved:
-            if timeout_s is not None:
-                timeout_s = as_positive_number(timeout_s, "timeout_s")
             begin = perf_counter()
             self._sleep(timeout_s)
             if self._fate.trace is not None:
                 self._fate.trace.add(self._where, "wait", self._what, begin, perf_counter())
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # which would grow, and keep frames alive
         found: T = self._value
         return found
 
@@ -125,20 +158,26 @@ class Future(Generic[T]):
             waiter.acquire()
             with self._fate.lock:
                 self._waiters.append(waiter)
-                self._fate.waiting.add(waiter)
+                self._fate.waiting[waiter] = f"{self._where} for {self._what}"
             try:
                 if self._resolved:
                     return
                 self._fate.check()
-                left = -1 if deadline is None else max(0.0, deadline - perf_counter())
-                waiter.acquire(timeout=left)
+                left = PATIENCE_S
+                if deadline is not None:
+                    left = min(max(0.0, deadline - perf_counter()), threading.TIMEOUT_MAX)
+                if not waiter.acquire(timeout=left) and deadline is None:
+                    self._fate.warn_if_stuck()
             finally:
                 with self._fate.lock:
-                    self._fate.waiting.discard(waiter)
+                    del self._fate.waiting[waiter]
                     self._waiters.remove(waiter)
             if deadline is not None and not self._resolved and perf_counter() >= deadline:
                 self._fate.check()
-                raise RunTimeoutError(f"{self._what} was not there after {timeout_s:g} s")
+                self._refuse_to_wait(timeout_s)
+
+    def _refuse_to_wait(self, timeout_s: float | None) -> NoReturn:
+        raise RunTimeoutError(f"{self._what} was not there after {timeout_s:g} s")
 
     # For those who make futures.
 

@@ -12,21 +12,21 @@ those of messages with a higher priority overtake.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from math import isnan
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from godwit.backends import spaces
-from godwit.backends.segments import Mark
 from godwit.dataflow.future import Future
 from godwit.dataflow.message import Message, rows_of_packet
 from godwit.dataflow.receiver import Offer, Receiver
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.dtypes import as_count, as_float, shown
-from godwit.errors import ClosedLinkError, EndOfLink, TopologyError
+from godwit.errors import ClosedLinkError, EndOfLink, InputError, TopologyError
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint
@@ -123,7 +123,9 @@ class Link:
             self._router = target  # type: ignore[assignment]
         else:
             packet, count_ = default_packet(source, target)
-            packet = as_count(packet_bytes or packet, "packet_bytes", 1, _MOST_BYTES)
+            packet = as_count(
+                packet if packet_bytes is None else packet_bytes, "packet_bytes", 1, _MOST_BYTES
+            )
             count_ = as_count(count_ if buffers is None else buffers, "buffers", 1, _MOST_BUFFERS)
             limit = context.limit_bytes(target)
             if limit is not None and packet > limit:
@@ -143,7 +145,8 @@ class Link:
         receivers = self._receivers()
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
         self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
-        self._lock = threading.Lock()
+        # The collector of garbage may release a segment while it is held.
+        self._lock = threading.RLock()
         self._outbox: list[tuple[float, int, Message | None]] = []
         self._numbers = count()
         self._unclaimed = 0
@@ -211,7 +214,7 @@ class Link:
         space = self.source.space
         taken = space.take(array)
         if priority != 0:
-            priority = as_float(priority, "priority")
+            priority = _as_priority(priority, "priority")
         future: Future[None] = Future(self._fate, self._end_of_message, self.source.name)
         message = Message(
             taken,
@@ -261,17 +264,17 @@ class Link:
         the lock under which it has seen that there is nothing to do; whoever changes that does so under
         this lock, too, and looks afterwards whether somebody is there.
         """
-        with self._lock:
-            if self._is_pumping:
-                return
-            self._is_pumping = True
         try:
+            with self._lock:
+                if self._is_pumping or self._fate.cause is not None:
+                    return
+                self._is_pumping = True
             while True:
                 with self._lock:
                     if not self._outbox or self._unclaimed >= self._most_ahead:
                         self._is_pumping = False
                         return
-                    _, number, message = self._outbox[0]
+                    _, _, message = self._outbox[0]
                     if message is None:
                         heappop(self._outbox)
                     else:
@@ -282,16 +285,16 @@ class Link:
                 if message is None:
                     self._end()
                 elif self._receiver is not None:
-                    order = (-message.priority, number)
-                    self._receiver.post(Offer(segment, message, order, (self._receiver,)))
+                    only = (self._receiver,)
+                    self._receiver.post(Offer(segment, message, -message.priority, only))
                 else:
-                    self._route(segment, message, number)
+                    self._route(segment, message)
         except BaseException as error:
+            self._fate.end(error)  # from now on nobody pumps
             self._is_pumping = False
-            self._fate.end(error)
             raise
 
-    def _route(self, segment: Segment, message: Message, number: int) -> None:
+    def _route(self, segment: Segment, message: Message) -> None:
         """Offer a segment to all that the router names."""
         assert self._router is not None
         groups, own = self._router.route(segment, self.source)
@@ -300,9 +303,9 @@ class Link:
             message.started(further)
             with self._lock:
                 self._unclaimed += further
-        order = (-(message.priority if own is None else own), number)
+        own = message.priority if own is None else _as_priority(own, "the priority of a segment")
         for group in groups:
-            offer = Offer(segment, message, order, tuple(group))
+            offer = Offer(segment, message, -own, tuple(group))
             for receiver in group:
                 receiver.post(offer)
 
@@ -325,7 +328,8 @@ class Link:
         """Ask for the next segment, which is there when it has arrived; EndOfLink after the last.
 
         From the first call on as many segments are on their way as there are buffers: whoever begins to
-        receive goes on until the end of the link.
+        receive goes on until the end of the link. What comes for a future that is dropped unseen, as after
+        a time-out, goes to the next who asks.
 
         :raises TopologyError: a router is at its end
         :raises DataflowEnded: a worker has failed, or the context is closed
@@ -335,7 +339,7 @@ class Link:
         if self._fate.cause is not None or self.context.closed:
             self.context.check_open()
             self._fate.check()
-        pending = PendingSegment(self._fate, self._a_segment, self.target.name)
+        pending = PendingSegment(self._fate, self._a_segment, self.target.name, self._receiver)
         self._receiver.request(pending)
         return pending
 
@@ -368,6 +372,14 @@ class Link:
         """Its end, where there is no router."""
         return self._receiver
 
+    def close(self) -> None:
+        """Give all back; nothing is under way."""
+        with self._lock:
+            self._closed = True
+            self._outbox.clear()
+        if self._receiver is not None:
+            self._receiver.close()
+
     def __enter__(self) -> Link:
         return self
 
@@ -383,7 +395,11 @@ class Link:
         return f"Link({self.name})"
 
 
-Keep = Callable[[Mark, Any], None]
+def _as_priority(value: Any, name: str) -> float:
+    number = as_float(value, name)
+    if isnan(number):
+        raise InputError(f"{name} must be a number, got {shown(value)}")
+    return number
 
 
 def common_context(*endpoints: Any) -> Any:

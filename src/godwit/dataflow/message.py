@@ -45,7 +45,7 @@ class Message:
         self._source = source
         self._future = future
         self._next = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as the link's
         self._under_way = 1  # the last segment, which is to come
         self._marks: tuple[Mark, ...] = ()
 
@@ -55,15 +55,20 @@ class Message:
         return self._next < 0
 
     def cut(self) -> Segment:
-        """The next segment; an array without rows is one segment."""
+        """The next segment; an array without rows is one segment.
+
+        Behind the last the array is the segments' alone: stale offers, which know the message, may stay.
+        """
         begin, array = self._next, self._array
         total = len(array)
         if begin == 0 and total <= self._rows:
-            self._next = -1
+            self._next, self._array = -1, None
             return Segment(array, 0, total, self._metadata, self._source)
         end = min(begin + self._rows, total)
-        self._next = -1 if end == total else end
-        if end != total:
+        self._next = end
+        if end == total:
+            self._next, self._array = -1, None
+        else:
             self.started(1)
         return Segment(array[begin:end], begin, total, self._metadata, self._source)
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from heapq import heapify, heappop, heappush
 from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -31,7 +33,6 @@ from godwit.errors import DeadWorkerError, EndOfLink
 if TYPE_CHECKING:
     from godwit.dataflow.message import Message
 
-_arrivals = count()
 _FEW_OFFERS = 64
 
 
@@ -44,7 +45,7 @@ class Offer:
         self,
         segment: Segment,
         message: Message,
-        order: tuple[float, int],
+        order: float,
         receivers: tuple[Receiver, ...],
     ) -> None:
         self.segment: Segment | None = segment
@@ -133,10 +134,14 @@ class Receiver:
         self._free: deque[_Slot] = deque()
         self._slots: list[_Slot] = []
         self._lane: Lane | None = None
-        self._offers: list[tuple[tuple[float, int], int, Offer]] = []
-        self._requests: deque[PendingSegment] = deque()
+        self._offers: list[tuple[float, int, Offer]] = []
+        self._arrivals = count()
+        # Who has dropped a future, as after a time-out, does not take anything from others.
+        self._requests: deque[ReferenceType[PendingSegment]] = deque()
         self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
+        self._is_contested = False
+        self._is_matching = False
         self._ended = False
         self._abandoned = False
 
@@ -147,7 +152,8 @@ class Receiver:
         with self._lock:
             if len(self._offers) > self._most_offers:
                 self._drop_stale()
-            heappush(self._offers, (offer.order, next(_arrivals), offer))
+            heappush(self._offers, (offer.order, next(self._arrivals), offer))
+            self._is_contested = self._is_contested or len(offer.receivers) > 1
             is_abandoned = self._abandoned
         if is_abandoned:
             self._give_up()
@@ -169,17 +175,33 @@ class Receiver:
     # What the receiving endpoint does.
 
     def request(self, pending: PendingSegment) -> None:
-        """Ask for the next segment; from the first time on all buffers are ready to receive."""
+        """Ask for the next segment; from the first time on all buffers are ready to receive.
+
+        Where others could take it, who asks waits for a buffer that nothing uses any more: so nobody takes
+        more than it has buffers for ahead of what its GPU has done.
+        """
+        if self._is_contested and not self._arrived:
+            with suppress(IndexError):  # all are held
+                for mark in self._free[0].after:
+                    mark.wait()
         with self._lock:
             if not self._slots:
                 self._slots = [_Slot() for _ in range(self.buffers)]
                 self._free.extend(self._slots)
-            self._requests.append(pending)
+            while self._requests and self._requests[-1]() is None:
+                self._requests.pop()
+            self._requests.append(ref(pending))
             self._hand_out()
             if self._ended:
                 self._check_end()
         if self._offers and self._free:
             self.match()
+
+    def put_back(self, segment: Segment) -> None:
+        """What was handed out, and nobody has seen, is for the next who asks."""
+        with self._lock:
+            self._arrived.appendleft(segment)
+            self._hand_out()
 
     def abandon(self) -> None:
         """Nobody will receive any more; what is still on its way has no taker, which is an error.
@@ -216,11 +238,18 @@ class Receiver:
         taken: list[Offer] = []
         try:
             with self._lock:
-                while self._free and self._offers and self._may_take():
-                    offer = heappop(self._offers)[2]
-                    if offer.claim():
-                        taken.append(offer)
-                        self._begin(offer)
+                # The collector of garbage may come in between, and free a buffer for the loop below.
+                if self._is_matching:
+                    return
+                self._is_matching = True
+                try:
+                    while self._free and self._offers and self._may_take(self._offers[0][2]):
+                        offer = heappop(self._offers)[2]
+                        if offer.claim():
+                            taken.append(offer)
+                            self._begin(offer)
+                finally:
+                    self._is_matching = False
                 if self._ended:
                     self._check_end()
         except BaseException as error:
@@ -234,8 +263,17 @@ class Receiver:
                         other.match()
                 offer.message.claimed()
 
-    def _may_take(self) -> bool:
-        return not self._abandoned and self._fate.cause is None
+    def _may_take(self, offer: Offer) -> bool:
+        """Whether the receiver may have an offer, if nobody else has.
+
+        What others could take it takes ahead of a request only into a buffer that nothing uses any more:
+        one that a GPU has yet to read is no sign that this GPU is the next to be free.
+        """
+        if self._abandoned or self._fate.cause is not None:
+            return False
+        if len(offer.receivers) == 1 or self._requests or offer.is_stale:
+            return True
+        return all(mark.done() for mark in self._free[0].after)
 
     def _begin(self, offer: Offer) -> None:
         """Start to bring a segment into a buffer."""
@@ -275,7 +313,11 @@ class Receiver:
 
     def give_back(self, segment: Segment, stream: Any) -> None:
         """The buffer of a segment may be used again, once what was put into a stream so far is done."""
-        slot, message = segment.slot, segment.message
+        with self._lock:  # of two threads that release it one does
+            slot, segment.slot = segment.slot, None
+        if slot is None:
+            return
+        message = segment.message
         mark = self.space.mark(stream)
         trace = self._fate.trace
         if trace is not None:
@@ -295,8 +337,10 @@ class Receiver:
 
     def _hand_out(self) -> None:
         while self._requests and self._arrived:
-            segment = self._arrived.popleft()
-            self._requests.popleft().resolve(segment, segment.marks)
+            pending = self._requests.popleft()()
+            if pending is not None:
+                segment = self._arrived.popleft()
+                pending.resolve(segment, segment.marks)
 
     def _check_end(self) -> None:
         if not (self._ended and self._requests):
@@ -305,13 +349,17 @@ class Receiver:
             heappop(self._offers)
         if not self._offers and not self._arrived:
             while self._requests:
-                self._requests.popleft().fail(EndOfLink(f"nothing more comes over {self.name}"))
+                pending = self._requests.popleft()()
+                if pending is not None:
+                    pending.fail(EndOfLink(f"nothing more comes over {self.name}"))
 
     def wait_all(self) -> None:
-        """Wait until nothing uses the buffers."""
-        for slot in self._slots:
-            for mark in slot.after:
-                mark.wait()
+        """Wait until nothing uses the buffers; the dataflow has ended, so no copy begins later."""
+        with self._lock:
+            marks = [mark for slot in self._slots for mark in slot.after]
+        with ExitStack() as stack:  # for each, whatever the others raise
+            for mark in marks:
+                stack.callback(mark.wait)
 
     def close(self) -> None:
         """Give buffers back; nothing is under way."""
@@ -321,10 +369,11 @@ class Receiver:
             self._slots.clear()
             self._free.clear()
             self._offers.clear()
+            self._requests.clear()
             self._arrived.clear()
-            if self._lane is not None:
-                self._lane.close()
-                self._lane = None
+            lane, self._lane = self._lane, None
+            if lane is not None:
+                lane.close()
 
 
 def _read_only(array: Any) -> Any:

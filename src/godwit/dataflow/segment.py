@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from godwit.backends.segments import Mark
-from godwit.dataflow.future import Future
+from godwit.dataflow.future import Fate, Future
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint
@@ -74,9 +74,8 @@ class Segment:
 
         :param stream: the endpoint's own, if none is named
         """
-        receiver, self.receiver = self.receiver, None
-        if receiver is not None:
-            receiver.give_back(self, stream)
+        if self.receiver is not None:
+            self.receiver.give_back(self, stream)
 
     def wait(self) -> None:
         """Wait on the host until its data are there (who iterates over a link of the host need not)."""
@@ -109,10 +108,26 @@ class PendingSegment(Future[Segment]):
     Waiting raises EndOfLink when no more comes.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_receiver")
+
+    def __init__(self, fate: Fate, what: str, where: str, receiver: Receiver) -> None:
+        super().__init__(fate, what, where)
+        self._receiver: Receiver | None = receiver  # None when somebody has seen what it brought
 
     def wait(self, timeout_s: float | None = None) -> Segment:
         """The segment, when it is there; see :meth:`Future.wait`."""
         segment = super().wait(timeout_s)
         segment.has_arrived = True
+        self._receiver = None
         return segment
+
+    def wait_on(self, stream: Any) -> Segment:
+        """The segment, when it is under way; see :meth:`Future.wait_on`."""
+        segment = super().wait_on(stream)
+        self._receiver = None
+        return segment
+
+    def __del__(self) -> None:
+        receiver = getattr(self, "_receiver", None)  # not there if Ctrl-C came as it was made
+        if receiver is not None and self._value is not None:
+            receiver.put_back(self._value)

@@ -49,28 +49,43 @@ class Workers:
             raise TopologyError(f"{endpoint} has no worker: it works by itself")
         if not callable(function):
             raise InputError(f"a worker must be a function, got {shown(function)}")
-        if not self._is_open:
-            raise InputError(
-                "workers are started inside their block: with context.workers() as workers"
-            )
-        with self._lock:
-            self._running[id(endpoint)] += 1
-        for link in self._links_to(endpoint):
-            if link.receiver is not None:
-                link.receiver.resume()
         thread = threading.Thread(
             target=self._run,
             args=(endpoint, function, arguments),
-            name=f"godwit-{endpoint}",
+            name=f"godwit-worker-{endpoint}",
             daemon=True,
         )
-        self._threads.append(thread)
-        thread.start()
+        # In one step, so that whoever ends the block joins it, and nobody gives its endpoint up.
+        with self._lock:
+            if not self._is_open:
+                raise InputError(
+                    "workers are started inside their block: with context.workers() as workers"
+                )
+            for link in self._links_to(endpoint):
+                if link.receiver is not None:
+                    link.receiver.resume()
+            self._threads.append(thread)
+            self._running[id(endpoint)] += 1
+            self._context.fate.participants += 1
+            try:
+                thread.start()
+            except RuntimeError:  # there are too many
+                self._threads.pop()
+                self._running[id(endpoint)] -= 1
+                self._context.fate.participants -= 1
+                raise
 
     def each(
         self, endpoints: Iterable[Endpoint], function: Callable[..., Any], *arguments: Any
     ) -> None:
-        """Start ``function(endpoint, *arguments)`` on each of some endpoints."""
+        """Start ``function(endpoint, *arguments)`` on each of some endpoints.
+
+        :raises TopologyError: no list of endpoints of the context
+        """
+        if isinstance(endpoints, Endpoint):
+            raise TopologyError(
+                f"endpoints must be a list of endpoints, got {endpoints} alone: write [endpoint]"
+            )
         for endpoint in endpoints:
             self.start(endpoint, function, endpoint, *arguments)
 
@@ -78,6 +93,7 @@ class Workers:
         trace = self._context.trace
         name = getattr(function, "__name__", "worker")
         try:
+            self._context.fate.check()
             with endpoint.space.entered(), ExitStack() as stack:
                 if trace is not None:
                     stack.enter_context(trace.recording())
@@ -91,31 +107,44 @@ class Workers:
         """A worker has ended by itself."""
         with self._lock:
             self._running[id(endpoint)] -= 1
+            self._context.fate.participants -= 1
             left = self._running[id(endpoint)]
-            body_receives = endpoint.kind == "host" and self._is_open
         if left:
             return
         for link in self._links_from(endpoint):
             link.shutdown()
-        if not body_receives:
-            self._abandon(endpoint)
+        with self._lock:
+            body_receives = endpoint.kind == "host" and self._is_open
+            if not (self._running[id(endpoint)] or body_receives):
+                self._abandon(endpoint)
 
     def _settle_body(self) -> None:
         """The block's body, which is at the host, has ended by itself."""
         host = self._context.host
         with self._lock:
-            self._is_open = False
             left = self._running[id(host)]
         if left:
             return
         for link in self._links_from(host):
             link.shutdown()
         self._abandon(host)
+        # Nor will anybody receive where no worker has been.
+        with self._lock:
+            for endpoint in self._context.endpoints:
+                if not self._running[id(endpoint)]:
+                    self._abandon(endpoint)
 
     def _abandon(self, endpoint: Endpoint) -> None:
         for link in self._links_to(endpoint):
             if link.receiver is not None:
                 link.receiver.abandon()
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            with suppress(
+                RuntimeError
+            ):  # Ctrl-C came before it had begun: if it does, it ends at once
+                thread.join()
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -131,6 +160,9 @@ class Workers:
         return [link for link in self._context.all_links() if link.target is endpoint]
 
     def __enter__(self) -> Workers:
+        self._context.begin_workers()
+        self._threads.clear()
+        self._context.fate.participants = 1
         self._is_open = True
         return self
 
@@ -140,20 +172,23 @@ class Workers:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if value is not None:
-            self._is_open = False
-            self._fail(value)
-        else:
-            with suppress(DataflowEnded):
-                self._settle_body()
         try:
-            for thread in self._threads:
-                thread.join()
-        except BaseException as interruption:
-            self._fail(interruption)
-            for thread in self._threads:
-                thread.join()
+            with self._lock:
+                self._is_open = False
+                self._context.fate.participants -= 1
+            if value is not None:
+                self._fail(value)
+            else:
+                with suppress(DataflowEnded):
+                    self._settle_body()
+            self._join()
+        except BaseException as error:  # Ctrl-C, or a policy asked for what the host still sends
+            self._fail(error)
+            self._join()
             raise
+        finally:
+            self._context.fate.participants = 0
+            self._context.end_workers()
         cause = self._failure or self._context.fate.cause
         if cause is not None and cause is not value:
-            raise cause
+            raise cause from cause.__cause__  # and not from what the body was told of it

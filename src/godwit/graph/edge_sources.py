@@ -31,6 +31,14 @@ _WHAT_WORKS = (
     "a godwit.Graph, or edges: the path of a file, an array of shape (m, 2), or an iterator of such"
 )
 
+_GRAPH_MAKERS = {
+    "networkx": "from_networkx",
+    "scipy": "from_scipy",
+    "igraph": "from_igraph",
+    "networkit": "from_networkit",
+}
+"""By the library that a graph comes from; iterating over one gives its vertices, not edges."""
+
 
 class EdgeTable(Protocol):
     """Rows of edges that can be read in any order.
@@ -204,9 +212,14 @@ def as_edges(given: Any, edge_dtype: Any = None) -> Edges:
         if given and all(np.ndim(one) == 2 for one in given):
             return EdgeChunks(given)
     elif not (lies_on_gpu(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
-        if isinstance(given, Iterable) and not isinstance(given, bytes | dict):
+        maker = _GRAPH_MAKERS.get(type(given).__module__.partition(".")[0])
+        if maker is not None:
+            raise InputError(
+                f"expected {_WHAT_WORKS}; godwit.Graph.{maker} makes a graph of a {type(given).__name__}"
+            )
+        if isinstance(given, Iterable) and not isinstance(given, bytes | dict | set | frozenset):
             return EdgeChunks(given)
-        raise InputError(f"expected {_WHAT_WORKS}; got a {type(given).__name__}")
+        raise InputError(f"expected {_WHAT_WORKS}; got {shown(given)}")
     array = as_array(given, "edges")
     if isinstance(given, list | tuple) and array.size == 0:
         array = np.empty((0, 2), np.int32)
@@ -224,7 +237,10 @@ def end_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 def _check_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
     if len(shape) != 2 or shape[1] != 2:
-        raise InputError(f"{name} must have shape (m, 2), a row an edge, got {shape} of {dtype}")
+        advice = "; .T of it has that" if len(shape) == 2 and shape[0] == 2 else ""
+        raise InputError(
+            f"{name} must have shape (m, 2), a row an edge, got {shape} of {dtype}{advice}"
+        )
 
 
 def _listed_dtypes() -> str:
@@ -248,7 +264,8 @@ def _open(path: Path, edge_dtype: Any) -> EdgeTable:
         raise InputError(
             f"edge_dtype must be a dtype of integers, got {shown(edge_dtype)}"
         ) from None
-    end_dtype(dtype, "edge_dtype")
+    if dtype.kind not in "iu":
+        raise InputError(f"edge_dtype must be a dtype of integers, got {shown(edge_dtype)}")
     try:
         size = path.stat().st_size
     except OSError as error:

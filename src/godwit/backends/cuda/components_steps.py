@@ -59,6 +59,9 @@ MERGES = {"none": 0, "tree": 1, "direct": 2}
 _CLASS_WARP, _CLASS_NONE = 2, 5
 _ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
 _UNBOUNDED = 2**64 - 1
+_SOME_VERTICES = 1024
+_ALIKE = 0.15
+"""Standard deviation over mean: of a 3-D stencil 0.07, of a Delaunay triangulation 0.22."""
 
 
 def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> str:
@@ -129,17 +132,33 @@ def _require_atomics(placement: StepPlacement) -> None:
 
 
 def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
-    """How devices come together.
+    """How devices come together, by what was measured (docs/components.md).
 
-    By default directly, where hardly anything goes over the links: rows are left out, or tiles have joined
-    what is near. Else nearly every arc asks for both ends, half of them far away: forests are merged.
+    Directly, where hardly anything goes over the links: tiles have joined what is near; the rows of a graph
+    with hubs are left out; or hooks stay near, as the order of ids was kept, since rows are short or all of
+    one length. Else nearly every arc asks for both ends, half of them far away: forests are merged.
     """
     if len(placement.parts) == 1:
         return "none"
     if query.merge != "auto":
         return query.merge
-    few = tiled or (query.is_sampled and placement.numbering.by_degree)
-    return "direct" if few else "tree"
+    if tiled:
+        return "direct"
+    is_regular = not query.splices and _degrees_are_alike(placement)
+    if query.is_sampled:
+        numbering = placement.numbering
+        has_hubs = bool((numbering.classes[:, 1] > 0).any())
+        is_regular = is_regular or has_hubs or not numbering.by_degree
+    return "direct" if is_regular else "tree"
+
+
+def _degrees_are_alike(placement: StepPlacement) -> bool:
+    """Whether those of some vertices, apart from each other, are about the same."""
+    offsets = placement.graph.offsets
+    some = np.linspace(0, len(offsets) - 2, _SOME_VERTICES).astype(np.int64)
+    degrees = offsets[some + 1] - offsets[some]
+    degrees = degrees[degrees > 0]
+    return len(degrees) > 0 and bool(degrees.std() < _ALIKE * degrees.mean())
 
 
 def _bring_up(

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
+from godwit.backends.cuda.kept_memory import KeptMemory
 from godwit.backends.cuda.libraries import bindings
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
@@ -27,6 +28,10 @@ from godwit.trace import HOST, copied
 
 _PORTABLE_AND_MAPPED = 0x01 | 0x02
 _NON_BLOCKING = 0x01
+
+KEPT_BYTES = 1 << 30
+"""Of a GPU, that the process keeps of what was let go by :meth:`Buffer.keep`."""
+_KEPT = KeptMemory(KEPT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -142,12 +147,12 @@ def properties(index: int) -> GpuProperties:
 
 
 def free_memory_bytes(index: int) -> int:
-    """Memory of a GPU that nothing holds, plus what CuPy's pool keeps for later."""
+    """Memory of a GPU that nothing holds, plus what CuPy's pool and the process keep for later."""
     _, runtime = bindings()
     with current_kept():
         use(index)
         free, _total = checked(runtime.cudaMemGetInfo(), f"cuda:{index} does not tell its memory")
-        return int(free) + _pooled_bytes(index)
+        return int(free) + _pooled_bytes(index) + _KEPT.kept_bytes(index)
 
 
 def _pooled_bytes(index: int) -> int:
@@ -180,6 +185,8 @@ class Buffer:
         use(index)
         _, runtime = bindings()
         status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
+        if status == runtime.cudaError_t.cudaErrorMemoryAllocation and free_kept(index):
+            status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
         if status == runtime.cudaError_t.cudaErrorMemoryAllocation:
             cupy = _loaded_cupy()
             if cupy is not None:
@@ -236,6 +243,25 @@ class Buffer:
         if pointer:
             _free(self.index, pointer)
 
+    def keep(self) -> None:
+        """As :meth:`close`, but the process keeps it for :func:`kept_or_new`, if it is not too much.
+
+        It waits for all that runs on the GPU, as freeing does: nothing may use what others get.
+        """
+        pointer, self.pointer = self.pointer, 0
+        nbytes, self.nbytes = self.nbytes, 0
+        if not pointer:
+            return
+        surplus = [pointer]
+        _, runtime = bindings()
+        with current_kept():
+            if int(runtime.cudaSetDevice(self.index)[0]) == 0:
+                is_sound = int(runtime.cudaDeviceSynchronize()[0]) == 0
+                if is_sound:
+                    surplus = _KEPT.put(self.index, nbytes, pointer)
+        for one in surplus:
+            _free(self.index, one)
+
     def __enter__(self) -> Buffer:
         return self
 
@@ -255,6 +281,24 @@ class Buffer:
 
 
 _ABANDONED: list[tuple[int, int]] = []
+
+
+def kept_or_new(index: int, nbytes: int) -> Buffer:
+    """Memory that is let go by :meth:`Buffer.keep`; what is in it is anything, as always."""
+    pointer = _KEPT.take(index, nbytes)
+    if pointer is None:
+        return Buffer(index, nbytes)
+    found = Buffer.__new__(Buffer)
+    found.index, found.nbytes, found.pointer = index, nbytes, pointer
+    return found
+
+
+def free_kept(index: int) -> bool:
+    """Free what the process keeps of a GPU; whether there was any."""
+    pointers = _KEPT.take_all(index)
+    for pointer in pointers:
+        _free(index, pointer)
+    return bool(pointers)
 
 
 def free_abandoned(indexes: Sequence[int]) -> None:

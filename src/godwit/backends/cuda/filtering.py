@@ -18,12 +18,13 @@ import numpy as np
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
 from godwit.backends.cuda.copy_times import CopyTimes, noted
-from godwit.backends.cuda.driver import Buffer, Event, Module, PinnedBuffer
+from godwit.backends.cuda.driver import Event, Module
 from godwit.backends.cuda.gpu_arrays import address_of, cupy, gpu_of
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.libraries import bindings
 from godwit.backends.cuda.marks import native_stream
 from godwit.backends.cuda.operators import DeviceFunction, compile_function
+from godwit.backends.cuda.pools import keep_pinned, take_pinned
 from godwit.backends.filtering import not_boolean
 from godwit.errors import DeviceError, GodwitError, OperatorError
 from godwit.parallel.content import ADAPTERS
@@ -136,9 +137,11 @@ class GpuFilter:
         self._tickets_taken = 0
         with ExitStack() as stack:
             # One allocation: the words of tiles, and the tickets.
-            self._words = stack.enter_context(Buffer(index, 8 * (self._tiles(most_items) + 1)))
+            self._words = driver.kept_or_new(index, 8 * (self._tiles(most_items) + 1))
+            stack.callback(self._words.keep)
             self._tickets = self._words.pointer + 8 * self._tiles(most_items)
-            pinned = stack.enter_context(PinnedBuffer(8 * slots))
+            pinned = take_pinned(8 * slots)
+            stack.callback(keep_pinned, pinned)
             self._count_pointers = [pinned.pointer + 8 * slot for slot in range(slots)]
             self._counts = pinned.array(np.uint64)
             self._counts[:] = 0
@@ -191,7 +194,7 @@ class GpuFilter:
         return int(self._counts[slot])
 
     def close(self) -> None:
-        """Give the memory back; nothing is under way. Twice does no harm."""
+        """Give the memory back, for the next filter; nothing is under way. Twice does no harm."""
         self._stack.close()
 
 
@@ -239,7 +242,7 @@ class GpuPacketFilter:
             stack.callback(filtering.close)
             if times is not None:
                 stack.callback(times.close)
-            # One allocation for all slots, as it is made anew for every array.
+            # One allocation for all slots.
             block = space.allocate(slots * packet_items * dtype.itemsize)
             stack.callback(block.free)
             rooms = block.view(dtype, (slots, packet_items))
@@ -267,7 +270,7 @@ def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
         current = cupy().cuda.get_current_stream()
         stream = _BorrowedStream(index, int(native_stream(current)))
         try:
-            room = cupy().empty(array.size, array.dtype)
+            room = _room_beside(array)
         except MemoryError as error:
             raise DeviceError(
                 f"cuda:{index} has no room for a result of up to {array.nbytes:,} bytes; give a host "
@@ -282,3 +285,13 @@ def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
             return kept
         finally:
             filtering.close()
+
+
+def _room_beside(array: Any) -> Any:
+    """As much again; CuPy does not know what the process keeps."""
+    try:
+        return cupy().empty(array.size, array.dtype)
+    except MemoryError:
+        if not driver.free_kept(gpu_of(array)):
+            raise
+        return cupy().empty(array.size, array.dtype)

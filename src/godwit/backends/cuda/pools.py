@@ -10,7 +10,7 @@ order of their places, do not touch each other, and with the blocks are the whol
 pool is closed, but never under an array that somebody still has: an array holds its :class:`Holding`.
 
 Page-locking takes longer than filling what was locked, so page-locked memory is kept in the process when a
-pool closes, up to half a gigabyte.
+pool closes, up to half a gigabyte. So is a GPU's, where nothing limits its pool, up to driver.KEPT_BYTES.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from godwit.dtypes import Array
 from godwit.errors import InputError
 
 ALIGNED_BYTES = 512
-KEPT_PINNED_BYTES = 512 << 20
+KEPT_PINNED_BYTES = 544 << 20
+"""What gw.filter takes for packets (algorithms/filtering.HOST_BUFFER_BYTES), and small ones."""
 
 ViewOf = Callable[["Holding", int, Any, tuple[int, ...]], Any]
 """``(holding, address, dtype, shape)``: an array over some of it."""
@@ -283,9 +284,9 @@ def gpu_pool(index: int, limit_bytes: int | None) -> Pool:
     name = f"cuda:{index}"
     view_of = partial(_gpu_view, index)
     if limit_bytes is None:
-        return GrowingPool(name, partial(_gpu_holding, index), Buffer.close, view_of)
+        return GrowingPool(name, partial(_gpu_holding, index), Buffer.keep, view_of)
     size = limit_bytes // ALIGNED_BYTES * ALIGNED_BYTES
-    return SlabPool(name, partial(_gpu_holding, index, size), Buffer.close, view_of, size)
+    return SlabPool(name, partial(_new_gpu_holding, index, size), Buffer.close, view_of, size)
 
 
 def given_gpu_pool(index: int, memory: Any, limit_bytes: int | None) -> Pool:
@@ -296,6 +297,12 @@ def given_gpu_pool(index: int, memory: Any, limit_bytes: int | None) -> Pool:
 
 
 def _gpu_holding(index: int, nbytes: int) -> Holding:
+    with driver.current_kept():
+        buffer = driver.kept_or_new(index, nbytes)
+    return Holding(buffer, buffer.pointer, nbytes)
+
+
+def _new_gpu_holding(index: int, nbytes: int) -> Holding:
     with driver.current_kept():
         buffer = Buffer(index, nbytes)
     return Holding(buffer, buffer.pointer, nbytes)
@@ -333,7 +340,8 @@ def given_host_pool(memory: Array, limit_bytes: int | None) -> Pool:
     return SlabPool("the host", lambda: holding, _leave, _host_view, size)
 
 
-def _pinned_holding(nbytes: int) -> Holding:
+def take_pinned(nbytes: int) -> PinnedBuffer:
+    """What is kept, or new; to be given to :func:`keep_pinned`."""
     with _pinned_lock:
         while _let_go:
             buffer = _let_go.popleft()
@@ -343,6 +351,11 @@ def _pinned_holding(nbytes: int) -> Holding:
     if found is None:
         with driver.current_kept():
             found = PinnedBuffer(nbytes)
+    return found
+
+
+def _pinned_holding(nbytes: int) -> Holding:
+    found = take_pinned(nbytes)
     holding = Holding(found, found.pointer, nbytes)
     holding.give_back = _let_go.append
     return holding

@@ -173,8 +173,12 @@ class PinnedSpace:
         return isinstance(array, np.ndarray)
 
     def take(self, array: Any) -> Any:
-        """As an array of NumPy, or of CuPy where it lies on a GPU."""
-        return array_to_send(array)
+        """As an array of NumPy, or of CuPy where it lies on a GPU, when what CuPy does to it is done."""
+        taken = array_to_send(array)
+        if not isinstance(taken, np.ndarray):
+            index = gpu_arrays.gpu_of(taken)
+            mark_of(gpu_arrays.current_stream(index)[0], index).wait()
+        return taken
 
     def mark(self, stream: Any = None) -> Mark:
         """The host has done what it does; what a GPU does for it is in a stream that must be named."""

@@ -42,6 +42,7 @@ def _keys_as_array(cupy: Any, keys: Buffer, count: int) -> Any:
 @contextmanager
 def _on(cupy: Any, stream: Stream, what: str) -> Iterator[None]:
     """Run CuPy's functions in a stream of ours, without its pools; its errors become ours."""
+    driver.free_kept(stream.index)  # which CuPy does not know of
     if hasattr(cupy.cuda.Stream, "from_external"):
         foreign = cupy.cuda.Stream.from_external(_StreamProtocol(stream))
     else:

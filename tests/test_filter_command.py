@@ -1,0 +1,108 @@
+"""``godwit filter`` answers what gw.filter answers; whatever goes wrong is one line, and leaves no file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from godwit.cli.application import app
+from godwit.cli.filtering import parse_predicate
+from godwit.errors import InputError
+
+VALUES = np.random.default_rng(3).random(10_000)
+VALUES[::10] = np.nan
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    np.save(tmp_path / "values.npy", VALUES)
+    return tmp_path / "values.npy"
+
+
+def run(*arguments: object, status: int = 0) -> Any:
+    result = CliRunner().invoke(app, ["filter", *map(str, arguments)])
+    assert result.exit_code == status, result.output
+    assert len(result.stderr.splitlines()) == (status != 0)
+    return result
+
+
+@pytest.mark.parametrize("devices", ["cpu", "cpu:0,cpu:1"])
+@pytest.mark.parametrize("predicate", ["x > 0.5", "lambda y: y > 0.5"])
+def test_what_is_kept_is_written(path: Path, devices: str, predicate: str) -> None:
+    kept = path.with_name("kept.npy")
+    result = run(path, predicate, "--devices", devices, "-o", kept)
+    assert np.array_equal(np.load(kept), VALUES[VALUES > 0.5])
+    assert f"{np.count_nonzero(VALUES > 0.5):,}" in result.stdout
+
+
+def test_json(path: Path) -> None:
+    found = json.loads(run(path, "math.isnan(x)", "--devices", "cpu:0", "--json").stdout)
+    assert found["kept"] == 1000
+    assert found["array"] == {
+        "name": str(path), "items": 10_000, "dtype": "float64", "bytes": 80_000,
+    }  # fmt: skip
+    assert found["devices"] == ["cpu:0"]
+    assert found["output"] is None
+    assert list(found["seconds"]) == ["compile", "run"]
+    assert found["predicate"] == "math.isnan(x)"
+
+
+def test_without_order(path: Path) -> None:
+    kept = path.with_name("kept.npy")
+    run(path, "x < 0.25", "--unordered", "--devices", "cpu:0,cpu:1", "-q", "-o", kept)
+    assert np.array_equal(np.sort(np.load(kept)), np.sort(VALUES[VALUES < 0.25]))
+
+
+def test_its_timeline(path: Path) -> None:
+    trace, kept = path.with_name("run.json"), path.with_name("kept.npy")
+    run(path, "x > 0.5", "--devices", "cpu", "-q", "-o", kept, "--trace", trace)
+    spans = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
+    assert {"godwit filter", "compile", "run", "write", "filter_packets"} <= set(spans)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("x >",), r"PREDICATE must be an expression of x such as 'x > 0.5', got 'x >' (inv"),
+        (("",), "PREDICATE must be an expression of x"),
+        (("y > 5",), "'y' is unknown to it"),
+        (("__import__('os').remove('values.npy')",), "'__import__' is unknown to it"),
+        (("x",), "(PREDICATE, line 1) returns float64"),
+        (("lambda x, y: x > y",), "must take one item"),
+        (("x.nonsense",), "cannot compile 'predicate' (PREDICATE, line 1): Unknown attribute"),
+        (("x > 0", "--devices", "tpu"), "there is no device 'tpu'"),
+        (("x > 0", "--timeout", "-1"), "timeout_s must be positive"),
+        (("x > 0", "-o", "kept.csv"), "--output must end in .npy, got 'kept.csv'"),
+        (("x > 0", "-o", "nowhere/kept.npy"), "cannot write nowhere/kept.npy"),
+        (("x > 0", "-o", "values.npy"), "would overwrite what is read"),
+        (("x > 0", "--trace", "values.npy"), "would overwrite what is read"),
+        (("x > 0", "-o", "a.npy", "--trace", "./a.npy"), "are the same file"),
+    ],
+)
+def test_what_cannot_be(
+    arguments: tuple[str, ...], said: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    assert said in run("values.npy", *arguments, status=2).stderr
+    assert [one.name for one in path.parent.iterdir()] == ["values.npy"]
+    assert np.array_equal(np.load(path), VALUES, equal_nan=True)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    assert "No such file" in run(tmp_path / "nowhere.npy", "x > 0", status=2).stderr
+    (tmp_path / "text.npy").write_text("1 2 3")
+    assert "not an array in NumPy's format" in run(tmp_path / "text.npy", "x > 0", status=2).stderr
+    np.save(tmp_path / "square.npy", np.eye(3))
+    assert "must have one dimension" in run(tmp_path / "square.npy", "x > 0", status=2).stderr
+
+
+def test_a_predicate_calls_nothing_when_it_is_read() -> None:
+    """Not even by a default value, which Python evaluates where a lambda stands."""
+    with pytest.raises(InputError, match="must be an expression of x"):
+        parse_predicate("lambda x, y=(lambda: 1 / 0)(): x > y")
+    assert parse_predicate("abs(x) > math.pi")(-4.0)

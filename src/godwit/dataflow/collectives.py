@@ -337,7 +337,9 @@ def _empty(endpoint: Endpoint, like: Any, shape: Any = None) -> Any:
 
 def _copied(endpoint: Endpoint, array: Any) -> Any:
     with endpoint.space.entered():
-        return _module(endpoint).array(array)
+        copy = _module(endpoint).array(array)
+    endpoint.space.mark().wait()
+    return copy
 
 
 def _combine(operator: str, mine: Any, other: Any) -> None:

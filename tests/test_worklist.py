@@ -382,7 +382,8 @@ def test_a_state_for_each_endpoint() -> None:
 def test_wrong_item_types_are_refused(arguments: dict[str, Any], message: str) -> None:
     with Context(2) as context, pytest.raises(InputError, match=message):
         DistributedWorklist(
-            ItemRouter(context), **{"process": split, "owner": split_owner, "fanout": 2, **arguments}
+            ItemRouter(context),
+            **{"process": split, "owner": split_owner, "fanout": 2, **arguments},
         )
 
 

@@ -173,7 +173,10 @@ def test_sums_are_conserved(
 
 def _endless(devices: int) -> tuple[DistributedWorklist, list[Any]]:
     worklist = DistributedWorklist(
-        ItemRouter(Context(devices), capacity_items=2), process=forever, owner=modulo_owner, fanout=1
+        ItemRouter(Context(devices), capacity_items=2),
+        process=forever,
+        owner=modulo_owner,
+        fanout=1,
     )
     states = [SumState(np.zeros(1), np.array([devices])) for _ in range(devices)]
     return worklist, states

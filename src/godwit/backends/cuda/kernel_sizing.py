@@ -145,4 +145,6 @@ def _numba_function(kernel: Any) -> Any:
         )
     found = compiled[0]._codelibrary.get_cufunc()
     handle = getattr(found, "handle", found)
+    if isinstance(handle, cuda.CUkernel):
+        return driver.checked(cuda.cuKernelGetFunction(handle), f"the function of {kernel}")
     return cuda.CUfunction(int(getattr(handle, "value", handle)))

@@ -714,6 +714,20 @@ def test_what_is_sent_to_where_nobody_works_is_an_error() -> None:
             link.send([1])
 
 
+def test_links_go_on_after_a_block_of_workers() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        there, back = (
+            gw.Link(context.host, context.endpoints[0]),
+            gw.Link(context.endpoints[0], context.host),
+        )
+        with context.workers():
+            pass
+        with pytest.raises(ClosedLinkError):  # the body was what the host sends
+            there.send([1])
+        back.send([2])
+        assert rows([back.receive().wait(LONG_S)]) == [2]
+
+
 def test_workers_that_are_refused() -> None:
     with gw.Context(["cpu:0"]) as context, gw.Context(["cpu:0"]) as other:
         router = gw.Router([context.host], context.endpoints)

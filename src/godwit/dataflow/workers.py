@@ -188,6 +188,9 @@ class Workers:
             raise
         finally:
             self._context.fate.participants = 0
+            for link in self._context.all_links():  # who goes on without workers may receive anywhere
+                if link.receiver is not None:
+                    link.receiver.resume()
             self._context.end_workers()
         cause = self._failure or self._context.fate.cause
         if cause is not None and cause is not value:

@@ -221,7 +221,7 @@ class TestBadInput:
             gw.connected_components(Graph.from_arcs([0, 1], [1, 2]), **settings)
 
     def test_no_graph(self) -> None:
-        with pytest.raises(InputError, match=r"expected a godwit\.Graph, or edges: .* got a int"):
+        with pytest.raises(InputError, match=r"expected a godwit\.Graph, or edges: .* got 12"):
             gw.connected_components(12)  # type: ignore[arg-type]
 
 

@@ -301,7 +301,7 @@ def _program(*steps: Any, **fields: Any) -> gw.StepProgram:
         ),
         (lambda: gw.repeat([], lambda: True), InputError, "repeat: there must be at least one"),
         (lambda: gw.repeat(gw.filter, lambda: True), InputError, "must be a list of operators"),
-        (lambda: _program(gw.filter(3)), OperatorError, "keep must be a Python function, got 3"),
+        (lambda: _program(gw.filter(3)), OperatorError, "predicate must be a Python function"),
         (lambda: _program(gw.filter(abs), degree="int32"), InputError, "cannot be named 'degree'"),
         (lambda: _program(gw.filter(abs), k="int32"), InputError, "of a field and of a number"),
         (lambda: _program(gw.filter(abs), y="int8"), InputError, "one of the dtypes int32, uint32"),

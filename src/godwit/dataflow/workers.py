@@ -188,7 +188,9 @@ class Workers:
             raise
         finally:
             self._context.fate.participants = 0
-            for link in self._context.all_links():  # who goes on without workers may receive anywhere
+            for (
+                link
+            ) in self._context.all_links():  # who goes on without workers may receive anywhere
                 if link.receiver is not None:
                     link.receiver.resume()
             self._context.end_workers()

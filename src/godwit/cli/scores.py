@@ -16,7 +16,6 @@ from godwit.errors import InputError
 if TYPE_CHECKING:
     from godwit.cli.options import Reading
     from godwit.cli.outputs import Output
-    from godwit.cli.report import Report
     from godwit.graph.csr import Graph
 
 _SHOWN = 10
@@ -93,7 +92,7 @@ def answer(
     """Read the graph, run, write and print; the result."""
     from godwit.cli import facts
     from godwit.cli.outputs import Output
-    from godwit.cli.report import Report, print_json
+    from godwit.cli.report import graph_line, print_json
     from godwit.trace import recorded, seconds_since
 
     destination = Output(output, graph, json=json, trace=trace)
@@ -120,26 +119,36 @@ def answer(
     if json:
         print_json(found)
     elif not quiet:
-        is_written = top is None and destination.target is not None
-        _print(Report(on_stderr=destination.on_stdout), scores, found, highest=not is_written)
+        print_scores(
+            scores, found, destination, graph_line(found["graph"]), highest=top is not None
+        )
     return result
 
 
-def _print(report: Report, scores: Scores, facts: dict[str, Any], *, highest: bool) -> None:
-    """What was asked and how it went, and the vertices with the highest numbers."""
-    from godwit.cli.report import graph_line, number
+def print_scores(
+    scores: Scores, facts: dict[str, Any], destination: Output, size: str, rate: str = "",
+    *, highest: bool,
+) -> None:  # fmt: skip
+    """What was asked and how it went, and the vertices with the highest numbers.
 
+    :param size: of the graph
+    :param rate: behind the seconds
+    :param highest: also where the whole result has been written
+    """
+    from godwit.cli.report import Report, number
+
+    report = Report(on_stderr=destination.on_stdout)
     statistics = facts["statistics"]
     seconds = ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items())
     rows = [
-        ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
+        ("graph", f"{facts['graph']['name']}: {size}"),
         ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
         scores.line(facts),
-        ("seconds", seconds),
+        ("seconds", seconds + rate),
     ]
     if facts["output"] is not None:
         rows.append(("output", facts["output"]))
     report.facts(rows)
-    if facts["top"] and highest:
+    if facts["top"] and (highest or destination.target is None):
         found = [[*map(str, ids), number(value)] for *ids, value in map(dict.values, facts["top"])]
         report.table(list(facts["top"][0]), found, title=scores.title, text_columns=0)

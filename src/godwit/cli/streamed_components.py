@@ -14,7 +14,6 @@ from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.components import ComponentsResult
-    from godwit.cli.report import Report
     from godwit.cli.scores import Scores
 
 _PANEL = "Edges that stream"
@@ -131,7 +130,8 @@ def answer_stream(
     """Run, write and print; the result."""
     from godwit import api
     from godwit.cli.outputs import Output
-    from godwit.cli.report import Report, print_json
+    from godwit.cli.report import integer, number, print_json
+    from godwit.cli.scores import print_scores
     from godwit.dtypes import as_count
     from godwit.trace import recorded
 
@@ -161,27 +161,7 @@ def answer_stream(
     if json:
         print_json(found)
     elif not quiet:
-        is_written = top is None and destination.target is not None
-        _print(Report(on_stderr=destination.on_stdout), scores, found, highest=not is_written)
+        size = f"{integer(found['graph']['vertices'])} vertices, {integer(edges)} edges"
+        rate = f" ({number(found['edges_per_s'] or 0.0)} edges/s)"
+        print_scores(scores, found, destination, size, rate, highest=top is not None)
     return result
-
-
-def _print(report: Report, scores: Scores, found: dict[str, Any], *, highest: bool) -> None:
-    """What was asked and how it went, and the largest components."""
-    from godwit.cli.report import integer, number
-
-    graph, statistics = found["graph"], found["statistics"]
-    vertices, edges = integer(graph["vertices"]), integer(graph["edges"])
-    seconds = ", ".join(f"{phase} {taken:.4f}" for phase, taken in statistics["seconds"].items())
-    rows = [
-        ("graph", f"{graph['name']}: {vertices} vertices, {edges} edges"),
-        ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
-        scores.line(found),
-        ("seconds", f"{seconds} ({number(found['edges_per_s'] or 0.0)} edges/s)"),
-    ]
-    if found["output"] is not None:
-        rows.append(("output", found["output"]))
-    report.facts(rows)
-    if found["top"] and highest:
-        cells = [[*map(str, ids), number(value)] for *ids, value in map(dict.values, found["top"])]
-        report.table(list(found["top"][0]), cells, title=scores.title, text_columns=0)

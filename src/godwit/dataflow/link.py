@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import isnan
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from godwit.backends import spaces
@@ -383,12 +382,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.shutdown()
 
     def __repr__(self) -> str:

@@ -144,12 +144,12 @@ def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
         return query.merge
     if tiled:
         return "direct"
-    is_regular = not query.splices and _degrees_are_alike(placement)
-    if query.is_sampled:
+    stays_near = not query.splices and _degrees_are_alike(placement)
+    if query.is_sampled and not stays_near:
         numbering = placement.numbering
         has_hubs = bool((numbering.classes[:, 1] > 0).any())
-        is_regular = is_regular or has_hubs or not numbering.by_degree
-    return "direct" if is_regular else "tree"
+        stays_near = has_hubs or not numbering.by_degree
+    return "direct" if stays_near else "tree"
 
 
 def _degrees_are_alike(placement: StepPlacement) -> bool:

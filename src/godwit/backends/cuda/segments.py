@@ -33,7 +33,27 @@ from godwit.errors import InputError
 _PORTABLE = 0x01
 
 
-class GpuSpace:
+class _Pooled:
+    """What has a pool to take blocks from."""
+
+    _pool: Pool
+
+    @property
+    def used_bytes(self) -> int:
+        """Of blocks that have not been given back."""
+        return self._pool.used_bytes
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """Of all blocks together."""
+        return self._pool.limit_bytes
+
+    def allocate(self, nbytes: int) -> PoolBlock:
+        """Memory of the pool; InputError if the limit does not leave so much."""
+        return self._pool.allocate(nbytes)
+
+
+class GpuSpace(_Pooled):
     """The memory of an endpoint on a GPU.
 
     :param limit_bytes: of its blocks together, which are then cut from one allocation
@@ -63,20 +83,6 @@ class GpuSpace:
             if memory is None
             else given_gpu_pool(index, _gpu_bytes(memory, index), limit_bytes)
         )
-
-    @property
-    def used_bytes(self) -> int:
-        """Of blocks that have not been given back."""
-        return self._pool.used_bytes
-
-    @property
-    def limit_bytes(self) -> int | None:
-        """Of all blocks together."""
-        return self._pool.limit_bytes
-
-    def allocate(self, nbytes: int) -> PoolBlock:
-        """Memory of the GPU; InputError if the limit does not leave so much."""
-        return self._pool.allocate(nbytes)
 
     def reads(self, array: Any) -> bool:
         """Kernels use what lies on their GPU."""
@@ -130,7 +136,7 @@ class GpuSpace:
             gpu_arrays.give_stream_back(self.index, stream)
 
 
-class PinnedSpace:
+class PinnedSpace(_Pooled):
     """Host memory of a context that has GPUs: page-locked, so that copies run beside kernels.
 
     :param limit_bytes: of its blocks together
@@ -146,27 +152,12 @@ class PinnedSpace:
         self._trace = trace
         self._crew = Crew(None)
         self._held = ExitStack()
-        self._pool: Pool
         if memory is None:
             self._pool = pinned_pool(limit_bytes)
         else:
             given = _host_bytes(memory)
             self._pool = given_host_pool(given, limit_bytes)
             _lock_pages(given, self._held)
-
-    @property
-    def used_bytes(self) -> int:
-        """Of blocks that have not been given back."""
-        return self._pool.used_bytes
-
-    @property
-    def limit_bytes(self) -> int | None:
-        """Of all blocks together."""
-        return self._pool.limit_bytes
-
-    def allocate(self, nbytes: int) -> PoolBlock:
-        """Page-locked memory; InputError if the limit does not leave so much."""
-        return self._pool.allocate(nbytes)
 
     def reads(self, array: Any) -> bool:
         """The host reads all host memory."""

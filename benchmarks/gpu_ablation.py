@@ -15,8 +15,6 @@ several sections ask for is measured once, and a graph is made and placed once.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -26,11 +24,9 @@ import numpy as np
 
 import godwit as gw
 from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver
 from godwit.errors import GodwitError, RunTimeoutError
 from gpu_paths import device_list, source_of
-
-Row = dict[str, Any]
+from gpu_runs import OUT_OF_TIME, Found, Row, chosen, limits_of, options, run, usable
 
 EVERYTHING_DUE = 1e30
 """A delta past all priorities: the bound stops nothing, so there is no priority."""
@@ -175,7 +171,7 @@ def measured(
     kernel_ms: list[float] = []
     query_ms: list[float] = []
     phases: list[dict[str, float]] = []
-    wrong = 0
+    wrong = ""
     tuning: Row = {"gpu": setting.gpu, "timeout_s": limits.timeout_s, "execution": "asynchronous"}
     if setting.delta is not None:
         tuning["delta"] = setting.delta
@@ -188,7 +184,8 @@ def measured(
         kernel_ms.append(1e3 * found.seconds["kernel"])
         phases.append({name: 1e3 * seconds for name, seconds in found.seconds.items()})
         if len(kernel_ms) == 1:
-            wrong = int(np.count_nonzero(result.distance != wanted))
+            differing = int(np.count_nonzero(result.distance != wanted))
+            wrong = f"{differing} distances" if differing else ""
         if perf_counter() - start > limits.setting_s:
             break
     kept = slice(1, None) if len(kernel_ms) > 1 else slice(None)
@@ -212,7 +209,7 @@ def measured(
         "sent": int(found.sent_items.sum()),
         "sent_bytes": int(found.sent_items.sum()) * (found.item_bytes or 0) * setting.gpu.volume,
         "busy": [float(share) for share in found.busy_share],
-        "wrong_vertices": wrong,
+        "wrong": wrong,
     }
 
 
@@ -231,15 +228,15 @@ def changed(setting: Setting) -> Row:
 
 def measure_place(
     graph: gw.Graph, settings: Sequence[Setting], source: int, wanted: Row, limits: Any
-) -> dict[Setting, Row]:
+) -> Found:
     """All settings of one place."""
     first = settings[0]
-    chosen = division(first, graph.vertex_count)
+    method = division(first, graph.vertex_count)
     if first.partition == "metis" and first.graph not in limits.metis.split(","):
         note = "not asked for (--metis)"
         return {setting: {"note": note} for setting in settings}
-    rows: dict[Setting, Row] = {}
-    with gw.place(graph, device_list(first.devices), chosen) as placed:
+    rows: Found = {}
+    with gw.place(graph, device_list(first.devices), method) as placed:
         cut = placed.partition
         print(f"# {first.graph}, {first.partition}, GPUs {first.devices}: placed in "
               f"{sum(placed.seconds.values()):.1f} s", flush=True)  # fmt: skip
@@ -253,7 +250,7 @@ def measure_place(
         }
         for setting in settings:
             if perf_counter() > limits.deadline:
-                rows[setting] = {"note": "not run: out of time (--budget-s)"}
+                rows[setting] = {"note": OUT_OF_TIME}
                 continue
             try:
                 row = measured(placed, setting, source, wanted[setting.algorithm], limits)
@@ -262,17 +259,16 @@ def measure_place(
             rows[setting] = facts | row
             shown = row.get("note") or f"{row['kernel_ms']:.3f} ms in {row['rounds']} rounds"
             print(f"#   {setting.algorithm} {changed(setting)}: {shown}", flush=True)
-            if row.get("wrong_vertices"):
-                print(f"# WRONG: {row['wrong_vertices']} vertices: {setting}", flush=True)
+            if row.get("wrong"):
+                print(f"# WRONG: {row['wrong']} vertices: {setting}", flush=True)
     return rows
 
 
-def measure(settings: Iterable[Setting], limits: argparse.Namespace) -> dict[Setting, Row]:
-    """A row for each setting; graph by graph, place by place."""
+def measure(settings: Iterable[Setting], limits: argparse.Namespace) -> Iterable[Found]:
+    """Rows of settings, as they come; graph by graph, place by place."""
     places: dict[tuple[str, str, str], list[Setting]] = {}
     for setting in dict.fromkeys(settings):
         places.setdefault(setting.place, []).append(setting)
-    rows: dict[Setting, Row] = {}
     for name, spec in (TINY_GRAPHS if limits.tiny else GRAPHS).items():
         here = [group for place, group in places.items() if place[0] == name]
         if not here:
@@ -286,75 +282,38 @@ def measure(settings: Iterable[Setting], limits: argparse.Namespace) -> dict[Set
         wanted = {a: getattr(gw, a)(graph, source, devices="cpu").distance for a in algorithms}
         for group in here:
             try:
-                rows |= measure_place(graph, group, source, wanted, limits)
+                yield measure_place(graph, group, source, wanted, limits)
             except GodwitError as error:
                 print(f"# {group[0].place}: {error}", flush=True)
-                rows |= {setting: {"note": str(error)} for setting in group if setting not in rows}
-    return rows
+                yield {setting: {"note": str(error)} for setting in group}
 
 
-def usable(devices: str) -> list[str]:
-    """Of the lists of devices, those that are there."""
-    count = driver.device_count()
-    if count == 0:
-        sys.exit(f"there is no GPU: {driver.why_not()}")
-    kept = []
-    for text in devices.split(","):
-        if all(int(name.partition(":")[2]) < count for name in device_list(text)):
-            kept.append(text)
-        else:
-            print(f"# {text} GPUs left out: there are {count}")
-    return kept or sys.exit("none of these GPUs is there")
+def show(rows: Sequence[Row]) -> None:
+    """The table of every section."""
+    from gpu_ablation_tables import TABLES
+
+    for section in dict.fromkeys(row["section"] for row in rows):
+        print(f"\n{TABLES[section]([row for row in rows if row['section'] == section])}")
 
 
 def main() -> None:
     """Measure what was asked for."""
-    from gpu_ablation_tables import TABLES
-
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = options(__doc__, repeats=5, setting_s=0.8, timeout_s=5.0)
     parser.add_argument("--only", default=",".join(PLANS), help="sections, by commas")
     parser.add_argument("--devices", default="1,2,4", help="numbers of GPUs, or such as 0+0")
     parser.add_argument("--metis", default="road1000", help="graphs for which METIS is tried")
-    parser.add_argument("--repeats", type=int, default=5, help="after the first run")
-    parser.add_argument(
-        "--setting-s", type=float, default=0.8, help="no further run of a setting after so long"
-    )
-    parser.add_argument("--timeout-s", type=float, default=5.0, help="of one run")
-    parser.add_argument(
-        "--budget-s", type=float, default=np.inf, help="settings that come later are left out"
-    )
     parser.add_argument("--tiny", action="store_true", help="small graphs in the place of all")
-    parser.add_argument("--json", help="file to write all rows to")
-    limits = parser.parse_args()
-    limits.deadline = perf_counter() + limits.budget_s
-    limits.repeats = max(1, limits.repeats)
-    unknown = set(limits.only.split(",")) - set(PLANS)
-    if unknown:
-        sys.exit(f"--only takes {', '.join(PLANS)}, not {', '.join(sorted(unknown))}")
+    limits = limits_of(parser)
+    sections = chosen("--only", limits.only, PLANS)
     devices = usable(limits.devices)
-    plans = {section: list(PLANS[section](devices)) for section in limits.only.split(",")}
-    found = measure([setting for plan in plans.values() for _, setting in plan], limits)
-    rows: list[Row] = [
-        {
-            "section": section, "name": name, "graph": setting.graph,
-            "algorithm": setting.algorithm, "devices": setting.devices,
-            "partition": setting.partition, "delta": setting.delta, "gpu": vars(setting.gpu),
-        }
-        | found[setting]
-        for section, plan in plans.items()
-        for name, setting in plan
-    ]  # fmt: skip
-    if limits.json:
-        names = [device.description for device in gw.all_devices() if device.kind == "cuda"]
-        with open(limits.json, "w") as file:
-            json.dump({"gpus": names, "tiny": limits.tiny, "rows": rows}, file, indent=1)
-    for section in plans:
-        print(f"\n{TABLES[section]([row for row in rows if row['section'] == section])}")
-    wrong = [row for row in rows if row.get("wrong_vertices")]
-    if wrong:
-        sys.exit(f"{len(wrong)} settings gave a WRONG result")
+    plans = {section: list(PLANS[section](devices)) for section in sections}
+    run(
+        plans,
+        lambda settings: measure(settings, limits),
+        show,
+        limits.json,
+        {"tiny": limits.tiny},
+    )
 
 
 if __name__ == "__main__":

@@ -22,14 +22,12 @@ ask for is measured once. Rows go to the file of ``--json`` after every placed g
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -49,12 +47,19 @@ from gpu_components_plans import (
     kind_of,
     spec_of,
 )
-from gpu_steps import ElsewhereError, chosen, chosen_devices, kernel_ms
+from gpu_runs import (
+    OUT_OF_TIME,
+    ElsewhereError,
+    Found,
+    Row,
+    chosen,
+    chosen_devices,
+    kernel_ms,
+    limits_of,
+    options,
+    run,
+)
 
-Row = dict[str, Any]
-Found = dict[Setting, Row]
-
-OUT_OF_TIME = "not run: out of time (--budget-s)"
 _OWN_BUFFERS = ("parents", "labels", "left rows", "leaving")
 """What components have on a GPU beside the graph."""
 
@@ -261,28 +266,9 @@ def measure(settings: Iterable[Setting], limits: Any) -> Iterable[Found]:
             yield {setting: {"note": str(error)} for setting in some}
 
 
-def as_rows(plans: dict[str, list[tuple[str, Setting]]], found: Found) -> list[Row]:
-    """What there is so far, section by section."""
-    return [
-        {"section": section, "name": name} | vars(setting) | found[setting]
-        for section, plan in plans.items()
-        for name, setting in plan
-        if setting in found
-    ]
-
-
-def write(path: str, document: Row) -> None:
-    """Whole or not at all."""
-    partial = Path(f"{path}.part")
-    partial.write_text(json.dumps(document, indent=1))
-    partial.replace(path)
-
-
 def parsed() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = options(__doc__, repeats=5, setting_s=1.5)
     parser.add_argument("--only", default=",".join(PLANS), help="sections, by commas")
     parser.add_argument(
         "--graphs", default="", help=f"only these of {', '.join(KINDS)}, and their copies (rggx10)"
@@ -290,20 +276,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--devices", help="numbers of GPUs, or such as 0+0, cpu, or cpu:2; 1,2,4 by default"
     )
-    parser.add_argument("--repeats", type=int, default=5, help="after the first run")
-    parser.add_argument(
-        "--setting-s", type=float, default=1.5, help="no further run of a setting after so long"
-    )
-    parser.add_argument("--timeout-s", type=float, default=20.0, help="of one run")
-    parser.add_argument(
-        "--budget-s", type=float, default=np.inf, help="settings that come later are left out"
-    )
     parser.add_argument("--quick", action="store_true", help="small graphs in the place of all")
-    parser.add_argument("--json", help="file to write all rows to")
     parser.add_argument("--plot", help="folder for plots, as SVG (Matplotlib)")
-    limits = parser.parse_args()
-    limits.deadline = perf_counter() + limits.budget_s
-    limits.repeats = max(1, limits.repeats)
+    limits = limits_of(parser)
     limits.only = chosen("--only", limits.only, PLANS)
     limits.graphs = [name for name in limits.graphs.split(",") if name]
     unknown = [name for name in limits.graphs if not is_known(name)]
@@ -343,18 +318,13 @@ def main() -> None:
 
     limits = parsed()
     plans = plans_of(limits)
-    names = [device.description for device in gw.all_devices() if device.kind == "cuda"]
-    found: Found = {}
-    for some in measure([setting for plan in plans.values() for _, setting in plan], limits):
-        found |= some
-        if limits.json:
-            rows = as_rows(plans, found)
-            write(limits.json, {"gpus": names, "quick": limits.quick, "rows": rows})
-    rows = as_rows(plans, found)
-    show(rows, limits.plot)
-    faults = [row for row in rows if row.get("wrong") or row.get("note", "").startswith("failed")]
-    if faults:
-        sys.exit(f"{len(faults)} rows failed, or have a WRONG result")
+    run(
+        plans,
+        lambda settings: measure(settings, limits),
+        lambda rows: show(rows, limits.plot),
+        limits.json,
+        {"quick": limits.quick},
+    )
 
 
 if __name__ == "__main__":

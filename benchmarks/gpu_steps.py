@@ -25,10 +25,7 @@ that a run that is cut off leaves them behind.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -39,28 +36,21 @@ import numpy as np
 import godwit as gw
 from godwit.backends.cuda import driver
 from godwit.errors import GodwitError, RunTimeoutError
-from gpu_ablation import usable
+from gpu_runs import (
+    OUT_OF_TIME,
+    ElsewhereError,
+    Found,
+    Row,
+    chosen,
+    chosen_devices,
+    kernel_ms,
+    limits_of,
+    options,
+    run,
+)
 from gpu_steps_checks import Reference, UncheckedError, what_is_wrong
 from gpu_steps_plans import GRAPHS, LEFT_OUT, PLANS, TINY_GRAPHS, Setting, device_names
 from gpu_steps_queries import UnknownSizeError, frontier_bytes, note_size, query
-
-Row = dict[str, Any]
-Found = dict[Setting, Row]
-
-OUT_OF_TIME = "not run: out of time (--budget-s)"
-
-
-class ElsewhereError(Exception):
-    """A query that was to run on GPUs ran somewhere else."""
-
-
-def kernel_ms(statistics: Any, devices: str) -> float:
-    """Milliseconds of the algorithm itself."""
-    if devices == "cpu":
-        return 1e3 * float(statistics.run_s)
-    if "kernel" not in statistics.seconds:
-        raise ElsewhereError(f"no kernel ran: solver {statistics.solver!r} on {statistics.devices}")
-    return 1e3 * float(statistics.seconds["kernel"])
 
 
 def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: Any) -> Row:
@@ -233,62 +223,20 @@ def measure(settings: Iterable[Setting], limits: argparse.Namespace) -> Iterable
             yield from measure_graph(name, groups, limits)
 
 
-def as_rows(plans: dict[str, list[tuple[str, Setting]]], found: Found) -> list[Row]:
-    """What there is so far, section by section."""
-    return [
-        {"section": section, "name": name} | vars(setting) | found[setting]
-        for section, plan in plans.items()
-        for name, setting in plan
-        if setting in found
-    ]
-
-
 def parsed() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = options(__doc__, repeats=7, setting_s=4.0)
     parser.add_argument("--only", default=",".join(PLANS), help="sections, by commas")
     parser.add_argument("--graphs", default="", help=f"only these of {', '.join(GRAPHS)}")
     parser.add_argument("--devices", help="numbers of GPUs, or such as 0+0; 1,2,4 by default")
-    parser.add_argument("--repeats", type=int, default=7, help="after the first run")
     parser.add_argument("--iterations", type=int, default=50, help="of PageRank")
-    parser.add_argument(
-        "--setting-s", type=float, default=4.0, help="no further run of a setting after so long"
-    )
-    parser.add_argument("--timeout-s", type=float, default=20.0, help="of one run")
-    parser.add_argument(
-        "--budget-s", type=float, default=np.inf, help="settings that come later are left out"
-    )
     parser.add_argument("--tiny", action="store_true", help="small graphs in the place of all")
-    parser.add_argument("--json", help="file to write all rows to")
     parser.add_argument("--plot", help="folder for a plot of the scaling, as SVG (Matplotlib)")
-    limits = parser.parse_args()
-    limits.deadline = perf_counter() + limits.budget_s
-    limits.repeats = max(1, limits.repeats)
+    limits = limits_of(parser)
     limits.only = chosen("--only", limits.only, PLANS)
     limits.graphs = chosen("--graphs", limits.graphs, GRAPHS) if limits.graphs else list(GRAPHS)
     limits.devices = chosen_devices(limits.devices, tiny=limits.tiny)
     return limits
-
-
-def chosen(option: str, text: str, known: Iterable[str]) -> list[str]:
-    """The names in a list, of those that are known; one at least."""
-    names = [name for name in text.split(",") if name]
-    unknown = sorted(set(names) - set(known))
-    if unknown or not names:
-        sys.exit(f"{option} takes {', '.join(known)}, not {', '.join(unknown) or repr(text)}")
-    return names
-
-
-def chosen_devices(text: str | None, *, tiny: bool) -> list[str]:
-    """What to run on: GPUs, or the CPU, if there are none, nobody named any, and graphs are tiny."""
-    if text is None and tiny and driver.device_count() == 0:
-        return ["cpu"]
-    text = "1,2,4" if text is None else text
-    if not re.fullmatch(r"([1-9]\d*|\d+(\+\d+)+)(,([1-9]\d*|\d+(\+\d+)+))*", text):
-        sys.exit(f"--devices takes numbers of GPUs, or such as 0+0, by commas, not {text!r}")
-    return usable(text)
 
 
 def main() -> None:
@@ -305,22 +253,13 @@ def main() -> None:
             print(
                 f"# {section}: nothing to measure on {','.join(limits.devices)}: {LEFT_OUT[section]}"
             )
-    names = [device.description for device in gw.all_devices() if device.kind == "cuda"]
-    found: Found = {}
-    for some in measure([setting for plan in plans.values() for _, setting in plan], limits):
-        found |= some
-        if limits.json:
-            rows = as_rows(plans, found)
-            partial = Path(f"{limits.json}.part")
-            partial.write_text(
-                json.dumps({"gpus": names, "tiny": limits.tiny, "rows": rows}, indent=1)
-            )
-            partial.replace(limits.json)
-    rows = as_rows(plans, found)
-    show(rows, limits.plot)
-    faults = [row for row in rows if row.get("wrong") or row.get("note", "").startswith("failed")]
-    if faults:
-        sys.exit(f"{len(faults)} rows failed, or have a WRONG result")
+    run(
+        plans,
+        lambda settings: measure(settings, limits),
+        lambda rows: show(rows, limits.plot),
+        limits.json,
+        {"tiny": limits.tiny},
+    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ SAMPLED = {
     "test_pagerank_gpu.py": 12,
     "test_partition.py": 2,
     "test_paths.py": 8,
-    "test_segments_pretended.py": 2,
+    "test_segments_pretended.py": 5,
     "test_step_placement.py": 24,
     "test_programs_do_what_the_reference_does": 60,
     "test_core_numbers": 24,

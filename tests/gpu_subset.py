@@ -2,7 +2,7 @@
 
     compute-sanitizer --tool memcheck  python tests/gpu_subset.py 1
     compute-sanitizer --tool memcheck  python tests/gpu_subset.py 2
-    compute-sanitizer --tool racecheck python tests/gpu_subset.py 1
+    compute-sanitizer --tool racecheck python tests/gpu_subset.py 1 unions searches
 
 The number is that of endpoints; where there are fewer GPUs, endpoints share one. It ends with status 1 if a
 result is wrong. racecheck sees shared memory; what is in global and peer memory has its stress tests.
@@ -11,6 +11,7 @@ result is wrong. racecheck sees shared memory; what is in global and peer memory
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, get_args
@@ -233,7 +234,7 @@ def run_streams(devices: list[str]) -> None:
             check(f"stream, {method}, {rounds=}", found.label, wanted)
 
 
-def run_arrays() -> None:
+def run_arrays(_devices: list[str]) -> None:
     """Rows of arcs that lie on the GPU, with weights and without, ids of 32 and 64 bits."""
     import cupy
 
@@ -249,15 +250,15 @@ def run_arrays() -> None:
                 check("their weights", made.weights, wanted.weights)
 
 
-def run_measurements(endpoints: int) -> None:
+def run_measurements(devices: list[str]) -> None:
     """The kernels of godwit devices --measure."""
     from godwit.backends.cuda.measure import measure
 
-    measure(range(min(endpoints, driver.device_count())))
+    measure(range(min(len(devices), driver.device_count())))
     print("measured", flush=True)
 
 
-def run_generators() -> None:
+def run_generators(_devices: list[str]) -> None:
     """R-MAT and grids."""
     for spec in ("rmat:9,weights=1..9", "road:40,weights=1..9", "rmat:8,symmetrize=false"):
         wanted = gw.generate(spec)
@@ -268,28 +269,35 @@ def run_generators() -> None:
             check(f"{spec} weights", made.weights, wanted.weights)
 
 
+SUPERSTEPS = {
+    "searches": run_searches,
+    "ranks": run_ranks,
+    "unions": run_unions,
+    "dependencies": run_dependencies,
+    "step-programs": run_step_programs,
+}
+DATAFLOW = {"links": run_links, "filters": run_filters, "streams": run_streams}
+PARTS: dict[str, dict[str, Callable[[list[str]], None]]] = {
+    "programs": {"programs": run_programs},
+    "supersteps": SUPERSTEPS,
+    "generators": {"generators": run_generators, "arrays": run_arrays},
+    "dataflow": DATAFLOW,
+    "measurements": {"measurements": run_measurements},
+}
+
+
 def main() -> None:
-    """Run what the command line names."""
+    """Run what the command line names: all, parts, or parts of parts."""
     begin = perf_counter()
     endpoints = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    only = sys.argv[2] if len(sys.argv) > 2 else "all"
-    if only in ("all", "programs"):
-        run_programs(devices_for(endpoints))
-    if only in ("all", "supersteps"):
-        run_searches(devices_for(endpoints))
-        run_ranks(devices_for(endpoints))
-        run_unions(devices_for(endpoints))
-        run_dependencies(devices_for(endpoints))
-        run_step_programs(devices_for(endpoints))
-    if only in ("all", "generators"):
-        run_generators()
-        run_arrays()
-    if only in ("all", "dataflow"):
-        run_links(devices_for(endpoints))
-        run_filters(devices_for(endpoints))
-        run_streams(devices_for(endpoints))
-    if only in ("all", "measurements"):
-        run_measurements(endpoints)
+    asked = set(sys.argv[2:] or PARTS)
+    unknown = asked - {name for part, runs in PARTS.items() for name in (part, *runs)}
+    if unknown:
+        sys.exit(f"there is no part {', '.join(sorted(unknown))}")
+    for part, runs in PARTS.items():
+        for name, run in runs.items():
+            if asked & {part, name}:
+                run(devices_for(endpoints))
     print(f"all right in {perf_counter() - begin:.1f} s")
 
 

@@ -113,7 +113,8 @@ def gap_times(program: Path, file: Path, runs: int, *options: object) -> list[fl
         raise SystemExit(f"--gap: cannot run {program}: {error.strerror}") from None
     times = [1e3 * float(found) for found in _TRIAL.findall(done.stdout)]
     if done.returncode or len(times) != runs + 1:
-        said = done.stderr.strip() or f"{len(times)} trials instead of {runs + 1}"
+        last_line = "".join(done.stdout.strip().splitlines()[-1:])
+        said = done.stderr.strip() or last_line or f"{len(times)} trials instead of {runs + 1}"
         raise SystemExit(f"--gap: {' '.join(words)} ended with {done.returncode}: {said}")
     return times[1:]
 
@@ -143,7 +144,7 @@ def positive(text: str) -> int:
 def existing_folder(text: str) -> Path:
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {text}")
-    return Path(text)
+    return Path(text).resolve()  # programs in it are not looked for on the search path
 
 
 def parser(description: str, *, runs: int) -> argparse.ArgumentParser:

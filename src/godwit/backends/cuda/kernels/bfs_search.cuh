@@ -63,9 +63,15 @@ struct Arguments {
 
 // The queue of a block that goes on alone.
 struct AloneQueue {
-    u32 step;  // the superstep that reads it; any other finds nothing here
+    u32 step;  // the superstep that reads it, and finds the other one empty; any other finds nothing here
     u32 count[2];
     u32 indexes[2][ALONE_VERTICES];
+
+    // One thread, between two supersteps: the one that ended has filled queue `filled`.
+    __device__ __forceinline__ void turn(u32 filled, u32 next_step) {
+        count[filled ^ 1] = 0;
+        step = next_step;
+    }
 };
 
 // A superstep of one thread: what it has at hand, and what it counts.
@@ -100,9 +106,11 @@ struct Bfs {
         return arguments.visited[which][stage.device] + first() / 32;
     }
 
-    // Room in a queue for so many of each lane; returns where the lane's begin. All lanes come.
+    // Room in a queue for so many of each lane, MOST at most; returns where the lane's begin. All lanes come.
+    template <u32 MOST = WARP>
     __device__ __forceinline__ u32 warp_room(u32 which, u32 amount) {
-        u32 end = warp_sum_up_to(amount);
+        u32 end = MOST == 1 ? __popc(__ballot_sync(FULL_WARP, amount) << (WARP - 1 - lane_id()))
+                            : warp_sum_up_to(amount);
         u32 place = 0;
         if (lane_id() == WARP - 1 && end)
             place =

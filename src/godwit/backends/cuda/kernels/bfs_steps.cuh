@@ -179,6 +179,11 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
             case PUSH:
                 state[QUEUE_INDEX] ^= 1;
                 arguments.local->queued[state[QUEUE_INDEX] ^ 1] = 0;
+                if (phase & ALONE) {
+                    u32 filled = static_cast<u32>(state[QUEUE_INDEX]);
+                    arguments.local->queued[filled] = alone.count[filled];
+                    alone.turn(filled, static_cast<u32>(state[STEP]) + 1);
+                }
                 arguments.local->left_rows = 0;
                 state[FRONTIER] = sums.counts[FOUND];
                 state[LONG_ROWS] = long_rows;

@@ -10,7 +10,7 @@
 //
 // visit is that of schedule_rows.cuh, and the same in both. `has_long_rows` is whether any row that the team's
 // warps brought may be longer than LONG_ROW_ARCS; it is the same for all. The cursor is 0 when a superstep
-// begins. DEALS_SHORT_ROWS: rows that are not long are visited at once, by warp_visit_rows.
+// begins.
 #pragma once
 
 #include "schedule_block.cuh"

@@ -14,7 +14,6 @@ struct BlockSchedule {
         u64 row;
     };
     static_assert(sizeof(Row) == 24);  // as in schedules.py
-    static constexpr bool DEALS_SHORT_ROWS = false;
 
     Row *list;
     u64 *cursor;  // rows

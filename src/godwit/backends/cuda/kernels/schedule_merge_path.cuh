@@ -28,7 +28,6 @@ struct MergePathSchedule {
         }
     };
     static_assert(sizeof(Row) == 16);  // as in schedules.py
-    static constexpr bool DEALS_SHORT_ROWS = false;
 
     Row *list;
     u64 *cursor;  // rows << ARC_BITS | arcs

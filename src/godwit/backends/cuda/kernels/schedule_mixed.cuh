@@ -15,7 +15,6 @@ struct MixedSchedule {
         u64 row;
     };
     static_assert(sizeof(Row) == 32);  // as in schedules.py
-    static constexpr bool DEALS_SHORT_ROWS = true;
 
     Row *list;
     u64 *cursor;  // rows << 32 | chunks

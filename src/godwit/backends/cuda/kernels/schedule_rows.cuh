@@ -25,19 +25,19 @@ __device__ __forceinline__ void warp_visit_part(i64 first, i64 end, u32 row, Vis
     visit(arcs, rows, there);
 }
 
-// Visit `length` arcs from `begin` of each lane's row, dealt out to the lanes arc by arc.
-template <class Visit>
+// Visit `length` arcs from `begin` of each lane's row, dealt out to the lanes arc by arc, ARCS a lane.
+template <u32 ARCS = ARCS_A_LANE, class Visit>
 __device__ __forceinline__ void warp_visit_rows(i64 begin, u32 length, u32 row, Visit visit) {
     u32 lane = lane_id();
     u32 end = warp_sum_up_to(length);
     u32 total = __shfl_sync(FULL_WARP, end, WARP - 1);
     i64 base = begin - (end - length);
-    for (u32 first = 0; first < total; first += ARCS_A_WARP) {
-        i64 arcs[ARCS_A_LANE];
-        u32 rows[ARCS_A_LANE];
-        bool there[ARCS_A_LANE];
+    for (u32 first = 0; first < total; first += ARCS * WARP) {
+        i64 arcs[ARCS];
+        u32 rows[ARCS];
+        bool there[ARCS];
 #pragma unroll
-        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+        for (u32 i = 0; i < ARCS; i++) {
             u32 number = first + i * WARP + lane;
             u32 whose = warp_lane_of(end, number);
             there[i] = number < total;

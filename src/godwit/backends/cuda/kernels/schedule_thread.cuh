@@ -5,7 +5,6 @@
 
 struct ThreadSchedule {
     struct Row {};  // none is left
-    static constexpr bool DEALS_SHORT_ROWS = false;
 
     Row *list;
     u64 *cursor;

@@ -131,9 +131,13 @@ struct Team {
 // Add up what a warp's lanes found. All lanes come.
 __device__ __forceinline__ void warp_count(StepBlock &block, u32 which, u64 amount) {
     if (!__any_sync(FULL_WARP, amount != 0)) return;
-    for (u32 step = WARP / 2; step > 0; step /= 2)
-        amount += __shfl_down_sync(FULL_WARP, amount, step);
-    if (lane_id() == 0 && amount) atomicAdd(&block.sums.counts[which], amount);
+    if (__any_sync(FULL_WARP, amount >> 27 != 0)) {
+        for (u32 step = WARP / 2; step > 0; step /= 2)
+            amount += __shfl_down_sync(FULL_WARP, amount, step);
+    } else {
+        amount = __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
+    }
+    if (lane_id() == 0) atomicAdd(&block.sums.counts[which], amount);
 }
 
 __device__ __forceinline__ void warp_amount(StepBlock &block, u32 which, double amount) {

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,11 +72,18 @@ class PretendStream:
         self._machine = machine
         self._random = random.Random(machine.seed * 7919 + number)
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._put = self._done = 0
         self._thread = threading.Thread(target=self._work, name="pretended stream", daemon=True)
         self._thread.start()
 
     def put(self, action: Callable[[], None]) -> None:
+        with self._machine.lock:
+            self._put += 1
         self._queue.put(action)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._done == self._put
 
     def _work(self) -> None:
         while (action := self._queue.get()) is not None:
@@ -85,6 +93,7 @@ class PretendStream:
                 action()
             except Exception as error:
                 self._machine.faults.append(repr(error))
+            self._done += 1
 
     def drain(self) -> None:
         done = threading.Event()
@@ -111,6 +120,7 @@ class Machine:
     :param access: which GPU reaches which other
     :param delay_s: what a stream does waits up to so long
     :ivar faults: what should not have happened
+    :ivar calls: of the runtime, by name
     """
 
     def __init__(self, access: Any, seed: int, delay_s: float) -> None:
@@ -118,6 +128,7 @@ class Machine:
         self.seed = seed
         self.delay_s = delay_s
         self.faults: list[str] = []
+        self.calls: Counter[str] = Counter()
         self.lock = threading.RLock()
         self.held: dict[int, tuple[int, int, Any]] = {}  # address: GPU or -1, bytes, memory
         self.freed: list[Any] = []  # so that no address comes twice
@@ -154,6 +165,10 @@ class Machine:
         return sum(size for gpu, size, _ in self.held.values() if gpu == index)
 
     # Streams.
+
+    def drain(self) -> None:
+        for stream in list(self.streams.values()):
+            stream.drain()
 
     def stream(self, number: int, index: int | None = None) -> PretendStream:
         number = int(number)
@@ -273,6 +288,9 @@ def _runtime(machine: Machine) -> Any:
         machine.stream(stream).drain()
         return (OK,)
 
+    def query_stream(stream: Any) -> Any:
+        return (OK if machine.stream(stream).is_idle else Error.cudaErrorNotReady,)
+
     def register(address: int, nbytes: int, flags: int) -> Any:
         machine.held[address] = (-1, nbytes, None)
         return (OK,)
@@ -313,6 +331,7 @@ def _runtime(machine: Machine) -> Any:
         cudaStreamCreateWithFlags=lambda flags: (OK, machine.new_stream(machine.thread.gpu)),
         cudaStreamDestroy=destroy_stream,
         cudaStreamSynchronize=sync_stream,
+        cudaStreamQuery=query_stream,
         cudaDeviceSynchronize=sync_device,
         cudaStreamWaitEvent=wait_event,
         cudaStreamGetDevice=lambda stream: (OK, machine.stream(stream).index),
@@ -330,6 +349,20 @@ def _runtime(machine: Machine) -> Any:
         cudaDeviceCanAccessPeer=lambda here, there: (OK, int(machine.access[here, there])),
         cudaDeviceEnablePeerAccess=lambda there, flags: (OK,),
     )
+
+
+def _counted(machine: Machine, runtime: Any) -> Any:
+    def counted(name: str, real: Any) -> Any:
+        def call(*given: Any) -> Any:
+            machine.calls[name] += 1
+            return real(*given)
+
+        return call
+
+    for name, real in vars(runtime).items():
+        if not isinstance(real, type):
+            setattr(runtime, name, counted(name, real))
+    return runtime
 
 
 def _await(state: threading.Event) -> None:
@@ -354,6 +387,13 @@ def _driver(machine: Machine) -> Any:
     )
 
 
+def host_view(address: int, count: int, dtype: Any) -> Any:
+    """What lies at an address of a GPU, as a kernel sees it."""
+    kind = np.dtype(dtype)
+    raw = (ctypes.c_byte * max(1, count * kind.itemsize)).from_address(address)
+    return np.frombuffer(raw, np.uint8)[: count * kind.itemsize].view(kind)
+
+
 def gpu_array(machine: Machine, index: int, values: Any) -> Array:
     """A user's array on a GPU; it is never freed."""
     values = np.ascontiguousarray(values)
@@ -370,7 +410,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
     """A block in which there are GPUs; ``access[i][j]`` says whether i reaches j."""
     machine = Machine(access, seed, delay_s)
     machine.thread.gpu = 0
-    runtime, cuda = _runtime(machine), _driver(machine)
+    runtime, cuda = _counted(machine, _runtime(machine)), _driver(machine)
     properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
     with pytest.MonkeyPatch.context() as patch:
         for module in (driver, marks, lanes, copy_times, segments):

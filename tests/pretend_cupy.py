@@ -25,6 +25,7 @@ class Array:
     shape = property(lambda self: self.host.shape)
     ndim = property(lambda self: self.host.ndim)
     nbytes = property(lambda self: self.host.nbytes)
+    size = property(lambda self: self.host.size)
     flags = property(lambda self: self.host.flags)
 
     def __len__(self) -> int:

@@ -982,3 +982,75 @@ def test_endpoints_of_one_device_share_its_memory() -> None:
         host, end = context.host, context.endpoints[0]
         with pytest.raises(TopologyError, match=message):
             gw.Link(host, end, **settings)
+
+
+@pytest.mark.parametrize("policy", ["tree", "one-way"])
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_a_reduction_over_a_router_ends_by_itself(policy: str, count: int) -> None:
+    """Each output when those have ended that send to it: nobody knows how much comes."""
+    with gw.Context([f"cpu:{index}" for index in range(count)]) as context:
+        ends, host = context.endpoints, context.host
+        reduction = gw.Router(ends, ends, policy)
+        result = gw.Link(ends[0], host)
+
+        def reduce(endpoint: gw.Endpoint) -> None:
+            total = np.full(100, 1 << endpoint.index)
+            for segment in reduction.output(endpoint):
+                total[segment.offset : segment.offset + len(segment)] += segment.array
+            up = reduction.input(endpoint) if endpoint.index else result
+            up.send(total).wait()
+
+        with context.workers() as workers:
+            workers.each(ends, reduce)
+            found = np.concatenate([segment.array for segment in result])
+    assert (found == 2**count - 1).all()
+
+
+def test_a_ring_ends_from_link_to_link() -> None:
+    with gw.Context([f"cpu:{index}" for index in range(4)]) as context:
+        ends = context.endpoints
+        ring = gw.Router(ends, ends, "ring")
+        seen: list[int] = []
+
+        def pass_on(endpoint: gw.Endpoint) -> None:
+            if endpoint.index == 0:
+                with ring.input(endpoint) as link:
+                    link.send([0])
+            for segment in ring.output(endpoint):
+                seen.append(endpoint.index)
+                if endpoint.index:
+                    ring.input(endpoint).send(segment.array).wait()
+
+        with context.workers() as workers:
+            workers.each(ends, pass_on)
+    assert seen == [1, 2, 3, 0]
+
+
+def test_an_output_that_nobody_reaches_ends_at_once() -> None:
+    with gw.Context(["cpu:0", "cpu:1", "cpu:2"]) as context:
+        ends = context.endpoints
+        tree = gw.Router(ends, ends, "tree")
+        tree.input(ends[1]).shutdown()
+        for leaf in ends[1:]:
+            assert list(tree.output(leaf)) == []
+        root = tree.output(ends[0]).receive()
+        assert not root.done
+        tree.input(ends[0]).shutdown()  # which sends to nobody
+        assert not root.done
+        tree.input(ends[2]).shutdown()
+        with pytest.raises(EndOfLink):
+            root.wait()
+
+
+def test_a_router_behind_a_reduction_ends_when_all_of_it_has() -> None:
+    with gw.Context(["cpu:0", "cpu:1", "cpu:2"]) as context:
+        ends = context.endpoints
+        behind = gw.Router([ends[2]], ends[:2], "tree")
+        tree = gw.Router(ends, [ends[2], behind], "any")
+        for end in ends[:2]:
+            tree.input(end).shutdown()
+        behind.input(ends[2]).shutdown()
+        waiting = [behind.output(end).receive() for end in ends[:2]]
+        assert not any(one.done for one in waiting)
+        tree.input(ends[2]).shutdown()
+        assert all(one.done for one in waiting)

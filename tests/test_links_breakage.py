@@ -19,8 +19,10 @@ import godwit as gw
 from godwit.backends import spaces
 from godwit.backends.cpu.segments import HostLane, HostSpace
 from godwit.dataflow import context as context_module
+from godwit.dataflow import future as future_module
 from godwit.dataflow.future import Fate, Future
 from godwit.dataflow.message import Message
+from godwit.dataflow.receiver import Receiver
 from godwit.dataflow.segment import Segment
 from godwit.dataflow.workers import Workers
 from godwit.errors import (
@@ -258,6 +260,84 @@ def test_no_more_is_offered_than_will_soon_be_taken() -> None:
             assert router.output(end).statistics.segments == 2
 
 
+def test_small_messages_are_offered_several_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    post, offered = Receiver.post, []
+
+    def noted(receiver: Receiver, offers: Any) -> None:
+        offered.append(len(offers))
+        post(receiver, offers)
+
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], buffers=3)
+        monkeypatch.setattr(Receiver, "post", noted)
+        with link:
+            for number in range(90):
+                link.send([number])
+        assert sum(offered) == 6  # twice as many as there are buffers
+        assert drained(link) == list(range(90))
+    assert sum(offered) == 90
+    assert len(offered) <= 6 + 84 / 3
+
+
+def test_one_thread_at_a_time_offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another one sends meanwhile is offered behind that."""
+    post, others = Receiver.post, [2]
+
+    def late(receiver: Receiver, offers: Any) -> None:
+        if others:
+            other = threading.Thread(target=link.send, args=([others.pop()],))
+            other.start()
+            other.join(LONG_S)
+        post(receiver, offers)
+
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0])
+        monkeypatch.setattr(Receiver, "post", late)
+        with link:
+            link.send([1])
+        assert drained(link) == [1, 2]
+
+
+def test_outputs_drained_one_after_the_other_say_what_they_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        router = gw.Router([context.host], context.endpoints, "round-robin", packet_bytes=8)
+        first, second = (router.output(end) for end in context.endpoints)
+        with router.input(context.host) as link:
+            link.send(np.arange(100))
+        for _ in range(20):
+            pending = first.receive()
+            if not pending.done:
+                break
+            pending.wait().release()
+        with pytest.raises(
+            RunTimeoutError, match=r"offers no more until .* -> cpu:1 is taken \(who"
+        ):
+            pending.wait(0.01)
+        monkeypatch.setattr(future_module, "PATIENCE_S", 0.01)
+
+        def take() -> None:
+            for _ in range(3):
+                second.receive().wait().release()
+
+        later = threading.Timer(0.3, take)
+        later.start()
+        with pytest.warns(UserWarning, match=r"somebody has waited .* -> cpu:0: .* by turns"):
+            pending.wait()
+        later.join()
+
+
+def test_a_link_that_waits_for_its_sender_has_nothing_to_say() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        router = gw.Router([context.host], context.endpoints, "round-robin", packet_bytes=8)
+        router.input(context.host).send(np.arange(2))
+        first = router.output(context.endpoints[0])
+        first.receive().wait().release()
+        with pytest.raises(RunTimeoutError, match=r"was not there after 0.01 s$"):
+            first.receive().wait(0.01)
+
+
 def test_who_is_broadcast_to_reads_until_the_last_is_done() -> None:
     with gw.Context(["cpu:0", "cpu:1", "cpu:2"]) as context:
         router = gw.Router([context.host], context.endpoints, "broadcast")
@@ -326,6 +406,7 @@ def test_what_a_copy_reads_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         return marks[-1]
 
     monkeypatch.setattr(HostLane, "copy", copy)
+    monkeypatch.setattr("godwit.dataflow.context._SMALL_BYTES", 0)
     gone: list[weakref.ref[Any]] = []
     segments = []
     with gw.Context(["cpu:0"]) as context:
@@ -346,6 +427,21 @@ def test_what_a_copy_reads_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         for segment in segments:
             segment.wait(LONG_S).release()
     assert [one() is None for one in gone] == [True] * 3
+
+
+def test_of_small_arrays_that_copies_read_few_are_kept_longer() -> None:
+    gone: list[weakref.ref[Any]] = []
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], packet_bytes=64, copies=True)
+        for value in range(100):
+            sent = np.full(3, value)
+            gone.append(weakref.ref(sent))
+            pending = link.receive()
+            link.send(sent)
+            del sent
+            pending.wait().release()
+            assert sum(one() is not None for one in gone) <= 16
+    assert all(one() is None for one in gone)
 
 
 def test_whoever_reads_a_buffer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import driver, lanes, marks, ordinary_memory
+from godwit.backends.cuda import driver, lanes, marks, ordinary_memory, pools
 from godwit.backends.cuda.marks import native_stream
 from godwit.backends.cuda.segments import GpuSpace, PinnedSpace
-from godwit.errors import InputError
+from godwit.backends.segments import READY
+from godwit.errors import DeviceError, InputError, RunTimeoutError
 from pretend_cuda import Machine, gpu_array, pretended_gpus
 from pretend_cupy import Array
 
@@ -225,6 +226,53 @@ def test_endpoints_may_share_a_gpu_and_stand_beside_cpus(devices: list[str]) -> 
         assert machine.faults == []
 
 
+def test_a_mark_of_a_stream_that_has_done_all_takes_no_event() -> None:
+    with pretended_gpus(PEERS) as machine:
+        space = GpuSpace(0)
+        gate, pool = threading.Event(), marks.event_pool(0)
+        with space.entered():
+            assert space.mark() is READY
+            machine.launch(space.stream, lambda: gate.wait(60))
+            mark = space.mark()
+            assert not mark.done()
+            assert pool.in_use == 1
+            gate.set()
+            mark.wait()
+            machine.drain()
+            assert space.mark() is READY
+            del mark
+            assert pool.in_use == 0
+        space.close()
+        assert machine.faults == []
+
+
+def test_a_small_message_takes_few_calls() -> None:
+    """Its sender's stream and its receiver's are asked, it is copied, and an event says when."""
+    with pretended_gpus(PEERS, delay_s=0) as machine, gw.Context(["cuda:0", "cuda:1"]) as context:
+        first, second = context.endpoints
+        link = gw.Link(first, second, packet_bytes=PACKET)
+        array = gpu_array(machine, 0, np.zeros(PACKET, np.uint8))
+        turns = iter(link)
+        with second.space.entered():
+            link.receive()
+            link.send(array)
+            next(turns)
+            machine.drain()
+            machine.calls.clear()
+            for _ in range(20):
+                with first.space.entered():
+                    link.send(array)
+                machine.drain()
+                next(turns)
+        calls = {name: count / 20 for name, count in machine.calls.items()}
+        assert calls.pop("cudaMemcpyPeerAsync") == 1
+        assert calls.pop("cudaEventRecord") == 1
+        assert calls.pop("cudaStreamQuery") == 2
+        assert calls.pop("cudaEventQuery") < 1.25
+        assert sum(calls.values()) < 0.5
+        turns.close()
+
+
 def test_contexts_leave_nothing_behind() -> None:
     with pretended_gpus(PEERS) as machine:
         left = []
@@ -335,6 +383,65 @@ def test_a_pool_of_ordinary_memory_is_page_locked_meanwhile() -> None:
         assert machine.home(memory.ctypes.data) is None
         with pytest.raises(InputError, match="writable NumPy array"):
             PinnedSpace(memory=[1, 2])
+
+
+def test_what_fails_as_it_closes_keeps_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise DeviceError("the GPU failed")
+
+    with pretended_gpus(PEERS) as machine:
+        space = GpuSpace(0)
+        block = space.allocate(PACKET)
+        view = block.view(np.uint8, (PACKET,))
+        lane = space.lane()
+        kept, spare = pools.pinned_kept_bytes(), len(lanes._spare_streams.get(0, []))
+        lane.copy(np.zeros(PACKET, np.uint8), view, ()).wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(driver.Stream, "synchronize", fails)
+            with pytest.raises(DeviceError, match="the GPU failed"):
+                lane.close()
+        lane.close()
+        assert pools.pinned_kept_bytes() > kept
+        assert len(lanes._spare_streams[0]) == spare + 1
+        memory = np.zeros(PACKET, np.uint8)
+        pinned = PinnedSpace(memory=memory)
+        pinned.allocate(100)
+        with monkeypatch.context() as patch:
+            patch.setattr(ordinary_memory.Crew, "close", fails)
+            with pytest.raises(DeviceError, match="the GPU failed"):
+                pinned.close()
+        assert machine.home(memory.ctypes.data) is None
+        del view
+        block.free()
+        space.close()
+
+
+def test_who_waits_for_a_buffer_that_a_gpu_still_reads_heeds_a_time_out() -> None:
+    """Others could take what comes, so nobody takes it ahead."""
+    with pretended_gpus(PEERS) as machine, gw.Context(["cuda:0", "cuda:1"]) as context:
+        first, second = context.endpoints
+        spread = gw.Router([context.host], [first, second], "any", packet_bytes=64, buffers=1)
+        with spread.input(context.host) as link:
+            link.send(np.arange(16 * 3, dtype=np.int32))
+        out, gate = spread.output(first), threading.Event()
+        with first.space.entered():
+            segment = out.receive().wait_on(first.stream)
+            machine.launch(first.stream, lambda: gate.wait(60))
+            segment.release()
+            pending, behind = out.receive(), out.receive()
+            assert not pending.done
+            with pytest.raises(RunTimeoutError, match=r"not there after 0\.02 s"):
+                pending.wait(0.02)
+            assert out.statistics.segments == 1
+            gate.set()
+            with pending.wait(60) as segment:
+                assert values(segment.array)[0] == 16
+            machine.drain()
+            assert bool(behind.done)
+            with behind.wait(60) as segment:
+                assert values(segment.array)[0] == 32
+            assert list(out) == []
+        assert machine.faults == []
 
 
 def test_copies_are_on_the_timeline(tmp_path: Any) -> None:

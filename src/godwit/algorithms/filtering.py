@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -188,7 +189,7 @@ def filter_host_array(
     :raises InputError: ``out`` has no room for what is kept
     :raises RunTimeoutError: out of time
     """
-    with Context(devices) as context, ExitStack() as stack:
+    with Context(devices) as context, ExitStack() as filters:
         context.trace = context.trace or active()
         packet_bytes = options.packet_bytes or _default_packet_bytes(context, array, dtype)
         packet_items = max(1, packet_bytes // dtype.itemsize)
@@ -202,36 +203,31 @@ def filter_host_array(
             packet_bytes=packet_items * dtype.itemsize,
             buffers=buffers,
         )
-        filters = [
-            (
-                spread,
-                endpoint,
-                stack.enter_context(closing(_filter_of(spread, endpoint, predicate))),
-            )
-            for spread in spreads
-            for endpoint in spread.endpoints
-        ]
-        assembly = stack.enter_context(
-            closing(
-                Assembly(
-                    array.size,
-                    dtype,
-                    ordered=options.ordered,
-                    out=options.out,
-                    progress=options.progress,
-                    movers=movers,
-                    most_held=(buffers - 1) // 2,
-                )
-            )
+
+        def filter_of(spread: Spread, endpoint: Endpoint) -> PacketFilter:
+            """What has all that is kept, until it has been put together."""
+            return filters.enter_context(closing(_filter_of(spread, endpoint, predicate)))
+
+        assembly = Assembly(
+            array.size,
+            dtype,
+            ordered=options.ordered,
+            out=options.out,
+            progress=options.progress,
+            movers=movers,
+            most_held=(buffers - 1) // 2,
         )
-        with context.workers() as workers:
-            for spread, endpoint, filtering in filters:
-                links = spread.router.output(endpoint), gather.input(endpoint)
-                workers.start(endpoint, filter_packets, *links, filtering)
-            send_from_host(workers, array, spreads)
-            for segment in _received(gather.output(context.host), options.timeout_s):
-                assembly.take(segment)
-        return assembly.result()
+        with closing(assembly):
+            with context.workers() as workers:
+                send_from_host(workers, array, spreads)
+                for spread in spreads:
+                    for endpoint in spread.endpoints:
+                        links = spread.router.output(endpoint), gather.input(endpoint)
+                        make = partial(filter_of, spread, endpoint)
+                        workers.start(endpoint, filter_packets, *links, make)
+                for segment in _received(gather.output(context.host), options.timeout_s):
+                    assembly.take(segment)
+            return assembly.result()
 
 
 def _has_gpus(context: Context) -> bool:
@@ -269,8 +265,10 @@ def _filter_of(spread: Spread, endpoint: Endpoint, predicate: Predicate) -> Pack
         return packet_filter(endpoint, predicate, spread.dtype, spread.packet_items, SLOTS, threads)
 
 
-def filter_packets(incoming: Link, outgoing: Link, filtering: PacketFilter) -> None:
+def filter_packets(incoming: Link, outgoing: Link, make: Callable[[], PacketFilter]) -> None:
     """What the worker of a device does: filter what comes, send on what is kept of it."""
+    incoming.receive()  # packets are on their way while the filter is made
+    filtering = make()
     slots, stream = filtering.slots, incoming.target.stream
     most_started = len(slots) - 1 if filtering.runs_on else 1
     sent: list[Future[None] | None] = [None] * len(slots)

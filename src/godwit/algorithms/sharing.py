@@ -3,9 +3,10 @@
 A packet that suits a GPU keeps a CPU busy for so long that all which GPUs find meanwhile waits for its
 place, and at the end everybody waits for it; pieces that suit a CPU cost the host more time a byte than a
 GPU can be kept busy with. So where there are both, each kind has a router and a feeder, which takes as much
-as suits its kind from the front of what is left, whenever one of its devices will soon be free. The CPUs'
-feeder stops where GPUs would be done with all that is left before a CPU is done with its next piece
-(:func:`is_worth_taking`).
+as suits its kind from the front of what is left, whenever one of its devices will soon be free.
+
+That all are done at the same time, packets of GPUs shrink near the end (:func:`guided_items`), and a CPU
+takes no more than it will have done when GPUs have done the rest (:func:`cpu_items`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ READY_PACKETS = 3
 """Buffers of a GPU for packets on their way to it."""
 CPU_PIECE_BYTES = 2 << 20
 """For each thread, beside GPUs: who waits for its place shall not wait long."""
+LAST_PACKET_BYTES = 16 << 20
+"""To which a GPU's packets shrink: a smaller one costs the host more time than it takes on the bus."""
+_FIRST_PART = 16
+"""Of what is left a CPU takes no more, as long as nobody knows how fast all are."""
+_LEAST_PART = 8
+"""Of a piece a CPU takes no less, and at first no more."""
 _MOST_CPU_THREADS = 8
 """Beside GPUs: to wake each, the host's own threads stand still for a moment."""
 
@@ -39,6 +46,7 @@ class Spread:
     """From the host to some of the endpoints.
 
     :param packet_items: of a packet
+    :param last_items: to which packets shrink near the end
     :param dtype: in which items are sent
     :param threads: that a CPU among them may use, at most
     :param ready: packets on their way to a GPU
@@ -47,6 +55,7 @@ class Spread:
     router: Router
     endpoints: tuple[Endpoint, ...]
     packet_items: int
+    last_items: int
     dtype: np.dtype[Any]
     threads: int
     ready: int
@@ -84,7 +93,10 @@ def spreads_of(
         router = Router(
             [context.host], endpoints, policy, packet_bytes=items * dtype.itemsize, buffers=counts
         )
-        found.append(Spread(router, endpoints, items, dtype, threads, ready))
+        last = items
+        if policy == "any" and any(one in gpus for one in endpoints):
+            last = min(items, max(1, LAST_PACKET_BYTES // dtype.itemsize))
+        found.append(Spread(router, endpoints, items, last, dtype, threads, ready))
     return found
 
 
@@ -94,11 +106,11 @@ def send_from_host(workers: Workers, array: Array, spreads: list[Spread]) -> Non
     host, dtype = first.router.context.host, first.dtype
     link = first.router.input(host)
     if first is last:
-        workers.start(host, _distribute, array, dtype, link, first.packet_items)
+        workers.start(host, _distribute, array, link, first)
         return
     shared = SharedArray(array, dtype)
-    most_sent = 1 + first.ready * len(first.endpoints)
-    workers.start(host, feed_gpus, shared, link, first.packet_items, most_sent)
+    takers = len(first.router.context.endpoints)
+    workers.start(host, feed_gpus, shared, link, first, takers)
     pieces = last.router.input(host), last.packet_items, len(last.endpoints)
     workers.start(host, feed_cpus, shared, *pieces)
 
@@ -108,16 +120,40 @@ def is_plain(array: Array, dtype: np.dtype[Any]) -> bool:
     return array.flags.c_contiguous and array.flags.aligned and bool(array.dtype == dtype)
 
 
-def _distribute(array: Array, dtype: np.dtype[Any], link: Link, packet_items: int) -> None:
-    """Send the array, whole if it can be read as it lies; the metadata are where the message begins."""
-    if is_plain(array, dtype):
-        link.send(array, metadata=0)
-        return
+def guided_items(left_items: int, takers: int, most_items: int, last_items: int) -> int:
+    """How many items the next packet has: half of an equal part of what is left, within bounds.
+
+    Guided self-scheduling (Polychronopoulos and Kuck, 1987): who is last is so by a small packet, and few
+    are small.
+
+    :param takers: devices that take packets
+    :param last_items: packets shrink to that
+    """
+    return max(last_items, min(most_items, left_items // (2 * takers)))
+
+
+def _distribute(array: Array, link: Link, spread: Spread) -> None:
+    """Send the array; the metadata are where a message begins.
+
+    What can be read as it lies goes as one message, up to where packets shrink.
+    """
+    packet_items, takers = spread.packet_items, len(spread.endpoints)
+    plain = is_plain(array, spread.dtype)
+    begin = 0
+    if plain and spread.last_items == packet_items:
+        begin = array.size
+    elif plain:
+        full = array.size // packet_items - 2 * takers + 1
+        begin = max(0, full) * packet_items
+    if begin or not array.size:
+        link.send(array[:begin], metadata=0)
     sent: deque[Future[None]] = deque()
-    for begin in range(0, array.size, packet_items):
-        piece = np.array(array[begin : begin + packet_items], dtype)
-        sent.append(link.send(piece, metadata=begin))
-        if len(sent) > READY_PACKETS * len(link.context.endpoints):
+    while begin < array.size:
+        end = begin + guided_items(array.size - begin, takers, packet_items, spread.last_items)
+        piece = array[begin:end]
+        sent.append(link.send(piece if plain else np.array(piece, spread.dtype), metadata=begin))
+        begin = end
+        if not plain and len(sent) > READY_PACKETS * len(link.context.endpoints):
             sent.popleft().wait()
 
 
@@ -135,6 +171,8 @@ class SharedArray:
         self._lock = threading.Lock()
         self.gpu_item_s: float | None = None
         """Seconds that GPUs together take for an item; None: not measured yet."""
+        self.gpu_items = 0
+        """That GPUs have been sent, and not begun with."""
 
     @property
     def left_items(self) -> int:
@@ -152,54 +190,87 @@ class SharedArray:
         return begin, piece if self._is_plain else np.array(piece, self._dtype)
 
 
-def is_worth_taking(left_items: int, gpu_item_s: float | None, piece_s: float | None) -> bool:
-    """Whether a CPU that is free is to take another piece.
+def cpu_items(
+    left_items: int,
+    gpu_items: int,
+    gpu_item_s: float | None,
+    cpu_item_s: float | None,
+    cpus: int,
+    most_items: int,
+) -> int:
+    """How many items a CPU that is free is to take: what it does while all others do the rest.
 
-    As long as either time is not known it is: a piece is small.
-
-    :param left_items: of the array
-    :param gpu_item_s: seconds that all GPUs together take for one
-    :param piece_s: seconds that a CPU takes for a piece
+    :param left_items: of the array, that nobody has taken
+    :param gpu_items: that GPUs have taken, and not begun with
+    :param gpu_item_s: seconds that all GPUs together take for one; None: not known yet
+    :param cpu_item_s: seconds that a CPU takes for one; None: not known yet
+    :param most_items: of a piece
+    :returns: 0 where it is not worth it
     """
-    if gpu_item_s is None or piece_s is None:
-        return left_items > 0
-    return left_items * gpu_item_s > piece_s
+    if cpu_item_s is None:
+        most_items = -(-most_items // _LEAST_PART)
+    if cpu_item_s is None or gpu_item_s is None:
+        return min(most_items, -(-left_items // _FIRST_PART))
+    share = (left_items + gpu_items) * gpu_item_s / max(cpu_item_s + cpus * gpu_item_s, 1e-30)
+    items = int(min(most_items, left_items, share))
+    return items if items * _LEAST_PART >= most_items else 0
 
 
-def feed_gpus(shared: SharedArray, link: Link, packet_items: int, most_sent: int) -> None:
-    """Send packets, so many ahead, and note how fast they go."""
+def feed_gpus(shared: SharedArray, link: Link, spread: Spread, takers: int) -> None:
+    """Send packets, some ahead, and note how fast they go.
+
+    :param takers: all devices
+    """
+    gpus = len(spread.endpoints)
+    most_sent = 1 + spread.ready * gpus
     sent: deque[tuple[int, Future[None]]] = deque()
-    first_s: float | None = None
-    done_items = 0
-    while (taken := shared.take(packet_items)) is not None:
+    first_s = 0.0
+    done = done_items = 0
+    while shared.left_items:
+        count = guided_items(shared.left_items, takers, spread.packet_items, spread.last_items)
+        taken = shared.take(count)
+        if taken is None:
+            break
         begin, items = taken
+        shared.gpu_items += items.size
         sent.append((items.size, link.send(items, metadata=begin)))
         if len(sent) < most_sent:
             continue
         count, future = sent.popleft()
         future.wait()
-        if first_s is None:
-            first_s = perf_counter()  # what was set up before is no measure
-            continue
-        done_items += count
-        shared.gpu_item_s = (perf_counter() - first_s) / done_items
+        shared.gpu_items -= count
+        # By rounds; the first is no measure, as much is set up before.
+        done += 1
+        if done > gpus:
+            done_items += count
+        if done == gpus:
+            first_s = perf_counter()
+        elif done % gpus == 0:
+            shared.gpu_item_s = (perf_counter() - first_s) / done_items
     link.shutdown()
 
 
 def feed_cpus(shared: SharedArray, link: Link, piece_items: int, cpus: int) -> None:
     """Send a piece to each CPU, and the next when the first of them is done, while it is worth it."""
-    sent: deque[tuple[float, Future[None]]] = deque()
-    piece_s: float | None = None
+    sent: deque[tuple[float, int, Future[None]]] = deque()
+    cpu_item_s: float | None = None
     while True:
         if len(sent) == cpus:
-            begin_s, future = sent.popleft()
+            begin_s, count, future = sent.popleft()
             future.wait()
-            piece_s = perf_counter() - begin_s
-        if not is_worth_taking(shared.left_items, shared.gpu_item_s, piece_s):
-            break
-        taken = shared.take(piece_items)
+            cpu_item_s = (perf_counter() - begin_s) / count
+        taken = shared.take(
+            cpu_items(
+                shared.left_items,
+                shared.gpu_items,
+                shared.gpu_item_s,
+                cpu_item_s,
+                cpus,
+                piece_items,
+            )
+        )
         if taken is None:
             break
         begin, items = taken
-        sent.append((perf_counter(), link.send(items, metadata=begin)))
+        sent.append((perf_counter(), items.size, link.send(items, metadata=begin)))
     link.shutdown()

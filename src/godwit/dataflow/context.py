@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Kind = Literal["device", "host", "router"]
 
 _MOST_BYTES = 1 << 60
+_SMALL_BYTES = 64 << 10
+_SMALL_AT_ONCE = 16
 
 
 class Endpoint:
@@ -182,6 +184,8 @@ class Context:
         self.check_open()
         for router in self._routers:
             router.check_reachable()
+        for router in self._routers:
+            router.end_outputs()
         return Workers(self)
 
     def graph(self) -> DataflowGraph:
@@ -260,6 +264,8 @@ class Context:
         """Hold an array until a mark is reached."""
         kept = self._kept
         kept.append((mark, array))
+        if array.nbytes <= _SMALL_BYTES and len(kept) % _SMALL_AT_ONCE:
+            return  # to ask takes longer than it is worth
         while kept:
             try:
                 first = kept.popleft()

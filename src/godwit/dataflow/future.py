@@ -52,16 +52,23 @@ class Fate:
             for waiter in self.waiting:
                 wake(waiter)
 
-    def warn_if_stuck(self) -> None:
-        """Tell people, once, if everybody has been waiting for others for long."""
+    def warn_if_stuck(self, hint: str) -> None:
+        """Tell people, once, if everybody has been waiting for others for long.
+
+        :param hint: why one of them may; without workers, nobody knows who else there is
+        """
         with self.lock:
             waits = sorted(self.waiting.values())
-            is_stuck = 0 < self.participants <= len(waits) and not self._has_warned
+            is_stuck = 0 < self.participants <= len(waits) or bool(hint and not self.participants)
+            is_news = is_stuck and not self._has_warned
             self._has_warned = self._has_warned or is_stuck
-        if is_stuck:
+        if is_news:
+            why = hint or (
+                ". Who sends over a link shuts it down in the end: with link: ..., or link.shutdown()"
+            )
+            who = "all workers have" if self.participants else "somebody has"
             warnings.warn(
-                f"all workers have waited for {PATIENCE_S:g} s and more: {'; '.join(waits)}. Who sends "
-                "over a link shuts it down in the end: with link: ..., or link.shutdown()",
+                f"{who} waited for {PATIENCE_S:g} s and more: {'; '.join(waits)}{why}",
                 stacklevel=2,
             )
 
@@ -113,37 +120,40 @@ class Future(Generic[T]):
         """
         if timeout_s is not None:
             return self._wait_until(as_positive_number(timeout_s, "timeout_s"))
-        value = self._assigned(None)
+        value = self._assigned()
         for mark in self._marks:
             mark.wait()
         return value
 
     def _wait_until(self, timeout_s: float) -> T:
         deadline = perf_counter() + timeout_s
-        value = self._assigned(timeout_s)
+        value = self._assigned(timeout_s, deadline)
+        self._reach(self._marks, timeout_s, deadline)
+        return value
+
+    def _reach(self, marks: Sequence[Mark], timeout_s: float, deadline: float) -> None:
         pause_s = 1e-5
-        for mark in self._marks:
+        for mark in marks:
             while not mark.done():  # devices cannot be waited for with a limit
                 if perf_counter() >= deadline:
                     self._refuse_to_wait(timeout_s)
                 sleep(pause_s)
                 pause_s = min(2 * pause_s, 1e-3)
-        return value
 
     def wait_on(self, stream: Any) -> T:
         """Let what is put into a stream from now on wait for it; the host waits only until it is under way.
 
         :raises DataflowEnded: as for :meth:`wait`
         """
-        value = self._assigned(None)
+        value = self._assigned()
         for mark in self._marks:
             mark.order(stream)
         return value
 
-    def _assigned(self, timeout_s: float | None) -> T:
+    def _assigned(self, timeout_s: float | None = None, deadline: float | None = None) -> T:
         if not self._resolved:
             begin = perf_counter()
-            self._sleep(timeout_s)
+            self._sleep(timeout_s, deadline)
             if self._fate.trace is not None:
                 self._fate.trace.add(self._where, "wait", self._what, begin, perf_counter())
         if self._error is not None:
@@ -151,8 +161,7 @@ class Future(Generic[T]):
         found: T = self._value
         return found
 
-    def _sleep(self, timeout_s: float | None) -> None:
-        deadline = None if timeout_s is None else perf_counter() + timeout_s
+    def _sleep(self, timeout_s: float | None, deadline: float | None) -> None:
         while True:
             waiter = threading.Lock()
             waiter.acquire()
@@ -167,7 +176,7 @@ class Future(Generic[T]):
                 if deadline is not None:
                     left = min(max(0.0, deadline - perf_counter()), threading.TIMEOUT_MAX)
                 if not waiter.acquire(timeout=left) and deadline is None:
-                    self._fate.warn_if_stuck()
+                    self._fate.warn_if_stuck(self._hint())
             finally:
                 with self._fate.lock:
                     del self._fate.waiting[waiter]
@@ -177,7 +186,11 @@ class Future(Generic[T]):
                 self._refuse_to_wait(timeout_s)
 
     def _refuse_to_wait(self, timeout_s: float | None) -> NoReturn:
-        raise RunTimeoutError(f"{self._what} was not there after {timeout_s:g} s")
+        raise RunTimeoutError(f"{self._what} was not there after {timeout_s:g} s{self._hint()}")
+
+    def _hint(self) -> str:
+        """Why it may not be there, behind a message."""
+        return ""
 
     # For those who make futures.
 

@@ -3,7 +3,8 @@
 A link ends at an endpoint, which receives (:mod:`godwit.dataflow.receiver`), or at a router, which finds
 out who does. Whoever sends, receives or gives a buffer back moves things on: there is no thread in between.
 The sender's array stays where it is until a receiver has a free buffer, so nothing piles up on the way:
-what is sent is *offered*, a few segments ahead of those that have been taken.
+what is sent is *offered*, a few segments ahead of those that have been taken, and some more at a time when
+these grow fewer.
 
 Order: segments of one link arrive in the order in which they were sent, by each receiver that they go to;
 those of messages with a higher priority overtake.
@@ -144,6 +145,10 @@ class Link:
         receivers = self._receivers()
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
         self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
+        # Where there is a choice, a router's policy is asked late, and may send a segment to many.
+        is_one = len(receivers) == 1
+        self._few_ahead = self._most_ahead // 2 if is_one else self._most_ahead - 1
+        self._cut_at_once = self._most_ahead if is_one else 1
         # The collector of garbage may release a segment while it is held.
         self._lock = threading.RLock()
         self._outbox: list[tuple[float, int, Message | None]] = []
@@ -252,7 +257,7 @@ class Link:
     def _claimed(self) -> None:
         with self._lock:
             self._unclaimed -= 1
-            if not self._outbox:
+            if self._unclaimed > self._few_ahead or not self._outbox:
                 return  # who puts something there pumps after that
         self._pump()
 
@@ -267,31 +272,49 @@ class Link:
             with self._lock:
                 if self._is_pumping or self._fate.cause is not None:
                     return
-                self._is_pumping = True
-            while True:
-                with self._lock:
-                    if not self._outbox or self._unclaimed >= self._most_ahead:
-                        self._is_pumping = False
-                        return
-                    _, _, message = self._outbox[0]
-                    if message is None:
-                        heappop(self._outbox)
-                    else:
-                        segment = message.cut()
-                        if message.is_cut:
-                            heappop(self._outbox)
-                        self._unclaimed += 1
-                if message is None:
+                cut = self._cut()
+            while cut:
+                is_last = cut[-1] is None
+                self._offer([one for one in cut if one is not None])
+                if is_last:
                     self._end()
-                elif self._receiver is not None:
-                    only = (self._receiver,)
-                    self._receiver.post(Offer(segment, message, -message.priority, only))
-                else:
-                    self._route(segment, message)
+                with self._lock:
+                    cut = self._cut()
         except BaseException as error:
             self._fate.end(error)  # from now on nobody pumps
             self._is_pumping = False
             raise
+
+    def _cut(self) -> list[tuple[Segment, Message] | None]:
+        """What may be offered now, None where the link ends; with the lock.
+
+        The collector of garbage may claim in between; it does not where it is seen that there is nothing.
+        """
+        self._is_pumping = True
+        cut: list[tuple[Segment, Message] | None] = []
+        outbox = self._outbox
+        while outbox and self._unclaimed < self._most_ahead and len(cut) < self._cut_at_once:
+            message = outbox[0][2]
+            if message is None:
+                heappop(outbox)
+                cut.append(None)
+                continue
+            cut.append((message.cut(), message))
+            if message.is_cut:
+                heappop(outbox)
+            self._unclaimed += 1
+        if not cut:
+            self._is_pumping = False
+        return cut
+
+    def _offer(self, cut: list[tuple[Segment, Message]]) -> None:
+        receiver = self._receiver
+        if receiver is None:
+            for one in cut:
+                self._route(*one)
+        elif cut:
+            only = (receiver,)
+            receiver.post([Offer(*one, -one[1].priority, only, True) for one in cut])
 
     def _route(self, segment: Segment, message: Message) -> None:
         """Offer a segment to all that the router names."""
@@ -304,22 +327,27 @@ class Link:
                 self._unclaimed += further
         own = message.priority if own is None else _as_priority(own, "the priority of a segment")
         for group in groups:
-            offer = Offer(segment, message, -own, tuple(group))
+            offer = Offer(segment, message, -own, tuple(group), not further)
             for receiver in group:
-                receiver.post(offer)
+                receiver.post([offer])
 
     def _end(self) -> None:
         if self._receiver is not None:
             self._receiver.end()
         else:
             assert self._router is not None
-            self._router.input_ended()
+            self._router.input_ended(self.source)
 
     def _receivers(self) -> Sequence[Receiver]:
         if self._receiver is not None:
             return (self._receiver,)
         assert self._router is not None
         return self._router.receivers()
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it offers no more until some of what it has offered is taken."""
+        return bool(self._outbox) and self._unclaimed > self._few_ahead
 
     # What the receiver does.
 
@@ -351,18 +379,31 @@ class Link:
         """
         stream = self.target.space.stream
         while True:
-            pending = self.receive()
-            try:
-                segment = pending.wait() if stream is None else pending.wait_on(stream)
-            except EndOfLink:
-                return
+            segment = self._next_arrived(stream)
+            if segment is None:
+                pending = self.receive()
+                try:
+                    segment = pending.wait() if stream is None else pending.wait_on(stream)
+                except EndOfLink:
+                    return
+                del pending
             segment.has_arrived = True  # for the endpoint's stream, on which it is released
             try:
                 yield segment
             finally:
                 if not segment.is_held:
                     segment.release()
-            del segment, pending  # what has been given back is not to be kept by a loop that waits
+            del segment  # what has been given back is not to be kept by a loop that waits
+
+    def _next_arrived(self, stream: Any) -> Segment | None:
+        """What :meth:`receive` would bring at once, without a future."""
+        if self._receiver is None or self._fate.cause is not None:
+            return None
+        segment = self._receiver.next_arrived()
+        if segment is not None:
+            for mark in segment.marks:
+                mark.wait() if stream is None else mark.order(stream)
+        return segment
 
     # What the context does.
 

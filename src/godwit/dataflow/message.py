@@ -94,6 +94,8 @@ def rows_of_packet(array: Any, packet_bytes: int, link: str) -> int:
 
     :raises InputError: not one
     """
+    if array.nbytes <= packet_bytes:
+        return len(array)
     row_bytes = array.dtype.itemsize
     for extent in array.shape[1:]:
         row_bytes *= extent

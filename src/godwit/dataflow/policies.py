@@ -48,12 +48,15 @@ class Policy:
     :param priority: ``priority(segment)``: segments with a higher one go first; by default that of the
         message
     :param outputs: how many outputs it takes, if not any number
+    :param reach: ``reach(source, destinations)``: those that ``choose`` may name for what a source sends;
+        by default any. An output ends when all who reach it have ended
     """
 
     name: str
     choose: Choose
     priority: Callable[[Segment], float] | None = None
     outputs: int | None = None
+    reach: Callable[[Endpoint, Endpoints], Endpoints] | None = None
 
 
 def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
@@ -118,31 +121,34 @@ def _place(source: Endpoint, destinations: Endpoints, policy: str) -> int:
 def ring() -> Policy:
     """From each output to the next, from the last to the first; from elsewhere to the first."""
 
-    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+    def reach(source: Endpoint, destinations: Endpoints) -> Endpoints:
         if not any(one is source for one in destinations):
-            return destinations[0]
-        return destinations[(_place(source, destinations, "ring") + 1) % len(destinations)]
+            return destinations[:1]
+        place = (_place(source, destinations, "ring") + 1) % len(destinations)
+        return destinations[place : place + 1]
 
-    return Policy("ring", choose)
+    return _along("ring", reach)
 
 
 def one_way() -> Policy:
     """From each output to any before it, so that all comes to the first: a reduction."""
-
-    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
-        return destinations[: _place(source, destinations, "one-way")]
-
-    return Policy("one-way", choose)
+    return _along("one-way", lambda source, ends: ends[: _place(source, ends, "one-way")])
 
 
 def tree() -> Policy:
     """From each output to its elder sibling, 1 to 0, 3 to 2, 2 to 0, ...: a reduction in log2 steps."""
 
-    def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
+    def reach(source: Endpoint, destinations: Endpoints) -> Endpoints:
         place = _place(source, destinations, "tree")
-        return destinations[place & (place - 1)] if place else ()
+        elder = place & (place - 1)
+        return destinations[elder : elder + 1] if place else ()
 
-    return Policy("tree", choose)
+    return _along("tree", reach)
+
+
+def _along(name: str, reach: Callable[[Endpoint, Endpoints], Endpoints]) -> Policy:
+    """To whoever a source reaches, and is free."""
+    return Policy(name, lambda segment, source, ends: reach(source, ends), reach=reach)
 
 
 def by_priority(key: Callable[[Segment], float] | None = None) -> Policy:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from heapq import heapify, heappop, heappush
 from itertools import count
 from time import perf_counter
@@ -37,9 +37,12 @@ _FEW_OFFERS = 64
 
 
 class Offer:
-    """A segment of a message that one of several receivers is to take."""
+    """A segment of a message that one of several receivers is to take.
 
-    __slots__ = ("_token", "message", "order", "receivers", "segment")
+    :param is_only: no other offer has the same segment
+    """
+
+    __slots__ = ("_token", "is_only", "message", "order", "receivers", "segment")
 
     def __init__(
         self,
@@ -47,11 +50,13 @@ class Offer:
         message: Message,
         order: float,
         receivers: tuple[Receiver, ...],
+        is_only: bool,
     ) -> None:
         self.segment: Segment | None = segment
         self.message = message
         self.order = order
         self.receivers = receivers
+        self.is_only = is_only
         self._token = [None]
 
     @property
@@ -138,22 +143,26 @@ class Receiver:
         self._arrivals = count()
         # Who has dropped a future, as after a time-out, does not take anything from others.
         self._requests: deque[ReferenceType[PendingSegment]] = deque()
+        self._asking: deque[ReferenceType[PendingSegment]] = deque()  # not admitted yet
         self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
         self._is_contested = False
         self._is_matching = False
         self._ended = False
         self._abandoned = False
+        self.hint: Callable[[], str] = str
+        """Why nothing may come, behind a message; set by the router that it is an end of."""
 
     # What senders do.
 
-    def post(self, offer: Offer) -> None:
-        """Offer a segment."""
+    def post(self, offers: Sequence[Offer]) -> None:
+        """Offer segments."""
         with self._lock:
             if len(self._offers) > self._most_offers:
                 self._drop_stale()
-            heappush(self._offers, (offer.order, next(self._arrivals), offer))
-            self._is_contested = self._is_contested or len(offer.receivers) > 1
+            for offer in offers:
+                heappush(self._offers, (offer.order, next(self._arrivals), offer))
+                self._is_contested = self._is_contested or len(offer.receivers) > 1
             is_abandoned = self._abandoned
         if is_abandoned:
             self._give_up()
@@ -166,6 +175,11 @@ class Receiver:
         heapify(self._offers)
         self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
 
+    @property
+    def has_offers(self) -> bool:
+        """Whether something waits for it to be taken."""
+        return any(not entry[2].is_stale for entry in list(self._offers))
+
     def end(self) -> None:
         """No more will be offered."""
         with self._lock:
@@ -177,25 +191,56 @@ class Receiver:
     def request(self, pending: PendingSegment) -> None:
         """Ask for the next segment; from the first time on all buffers are ready to receive.
 
-        Where others could take it, who asks waits for a buffer that nothing uses any more: so nobody takes
-        more than it has buffers for ahead of what its GPU has done.
+        Where others could take it, who asks is admitted when a buffer is there that nothing uses any more:
+        so nobody takes more than it has buffers for ahead of what its GPU has done.
         """
-        if self._is_contested and not self._arrived:
-            with suppress(IndexError):  # all are held
-                for mark in self._free[0].after:
-                    mark.wait()
         with self._lock:
             if not self._slots:
                 self._slots = [_Slot() for _ in range(self.buffers)]
                 self._free.extend(self._slots)
-            while self._requests and self._requests[-1]() is None:
-                self._requests.pop()
-            self._requests.append(ref(pending))
-            self._hand_out()
-            if self._ended:
-                self._check_end()
+            if self._is_contested:
+                _add(self._asking, [ref(pending)])
+            else:
+                self._let_in([ref(pending)])
+        if self._asking:
+            self.admit(is_settled=False)
+        elif self._offers and self._free:
+            self.match()
+
+    def unsettled(self) -> Sequence[Mark]:
+        """What is to be reached before those who ask are admitted."""
+        if not (self._is_contested and self._asking) or self._arrived:
+            return ()
+        try:
+            return self._free[0].after
+        except IndexError:  # all are held
+            return ()
+
+    def admit(self, is_settled: bool) -> None:
+        """Let those have segments who have asked, in their order.
+
+        :param is_settled: whether the caller has seen to :meth:`unsettled`
+        """
+        if not self._asking or not (is_settled or all(mark.done() for mark in self.unsettled())):
+            return
+        with self._lock:
+            self._let_in(self._asking)
+            self._asking.clear()
         if self._offers and self._free:
             self.match()
+
+    def _let_in(self, pendings: Iterable[ReferenceType[PendingSegment]]) -> None:
+        _add(self._requests, pendings)
+        self._hand_out()
+        if self._ended:
+            self._check_end()
+
+    def next_arrived(self) -> Segment | None:
+        """The next segment, if it is under way already and nobody has asked for it."""
+        try:
+            return None if self._requests or self._asking else self._arrived.popleft()
+        except IndexError:
+            return None
 
     def put_back(self, segment: Segment) -> None:
         """What was handed out, and nobody has seen, is for the next who asks."""
@@ -258,9 +303,10 @@ class Receiver:
         finally:
             # Outside of the lock: what follows takes the locks of other receivers.
             for offer in taken:
-                for other in offer.receivers:
-                    if other._ended and other is not self:
-                        other.match()
+                if len(offer.receivers) > 1:
+                    for other in offer.receivers:
+                        if other._ended and other is not self:
+                            other.match()
                 offer.message.claimed()
 
     def _may_take(self, offer: Offer) -> bool:
@@ -277,15 +323,16 @@ class Receiver:
 
     def _begin(self, offer: Offer) -> None:
         """Start to bring a segment into a buffer."""
-        sent, message = offer.segment, offer.message
-        assert sent is not None
+        segment, message = offer.segment, offer.message
+        assert segment is not None
         offer.segment = None  # stale offers hold nothing
+        array = segment.array
+        nbytes = array.nbytes
+        if not offer.is_only:
+            segment = segment.twin()
         # On the host, where all is done at once, the buffer used last is the one in the cache, and others
         # may never be needed. On a GPU that one is likely to be read still.
         slot = self._free.pop() if self.space.stream is None else self._free.popleft()
-        array = sent.array
-        nbytes = array.nbytes
-        segment = Segment(array, sent.offset, sent.total, sent.metadata, sent.source)
         segment.receiver, segment.slot = self, slot
         if not self._copies and self.space.reads(array):
             segment.array = _read_only(array)
@@ -330,8 +377,7 @@ class Receiver:
             slot.after = (mark,)
         else:
             slot.after = (*segment.marks, mark)
-        with self._lock:
-            self._free.append(slot)
+        self._free.append(slot)
         if self._offers or self._ended:
             self.match()
 
@@ -370,10 +416,20 @@ class Receiver:
             self._free.clear()
             self._offers.clear()
             self._requests.clear()
+            self._asking.clear()
             self._arrived.clear()
             lane, self._lane = self._lane, None
             if lane is not None:
                 lane.close()
+
+
+def _add(
+    queue: deque[ReferenceType[PendingSegment]], pendings: Iterable[ReferenceType[PendingSegment]]
+) -> None:
+    """Put futures into a queue, behind which those that were dropped do not pile up."""
+    while queue and queue[-1]() is None:
+        queue.pop()
+    queue.extend(pendings)
 
 
 def _read_only(array: Any) -> Any:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from godwit.dataflow.context import Endpoint
@@ -75,6 +77,7 @@ class Router(Endpoint):
                 f"policy {self.policy.name!r} takes {self.policy.outputs} output, got {len(ends_out)}"
             )
         super().__init__(context, "router", name or f"router {len(context.routers)}", None, -1)
+        self._is_output = False
         self._lock = threading.Lock()
         self._outputs = ends_out
         self._out_of: dict[Endpoint, Link] = {}
@@ -82,12 +85,31 @@ class Router(Endpoint):
             link = Link.of_router(self, end, _of(packet_bytes, end), _of(buffers, end), copies)
             self._out_of[end] = link
         self._into = {end: Link.of_router(end, self, None, None, False) for end in ends_in}
-        self._open_inputs = len(self._into)
+        # By output: how many may still send to it.
+        self._senders = dict.fromkeys(ends_out, 0)
+        for end in ends_in:
+            for out in self._reach(end):
+                self._senders[out] += 1
+        for link in self._out_of.values():
+            if link.receiver is not None:
+                link.receiver.hint = partial(self._backlog, link.receiver)
         # Only now, that nothing can go wrong any more.
         for end in ends_out:
             if isinstance(end, Router):
-                end._open_inputs += 1
+                end._is_output = True
+                for out in end._senders:
+                    end._senders[out] += 1
         context.add_router(self)
+
+    def _reach(self, source: Endpoint) -> tuple[Endpoint, ...]:
+        """Whom an input may send to; from another router comes what it was sent by anybody."""
+        reach = self.policy.reach
+        if reach is None or isinstance(source, Router):
+            return self._outputs
+        with suppress(InputError):  # whoever sends is told so
+            reached = reach(source, self._outputs)
+            return tuple(out for out in self._outputs if out in reached)
+        return self._outputs
 
     # Links.
 
@@ -133,6 +155,22 @@ class Router(Endpoint):
         """Shut all links to it down."""
         for link in self._into.values():
             link.shutdown()
+
+    def _backlog(self, receiver: Receiver) -> str:
+        """What an output may be waiting for, behind a message."""
+        others = [
+            link.name
+            for link in self._out_of.values()
+            if link.receiver is not None
+            and link.receiver is not receiver
+            and link.receiver.has_offers
+        ]
+        if not others or not any(link.is_held_up for link in self._into.values()):
+            return ""
+        return (
+            f": {self} offers no more until what waits for {', '.join(others)} is taken (who receives "
+            "from several outputs in one thread takes from them by turns)"
+        )
 
     # What links ask of it.
 
@@ -181,22 +219,30 @@ class Router(Endpoint):
                 found.append(link.receiver)
         return found
 
-    def input_ended(self) -> None:
-        """One of those who send to it sends no more; after the last its outputs end, too."""
+    def input_ended(self, source: Endpoint) -> None:
+        """One of those who send to it sends no more; outputs that nobody else sends to end, too."""
         with self._lock:
-            self._open_inputs -= 1
-            left = self._open_inputs
-        if left:
-            return
-        for endpoint, link in self._out_of.items():
+            for out in self._reach(source):
+                if out in self._senders:
+                    self._senders[out] -= 1
+        self.end_outputs()
+
+    def end_outputs(self) -> None:
+        """Those that nobody sends to any more, or ever."""
+        with self._lock:
+            ended = [end for end, count in self._senders.items() if count == 0]
+            for end in ended:
+                del self._senders[end]
+        for endpoint in ended:
+            receiver = self._out_of[endpoint].receiver
             if isinstance(endpoint, Router):
-                endpoint.input_ended()
-            elif link.receiver is not None:
-                link.receiver.end()
+                endpoint.input_ended(self)
+            elif receiver is not None:
+                receiver.end()
 
     def check_reachable(self) -> None:
         """TopologyError if nothing ever comes to it."""
-        if self._open_inputs == 0 and not self._into:
+        if not (self._is_output or self._into):
             raise TopologyError(
                 f"nothing leads to {self}: name its inputs, or name it among the outputs of another router"
             )

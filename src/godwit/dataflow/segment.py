@@ -58,6 +58,10 @@ class Segment:
         self.marks: tuple[Mark, ...] = ()
         self.has_arrived = False
 
+    def twin(self) -> Segment:
+        """The same rows, for another receiver."""
+        return Segment(self.array, self.offset, self.total, self.metadata, self.source)
+
     @property
     def is_last(self) -> bool:
         """Whether the message ends with it."""
@@ -107,6 +111,26 @@ class PendingSegment(Future[Segment]):
     def __init__(self, fate: Fate, what: str, where: str, receiver: Receiver) -> None:
         super().__init__(fate, what, where)
         self._receiver: Receiver | None = receiver  # None when somebody has seen what it brought
+
+    @property
+    def done(self) -> bool:
+        """Whether :meth:`wait` would return, or raise, at once."""
+        if not self._resolved and self._receiver is not None:
+            self._receiver.admit(is_settled=False)
+        return super().done
+
+    def _assigned(self, timeout_s: float | None = None, deadline: float | None = None) -> Segment:
+        if not self._resolved and self._receiver is not None:
+            marks = self._receiver.unsettled()
+            if deadline is not None:
+                self._reach(marks, timeout_s or 0.0, deadline)
+            for mark in marks:
+                mark.wait()
+            self._receiver.admit(is_settled=True)
+        return super()._assigned(timeout_s, deadline)
+
+    def _hint(self) -> str:
+        return "" if self._receiver is None else self._receiver.hint()
 
     def wait(self, timeout_s: float | None = None) -> Segment:
         """The segment, when it is there; see :meth:`Future.wait`."""

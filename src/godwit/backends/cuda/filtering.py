@@ -7,6 +7,7 @@ says when. What tells launches apart is counted here: epochs, and tickets of til
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ _THREAD_BYTES = 64  # of the array, that a thread takes: FILTER_ROUNDS vectors
 _EPOCHS = 1 << 22  # that a word of a tile's state tells apart
 
 _UINT8 = np.dtype(np.uint8)
+
+_compiling = threading.Lock()
+"""Workers of several GPUs ask for the same kernel at once."""
 
 
 def filter_source(dtype: np.dtype[Any], threads: int = THREADS) -> str:
@@ -73,7 +77,8 @@ def filter_code(
     """
     function = filter_function(predicate, dtype)
     try:
-        return cubin(filter_source(dtype, threads), [function], architecture)
+        with _compiling:
+            return cubin(filter_source(dtype, threads), [function], architecture)
     except (OperatorError, DeviceError):
         raise
     except GodwitError as error:

@@ -78,7 +78,7 @@ def sendable_gpu_array(array: Any) -> Any:
     :raises InputError: CuPy does not take it
     """
     module = cupy()
-    if not is_gpu_array(array):
+    if not isinstance(array, module.ndarray):
         if getattr(array, "requires_grad", False):
             array = array.detach()
         try:

@@ -94,6 +94,9 @@ class Streams:
     def __init__(self, times: CopyTimes | None) -> None:
         self._streams: dict[int, Stream] = {}
         self._times = times
+        # Looked up once, for small messages.
+        _, runtime = bindings()
+        self._copy_peer = runtime.cudaMemcpyPeerAsync
 
     def on(self, index: int) -> Stream:
         """The stream on a GPU."""
@@ -125,13 +128,15 @@ class Streams:
         self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Mark]
     ) -> Mark:
         """Push from one GPU to another."""
-        _, runtime = bindings()
         stream = self.on(here)
         for mark in after:
             mark.order(stream)
-        track = f"copy cuda:{here} -> cuda:{there}"
-        with noted(self._times, stream, track, nbytes):
-            outcome = runtime.cudaMemcpyPeerAsync(to, there, origin, here, nbytes, stream.native)
+        given = to, there, origin, here, nbytes, stream.native
+        if self._times is None:
+            outcome = self._copy_peer(*given)
+        else:
+            with self._times.around(stream, f"copy cuda:{here} -> cuda:{there}", nbytes):
+                outcome = self._copy_peer(*given)
         if outcome[0]:
             driver.checked(outcome, f"copying {nbytes:,} bytes from cuda:{here} to cuda:{there}")
         return event_pool(here).record(stream.native)
@@ -140,17 +145,20 @@ class Streams:
         """Wait for what is on its way, and give the streams back; twice does no harm."""
         streams = list(self._streams.values())
         self._streams.clear()
-        with driver.current_kept():
+        with driver.current_kept(), ExitStack() as stack:  # for each, whatever the others raise
             for stream in streams:
-                stream.synchronize()  # where the GPU failed, its streams are of no use to anybody
+                stack.callback(self._give_back, stream)
             if self._times is not None:
-                self._times.close()
+                stack.callback(self._times.close)
             for stream in streams:
-                spare = _spare_streams.setdefault(stream.index, [])
-                if len(spare) < _MOST_SPARE:
-                    spare.append(stream)
-                else:
-                    stream.close()
+                stack.callback(stream.synchronize)
+
+    def _give_back(self, stream: Stream) -> None:
+        spare = _spare_streams.setdefault(stream.index, [])
+        if len(spare) < _MOST_SPARE:
+            spare.append(stream)
+        else:
+            stream.close()
 
 
 class HostHop:
@@ -222,8 +230,9 @@ class _SmallSlots:
         return mark
 
     def close(self) -> None:
-        self._block.free()
-        self._pool.close()
+        with ExitStack() as stack:
+            stack.callback(self._pool.close)
+            stack.callback(self._block.free)
 
 
 class GpuLane:
@@ -277,12 +286,13 @@ class GpuLane:
 
     def close(self) -> None:
         """Wait for what is on its way, and give all back; twice does no harm."""
-        self._streams.close()
+        small, self._small = self._small, None
         self._hop = None
-        self._held.close()
-        if self._small is not None:
-            self._small.close()
-            self._small = None
+        with ExitStack() as stack:
+            if small is not None:
+                stack.callback(small.close)
+            stack.callback(self._held.close)
+            stack.callback(self._streams.close)
 
 
 class PinnedLane:

@@ -41,6 +41,7 @@ class EventPool:
         self.let_wait = runtime.cudaStreamWaitEvent
         self.not_ready = runtime.cudaError_t.cudaErrorNotReady
         self._record = runtime.cudaEventRecord
+        self._query_stream = runtime.cudaStreamQuery
         self._spare: deque[Any] = deque()
         self._make()
 
@@ -61,8 +62,20 @@ class EventPool:
         """Nobody uses it any more."""
         self._spare.append(event)
 
+    def mark(self, stream: Any) -> Mark:
+        """Everything that was put into a stream of this GPU so far: READY where that is done.
+
+        Asking takes one short call; an event takes one, too, and others to learn that it has been reached.
+        """
+        status = self._query_stream(stream)[0]
+        if not status:
+            return READY
+        if status != self.not_ready:
+            driver.checked((status,), f"work on cuda:{self.index} failed")
+        return self.record(stream)
+
     def record(self, stream: Any) -> EventMark:
-        """Everything that was put into a stream of this GPU so far."""
+        """As :meth:`mark`, where something has just been put into the stream."""
         event = self.take()
         mark = EventMark(self, event)
         outcome = self._record(event, stream)
@@ -196,7 +209,7 @@ def mark_of(stream: Any, default_gpu: int | None) -> Mark:
             driver.use(default_gpu)  # the null stream is that of the current GPU
             return event_pool(default_gpu).record(native)
     index = _gpu_of(native, default_gpu)
-    return event_pool(index).record(native)
+    return event_pool(index).mark(native)
 
 
 def _gpu_of(native: Any, default: int | None) -> int:

@@ -150,9 +150,10 @@ class Crew:
         """End the threads, and keep their buffers for others; twice does no harm."""
         with self._lock:
             threads, self._threads = self._threads, None
-            if threads is not None:
-                threads.shutdown()
+            with ExitStack() as stack:
+                if self._times is not None:
+                    stack.callback(self._times.close)
+                stack.callback(self._held.close)  # waits for what is on its way
+                if threads is not None:
+                    stack.callback(threads.shutdown)
             self._berths = SimpleQueue()
-            self._held.close()  # waits for what is on its way
-            if self._times is not None:
-                self._times.close()

@@ -101,16 +101,15 @@ class GpuSpace(_Pooled):
         enter_gpu(self.index)
         if stream is not None:
             return mark_of(stream, self.index)
-        own = self._events.record(self._native)
+        own = self._events.mark(self._native)
         current, is_here = gpu_arrays.current_stream(self.index)
         if current is self.stream:
             return own
         native = native_stream(current)
         if native == self._native:
             return own
-        if is_here:
-            return AllOf((own, self._events.record(native)))
-        return AllOf((own, mark_of(current, self.index)))
+        other = self._events.record(native) if is_here else mark_of(current, self.index)
+        return other if own is READY else AllOf((own, other))
 
     def lane(self) -> GpuLane:
         """Into this GPU's memory."""
@@ -185,9 +184,10 @@ class PinnedSpace(_Pooled):
 
     def close(self) -> None:
         """Give all back; twice does no harm."""
-        self._crew.close()
-        self._pool.close()
-        self._held.close()
+        with ExitStack() as stack:
+            stack.callback(self._held.close)
+            stack.callback(self._pool.close)
+            stack.callback(self._crew.close)
 
 
 def make_space(

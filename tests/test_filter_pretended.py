@@ -1,0 +1,130 @@
+"""Arrays filtered on GPUs that only keep order: who sends, receives and puts together is the real one.
+
+The GPUs are those of pretend_cuda.py; the kernel is NumPy, put into the endpoint's stream.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from godwit.algorithms import filtering, sharing
+from godwit.algorithms.filtering import FilterOptions, filter_host_array
+from godwit.backends.cuda import filtering as cuda_filtering
+from godwit.backends.filtering import not_boolean
+from godwit.errors import OperatorError
+from pretend_cuda import Machine, host_view, pretended_gpus
+
+INT32 = np.dtype(np.int32)
+PEERS = np.ones((2, 2), bool)
+
+
+class PretendedFilter:
+    """Stands for GpuFilter."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        index: int,
+        stream: Any,
+        predicate: Any,
+        dtype: Any,
+        most_items: int,
+        slots: int = 1,
+        **more: Any,
+    ) -> None:
+        if predicate(np.int32(0)) not in (True, False):
+            raise OperatorError(not_boolean(predicate, "a number"))
+        self._machine = machine
+        self._stream = stream.handle
+        self._predicate = np.vectorize(predicate, otypes=[bool])
+        self._dtype = dtype
+        self._most_items = most_items
+        self._done = [threading.Event() for _ in range(slots)]
+        self._counts = [0] * slots
+
+    def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
+        assert count <= self._most_items
+        done = self._done[slot] = threading.Event()
+
+        def kernel() -> None:
+            items = host_view(source, count, self._dtype)
+            kept = items[self._predicate(items)] if count else items
+            host_view(target, len(kept), self._dtype)[...] = kept
+            self._counts[slot] = len(kept)
+            done.set()
+
+        self._machine.launch(self._stream, kernel)
+
+    def kept_count(self, slot: int = 0) -> int:
+        assert self._done[slot].wait(60)
+        return self._counts[slot]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with pretended_gpus(PEERS, delay_s=1e-3) as found:
+        monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, found))
+        monkeypatch.setattr(cuda_filtering, "bindings", cuda_filtering.driver.bindings)
+        monkeypatch.setattr(sharing, "LAST_PACKET_BYTES", 400)
+        monkeypatch.setattr(sharing, "CPU_PIECE_BYTES", 1000)
+        monkeypatch.setattr(filtering, "HOST_BUFFER_BYTES", 1 << 20)
+        yield found
+        assert found.faults == []
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("policy", ["any", "scatter"])
+@pytest.mark.parametrize("kind", ["plain", "strided", "cast", "short", "empty"])
+@pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:1", "cpu:0"]])
+def test_all_that_is_kept_comes_back_in_its_order(
+    machine: Machine, devices: list[str], kind: str, policy: str, ordered: bool
+) -> None:
+    values = np.random.default_rng(3).integers(0, 1000, 60_000, np.int32)
+    if kind == "short":
+        values = values[:1234]
+    given = {"strided": np.repeat(values, 2)[::2], "cast": values.astype(">i4")}.get(kind, values)
+    given = given[:0] if kind == "empty" else given
+    options = FilterOptions(ordered=ordered, packet_bytes=8000, policy=policy)
+    found = filter_host_array(given, lambda x: x < 300, INT32, devices, options)
+    expected = given[given < 300].astype(np.int32)
+    if not ordered:
+        found, expected = np.sort(found), np.sort(expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_what_is_wrong_with_a_predicate_is_said_as_it_is(machine: Machine) -> None:
+    """A worker makes the filter, with packets on their way to it."""
+    options = FilterOptions(packet_bytes=8000)
+    values = np.zeros(60_000, np.int32)
+    with pytest.raises(OperatorError, match="a predicate returns a boolean"):
+        filter_host_array(values, lambda x: x + 5, INT32, ["cuda:0", "cuda:1"], options)
+    again = filter_host_array(values, lambda x: x == 0, INT32, ["cuda:0", "cuda:1"], options)
+    assert len(again) == 60_000
+
+
+def test_packets_are_on_their_way_while_a_filter_is_made(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, copied = filtering.packet_filter, threading.Event()
+
+    def late(endpoint: gw.Endpoint, *given: Any) -> Any:
+        if machine.copies or any(copied.wait(0.01) or machine.copies for _ in range(1000)):
+            copied.set()
+        return real(endpoint, *given)
+
+    monkeypatch.setattr(filtering, "packet_filter", late)
+    options = FilterOptions(packet_bytes=8000)
+    found = filter_host_array(
+        np.arange(60_000, dtype=np.int32), lambda x: x < 5, INT32, ["cuda:0"], options
+    )
+    assert found.tolist() == [0, 1, 2, 3, 4]
+    assert copied.is_set()

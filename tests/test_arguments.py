@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 import godwit as gw
@@ -17,7 +19,7 @@ from godwit import config, dtypes
 from godwit.cli import inputs
 from godwit.cli.report import print_json
 from godwit.dataflow import tuning
-from godwit.errors import DeviceError, GraphTooLargeError, InputError
+from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
 from godwit.solvers.asynchronous import SolverOptions
 
 PATH = gw.generators.path(4)
@@ -140,12 +142,82 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
         lambda: gw.verify_bfs(PATH, 0, np.zeros(4), cutoff="3"),  # type: ignore[arg-type]
     ),
     "path_to": ("vertex must be an integer", lambda: gw.bfs(PATH, 0).path_to("1")),  # type: ignore[arg-type]
+    "write": ("Graph, then a path; got a str first", lambda: gw.write("f.mtx", PATH)),  # type: ignore[arg-type]
+    "columns": (r"such as \['source', 'target'\], got 'a,b'", lambda: gw.read("f", columns="a,b")),  # type: ignore[arg-type]
+    "names as ends": (
+        "sources must be integers, got <U3: Graph.from_table",
+        lambda: gw.Graph.from_arcs(["ann", "bob"], [0, 1]),
+    ),
+    "a graph of ours": (
+        "expected a networkx.Graph, got a godwit Graph",
+        lambda: gw.Graph.from_networkx(PATH),
+    ),
+    "objects as ends": (
+        "targets must be integers, got object: Graph.from_table",
+        lambda: gw.Graph.from_arcs([0, 1], pd.Series(["ann", "bob"], dtype=object)),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG_CALLS)
 def test_wrong_calls(name: str) -> None:
     refused(*WRONG_CALLS[name])
+
+
+NO_GRAPHS: dict[str, tuple[Any, str]] = {
+    "networkx": (
+        nx.path_graph(3),
+        "networkx Graph; godwit.Graph.from_networkx makes a graph of it",
+    ),
+    "scipy": (PATH.to_scipy(), "scipy csr_array; godwit.Graph.from_scipy makes a graph of it"),
+    "pandas": (pd.DataFrame(), "pandas DataFrame; godwit.Graph.from_table makes a graph of it"),
+    "path": ("roads.gr", "str; godwit.read makes a graph of it"),
+    "number": (7, "int$"),
+}
+
+
+@pytest.mark.parametrize("name", NO_GRAPHS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda given: gw.bfs(given, 0),
+        gw.place,
+        gw.pagerank,
+        lambda given: gw.run(PROGRAM, given),
+        lambda given: gw.explore(given, fields={"x": ("int32", 0)}),
+        lambda given: gw.partition(given, 2),
+    ],
+)
+def test_what_is_no_graph_is_told_what_makes_one(call: Callable[[Any], Any], name: str) -> None:
+    given, said = NO_GRAPHS[name]
+    refused(f"expected a godwit.Graph, got a {said}", lambda: call(given))
+
+
+def test_values_are_shown_in_one_line() -> None:
+    assert dtypes.shown(np.eye(2)) == "array([[1., 0.], [0., 1.]])"
+    assert dtypes.shown("a\n  b") == r"'a\n  b'"
+
+
+def test_an_unknown_option_is_told_the_known_ones() -> None:
+    with pytest.raises(TypeError, match="'device'; for tuning there are execution, delta, window"):
+        gw.bfs(PATH, 0, device="cpu")
+
+
+def test_a_placed_graph_that_is_closed_says_so() -> None:
+    placed = gw.place(PATH, "cpu")
+    placed.close()
+    calls: list[Callable[[], Any]] = [
+        lambda: gw.bfs(placed, 0),
+        lambda: gw.pagerank(placed),
+        lambda: gw.connected_components(placed),
+        lambda: gw.explore(placed, fields={"x": ("int32", 0)}),
+        placed.__enter__,
+    ]
+    for call in calls:
+        with pytest.raises(
+            ClosedContextError, match="this placed graph is closed; place the graph"
+        ):
+            call()
 
 
 # --- Queries.

@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -721,6 +722,10 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     ),
     "graph too large": (ROADS, "info rmat:38", "needs some .* GiB"),
     "file too large": ("p sp 900000000000 0\n", "info FILE", "do not fit in memory"),
+    "misspelt generator": (ROADS, "info rmta:20", "no such file: rmta:20; nor is rmta a generator"),
+    "address": (ROADS, "info https://a.org/b.gr", "download https://a.org/b.gr first"),
+    "generator without a size": (ROADS, "info rmat", "a generated graph is rmat:SCALE"),
+    "a path with a colon": (ROADS, "info no/such:file", "no such file: no/such:file$"),
     "generator": (ROADS, "info rmat:20,edges=3", "cannot understand 'edges=3'"),
     "format of a generator": (ROADS, "info path:3 --id-base 1", "path:3 is a generated graph"),
     "unknown option": (ROADS, "info FILE --colour", "No such option.*--colour"),
@@ -746,6 +751,9 @@ class TestBadInput:
         assert result.stderr.startswith("godwit: error: ")
         assert re.search(message, result.stderr), result.stderr
         assert {path.name for path in tmp_path.iterdir()} == {"graph.txt", "folder.npy"}
+
+    def test_a_graph_without_a_name(self) -> None:
+        assert "GRAPH must be a file, " in run("info", "", status=2).stderr
 
     def test_too_little_memory_to_place(self, roads: Path) -> None:
         arguments = ["sssp", roads, "-s", 1, "--devices", 2]
@@ -820,10 +828,43 @@ class TestProcess:
         assert done.stderr == "godwit: error: no such file: absent.gr\n"
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("options", [[], ["--json"], ["-o", "-", "-q"]])
-    def test_closed_pipe_is_quiet(self, options: list[str]) -> None:
+    @pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="needs /dev/stdin")
+    def test_a_graph_on_standard_input(self) -> None:
+        done = subprocess.run(
+            [*GODWIT, "bfs", "-", "-s", "5", "-o", "-", "-q"], input="5 7\n7 6\n",
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-3:] == ["5,0", "6,2", "7,1"]
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell of POSIX")
+    @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+    @pytest.mark.parametrize(
+        "command", ["bfs path:4 -s 0 -o out.npy", "bfs path:4 -s 0 --json", "--help"]
+    )
+    def test_what_is_closed_is_not_written_to(
+        self, command: str, closed: str, tmp_path: Path
+    ) -> None:
+        shell = f"{shlex.join(GODWIT)} {command} {closed}"
+        done = subprocess.run(
+            shell, shell=True, capture_output=True, timeout=120, check=False, cwd=tmp_path
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert (tmp_path / "out.npy").exists() == ("out.npy" in command)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            "bfs path:100000 -s 0",
+            "bfs path:100000 -s 0 --json",
+            "bfs path:100000 -s 0 -o - -q",
+            "--help",
+            "bfs --help",
+        ],
+    )
+    def test_closed_pipe_is_quiet(self, arguments: str) -> None:
         process = subprocess.Popen(
-            [*GODWIT, "bfs", "path:100000", "-s", "0", *options],
+            [*GODWIT, *arguments.split()],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdout is not None

@@ -194,7 +194,7 @@ class TestOperators:
             (lambda value: None, r"returns nothing \(None\); an operator returns one number"),
             (lambda value: value + 1j, "returns complex128"),
             (lambda value: value.size, r"'f' \(\S+, line \d+\): Unknown attribute 'size'"),
-            (lambda value: [value], r"'f' \(\S+, line \d+\): NRT required"),
+            (lambda value: [value], r"'f' \(\S+, line \d+\): it makes a list, an array or"),
             (lambda value: absent(value + 1), "name 'absent' is not defined"),  # noqa: F821
             (
                 lambda value: _adds_text(value + 1),

@@ -228,6 +228,29 @@ class TestEdgeList:
         assert block.sources.tolist() == [0, 0, 2**32]
         assert (found.min_id, found.max_id) == (0, 2**32)
 
+    @pytest.mark.parametrize(
+        ("content", "ids", "weights"),
+        [
+            ("source target\n5 7\n7 6\n", range(8), None),
+            ("# of SNAP\nFromNodeId ToNodeId\n0 1\n", [0, 1], None),
+            ("x y z\n0 1 5\n1 2 6\n", [0, 1, 2], [5, 6]),
+            ("source target weight\nann bob 3\n", ["ann", "bob"], [3]),
+            ("u v\nv w\n", ["u", "v", "w"], None),  # usual names, which are ids below
+            ("ann bob\n1 2\n2 ann\n", ["1", "2", "ann", "bob"], None),
+            ("# Ids: text\nann bob\n1 2\n", ["1", "2", "ann", "bob"], None),
+        ],
+    )
+    def test_a_line_that_names_columns_is_no_arc(
+        self, write: Write, content: str, ids: Any, weights: Any
+    ) -> None:
+        graph = read(write(content))
+        assert graph.ids.of(np.arange(graph.vertex_count)) == list(ids)
+        assert (None if graph.weights is None else graph.weights.tolist()) == weights
+
+    def test_named_columns_in_another_order_are_refused(self, write: Write) -> None:
+        with pytest.raises(FormatError, match=r"must be SOURCE TARGET or .*: 'target source'"):
+            read(write("target source\n0 1\n"))
+
 
 class TestNumbers:
     """Every double is the nearest one, as Python's float() finds it."""
@@ -340,6 +363,9 @@ class TestErrors:
             ("", None, "the file is empty"),
             ("hello, dear world\n", 1, "unknown format; known are "),
             ("\x7fELF\0\0", None, "not a text file"),
+            (b"\x93NUMPY\x01\x00v", None, "an array of NumPy's, not a graph"),
+            ("0,1\n".encode("utf-16"), None, "this is text in UTF-16: save it as UTF-8"),
+            ("source,target\nann,bob\n".encode("utf-16"), None, "this is text in UTF-16"),
             ("14 53 100\n2 3 4 5 7\n", 1, "unknown format"),
             ("# only comments\n", 1, "unknown format"),
             # DIMACS

@@ -136,7 +136,11 @@ class TestNetworkx:
         source.add_edge("a", "b", weight=3, km=2.5)
         assert arcs_of(Graph.from_networkx(source, "km")) == [(0, 1, 2.5), (1, 0, 2.5)]
         assert not Graph.from_networkx(source, None).is_weighted
-        assert not Graph.from_networkx(source, "miles").is_weighted
+        with pytest.raises(InputError, match="no edge has 'miles'; weight=None"):
+            Graph.from_networkx(source, "miles")
+        del source.edges["a", "b"]["weight"]
+        assert not Graph.from_networkx(source).is_weighted
+        assert not Graph.from_networkx(nx.Graph(), "miles").is_weighted
 
     @pytest.mark.parametrize(
         ("values", "dtype"),
@@ -532,7 +536,7 @@ class TestIgraph:
             Graph.from_igraph(igraph.Graph([(0, 1)]), weight)
 
     def test_refuses_what_is_no_graph(self, igraph: Any) -> None:
-        with pytest.raises(InputError, match=r"expected an igraph.Graph, got a DiGraph"):
+        with pytest.raises(InputError, match=r"expected an igraph.Graph, got a networkx DiGraph"):
             Graph.from_igraph(nx.DiGraph())
         with pytest.raises(InputError, match=r"expected an igraph.Graph, got the class Graph"):
             Graph.from_igraph(igraph.Graph)
@@ -561,7 +565,7 @@ class TestNetworkit:
         assert gw.bfs(graph, graph.ids.vertex(1)).to_dict() == {1: 0, 2: 2, 4: 1}
 
     def test_refuses_what_is_no_graph(self, networkit: Any) -> None:
-        with pytest.raises(InputError, match=r"expected a networkit.Graph, got a DiGraph"):
+        with pytest.raises(InputError, match=r"expected a networkit.Graph, got a networkx DiGraph"):
             Graph.from_networkit(nx.DiGraph())
         with pytest.raises(InputError, match=r"expected a networkit.Graph, got the class Graph"):
             Graph.from_networkit(networkit.Graph)

@@ -352,6 +352,20 @@ def test_a_compile_error_names_the_operator(operator: Any, reason: str) -> None:
     assert caught.value.__cause__ is not None
 
 
+@pytest.mark.parametrize(
+    ("operator", "reason"),
+    [
+        (lambda value: len([value]), "it makes a list, an array or another object"),
+        (lambda value: sum([value, 1]), "no implementation of sum"),
+    ],
+)
+def test_the_line_is_the_users_and_not_one_of_numbas(operator: Any, reason: str) -> None:
+    with pytest.raises(OperatorError, match=reason) as caught:
+        Kernel(_closed(operator))(1)
+    line = operator.__code__.co_firstlineno
+    assert f"(test_kernel.py, line {line})" in str(caught.value)
+
+
 def test_an_operator_without_a_name_is_called_by_its_role() -> None:
     message = adapt("message", lambda value: value.no_such_thing, ("value",))
     with pytest.raises(OperatorError, match=r"^cannot compile 'message' \(test_kernel.py, line"):

@@ -418,7 +418,11 @@ class TestBadInput:
                 "packets of 1,024 bytes do not fit",
             ),
             ("edges.mtx", {}, "godwit.read first"),
-            ("edges.bin", {"edge_dtype": "f4"}, "edge_dtype must be a dtype of integers, got 'f4'"),
+            (
+                "edges.bin",
+                {"edge_dtype": "f4"},
+                "edge_dtype must be a dtype of integers such as 'int32', got 'f4'",
+            ),
             ("edges.bin", {"edge_dtype": "nonsense"}, "edge_dtype must be a dtype"),
             ("edges.npy", {"edge_dtype": "i4"}, "says its own dtype"),
         ],
@@ -533,7 +537,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("--memory", "much"), "--memory must be a number of bytes such as 8GB"),
+            (("--memory", "much"), "--memory must be a number of bytes such as 1.5GB"),
             (("--directed",), "not for edges that stream"),
             (("--method", "afforest"), "where edges stream"),
             (("--vertices", "3"), "is no vertex in [0, 3)"),
@@ -555,7 +559,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("text", "count"),
         [("12", 12), ("8GB", 8 * 10**9), ("1.", None), ("512MiB", 512 << 20), ("3k", 3000),
-         ("7iB", None), ("2Ti", 2 << 40), ("-1", None)],
+         ("7iB", None), ("2Ti", 2 << 40), ("-1", None), ("1.5GB", 1_500_000_000), ("0.5 KiB", None),
+         ("0.5KiB", 512), ("1.0009k", 1000), ("1.5", None), ("1.5B", None), (".5GB", None)],
     )  # fmt: skip
     def test_numbers_of_bytes(self, text: str, count: int | None) -> None:
         if count is None:

@@ -447,6 +447,7 @@ class TestCsv:
         ("rows", "line", "message"),
         [
             ("0,1,2\n1,2,x\n", 3, "the weight is not a number: '1,2,x'"),
+            ('0,1,2\n1,2,"3,5"\n', 3, "numbers have a decimal point, and no commas: '1,2,3,5'"),
             ("0,1,2\n\n\n1,2,\n", 5, "there is no weight: '1,2,'"),
             ("0,1,2.5\n,2,1\n", 3, "there is no source: ',2,1'"),
             ("a,1,2\nb,,1\n", 3, "there is no target"),

@@ -356,6 +356,31 @@ class TestOnCores:
         assert phases.count("bfs") == phases.count("sssp") == 1
         assert phases.index("bfs") < phases.index("sssp")
 
+    def test_operators_of_an_explorer_one_by_one(self, path: Path) -> None:
+        step = gw.compute("mark", lambda: 1)
+        with gw.explore(
+            GRAPH, fields={"mark": ("int32", 0)}, devices="cpu", trace=path
+        ) as explorer:
+            explorer.do(step, gw.filter(lambda vertex: vertex < 3))
+            explorer.do(step)
+            assert not path.exists()
+        phases = read(path).phases
+        assert (phases.count("compute 'mark'"), phases.count("run")) == (2, 3)
+        path.unlink()
+        explorer.close()  # has been written
+        assert not path.exists()
+
+    def test_an_explorer_adds_to_a_trace_and_knows_where_it_cannot_write(
+        self, tmp_path: Path
+    ) -> None:
+        trace = gw.Trace()
+        gw.explore(GRAPH, fields={"mark": ("int32", 0)}, trace=trace).do(
+            gw.compute("mark", lambda: 1)
+        )
+        assert "compute 'mark'" in written(trace).phases
+        with pytest.raises(FileError, match="cannot write"):
+            gw.explore(GRAPH, fields={"mark": ("int32", 0)}, trace=tmp_path / "absent" / "run.json")
+
     def test_what_calls_record_goes_into_what_is_recorded_around_them(self) -> None:
         trace = gw.Trace()
         with trace.recording():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from numbers import Real
 from typing import Any
 
@@ -120,7 +121,7 @@ def shown(value: Any) -> str:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, np.generic):
         value = value.item()
-    text = repr(value)
+    text = re.sub(r"\s*\n\s*", " ", repr(value))
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 

@@ -79,17 +79,22 @@ def _largest_weight(graph: Graph) -> int:
     smallest, largest = weights.min(), weights.max()
     if smallest < 0 or math.isnan(smallest):
         arc = int(np.argmax((weights < 0) | np.isnan(weights)))
-        tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
-        ids = graph.ids
-        counted = ids.kind == "consecutive" and ids.base == 0
-        named = "" if counted else f" (as the graph's source calls them: it has {ids.described})"
         raise InputError(
-            f"shortest paths need weights that are not negative; the arc from {ids[tail]} to "
-            f"{ids[int(graph.targets[arc])]}{named} has weight {weights[arc]}"
+            "shortest paths need weights that are not negative; "
+            f"{named_arc(graph, arc)} has weight {weights[arc]}"
         )
     if weights.dtype.kind in "iu":
         return int(largest)
     return 2**62 if math.isinf(largest) else math.ceil(largest)
+
+
+def named_arc(graph: Graph, arc: int) -> str:
+    """An arc as messages call it, by the ids of its ends."""
+    tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+    ids = graph.ids
+    counted = ids.kind == "consecutive" and ids.base == 0
+    named = "" if counted else f" (as the graph's source calls them: it has {ids.described})"
+    return f"the arc from {ids[tail]} to {ids[int(graph.targets[arc])]}{named}"
 
 
 def _solve(

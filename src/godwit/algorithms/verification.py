@@ -36,6 +36,7 @@ from godwit.algorithms.paths import check_cutoff
 from godwit.dtypes import Array, as_array, as_integers
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
 
 RELATIVE_SLACK = 1e-12
 """By how much, relative to the larger, two floating-point distances may differ and count as equal."""
@@ -91,7 +92,7 @@ class _Verifier:
         unit_lengths: bool,
     ) -> None:
         if not isinstance(graph, Graph):
-            raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+            raise no_graph(graph)
         n = graph.vertex_count
         self.graph = graph
         self.sources = _as_sources(sources)

@@ -24,6 +24,7 @@ _INSIST_S = 3.0
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the arguments are those of the process by default."""
+    _open_what_is_closed()
     # A clean way out, by which temporary files are removed and devices stop.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
@@ -37,6 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         print("godwit: interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
     raise AssertionError("the command always exits")
+
+
+def _open_what_is_closed() -> None:
+    """Where standard output or error is closed (``>&-``), nobody wants it: that is no fault of ours."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:

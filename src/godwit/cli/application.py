@@ -17,11 +17,16 @@ from godwit.graph.generators.spec import GENERATORS
 _HELP = (
     "Graph algorithms over all the devices of one machine.\n\n"
     f"GRAPH is a file ({', '.join(FORMATS)}; compressed by gzip, bzip2, xz, zstd or not; all "
-    "recognized by their content), a generated graph (rmat:20, or road:500x800,keep=0.7,seed=3,"
-    f"weights=1..64; {', '.join(GENERATORS)}), or a named data set (dataset:USA-road-d.NY)."
+    "recognized by their content; - for standard input), a generated graph (rmat:20, or "
+    f"road:500x800,keep=0.7,seed=3,weights=1..64; {', '.join(GENERATORS)}), or a named data set "
+    "(dataset:USA-road-d.NY)."
 )
 
-_EPILOG = """Examples:
+_EXIT_STATUS = (
+    "Exit status: 0 done, 2 bad input or a failed run (stderr says why), 3 a result that has not "
+    "converged, 130 interrupted."
+)
+_EPILOG = f"""Examples:
 
   godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
 
@@ -41,8 +46,7 @@ _EPILOG = """Examples:
 
   godwit devices
 
-Exit status: 0 done, 2 bad input or a failed run (stderr says why), 3 a result that has not converged,
-130 interrupted.
+{_EXIT_STATUS}
 """
 
 

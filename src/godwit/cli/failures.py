@@ -44,6 +44,12 @@ def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int
     except (PipeClosedError, BrokenPipeError):
         _discard_stdout()
         return PIPE_CLOSED
+    except SystemExit as error:
+        # Rich, which prints help, makes one of a closed pipe.
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _discard_stdout()
+        return PIPE_CLOSED
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except _UsageError as error:

@@ -112,6 +112,11 @@ def filter_file(
 
     keeps = parse_predicate(predicate)
     array = mapped_array(file)
+    if array.ndim != 1:
+        raise InputError(
+            f"{file} must hold an array of one dimension, got shape {array.shape}: "
+            "save array.reshape(-1)"
+        )
     chosen = inputs.parse_devices(devices) or default_devices(array)
     names = [device.name for device in resolve_devices(chosen, mixed=True)]
     _check_output(output, file, trace)

@@ -1,12 +1,14 @@
 """What is written on the command line, and what it means.
 
-A graph is a file, ``name:size[,key=value...]`` for a generator, or ``dataset:name``; a vertex is the id
-that the file gives it (``graph.ids``). Whatever needs no graph is checked before one is read.
+A graph is a file (``-``: standard input), ``name:size[,key=value...]`` for a generator, or
+``dataset:name``; a vertex is the id that the file gives it (``graph.ids``). Whatever needs no graph is
+checked before one is read.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,13 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.cli.progress import Display
 from godwit.errors import InputError
-from godwit.graph.generators.spec import is_spec, parse_spec, plain_integer, plain_number
+from godwit.graph.generators.spec import (
+    GENERATORS,
+    is_spec,
+    parse_spec,
+    plain_integer,
+    plain_number,
+)
 
 if TYPE_CHECKING:
     from godwit.cli.options import Reading
     from godwit.graph.csr import Graph
 
 MAX_DEGREE = "max-degree"
+STDIN = "-"
 
 
 def load_graph(text: str, display: Display, reading: Reading, device: str | None = None) -> Graph:
@@ -31,6 +40,7 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
     :param device: where a generated graph is made
     """
     given = reading.given
+    _check_name(text)
     if is_spec(text):
         if given.pop("directed", None) or given:
             raise InputError(f"{_options(reading)} is for files; {text} is a generated graph")
@@ -51,12 +61,29 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
         else:
             from godwit.graph.formats import read
 
-            with display.bytes(f"reading {Path(text).name}") as progress:
-                graph = read(text, progress=progress, **given)
+            path = "/dev/stdin" if text == STDIN else text
+            with display.bytes(f"reading {Path(path).name}") as progress:
+                graph = read(path, progress=progress, **given)
     if reading.directed is False and graph.directed:
         with display.waiting("symmetrizing"):
             return graph.symmetrize()
     return graph
+
+
+def _check_name(text: str) -> None:
+    """Refuse what is meant to be a generated graph, and is none; and what is no name of a file."""
+    if not text:
+        raise InputError("GRAPH must be a file, a generated graph or a data set, got ''")
+    if text.startswith(("http://", "https://")):
+        raise InputError(f"graphs are not read over the network: download {text} first")
+    match = re.fullmatch(r"([\w-]{2,})(:[^/\\]*)?", text)
+    if match is None or is_spec(text) or match[1] == "dataset" or Path(text).exists():
+        return
+    if match[1] in GENERATORS:
+        raise InputError(f"no such file: {text}; a generated graph is {GENERATORS[match[1]].usage}")
+    if match[2]:
+        known = ", ".join(GENERATORS)
+        raise InputError(f"no such file: {text}; nor is {match[1]} a generator: those are {known}")
 
 
 def _options(reading: Reading) -> str:

@@ -19,8 +19,8 @@ GraphOption = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
-        help="A file, a generated graph such as rmat:20 or road:1000x1000, or a named data set such as "
-        "dataset:USA-road-d.NY.",
+        help="A file (- for standard input), a generated graph such as rmat:20 or road:1000x1000, or a "
+        "named data set such as dataset:USA-road-d.NY.",
         show_default=False,
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ _PANEL = "Edges that stream"
 _SHOWN = 10
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+_BYTES = r"(?P<number>\d{1,18}(\.\d{1,9})?)(?P<unit>[KMGT]?)(?P<binary>i?)B?"
 _BINARY_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 StreamOption = Annotated[
@@ -57,7 +59,7 @@ MemoryOption = Annotated[
     typer.Option(
         "--memory",
         metavar="BYTES",
-        help="Use no more on each device, such as 8GB.",
+        help="Use no more on each device, such as 1.5GB.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -113,14 +115,14 @@ class Streaming:
 
 
 def parse_bytes(text: str | None, name: str) -> int | None:
-    """``"8GB"``, ``"512MiB"`` or ``"1000000"`` as a number of bytes."""
+    """``"1.5GB"``, ``"512MiB"`` or ``"1000000"`` as a number of bytes, rounded down."""
     if text is None:
         return None
-    match = re.fullmatch(r"(\d{1,18})(?:([KMGT]?)(i?)B?)", text.strip(), re.IGNORECASE | re.ASCII)
-    if match is None or (match[3] and not match[2]):
-        raise InputError(f"{name} must be a number of bytes such as 8GB or 512MiB, got {text!r}")
-    unit = match[2].upper()
-    return int(match[1]) * (_BINARY_UNITS[unit] if match[3] else _UNITS[unit])
+    match = re.fullmatch(_BYTES, text.strip(), re.IGNORECASE | re.ASCII)
+    if match is None or (not match["unit"] and (match["binary"] or "." in match["number"])):
+        raise InputError(f"{name} must be a number of bytes such as 1.5GB or 512MiB, got {text!r}")
+    units = _BINARY_UNITS if match["binary"] else _UNITS
+    return int(Fraction(match["number"]) * units[match["unit"].upper()])
 
 
 def answer_stream(

@@ -182,8 +182,7 @@ class Graph:
             rows = build_on_gpu(sources, targets, weights, vertex_count, directed, id_dtype)
             if rows is not None:
                 return cls.trusted(*rows, directed=directed, ids=ids)
-        sources = as_integers(sources, "sources")
-        targets = as_integers(targets, "targets")
+        sources, targets = _as_ends(sources, "sources"), _as_ends(targets, "targets")
         if len(sources) != len(targets):
             raise InputError(
                 f"sources and targets must have one length, got {len(sources)} and {len(targets)}"
@@ -226,9 +225,9 @@ class Graph:
         2
 
         :param weight: the attribute of edges that is their weight (int64 where all are integers, else
-            float64); None for a graph without weights, as when no edge has the attribute
+            float64); None for a graph without weights, as when no edge has the default one
         :raises InputError: naming the first edge that lacks the attribute while others have it, or
-            whose weight is no number
+            whose weight is no number; or no edge has an attribute of another name
         """
         from godwit.graph.interchange import networkx_graphs
 
@@ -597,6 +596,17 @@ def require_memory(needed_bytes: int, what: str) -> None:
             f"{what} needs some {config.readable_bytes(needed_bytes)}, "
             f"and {config.readable_bytes(available)} are available"
         )
+
+
+def _as_ends(ends: Any, name: str) -> Array:
+    """Integers; InputError where they are not, which says what takes texts."""
+    array = as_array(ends, name)
+    if array.dtype.kind in "OUT" and array.size:
+        raise InputError(
+            f"{name} must be integers, got {array.dtype}: Graph.from_table makes a graph of a table "
+            "with texts as ids"
+        )
+    return as_integers(array, name)
 
 
 def _count_vertices(sources: Array, targets: Array, vertex_count: int | None) -> int:

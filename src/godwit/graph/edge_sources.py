@@ -22,6 +22,7 @@ import numpy as np
 from godwit.arrays import lies_on_gpu
 from godwit.dtypes import Array, as_array, shown
 from godwit.errors import FileError, FormatError, InputError
+from godwit.graph.foreign import maker_of
 
 END_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "uint64"))
 """The dtypes that ids come out as."""
@@ -30,14 +31,6 @@ _SCANNED_ROWS = 1 << 20
 _WHAT_WORKS = (
     "a godwit.Graph, or edges: the path of a file, an array of shape (m, 2), or an iterator of such"
 )
-
-_GRAPH_MAKERS = {
-    "networkx": "from_networkx",
-    "scipy": "from_scipy",
-    "igraph": "from_igraph",
-    "networkit": "from_networkit",
-}
-"""By the library that a graph comes from; iterating over one gives its vertices, not edges."""
 
 
 class EdgeTable(Protocol):
@@ -212,10 +205,10 @@ def as_edges(given: Any, edge_dtype: Any = None) -> Edges:
         if given and all(np.ndim(one) == 2 for one in given):
             return EdgeChunks(given)
     elif not (lies_on_gpu(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
-        maker = _GRAPH_MAKERS.get(type(given).__module__.partition(".")[0])
-        if maker is not None:
+        maker = maker_of(given)
+        if maker is not None:  # iterating over a graph gives its vertices, not edges
             raise InputError(
-                f"expected {_WHAT_WORKS}; godwit.Graph.{maker} makes a graph of a {type(given).__name__}"
+                f"expected {_WHAT_WORKS}; {maker} makes a graph of a {type(given).__name__}"
             )
         if isinstance(given, Iterable) and not isinstance(given, bytes | dict | set | frozenset):
             return EdgeChunks(given)
@@ -261,11 +254,11 @@ def _open(path: Path, edge_dtype: Any) -> EdgeTable:
     try:
         dtype: np.dtype[Any] = np.dtype(edge_dtype)
     except (TypeError, ValueError):
-        raise InputError(
-            f"edge_dtype must be a dtype of integers, got {shown(edge_dtype)}"
-        ) from None
+        dtype = np.dtype(object)
     if dtype.kind not in "iu":
-        raise InputError(f"edge_dtype must be a dtype of integers, got {shown(edge_dtype)}")
+        raise InputError(
+            f"edge_dtype must be a dtype of integers such as 'int32', got {shown(edge_dtype)}"
+        )
     try:
         size = path.stat().st_size
     except OSError as error:

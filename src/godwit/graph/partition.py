@@ -17,6 +17,7 @@ import numpy as np
 from godwit.dtypes import Array, as_count, as_integer, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
 from godwit.graph.partitioners import PARTITIONERS, Division, checked_owner
 from godwit.graph.rows import row_range, thread_count_for
 from godwit.parallel.atomics import fetch_or, load_acquire, load_relaxed
@@ -206,7 +207,7 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
 
 def _checked_parts(graph: Any, parts: Any) -> int:
     if not isinstance(graph, Graph):
-        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+        raise no_graph(graph)
     count = as_count(parts, "parts", 1)
     n = graph.vertex_count
     if count > max(n, 1):

@@ -49,7 +49,7 @@ class Originals:
                 if original is not None and is_users(original[0]):
                     return _shortened(f"cannot compile {place(original, number)}: {reason}")
                 number = None
-            elif number is None:
+            elif number is None and not _NUMBAS_OWN.search(line):
                 at = re.search(r'^File ".*", line (\d+)|\.py \((\d+)\)', line)
                 number = int(at[1] or at[2]) if at is not None else None
         # No callee: the entry's own body, or bytecode that Numba does not even read.
@@ -101,6 +101,8 @@ def place(original: tuple[types.FunctionType, str], number: int | None) -> str:
     return f"'{label}' ({Path(plain.__code__.co_filename).name}, line {line})"
 
 
+_NO_MEMORY = "NRT required but not enabled"  # NRT is Numba's runtime, which counts references
+_NUMBAS_OWN = re.compile(r"-packages[/\\]numba")  # a line of Numba's, not of the user's
 _BOILERPLATE = ("Failed in ", "- Resolution failure", "During: ", "Overload", "File ")
 
 
@@ -110,6 +112,10 @@ def _reason(lines: list[str]) -> str:
         if line.startswith(_BOILERPLATE):
             continue
         reason = re.sub(r"\.*\s*Raised from .*$", "", line)
+        if reason == _NO_MEMORY:
+            return (
+                "it makes a list, an array or another object, and operators cannot allocate memory"
+            )
         if reason.endswith(":") and position + 1 < len(lines):
             reason = f"{reason} {lines[position + 1].removeprefix('>>> ')}"
         return re.sub(

@@ -13,6 +13,7 @@ from godwit.dataflow.context import Context
 from godwit.dtypes import shown
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
 from godwit.graph.layout import Duplication, Layout, build_layout
 from godwit.graph.partition import Partition, partition
 from godwit.trace import seconds_since
@@ -85,8 +86,7 @@ class PlacedGraph:
 
         A partition that was asked for holds here, too; else vertices are dealt out as suits the graph.
         """
-        if self.context.closed:
-            raise ClosedContextError("this placed graph is closed; place the graph again")
+        self.check_open()
         division = None if self._method is None else self.partition
         self.context.backend.require_idle(self.context.devices)
         with self._placing:
@@ -117,6 +117,11 @@ class PlacedGraph:
         self.seconds["place"] = seconds_since(begin, "place")
         return layout
 
+    def check_open(self) -> None:
+        """Raise ClosedContextError if the graph's memory has been given back."""
+        if self.context.closed:
+            raise ClosedContextError("this placed graph is closed; place the graph again")
+
     def close(self) -> None:
         """Give the devices' memory back; closing twice does no harm."""
         with self._placing:
@@ -130,7 +135,7 @@ class PlacedGraph:
         self.context.close()
 
     def __enter__(self) -> PlacedGraph:
-        self.context.check_open()
+        self.check_open()
         return self
 
     def __exit__(
@@ -186,7 +191,7 @@ def place_for_one_query(
 ) -> PlacedGraph:
     """As :func:`place`, but one device, or GPUs, get the graph only if the query asks for it."""
     if not isinstance(graph, Graph):
-        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+        raise no_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)
     placed = PlacedGraph(graph, context, partition, seed, duplication)
     several_cpus = len(context.devices) > 1 and not context.devices[0].delivers

@@ -24,6 +24,7 @@ from godwit.solvers.step_state import (
     placed_for_steps,
     run_code,
 )
+from godwit.trace import Trace, TraceArgument, recorded, require_writable
 
 _PROGRAMS_KEPT = 64  # of single steps; what each has compiled is kept with it
 
@@ -31,8 +32,8 @@ _PROGRAMS_KEPT = 64  # of single steps; what each has compiled is kept with it
 class Explorer:
     """A graph with fields, numbers and a frontier, on which operators are run when they are asked for.
 
-    Made by :func:`explore`, also for a ``with`` block, which gives the memory of GPUs back. What an
-    operator does here is what it does in a :class:`StepProgram`.
+    Made by :func:`explore`, also for a ``with`` block, which gives the memory of GPUs back and writes the
+    trace. What an operator does here is what it does in a :class:`StepProgram`.
 
     :ivar fields: (n) arrays by name; what is written into them, the next operator reads
     :ivar statistics: of the last operator that ran to its end
@@ -45,7 +46,12 @@ class Explorer:
         numbers: Mapping[str, Any] | None,
         frontier: Frontier,
         devices: DevicesArgument,
+        trace: TraceArgument,
     ) -> None:
+        self._trace = trace if trace is None or isinstance(trace, Trace) else Trace()
+        self._trace_path = None if isinstance(trace, Trace) else trace
+        if self._trace_path is not None:
+            require_writable(self._trace_path)
         self._placed = placed_for_steps(graph, devices)
         self._closes = self._placed is not graph
         self.graph = self._placed.graph
@@ -80,8 +86,9 @@ class Explorer:
                 if len(self._programs) >= _PROGRAMS_KEPT:
                     del self._programs[next(iter(self._programs))]
                 kept = self._programs[id(step), of_arcs] = (step, code)
-            self._placed.context.check_open()
-            self.statistics = run_code(kept[1], self._placed, self._state, options)
+            self._placed.check_open()
+            with recorded(self._trace, kept[1].steps[0].label):
+                self.statistics = run_code(kept[1], self._placed, self._state, options)
         return int(self._state.integers[SIZE])
 
     @property
@@ -123,9 +130,17 @@ class Explorer:
             self._state.set_number(self._code, VERTEX_COUNT + 1 + list(known).index(name), exact)
 
     def close(self) -> None:
-        """Give the devices' memory back, if the graph was placed here; arrays and numbers stay."""
+        """Give the devices' memory back, if the graph was placed here, and write the trace, once.
+
+        Arrays and numbers stay.
+
+        :raises FileError: the trace cannot be written
+        """
         if self._closes:
             self._placed.close()
+        path, self._trace_path = self._trace_path, None
+        if path is not None and self._trace is not None:
+            self._trace.write(path)
 
     def __enter__(self) -> Explorer:
         return self
@@ -147,6 +162,7 @@ def explore(
     numbers: Mapping[str, Any] | None = None,
     frontier: Frontier = "all",
     devices: DevicesArgument = None,
+    trace: TraceArgument = None,
 ) -> Explorer:
     """A graph to run operators on, one at a time.
 
@@ -161,6 +177,9 @@ def explore(
     :param numbers: likewise
     :param frontier: at the beginning: ``"all"`` vertices, or an array of some
     :param devices: as for :func:`godwit.bfs`
+    :param trace: a file for the timeline of all operators, written when the explorer is closed, as the end
+        of a ``with`` block does; or a :class:`godwit.Trace`
     :raises InputError: a wrong argument
+    :raises FileError: the trace cannot be written
     """
-    return Explorer(graph, fields, numbers, frontier, devices)
+    return Explorer(graph, fields, numbers, frontier, devices, trace)

@@ -24,6 +24,7 @@ from godwit.dataflow.context import Context
 from godwit.dtypes import Array, as_array, as_integers, as_number, shown
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
+from godwit.graph.foreign import no_graph
 from godwit.solvers.asynchronous import SolverOptions, make_poll
 from godwit.solvers.communication import check_steps
 from godwit.solvers.placement import PlacedGraph, default_devices
@@ -247,10 +248,10 @@ def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
     if isinstance(graph, PlacedGraph):
         if devices is not None:
             raise InputError("the graph is placed already: give devices to place()")
-        graph.context.check_open()
+        graph.check_open()
         return graph
     if not isinstance(graph, Graph):
-        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+        raise no_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)
     return PlacedGraph(graph, context, None, 0, "1-hop")
 

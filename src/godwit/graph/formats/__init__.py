@@ -128,7 +128,9 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     :raises FileError: the file cannot be written; what was there before is there still
     """
     if not isinstance(graph, Graph):
-        raise InputError(f"expected a Graph, got a {type(graph).__name__}")
+        raise InputError(
+            f"expected a godwit.Graph, then a path; got a {type(graph).__name__} first"
+        )
     chosen = writable_format(path, format)
     name = Path(path)
     check_ending(name, weighted=graph.is_weighted)
@@ -204,14 +206,20 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
             return 1
         return 2 if head.stem.endswith(one.endings) else 3
 
+    if head.content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FormatError(head.path, "this is text in UTF-16: save it as UTF-8")
     for candidate in map(format_named, sorted(FORMATS, key=rank)):
         if candidate.name == "edge-list" and options.columns is not None and head.lines:
             return format_named("csv")  # only the user knows that the first line names columns
         if (head.lines or not head.is_text) and candidate.recognize(head):
             return candidate
     problem = f"unknown format; known are {', '.join(FORMATS)} (format=, command line: --format)"
-    if head.content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise FormatError(head.path, "this is text in UTF-16: save it as UTF-8")
+    if head.content.startswith(b"\x93NUMPY"):
+        raise FormatError(
+            head.path,
+            "this is an array of NumPy's, not a graph: godwit.connected_components (godwit components) "
+            "takes edges from one, godwit.Graph.from_arcs makes a graph of numpy.load's columns",
+        )
     if not head.is_text:
         raise FormatError(head.path, f"{problem}; this is not a text file")
     if b"\r" in head.content and b"\n" not in head.content:
@@ -233,7 +241,9 @@ def _checked_columns(columns: Any) -> tuple[str, ...] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
-        raise InputError(f"columns must be names, got {shown(columns)}")
+        raise InputError(
+            f"columns must be names such as ['source', 'target'], got {shown(columns)}"
+        )
     names = tuple(columns)
     if len(names) not in (2, 3) or len(set(names)) < len(names):
         raise InputError(f"columns must be 2 or 3 different names, got {shown(columns)}")

@@ -6,13 +6,15 @@ they are texts, or so few of the possible ones occur that they are only names (:
 
 Of the comments before the first arc three are understood: as SNAP writes them, ``# Undirected graph``
 (each edge is listed once) and ``# Nodes: N Edges: M``; and, as Godwit does, ``# Ids: text``, ``# Ids:
-integer`` (of which only those that occur are vertices) or ``# Ids: from K``.
+integer`` (of which only those that occur are vertices) or ``# Ids: from K``. The first line that is no
+comment may name the columns, as in CSV.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from godwit.graph.csr import Graph
@@ -30,6 +32,7 @@ from godwit.graph.formats.arcs import Arcs, assemble, relabelled, wants_relabell
 from godwit.graph.formats.format import Format, Head, ReadOptions
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
+from godwit.graph.formats.tables import known_columns
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import write_edge_list
 from godwit.graph.ids import MAXIMAL_ID_BASE
@@ -46,6 +49,7 @@ _COUNTS = re.compile(r"[#%]\s*nodes:\s*([0-9]{1,18})\s+edges:\s*([0-9]{1,18})\s*
 _DIRECTION = re.compile(r"[#%]\s*(un)?directed graph\b", re.IGNORECASE)
 _UNDIRECTED = re.compile(r"[#%]\s*undirected graph\b", re.IGNORECASE)
 _IDS = re.compile(r"[#%]\s*ids:\s*(text|integer|from ([0-9]{1,10}))\s*", re.IGNORECASE)
+_LINES_BELOW = 100  # that are looked at to tell whether a line names columns
 _ANY_ID = IdRange(0, (1 << 63) - 1, False)
 
 
@@ -59,6 +63,8 @@ def recognize(head: Head) -> bool:
     arcs = [_SEPARATOR.split(line) for line in head.lines if line[0] not in _COMMENTS]
     if not arcs:
         return any(map(_DIRECTION.match, head.lines))
+    if _names_columns(arcs[0], arcs[1:]):
+        del arcs[0]
     if not 2 <= len(arcs[0]) <= max(map(len, arcs)) <= 3:
         return False
     if _ID.fullmatch(arcs[0][0]) and _ID.fullmatch(arcs[0][1]):
@@ -143,7 +149,8 @@ def _begin(text: Text) -> tuple[int, list[str], _Comments]:
         if not line:
             continue
         if line[0] not in _COMMENTS:
-            return position, _SEPARATOR.split(line), comments
+            named = None if comments.ids else _behind_names(text, position, line)
+            return *(named or (position, _SEPARATOR.split(line))), comments
         if _UNDIRECTED.match(line):
             comments = comments._replace(undirected=True)
         elif ids := _IDS.fullmatch(line):
@@ -157,6 +164,37 @@ def _begin(text: Text) -> tuple[int, list[str], _Comments]:
     if comments.vertex_count is None:
         raise text.error("there are no arcs, only comments")
     return text.size, ["0", "0"], comments
+
+
+def _names_columns(fields: list[str], below: list[list[str]]) -> bool:
+    """Whether a line names the columns of those below: all of these begin with integers; or its names are
+    usual, and no ids there."""
+    if not below or len(below[0]) != len(fields) or any(map(_NUMBER.fullmatch, fields)):
+        return False
+    ids = {field for arc in below for field in arc[:2]}
+    if all(map(_ID.fullmatch, ids)):
+        return True
+    return known_columns(fields) is not None and ids.isdisjoint(fields[:2])
+
+
+def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]] | None:
+    """Position and fields of the next line with an arc, where this one names the columns; else None."""
+    fields = _SEPARATOR.split(line)
+    below = (
+        (at, _SEPARATOR.split(one))
+        for at, one in text.lines(text.behind_line(position))
+        if one and one[0] not in _COMMENTS
+    )
+    looked_at = list(islice(below, _LINES_BELOW))
+    if not _names_columns(fields, [arc for _, arc in looked_at]):
+        return None
+    known = known_columns(fields)
+    if known is not None and known.used != list(range(len(known.used))):
+        raise text.error(
+            "columns must be SOURCE TARGET or SOURCE TARGET WEIGHT, or have commas between them",
+            position,
+        )
+    return looked_at[0]
 
 
 def _are_sparse(graph: Graph) -> bool:

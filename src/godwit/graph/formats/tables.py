@@ -259,8 +259,10 @@ class _Survey:
             self.min_id = min(self.min_id, extremes["min"])
             self.max_id = max(self.max_id, extremes["max"])
         elif not pa.types.is_null(column.type):
+            advice = "; astype('int64') converts it" if pa.types.is_floating(column.type) else ""
             raise self._problem(
-                f"the {name} must be an integer or a text, and its column is of type {column.type}",
+                f"the {name} must be an integer or a text, and its column is of type {column.type}"
+                f"{advice}",
                 None,
             )
 

@@ -13,7 +13,11 @@ import numpy as np
 
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
+from godwit.graph.foreign import kind_of
 from godwit.graph.ids import MAXIMAL_ID_BASE
+
+DEFAULT_WEIGHT = "weight"
+"""The attribute that is taken for weights where nobody names one."""
 
 _WHOLE = (int, np.integer, np.bool_)
 _REAL = (*_WHOLE, float, np.float32, np.float16)
@@ -28,7 +32,7 @@ def require_instance(source: Any, expected: str, methods: tuple[str, ...]) -> No
     if isinstance(source, type):
         raise InputError(f"expected {expected}, got the class {source.__name__}")
     if not all(hasattr(source, method) for method in methods):
-        raise InputError(f"expected {expected}, got a {type(source).__name__}")
+        raise InputError(f"expected {expected}, got a {kind_of(source)}")
 
 
 def weights_of(values: list[Any], name: Any, edge: Callable[[int], str]) -> Array | None:
@@ -63,6 +67,15 @@ def weights_of(values: list[Any], name: Any, edge: Callable[[int], str]) -> Arra
         _check_exact(values, name, edge)
         return np.array(values, np.float64)
     return np.array(values)
+
+
+def require_there(weights: Array | None, name: Any, edge_count: int) -> None:
+    """Refuse the name of an attribute that no edge has, unless it is the default: it is misspelt.
+
+    :raises InputError: saying so
+    """
+    if weights is None and name is not None and name != DEFAULT_WEIGHT and edge_count:
+        raise InputError(f"no edge has {shown(name)}; weight=None makes a graph without weights")
 
 
 def _check_range(values: list[Any], name: Any, edge: Callable[[int], str]) -> None:

@@ -14,7 +14,11 @@ from godwit.arrays import lies_on_gpu
 from godwit.dtypes import as_array, as_flag, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.attributes import require_instance, weights_of
+from godwit.graph.interchange.attributes import (
+    require_instance,
+    require_there,
+    weights_of,
+)
 
 
 def from_edge_index(
@@ -51,6 +55,7 @@ def from_igraph(source: Any, weight: str | None) -> Graph:
     weights = None
     if weight is not None and weight in source.es.attributes():
         weights = weights_of(source.es[weight], weight, lambda i: str(tuple(pairs[i].tolist())))
+    require_there(weights, weight, m)
     return Graph.from_arcs(
         pairs[:, 0],
         pairs[:, 1],

@@ -17,7 +17,12 @@ import numpy as np
 from godwit.dtypes import Array, id_dtype_for, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.attributes import ids_of, require_instance, weights_of
+from godwit.graph.interchange.attributes import (
+    ids_of,
+    require_instance,
+    require_there,
+    weights_of,
+)
 from godwit.graph.rows import arc_sources
 from godwit.graph.transform import with_sorted_rows
 
@@ -49,6 +54,7 @@ def from_networkx(source: Any, weight: Any) -> Graph:
     weights = None
     if weight is not None:
         weights = weights_of([one.get(weight) for one in attributes], weight, edge)
+    require_there(weights, weight, len(targets))
     return Graph(offsets, targets, weights, directed=source.is_directed(), ids=ids_of(labels))
 
 

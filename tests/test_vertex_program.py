@@ -270,3 +270,16 @@ def test_filtered_items_are_counted() -> None:
     graph = gw.generators.rmat(8, 8, seed=1)
     statistics = gw.sssp(graph, 0, devices=2, partition="random").statistics
     assert statistics.filtered_items.sum() > 0
+
+
+@pytest.mark.parametrize("operator", ["message", "activate", "update", "priority"])
+def test_operators_return_numbers(operator: str) -> None:
+    operators: dict[str, Any] = {"message": lambda value: value, operator: lambda value: None}
+    if operator == "update":
+        operators |= {
+            "update": lambda field, value: None, "field_dtype": "int32", "field_initial": 0,
+        }  # fmt: skip
+    combine = "add" if operator == "activate" else "min"
+    program = gw.VertexProgram(name="wrong", combine=combine, dtype="int32", **operators)
+    with pytest.raises(OperatorError, match=f"'{operator}'.* returns nothing .None.; an operator"):
+        gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")

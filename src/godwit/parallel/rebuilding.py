@@ -19,7 +19,10 @@ from typing import Any, Protocol
 
 from godwit.parallel.content import ADAPTERS, is_users, plain_function, references
 
+RETURN_RULE = "an operator returns one number or a boolean"
+
 _LONGEST_MESSAGE = 199
+_WRONG_RETURN = re.compile(rf"'(\w+)' (returns .*; {RETURN_RULE})")
 
 
 @dataclass
@@ -40,6 +43,11 @@ class Originals:
     def compile_message(self, message: str) -> str:
         """The operator and what is wrong with it, in one line, as far as Numba says so."""
         lines = [line.strip() for line in message.splitlines() if line.strip()]
+        returns = _WRONG_RETURN.search(message)
+        if returns is not None:
+            named = [pair for pair in self.users() if pair[1] == returns[1]]
+            who = place(named[0], None) if named else f"'{returns[1]}'"
+            return _shortened(f"{who} {returns[2]}")
         reason = _reason(lines)
         number: int | None = None
         for line in lines:  # from the innermost function outwards

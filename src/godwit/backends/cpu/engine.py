@@ -28,6 +28,7 @@ from godwit.backends.cpu.bins import (
     new_bins,
 )
 from godwit.backends.cpu.mailbox import new_mailboxes
+from godwit.backends.cpu.step_values import returned
 from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
 from godwit.parallel.bits import FROM_BITS
@@ -49,7 +50,7 @@ def priority(value: Any) -> Any:
 
 
 def _prioritized_bucket(buckets_per_unit: float, value: Any) -> int:
-    return bucket_of(priority(value), buckets_per_unit)
+    return bucket_of(returned(priority(value), "'priority'"), buckets_per_unit)
 
 
 def _one_bucket(buckets_per_unit: float, value: Any) -> int:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.backends.base import DROP, KEEP
+from godwit.backends.cpu.step_values import returned
 from godwit.backends.cpu.worker import (
     ARCS,
     FILTERED,
@@ -137,8 +138,13 @@ def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[b
         old = load(state.values, index)
         store(state.values, index, VALUE(old + candidate))
     new = to_value(worklist, old + candidate)
-    became_active = activate(new, state.parameters) and not activate(old, state.parameters)
+    became_active = is_active(state, new) and not is_active(state, old)
     return became_active, new
+
+
+def is_active(state: Any, value: Any) -> bool:
+    """Whether a vertex of this value is to be processed."""
+    return bool(returned(activate(value, state.parameters), "'activate'"))
 
 
 def note_target(state: Any, index: int, value: Any) -> None:
@@ -157,7 +163,7 @@ def process_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
     if not ACCUMULATES and (value != current or improves(load_relaxed(state.limit, 0), value)):
         worklist.counts[USELESS] += 1
         return
-    if activate(current, state.parameters):
+    if is_active(state, current):
         relax_vertex(worklist, state, key, value)
     elif ACCUMULATES:
         worklist.counts[USELESS] += 1
@@ -197,7 +203,9 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
         weight = load(state.weights, arc) if WEIGHTED else VALUE(1)
         target = int(load(state.targets, arc))
         candidate = to_message(
-            worklist, message(value, weight, degree, vertex, field, state.parameters), value
+            worklist,
+            returned(message(value, weight, degree, vertex, field, state.parameters), "'message'"),
+            value,
         )
         if ACCUMULATES:
             if SHARED or target < state.owned:
@@ -225,11 +233,11 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
 def update_field(state: Any, key: int, value: Any) -> Any:
     """Hand the taken value to ``update``; the vertex's new field."""
     old = load_relaxed(state.field, key)
-    new = FIELD(update(old, value, state.parameters))
+    new = FIELD(returned(update(old, value, state.parameters), "'update'"))
     if SHARED:
         while not compare_exchange(state.field, key, old, new):
             old = load_relaxed(state.field, key)
-            new = FIELD(update(old, value, state.parameters))
+            new = FIELD(returned(update(old, value, state.parameters), "'update'"))
     else:
         store(state.field, key, new)
     return new

@@ -13,13 +13,14 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from godwit.errors import OperatorError
-
-_RULE = "an operator returns one number or a boolean"
+from godwit.parallel.rebuilding import RETURN_RULE
 
 
 def wrong_return(error: OperatorError) -> str | None:
     """What an operator returns, if it was for this that it did not compile: Numba wraps it in much text."""
-    found = re.search(rf"^\s*(?:TypingError: )?(\S.*; {_RULE})", str(error.__cause__), re.MULTILINE)
+    found = re.search(
+        rf"^\s*(?:TypingError: )?(\S.*; {RETURN_RULE})", str(error.__cause__), re.MULTILINE
+    )
     return None if found is None else found[1]
 
 
@@ -37,7 +38,7 @@ def _returned(typing_context: Any, value: Any, who: Any) -> Any:
     else:
         what = "nothing (None)" if isinstance(plain, types.NoneType) else str(plain)
     label = getattr(who, "literal_value", "an operator")
-    raise TypingError(f"{label} returns {what}; {_RULE}")
+    raise TypingError(f"{label} returns {what}; {RETURN_RULE}")
 
 
 def _fits(typing_context: Any, value: Any, low: Any, high: Any) -> Any:

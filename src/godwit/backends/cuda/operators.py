@@ -25,7 +25,7 @@ from godwit.backends.cuda import libraries
 from godwit.errors import OperatorError
 from godwit.parallel.content import ADAPTERS, plain_function
 from godwit.parallel.kernel import Kernel
-from godwit.parallel.rebuilding import Originals, place, rebuild
+from godwit.parallel.rebuilding import RETURN_RULE, Originals, place, rebuild
 
 _C_TYPES = {
     "bool": "bool",
@@ -151,7 +151,7 @@ def _return_type(returned: Any, function: DeviceFunction, originals: Originals) 
         what = f"{returned.type} or nothing (None)"
     else:
         what = "nothing (None)" if kind == "none" else kind
-    raise OperatorError(f"{who} returns {what}; an operator returns one number or a boolean")
+    raise OperatorError(f"{who} returns {what}; {RETURN_RULE}")
 
 
 def _check_on_cpu(function: DeviceFunction, error: Exception) -> None:

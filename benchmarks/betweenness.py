@@ -1,10 +1,11 @@
 """Betweenness from a few sources beside networkit and igraph, in one process run.
 
     python benchmarks/betweenness.py [--data FOLDER] [--runs N] [--sources K] [--only GRAPH]
-                                     [--gap FOLDER] [--json]
+                                     [--weighted | --gap FOLDER] [--json]
 
-Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights. All add up the same searches:
-networkit draws its sources itself (``EstimateBetweenness`` with as many samples, the one of its
+Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights; ``--weighted``: paths are
+shortest by weights, which are random integers in 1..64 where the graph has none. All add up the same
+searches: networkit draws its sources itself (``EstimateBetweenness`` with as many samples, the one of its
 algorithms that takes a number of sources; parallel), igraph and Godwit are given those of highest degree;
 igraph's and Godwit's answers are compared. GAP takes one source, and searches K times from that of highest
 degree.
@@ -28,6 +29,7 @@ from peers import (
     compared,
     gap_file,
     gap_times,
+    in_networkit_and_igraph,
     measure,
     parser,
     report,
@@ -35,22 +37,17 @@ from peers import (
 
 
 def contenders(graph: gw.Graph, sources: np.ndarray[Any, Any]) -> dict[str, Callable[[], Any]]:
-    import igraph
+    """Each adds up searches from so many sources, by weights where the graph has some."""
     import networkit
 
-    count = graph.vertex_count
-    rows = np.repeat(np.arange(count), graph.out_degree())
-    columns = graph.targets.astype(np.int64)
-    upper = rows < columns
-    rows, columns = rows[upper], columns[upper]
-    kit = networkit.GraphFromCoo(
-        (rows.astype(np.uint64), columns.astype(np.uint64)), n=count, directed=False
-    )
-    other = igraph.Graph(n=count, edges=np.stack([rows, columns], 1))
+    kit, other = in_networkit_and_igraph(graph)
+    weights = "weight" if graph.is_weighted else None
     chosen = sources.tolist()
 
     def run(**options: Any) -> Any:
-        return gw.betweenness_centrality(graph, sources=sources, normalized=False, **options)
+        return gw.betweenness_centrality(
+            graph, sources=sources, normalized=False, weighted=None, **options
+        )
 
     def run_networkit() -> Any:
         estimate = networkit.centrality.EstimateBetweenness(
@@ -63,7 +60,7 @@ def contenders(graph: gw.Graph, sources: np.ndarray[Any, Any]) -> dict[str, Call
         "Godwit, 1 thread": lambda: run(devices="cpu:0"),
         "Godwit, edges too": lambda: run(devices="cpu", edges=True),
         "networkit": run_networkit,
-        "igraph": lambda: other.betweenness(sources=chosen),
+        "igraph": lambda: other.betweenness(sources=chosen, weights=weights),
     }
 
 
@@ -71,7 +68,9 @@ def check(graph: gw.Graph, sources: np.ndarray[Any, Any], from_igraph: list[floa
     """igraph's sums, which it does not scale up, against Godwit's."""
     from godwit.algorithms.brandes import sum_dependencies
 
-    ours = sum_dependencies(graph, np.sort(sources), endpoints=False, edges=False).vertices
+    ours = sum_dependencies(
+        graph, np.sort(sources), endpoints=False, edges=False, weighted=graph.is_weighted
+    ).vertices
     theirs = np.array(from_igraph)
     # igraph halves the sums of undirected graphs.
     if not np.allclose(ours / 2, theirs, rtol=1e-6, atol=1e-6):
@@ -80,7 +79,10 @@ def check(graph: gw.Graph, sources: np.ndarray[Any, Any], from_igraph: list[floa
 
 
 def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row]:
-    graph = graph.without_weights()
+    if not arguments.weighted:
+        graph = graph.without_weights()
+    elif not graph.is_weighted:
+        graph = graph.with_random_weights(1, 64, seed=1)
     count = arguments.sources
     sources = np.argsort(-graph.out_degree(), kind="stable")[:count].copy()
     queries = contenders(graph, sources)
@@ -99,4 +101,8 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
 if __name__ == "__main__":
     options = parser(__doc__, runs=5)
     options.add_argument("--sources", type=int, default=4)
-    report(options.parse_args(), bench, (Column("", "system", 24), *TIMES))
+    options.add_argument("--weighted", action="store_true", help="shortest paths by weights")
+    given = options.parse_args()
+    if given.weighted and given.gap is not None:
+        options.error("GAP has no betweenness by weights: leave out --weighted, or --gap")
+    report(given, bench, (Column("", "system", 24), *TIMES))

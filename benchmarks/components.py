@@ -27,6 +27,7 @@ from peers import (
     compared,
     gap_file,
     gap_times,
+    in_networkit_and_igraph,
     measure,
     parser,
     report,
@@ -36,22 +37,11 @@ METHODS = ("afforest", "rem", "hook")
 
 
 def peers(graph: gw.Graph) -> dict[str, Callable[[], Any]]:
-    import igraph
     import networkit
     from scipy.sparse.csgraph import connected_components
 
     matrix = graph.to_scipy()
-    rows, columns = matrix.nonzero()
-    upper = rows <= columns
-    count = graph.vertex_count
-    ends = rows[upper], columns[upper]
-    kit = networkit.GraphFromCoo(
-        (np.ones(upper.sum()), tuple(end.astype(np.uint64) for end in ends)),
-        n=count,
-        weighted=False,
-        directed=False,
-    )
-    other = igraph.Graph(n=count, edges=np.stack(ends, 1))
+    kit, other = in_networkit_and_igraph(graph)
     return {
         "SciPy": lambda: connected_components(matrix, directed=False)[1],
         "networkit": lambda: networkit.components.ConnectedComponents(kit).run(),

@@ -66,7 +66,11 @@ class Reference:
     def ranks(self) -> Any:
         """After so many iterations."""
         return gw.pagerank(
-            self.graph, max_iterations=CHECK_ITERATIONS, tolerance=TINY_TOLERANCE, devices="cpu"
+            self.graph,
+            max_iterations=CHECK_ITERATIONS,
+            tolerance=TINY_TOLERANCE,
+            accelerated=False,
+            devices="cpu",
         ).rank
 
     @cached_property

@@ -4,9 +4,10 @@
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights. Everybody starts from equal
 ranks, with damping 0.85, and ends when an iteration changes them by less than 1e-6 in sum, but for igraph,
-whose solver (PRPACK) has a criterion of its own. SciPy is power iteration by its sparse product. All ranks
-are compared with Godwit's, but GAP's (``pr``, Gauss-Seidel, and ``pr_spmv``, Jacobi), which stay inside;
-``error`` is the sum of the differences. ``first`` includes what Godwit prepares once per graph.
+whose solver (PRPACK) has a criterion of its own. ``plain`` is Godwit without acceleration; SciPy is power
+iteration by its sparse product. All ranks are compared with Godwit's, but GAP's (``pr``, Gauss-Seidel, and
+``pr_spmv``, Jacobi), which stay inside; ``error`` is the sum of the differences.
+``first`` includes what Godwit prepares once per graph.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from peers import (
     compared,
     gap_file,
     gap_times,
+    in_networkit_and_igraph,
     measure,
     parser,
     report,
@@ -51,20 +53,10 @@ def by_scipy(transposed: Any, degree: Any) -> Any:
 
 
 def peers(graph: gw.Graph) -> dict[str, Callable[[], Any]]:
-    import igraph
     import networkit
 
     matrix = graph.to_scipy().astype(np.float64)
-    rows, columns = matrix.nonzero()
-    upper = rows <= columns
-    count = graph.vertex_count
-    kit = networkit.GraphFromCoo(
-        (np.ones(upper.sum()), (rows[upper].astype(np.uint64), columns[upper].astype(np.uint64))),
-        n=count,
-        weighted=False,
-        directed=False,
-    )
-    other = igraph.Graph(n=count, edges=np.stack([rows[upper], columns[upper]], 1))
+    kit, other = in_networkit_and_igraph(graph)
 
     def by_networkit() -> Any:
         ranking = networkit.centrality.PageRank(kit, DAMPING, TOLERANCE)
@@ -92,6 +84,7 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
     contenders: dict[str, Callable[[], Any]] = {
         REFERENCE: partial(gw.pagerank, graph, DAMPING, **settings),
         "Godwit, float32": partial(gw.pagerank, graph, DAMPING, dtype="float32", **settings),
+        "Godwit, plain": partial(gw.pagerank, graph, DAMPING, accelerated=False, **settings),
         "Godwit, first": lambda: gw.pagerank(graph.with_ids(0), DAMPING, **settings),
         **peers(graph),
     }

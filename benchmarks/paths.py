@@ -30,6 +30,7 @@ from peers import (
     compared,
     gap_file,
     gap_times,
+    in_networkit_and_igraph,
     measure,
     parser,
     report,
@@ -40,24 +41,11 @@ GAP_DELTAS = tuple(8**power for power in range(7))
 
 
 def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]]]:
-    import igraph
     import networkit
     from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
     matrix = graph.to_scipy().astype(np.float64)
-    rows, columns = matrix.nonzero()
-    upper = rows <= columns
-    weights = np.asarray(graph.weights, np.float64)[upper]
-    count = graph.vertex_count
-    kit = networkit.GraphFromCoo(
-        (weights, (rows[upper].astype(np.uint64), columns[upper].astype(np.uint64))),
-        n=count,
-        weighted=True,
-        directed=False,
-    )
-    other = igraph.Graph(
-        n=count, edges=np.stack([rows[upper], columns[upper]], 1), edge_attrs={"w": weights}
-    )
+    kit, other = in_networkit_and_igraph(graph)
     return {
         "bfs": {
             "SciPy": lambda: breadth_first_order(matrix, source, return_predecessors=False),
@@ -67,7 +55,7 @@ def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]
         "sssp": {
             "SciPy": lambda: dijkstra(matrix, indices=source),
             "networkit": lambda: networkit.distance.Dijkstra(kit, source, storePaths=False).run(),
-            "igraph": lambda: other.distances(source, weights="w"),
+            "igraph": lambda: other.distances(source, weights="weight"),
         },
     }
 

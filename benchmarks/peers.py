@@ -25,6 +25,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 import godwit as gw
 
 Row = dict[str, Any]
@@ -81,6 +83,27 @@ def graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
         "rmat:20": lambda: gw.generators.rmat(20, 16, seed=1),
         "soc-Slashdot0902": lambda: from_file("soc-Slashdot0902.mtx.xz"),
     }
+
+
+def in_networkit_and_igraph(graph: gw.Graph) -> tuple[Any, Any]:
+    """An undirected graph as these have it; weights, if it has some, are igraph's edges' ``weight``."""
+    import igraph
+    import networkit
+
+    rows = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+    upper = rows <= graph.targets
+    ends = rows[upper], graph.targets[upper].astype(np.int64)
+    weights = None if graph.weights is None else np.asarray(graph.weights, np.float64)[upper]
+    coordinates = tuple(end.astype(np.uint64) for end in ends)
+    kit = networkit.GraphFromCoo(
+        coordinates if weights is None else (weights, coordinates),
+        n=graph.vertex_count,
+        weighted=weights is not None,
+        directed=False,
+    )
+    attributes = {} if weights is None else {"weight": weights}
+    other = igraph.Graph(n=graph.vertex_count, edges=np.stack(ends, 1), edge_attrs=attributes)
+    return kit, other
 
 
 def measure(contenders: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:

@@ -296,7 +296,7 @@ def test_one_source_is_no_nan() -> None:
         ({"sources": []}, "non-empty"),
         ({"sources": [[1], [2, 3]]}, "non-empty list of vertices"),
         ({"sources": [1], "samples": 1}, "not both"),
-        ({"weighted": True}, "weighted=False"),
+        ({"weighted": True}, "needs a graph with weights"),
         ({"weighted": "no"}, "weighted"),
         ({"normalized": 1}, "normalized"),
         ({"endpoints": None}, "endpoints"),
@@ -327,9 +327,9 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fewer_threads_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = gw.generators.path(10_000)
     with forced_threads(8):
-        assert brandes._affordable_threads(graph, False, None) == 8
+        assert brandes._affordable_threads(graph, False, False, None) == 8
         monkeypatch.setenv("GODWIT_MEMORY_BYTES", "1200000")
-        assert 1 < brandes._affordable_threads(graph, False, None) < 8
+        assert 1 < brandes._affordable_threads(graph, False, False, None) < 8
 
 
 def test_timeout_and_progress() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ class TestRanks:
             max_iterations=iterations,
             personalization=weights,
             weighted=None if weighted else False,
+            accelerated=False,
         )
         assert result.iterations == iterations or result.residual == 0
         teleport = weights / weights.sum()
@@ -152,18 +154,111 @@ class TestRanks:
         assert "not converged after 3" in repr(result)
 
 
+class TestAcceleration:
+    """Undirected graphs take fewer iterations, and their ranks are no farther from the limit."""
+
+    @pytest.mark.parametrize(
+        ("spec", "least_gain"),
+        [("path:3000", 2.4), ("grid:60x60", 1.5), ("road:80x80,seed=3", 2.4), ("star:200", 2.4),
+         ("delaunay:900", 1.2), ("rmat:9,seed=1", 1), ("uniform:3000,seed=1", 1)],
+    )  # fmt: skip
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("start", [None, {5: 1.0}])
+    def test_takes_fewer_iterations(
+        self, spec: str, least_gain: float, weighted: bool, start: dict[int, float] | None
+    ) -> None:
+        graph = gw.generate(spec)
+        if weighted:
+            graph = graph.with_random_weights(0, 9, seed=2)
+        settings: dict[str, Any] = {"personalization": start, "initial": start}
+        settings["max_iterations"] = 1000
+        exact = gw.pagerank(graph, tolerance=1e-13, accelerated=False, **settings)
+        plain = gw.pagerank(graph, accelerated=False, **settings)
+        result = gw.pagerank(graph, **settings)
+        assert exact.converged
+        assert result.converged
+        assert result.iterations * least_gain <= plain.iterations
+        assert np.abs(result.rank - exact.rank).sum() <= 1e-6 * 0.85 / 0.15
+
+    @pytest.mark.usefixtures("small_blocks")
+    @given(
+        graph=graphs(min_vertices=1, directed=False),
+        damping=st.sampled_from([0.0, 1e-9, 0.5, 0.85, 0.99]),
+        tolerance=st.sampled_from([1e-2, 1e-4, 1e-6, 1e-11]),
+        seed=st.integers(0, 9),
+        by_length=st.booleans(),
+    )
+    def test_errors_are_within_the_bound_of_plain_iterations(
+        self, graph: Graph, damping: float, tolerance: float, seed: int, by_length: bool
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        settings: dict[str, Any] = {"max_iterations": 10_000}
+        for name in ("personalization", "initial"):
+            settings[name] = generator.integers(0, 3, graph.vertex_count)
+            settings[name][seed % graph.vertex_count] = 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_SHORT_DEGREE", 1_000 if by_length else 0)
+            graph = graph.with_ids(0)
+            exact = gw.pagerank(graph, damping, tolerance=1e-14, accelerated=False, **settings)
+            plain = gw.pagerank(graph, damping, tolerance=tolerance, accelerated=False, **settings)
+            result = gw.pagerank(graph, damping, tolerance=tolerance, **settings)
+        assert result.converged
+        assert (result.rank >= 0).all()
+        assert result.rank.sum() == pytest.approx(1, abs=1e-12)
+        error = np.abs(result.rank - exact.rank).sum()
+        assert error <= tolerance * damping / (1 - damping) + 1e-12
+        assert result.iterations <= plain.iterations + 9
+
+    def test_without_it_every_iteration_is_counted(self) -> None:
+        graph = gw.generators.path(500)
+        plain = gw.pagerank(graph, accelerated=False)
+        again = gw.pagerank(graph, accelerated=False, tolerance=1e-300, max_iterations=40)
+        assert plain.iterations > 2 * gw.pagerank(graph).iterations
+        expected = by_definition(graph, 40, 0.85, np.full(500, 1 / 500), weighted=False)
+        np.testing.assert_allclose(again.rank, expected, rtol=1e-12)
+
+    def test_of_directed_graphs_iterations_are_plain(self) -> None:
+        graph = named_graph("random directed")
+        results = [gw.pagerank(graph, accelerated=accelerated) for accelerated in (None, False)]
+        assert len({(one.rank.tobytes(), one.iterations) for one in results}) == 1
+
+    @pytest.mark.parametrize("spec", ["path:90", "star:30", "road:20x20,seed=3", "delaunay:200"])
+    @pytest.mark.parametrize("iterations", [7, 8, 1000])
+    def test_the_residual_is_what_a_plain_iteration_changes(
+        self, spec: str, iterations: int
+    ) -> None:
+        graph = gw.generate(spec)
+        start = np.random.default_rng(1).random(graph.vertex_count)
+        result = gw.pagerank(graph, initial=start, max_iterations=iterations)
+        again = gw.pagerank(graph, initial=result.rank, max_iterations=1, accelerated=False)
+        assert result.iterations < gw.pagerank(graph, initial=start, accelerated=False).iterations
+        assert again.residual == pytest.approx(result.residual, rel=1e-6)
+
+    def test_no_rank_is_negative(self) -> None:
+        """Far from the source, where a tolerance this large leaves less than the errors."""
+        start = {0: 1.0}
+        result = gw.pagerank(
+            gw.generators.grid(60), 0.99, tolerance=0.01, personalization=start, initial=start
+        )
+        assert result.converged
+        assert result.rank.min() == 0
+        assert result.rank.sum() == pytest.approx(1, abs=1e-12)
+
+
 class TestTeams:
     @pytest.mark.usefixtures("small_blocks")
     @each_graph
+    @pytest.mark.parametrize("accelerated", [None, False])
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_the_same_bits_from_any_number_of_threads(
-        self, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+        self, name: str, dtype: str, accelerated: bool | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        settings = {"dtype": dtype, "accelerated": accelerated, "max_iterations": 30}
         found = []
         for threads in (1, 2, 3, 5):
             monkeypatch.setenv("GODWIT_THREADS", str(threads))
             graph = named_graph(name).with_ids(0)  # nothing of it has been prepared
-            result = gw.pagerank(graph, dtype=dtype, max_iterations=30)
+            result = gw.pagerank(graph, **settings)
             found.append((result.rank.tobytes(), result.iterations, result.residual))
         assert len(set(found)) == 1
 
@@ -177,12 +272,16 @@ class TestTeams:
 
     @pytest.mark.usefixtures("small_blocks")
     @each_graph
-    def test_the_layout_does_not_matter(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("accelerated", [None, False])
+    def test_the_layout_does_not_matter(
+        self, name: str, accelerated: bool | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings: dict[str, Any] = {"accelerated": accelerated, "max_iterations": 9}
         found = []
         for degree in (0, 1_000):
             monkeypatch.setattr(module, "_SHORT_DEGREE", degree)
             graph = named_graph(name).with_ids(0)
-            found.append(gw.pagerank(graph, tolerance=1e-300, max_iterations=9))
+            found.append(gw.pagerank(graph, tolerance=1e-300, **settings))
         np.testing.assert_allclose(found[0].rank, found[1].rank, rtol=1e-12)
         assert found[0].residual == pytest.approx(found[1].residual, rel=1e-9, abs=1e-14)
 
@@ -193,15 +292,20 @@ class TestTeams:
             patch.setattr(module, "_SHORT_DEGREE", 1_000)
             arcs = module.in_arcs(graph.with_ids(0), np.float64, weighted=False)
         reverse = graph.reverse
-        for first, last in zip(arcs.blocks, arcs.blocks[1:], strict=False):
+        lengths = np.diff(arcs.offsets)
+        for block, (first, last) in enumerate(pairwise(arcs.blocks)):
             assert sorted(arcs.order[first:last]) == list(range(first, last))
-            lengths = np.minimum(np.diff(arcs.offsets)[first:last], module._LENGTHS - 1)
-            assert (np.diff(lengths) >= 0).all()
+            assert (np.diff(np.minimum(lengths[first:last], module._LENGTHS - 1)) >= 0).all()
+            assert arcs.sections[block, -1] == last
+            for length in range(module.FEW_ARCS + 1):
+                end = first + np.count_nonzero(lengths[first:last] <= length)
+                assert arcs.sections[block, length] == end
+        shares = arcs.shares if graph.directed else lengths
         for row, v in enumerate(arcs.order):
-            new = arcs.sources[arcs.offsets[row] : arcs.offsets[row + 1]]
+            new = arcs.order[arcs.sources[arcs.offsets[row] : arcs.offsets[row + 1]]]
             old = reverse.targets[reverse.offsets[v] : reverse.offsets[v + 1]]
             np.testing.assert_array_equal(new, old)
-            assert arcs.shares[row] == graph.out_degree()[v]
+            assert shares[row] == graph.out_degree()[v]
 
     def test_blocks_are_of_about_the_same_work(self) -> None:
         graph = gw.generators.rmat(14, 8, seed=2)
@@ -294,6 +398,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "short": ({"personalization": [1, 2]}, r"3 numbers.*got an array of int64, shape \(2,\)"),
     "two dimensions": ({"initial": np.ones((3, 1))}, r"got an array of float64, shape \(3, 1\)"),
     "texts": ({"initial": ["a", "b", "c"]}, "got an array of <U1"),
+    "accelerated what": ({"accelerated": 1}, "accelerated must be True or False, got 1"),
+    "arcs with directions": ({"accelerated": True}, "accelerated=True needs an undirected graph"),
     "weighted what": ({"weighted": "yes"}, "weighted must be True or False, got 'yes'"),
     "several devices": ({"devices": ["cpu:0", "cpu:1"]}, "runs on one device of the CPU.*'cpu'"),
     "unknown device": ({"devices": "tpu"}, "there is no device 'tpu'"),
@@ -346,8 +452,12 @@ class TestGraphalytics:
         graph = gw.read(folder / f"{name}-input", directed=None if directed else False)
         iterations = 2 if example else self.iterations_of(folder, directed)
         result = gw.pagerank(
-            graph, tolerance=1e-300, max_iterations=iterations, weighted=False
-        )  # fmt: skip
+            graph,
+            tolerance=1e-300,
+            max_iterations=iterations,
+            weighted=False,
+            accelerated=False,
+        )
         lines = (folder / f"{name}-{'PR' if example else 'output'}").read_text().split()
         expected = {int(id): float(rank) for id, rank in zip(lines[::2], lines[1::2], strict=True)}
         found = result.to_dict()
@@ -414,6 +524,18 @@ class TestCommand:
             import pyarrow.parquet
 
             np.testing.assert_array_equal(pyarrow.parquet.read_table(output)["rank"], expected)
+
+    def test_plain_iterations(self) -> None:
+        facts = [
+            json.loads(self.run("path:300", "--json", *options).stdout)
+            for options in ((), ("--plain",))
+        ]
+        expected = [
+            gw.pagerank(gw.generators.path(300), accelerated=accelerated).iterations
+            for accelerated in (None, False)
+        ]
+        assert [found["iterations"] for found in facts] == expected
+        assert expected[0] < expected[1]
 
     def test_an_infinite_tolerance_is_json_too(self) -> None:
         facts = json.loads(self.run("rmat:7,seed=4", "--json", "--tolerance", "inf").stdout)

@@ -24,7 +24,7 @@ from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.ranks import RankQuery
 from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
-from godwit.errors import DeviceError, GraphTooLargeError, RunTimeoutError
+from godwit.errors import DeviceError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from graphs import each_graph, named_graph
 
@@ -43,7 +43,7 @@ def check(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult:
     """Compare with what the CPU finds."""
     settings = {"tolerance": 1e-10, "max_iterations": 60, **settings}
     gpu = settings.pop("gpu", None)
-    wanted = gw.pagerank(graph, devices="cpu", **settings)
+    wanted = gw.pagerank(graph, devices="cpu", accelerated=False, **settings)
     found = gw.pagerank(graph, devices=devices, gpu=gpu, **settings)
     exact = found.rank.dtype == np.float64
     assert found.rank.dtype == wanted.rank.dtype
@@ -176,7 +176,7 @@ class TestEmulated:
             outcome = run_pagerank(placement, query, None)
         finally:
             placement.close()
-        wanted = gw.pagerank(graph, devices="cpu", tolerance=1e-10)
+        wanted = gw.pagerank(graph, devices="cpu", accelerated=False, tolerance=1e-10)
         assert outcome.iterations == wanted.iterations
         np.testing.assert_allclose(found, wanted.rank, rtol=1e-12)
 
@@ -201,6 +201,13 @@ class TestSchedules:
         with emulated_gpus(2):
             assert gw.pagerank(graph).statistics.devices == ("cuda:0",)
             assert gw.pagerank(graph, devices="cpu").statistics.devices == ("cpu",)
+
+    def test_iterations_are_plain(self) -> None:
+        with (
+            emulated_gpus(1),
+            pytest.raises(InputError, match="accelerated=True is for devices='cpu'"),
+        ):
+            gw.pagerank(gw.generators.path(9), devices="cuda:0", accelerated=True)
 
     def test_all_memory_is_given_back(self) -> None:
         with emulated_gpus(2) as machine:
@@ -227,7 +234,7 @@ class TestSchedules:
             ran = CliRunner().invoke(app, arguments)
             assert ran.exit_code == 0, ran.output
         facts = json.loads(ran.stdout)
-        wanted = gw.pagerank(gw.generate("rmat:6,seed=4"), devices="cpu")
+        wanted = gw.pagerank(gw.generate("rmat:6,seed=4"), devices="cpu", accelerated=False)
         assert facts["statistics"]["devices"] == ["cuda:0", "cuda:1"]
         assert facts["iterations"] == wanted.iterations
         assert facts["top"][0]["rank"] == pytest.approx(wanted.rank.max(), rel=1e-12)

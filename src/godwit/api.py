@@ -26,6 +26,7 @@ from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
 from godwit.graph.generators.spec import parse_spec
 from godwit.solvers.asynchronous import Solution, SolverOptions, Start, solve
 from godwit.solvers.placement import (
@@ -150,6 +151,7 @@ def pagerank(
     personalization: Distribution = None,
     initial: Distribution = None,
     weighted: bool | None = None,
+    accelerated: bool | None = None,
     dtype: Any = "float64",
     devices: DevicesArgument = None,
     results: str = "host",
@@ -166,7 +168,8 @@ def pagerank(
 
     A vertex without out-arcs (or whose weights sum to 0) passes its rank on to all vertices, in
     proportion to the personalization. The result is bit by bit the same for any number of threads, and
-    on the same GPUs every time; between these, it differs by rounding.
+    on the same GPUs every time; between these, it differs by rounding, or, where the CPU is accelerated,
+    by what the tolerance leaves.
 
     :param damping: how much of a rank goes along arcs, in [0, 1); the rest goes everywhere
     :param tolerance: converged when an iteration changes the ranks by less in sum (L1). NetworkX's
@@ -179,6 +182,10 @@ def pagerank(
     :param initial: ranks to begin with, likewise, such as those of a graph before it changed
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
         same, and a graph without is refused; False: evenly
+    :param accelerated: False: every iteration is made of the one before as the definition says, which is
+        what Graphalytics counts. None: of undirected graphs on the CPU, iterations may also go on in the
+        direction of the last two (Chebyshev semi-iteration: Golub and Varga, 1961), so that far fewer do;
+        errors are within the same bound. True: the same, and where it cannot be, it is refused
     :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
         vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs add
         these up in the precision of the ranks
@@ -210,6 +217,7 @@ def pagerank(
             personalization=personalization,
             initial=initial,
             weighted=weighted,
+            accelerated=accelerated,
             dtype=dtype,
             options=options,
         )
@@ -227,7 +235,7 @@ def betweenness_centrality(
     normalized: bool = True,
     endpoints: bool = False,
     edges: bool = False,
-    weighted: bool = False,
+    weighted: bool | None = False,
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
@@ -241,16 +249,18 @@ def betweenness_centrality(
     >>> gw.betweenness_centrality(gw.generators.path(3)).centrality.tolist()
     [0.0, 1.0, 0.0]
 
-    Self-loops are on no shortest path. Parallel arcs make paths of their own, which NetworkX counts
-    once: call ``merge_parallel_arcs()`` first for its answer. However many paths there are, their
-    numbers do not overflow: where GPUs, which count in float64, find too many, all is done on the CPU, as
-    ``.statistics.devices`` says. The result is bit by bit the same for any number of threads, and on the
-    same GPUs every time; between these, it differs by rounding.
+    Shortest are the paths of fewest arcs, whatever weights there are; with ``weighted=True``, those of the
+    least sum of weights. Self-loops are on no shortest path. Parallel arcs make paths of their own, which
+    NetworkX counts once: call ``merge_parallel_arcs()`` first for its answer. However many paths there
+    are, their numbers do not overflow: where GPUs, which count in float64, find too many, all is done on
+    the CPU, as ``.statistics.devices`` says. The result is bit by bit the same for any number of threads,
+    and, if not by weights, on the same GPUs every time; between these, it differs by rounding.
 
     All GPUs search from one source together; on one GPU and from many sources, each block of threads from
-    one of its own, where memory and the graph's shape allow it. On the CPU a thread searches from one
-    source at a time, so fewer sources than threads leave some idle. A thread takes some 30 bytes a vertex,
-    and 4 an arc (for edges 8 and 16 more); where memory is short, fewer threads run.
+    one of its own, where memory and the graph's shape allow it (not by weights). On the CPU a thread
+    searches from one source at a time, so fewer sources than threads leave some idle. A thread takes some
+    30 bytes a vertex, and 4 an arc (for edges 8 and 16 more, by weights 8 and 20 to 28 more); where memory
+    is short, fewer threads run.
 
     :param sources: search from these vertices only, and scale up, as for ``samples``; None: from all
     :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
@@ -259,11 +269,13 @@ def betweenness_centrality(
     :param normalized: divide by the number of pairs of other vertices (of all pairs, for edges and with
         ``endpoints``), ordered if directed
     :param endpoints: count the ends of a path as on it
-    :param edges: ``.edge_centrality``, too
-    :param weighted: not there yet: True is refused. Paths are counted in arcs, whatever weights there are
+    :param edges: ``.edge_centrality``, too; by weights, only the CPU has it
+    :param weighted: True: weights are the lengths of arcs, as NetworkX's ``weight="weight"`` has it, and a
+        graph without is refused; None: so where the graph has some; False: every arc has length 1.
+        Lengths are added up, and compared, as integers where weights are integers, else in float64
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
-        one; None also leaves what is done at once to the CPU. Several GPUs have to reach each other's
-        memory
+        one; None also leaves what is done at once, and what goes by weights, to the CPU. Several GPUs have
+        to reach each other's memory
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
@@ -272,7 +284,8 @@ def betweenness_centrality(
     :param gpu: how kernels are run
     :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
         ``.sources``, ``.highest()``, ``.to_dict()``, ``.statistics``
-    :raises InputError: a wrong argument, or several devices of the CPU
+    :raises InputError: a wrong argument, several devices of the CPU, edges by weights on GPUs, or a weight
+        that is zero, negative or not finite, or lost in a sum of float64
     :raises DeviceError: a device is not there, or GPUs do not reach each other
     :raises GraphTooLargeError: the arrays of one thread, or those of GPUs, do not fit into memory
     :raises RunTimeoutError: out of time
@@ -280,7 +293,8 @@ def betweenness_centrality(
     options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
     if devices is None and isinstance(graph, Graph):
         searches = _number_of_searches(graph, sources, samples)
-        if searches * (graph.vertex_count + graph.arc_count) < _LEAST_GPU_WORK:
+        work = searches * (graph.vertex_count + graph.arc_count)
+        if work < _LEAST_GPU_WORK or (weighted is not False and graph.is_weighted):
             devices = "cpu"
     with recorded(trace, "betweenness"), _on_gpus_or_cores(graph, devices, "betweenness") as (
         plain, device, placed,
@@ -706,7 +720,9 @@ def _options(
     known = ("execution", "delta", "window", "ring_items", "capacity_items", "gpu")
     for name in tuning:
         if name not in known:
-            raise TypeError(f"unexpected keyword argument {name!r}")
+            raise TypeError(
+                f"unexpected keyword argument {name!r}; for tuning there are {', '.join(known)}"
+            )
     options = SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
     options.home = Home.named(results)
     return options
@@ -720,7 +736,7 @@ def _placed(
     if isinstance(graph, PlacedGraph):
         if devices is not None or partition is not None:
             raise InputError("the graph is placed already: give devices and partition to place()")
-        graph.context.check_open()
+        graph.check_open()
         yield graph
         return
     with place_for_one_query(graph, devices, partition) as placed:
@@ -738,7 +754,7 @@ def _on_gpus_or_cores(
     :param atomics: several GPUs change each other's memory by atomics
     """
     if isinstance(graph, PlacedGraph):
-        graph.context.check_open()
+        graph.check_open()
         if devices is None and graph.context.devices[0].kind == "cuda":
             yield graph.graph, graph.context.devices[0], graph
             return
@@ -768,7 +784,7 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
     if isinstance(graph, PlacedGraph):
         if devices is not None:
             raise InputError("the graph is placed already: give devices to place()")
-        graph.context.check_open()
+        graph.check_open()
         found, graph = graph.context.devices, graph.graph
         if (
             found[0].kind != "cpu" or len(found) > 1
@@ -777,7 +793,7 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
     else:
         found = resolve_devices("cpu" if devices is None else devices)
     if not isinstance(graph, Graph):
-        raise InputError(f"expected a godwit.Graph, got a {type(graph).__name__}")
+        raise no_graph(graph)
     if len(found) > 1:
         names = ", ".join(device.name for device in found)
         raise InputError(

@@ -1,9 +1,11 @@
 """Betweenness centrality: of how many shortest paths a vertex, or an arc, is part.
 
 Definition and scales of NetworkX: for every ordered pair (s, t) the part of the shortest paths from s
-to t that lead through v, added up; undirected pairs count once. Sampled sources give estimates of the
-same number. :mod:`godwit.algorithms.brandes` adds up, or, on GPUs, a kernel in supersteps, which the
-backend knows; here the sums are asked for and scaled.
+to t that lead through v, added up; undirected pairs count once. Shortest are those of fewest arcs or, on
+demand, of the least sum of weights. Sampled sources give estimates of the same number.
+:mod:`godwit.algorithms.brandes` adds up, or, on GPUs, a kernel in supersteps, which the backend knows, and
+by weights a step program (:mod:`godwit.algorithms.weighted_dependencies`); here the sums are asked for and
+scaled.
 
 With k of n sources, each source stands for N / k, N being the number of vertices that a path through v
 may begin at: n, or n - 1 if ends do not count. A vertex that is a source itself is, if ends do not
@@ -20,6 +22,7 @@ import numpy as np
 
 from godwit.algorithms.brandes import DependencySums, sum_dependencies
 from godwit.algorithms.paths import Sources, check_sources
+from godwit.algorithms.weighted_path_counts import check_lengths
 from godwit.arrays import Home
 from godwit.backends.base import Array, Device
 from godwit.backends.dependencies import DependencyQuery, sum_dependencies_on_gpus
@@ -138,7 +141,7 @@ def betweenness_centrality(
     normalized: bool,
     endpoints: bool,
     edges: bool,
-    weighted: bool,
+    weighted: bool | None,
     options: SolverOptions,
 ) -> BetweennessResult:
     """Betweenness of vertices and arcs; see :func:`godwit.api.betweenness_centrality`.
@@ -149,23 +152,30 @@ def betweenness_centrality(
     normalized = as_flag(normalized, "normalized")
     endpoints = as_flag(endpoints, "endpoints")
     edges = as_flag(edges, "edges")
-    if as_flag(weighted, "weighted"):
-        raise InputError("betweenness by weights is not there yet; weighted=False counts arcs")
+    weighted = uses_weights(graph, weighted)
     chosen = choose_sources(graph.vertex_count, sources, samples, seed)
+    if weighted:
+        check_lengths(graph)
+        if placed is not None and edges:
+            raise InputError(
+                "by weights, GPUs have the betweenness of vertices only: devices='cpu' has that of edges "
+                "(or edges=False, or weighted=False)"
+            )
     devices = (device,) if placed is None else placed.context.devices
     statistics = RunStatistics(tuple(one.name for one in devices), "brandes")
-    on_gpus = placed is not None and len(chosen) > 0
-    steps = placed.steps if placed is not None and on_gpus else None
     sums = None
-    if on_gpus:
-        query = DependencyQuery(chosen, endpoints, edges, options.gpu)
-        sums = _sums_on_gpus(steps, query, statistics, options)
+    if placed is not None and len(chosen) > 0:
+        if weighted:
+            sums = _weighted_sums_on_gpus(placed, chosen, endpoints, statistics, options)
+        else:
+            query = DependencyQuery(chosen, endpoints, edges, options.gpu)
+            sums = _sums_on_gpus(placed.steps, query, statistics, options)
     with statistics.phase("run"):
         if sums is None:
             threads = device.threads if device.kind == "cpu" else None
             sums = sum_dependencies(
-                graph, chosen, endpoints=endpoints, edges=edges, threads=threads,
-                poll=make_poll(options),
+                graph, chosen, endpoints=endpoints, edges=edges, weighted=weighted,
+                threads=threads, poll=make_poll(options),
             )  # fmt: skip
             statistics.processed_items = np.array([sums.vertices_visited], np.int64)
             statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
@@ -178,9 +188,21 @@ def betweenness_centrality(
         arcs = sums.arcs
         if arcs is not None:
             if not graph.directed:
-                arcs = _sums_of_edges(graph, arcs)
+                arcs = _sums_of_edges(graph, arcs, weighted)
             arcs *= scales(n, k, normalized, graph.directed, True)[0]
     return BetweennessResult(graph, chosen, centrality, arcs, statistics, home=options.home)
+
+
+def uses_weights(graph: Graph, weighted: Any) -> bool:
+    """Whether weights are the lengths of arcs.
+
+    :raises InputError: they are to be, and there are none
+    """
+    if weighted is not None:
+        weighted = as_flag(weighted, "weighted")
+    if weighted and not graph.is_weighted:
+        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
+    return graph.is_weighted and weighted is not False
 
 
 def _sums_on_gpus(
@@ -200,6 +222,24 @@ def _sums_on_gpus(
     return DependencySums(
         found.vertices, found.arcs, int(found.visited.sum()), int(found.examined.sum())
     )
+
+
+def _weighted_sums_on_gpus(
+    placed: PlacedGraph, sources: Array, endpoints: bool, statistics: RunStatistics,
+    options: SolverOptions,
+) -> DependencySums | None:  # fmt: skip
+    """Likewise."""
+    from godwit.algorithms.weighted_dependencies import sum_weighted_dependencies
+
+    sums = sum_weighted_dependencies(placed, sources, statistics, options, endpoints=endpoints)
+    if sums is None:
+        statistics.seconds = {"overflow": sum(statistics.seconds.values())}
+        statistics.devices = ("cpu",)
+        return None
+    others = np.zeros(len(placed.context.devices) - 1, np.int64)
+    statistics.processed_items = np.append(np.int64(sums.vertices_visited), others)
+    statistics.arcs_relaxed = np.append(np.int64(sums.arcs_examined), others)
+    return sums
 
 
 def choose_sources(count: int, sources: Sources | None, samples: int | None, seed: int) -> Array:
@@ -245,15 +285,14 @@ def scales(
     return 1 / (k * pairs), 1 / (max(1, k - 1) * pairs)
 
 
-def _sums_of_edges(graph: Graph, arcs: Array) -> Array:
-    """For both arcs of every edge the sum of the two."""
-    from godwit.graph.transform import has_sorted_rows
+def _sums_of_edges(graph: Graph, arcs: Array, weighted: bool) -> Array:
+    """For both arcs of every edge the sum of the two.
 
+    :param weighted: parallel arcs are told apart by their weights
+    """
     targets = graph.targets
-    order = None
-    if not has_sorted_rows(graph):
-        tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
-        order = np.lexsort((targets, tails))
+    order = _twin_order(graph, weighted)
+    if order is not None:
         targets, arcs = frozen(targets[order]), arcs[order]
     sums = np.zeros_like(arcs)
     ends = graph.offsets[:-1].copy()
@@ -263,6 +302,21 @@ def _sums_of_edges(graph: Graph, arcs: Array) -> Array:
     back = np.empty_like(sums)
     back[order] = sums
     return back
+
+
+def _twin_order(graph: Graph, weighted: bool) -> Array | None:
+    """The arcs by tail, head and, on demand, weight; None where they are in this order already."""
+    from godwit.graph.transform import has_sorted_rows
+
+    targets, weights = graph.targets, graph.weights if weighted else None
+    is_sorted = has_sorted_rows(graph)
+    if is_sorted and weights is None:
+        return None
+    tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+    if weights is None:
+        return np.lexsort((targets, tails))
+    is_simple = ((tails[1:] != tails[:-1]) | (targets[1:] != targets[:-1])).all()
+    return None if is_sorted and is_simple else np.lexsort((weights, targets, tails))
 
 
 @kernel

@@ -1,24 +1,19 @@
-"""Sums of dependencies over breadth-first searches, many at a time: the driver behind betweenness.
+"""Sums of dependencies over searches for shortest paths, many at a time: the driver behind betweenness.
 
 U. Brandes, A faster algorithm for betweenness centrality, Journal of Mathematical Sociology 25 (2001).
 From a source s, a search counts the shortest paths to every vertex; then, in reverse order, the
-dependency of s on v is count(v) times the sum, over the successors u of v (the heads of its arcs to the
-next level), of (1 + dependency(u)) / count(u), here called the coefficient of u.
+dependency of s on v is count(v) times the sum, over the successors u of v (the heads of its arcs that
+shortest paths take), of (1 + dependency(u)) / count(u), here called the coefficient of u.
 
-Every thread searches from a source of its own, with arrays of its own. The search keeps the successors
-of each vertex, in the order of the queue, so that the way back reads one list from its end and asks no
-levels. Both inner loops are free of branches: an arc is written to the list and the list's end moved on
-only where its head is *open* (not in this level or an earlier one), a head is written to the queue and
-its end moved on only where no path to it was counted before.
+Every thread searches from a source of its own, with arrays of its own: by levels
+(:mod:`godwit.algorithms.path_counts`) or by weights (:mod:`godwit.algorithms.weighted_path_counts`). Either
+search leaves the successors of each vertex, in the order of the queue, so that the way back reads one list
+from its end and asks no distances.
 
 Order of summation. What the sources give is added up source after source, whichever thread computed
 it: block k of the vertices is a thread's to write when ``turns[k]`` says that the source before was
 added to it. Totals are therefore bitwise the same for any number of threads. Sources are handed out in
 order, so the one that all others wait for is always being worked on.
-
-Counts of paths grow exponentially. Where one exceeds 2^900, all is done again with counts of the form
-count * 2^(256 exponent), 1 <= count < 2^256 (``_WIDE``); what is added or divided lies within a few
-exponents, or does not matter.
 
 Between two sources all are open and all counts are zero.
 """
@@ -32,12 +27,20 @@ from typing import Any
 import numpy as np
 
 from godwit import config
+from godwit.algorithms.path_counts import ABORTED, OVERFLOW, count_paths, raised
+from godwit.algorithms.weighted_path_counts import (
+    LOST,
+    clear_search,
+    count_weighted_paths,
+    lost_weight,
+    search_bytes,
+    weighted_search,
+)
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph, require_memory
 from godwit.parallel.atomics import (
     fetch_add,
     load_acquire,
-    prefetch,
     store_relaxed,
     store_release,
     yield_thread,
@@ -51,19 +54,11 @@ _ALONE_WORK = 500_000
 _BLOCK = 1 << 14
 # Searches that reach less than this part of the vertices tidy up vertex by vertex.
 _FEW_SHARE = 16
-# How far ahead in the queue rows are asked for.
-_ROW_AHEAD = 12
 
-_LARGEST_COUNT = 2.0**900
-_RADIX = 2.0**256
-
-# What a search returns besides the number of vertices that it reached.
-_ABORTED = -1
-_OVERFLOW = -2
-
-# Bound by the driver: counts with exponents; shares of arcs.
+# Bound by the driver: counts with exponents; shares of arcs; the search.
 _WIDE = False
 _EDGES = False
+_SEARCH: Any = count_paths
 
 # An index known not to be negative: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
@@ -91,6 +86,7 @@ def sum_dependencies(
     *,
     endpoints: bool,
     edges: bool,
+    weighted: bool = False,
     threads: int | None = None,
     poll: Callable[[int], None] | None = None,
 ) -> DependencySums:
@@ -99,22 +95,26 @@ def sum_dependencies(
     :param sources: int64 (k), valid vertices
     :param endpoints: a path counts for its two ends, too
     :param edges: the arcs' sums as well
+    :param weighted: the length of a path is the sum of its weights, which have been checked
     :param threads: at most so many; fewer where memory is short
     :param poll: called now and then with the number of sources begun; what it raises ends the run
     :raises GraphTooLargeError: not even one thread's arrays fit
+    :raises InputError: a weight is so small that it is lost in a sum
     """
     n = graph.vertex_count
     if n == 0 or len(sources) == 0:
         return DependencySums(np.zeros(n), np.zeros(graph.arc_count) if edges else None, 0, 0)
-    threads = min(_affordable_threads(graph, edges, threads), len(sources))
+    threads = min(_affordable_threads(graph, edges, weighted, threads), len(sources))
     if len(sources) * (n + graph.arc_count) < _ALONE_WORK:
         threads = 1
-    workspaces = [_workspace(graph, edges) for _ in range(threads)]
-    found = _run(graph, sources, endpoints, edges, workspaces, False, poll)
+    workspaces = [_workspace(graph, edges, weighted) for _ in range(threads)]
+    found = _run(graph, sources, endpoints, edges, weighted, workspaces, False, poll)
     if found is None:
         for workspace in workspaces:
             workspace["exponents"] = np.empty(n, np.int32)
-        found = _run(graph, sources, endpoints, edges, workspaces, True, poll)
+            if weighted:
+                clear_search(workspace["search"])
+        found = _run(graph, sources, endpoints, edges, weighted, workspaces, True, poll)
     assert found is not None
     return found
 
@@ -127,12 +127,13 @@ def _successor_room(graph: Graph) -> int:
     return graph.arc_count + 1
 
 
-def _affordable_threads(graph: Graph, edges: bool, threads: int | None) -> int:
+def _affordable_threads(graph: Graph, edges: bool, weighted: bool, threads: int | None) -> int:
     """As many threads as there is memory for."""
     ids = graph.targets.dtype.itemsize
     n, m = graph.vertex_count, graph.arc_count
     each = n * (2 * 8 + 8 + ids + 4 + 8 * edges) + n // 8
     each += (ids + 16 * edges) * _successor_room(graph)
+    each += search_bytes(graph) if weighted else 0
     result = 8 * n + 5 * 8 * m * edges  # the arcs' sums are paired with those of their twins
     threads = config.thread_count() if threads is None else threads
     while threads > 1 and config.missing_memory_bytes(result + threads * each) is not None:
@@ -141,8 +142,8 @@ def _affordable_threads(graph: Graph, edges: bool, threads: int | None) -> int:
     return threads
 
 
-def _workspace(graph: Graph, edges: bool) -> dict[str, Array]:
-    """A thread's arrays, named as the kernel's parameters are and in their order."""
+def _workspace(graph: Graph, edges: bool, weighted: bool) -> dict[str, Any]:
+    """A thread's memory, named as the kernel's parameters are and in their order."""
     n, ids = graph.vertex_count, graph.targets.dtype
     return {
         "closed": np.empty((n + 63) // 64, np.int64),
@@ -155,12 +156,13 @@ def _workspace(graph: Graph, edges: bool) -> dict[str, Array]:
         "places": np.empty(n if edges else 0, np.int64),
         "arcs": np.empty(_successor_room(graph) if edges else 0, np.int64),
         "shares": np.empty(_successor_room(graph) if edges else 0, np.float64),
+        "search": weighted_search(graph) if weighted else (),
     }
 
 
 def _run(
-    graph: Graph, sources: Array, endpoints: bool, edges: bool,
-    workspaces: list[dict[str, Array]], wide: bool, poll: Callable[[int], None] | None,
+    graph: Graph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
+    workspaces: list[dict[str, Any]], wide: bool, poll: Callable[[int], None] | None,
 ) -> DependencySums | None:  # fmt: skip
     """All searches; None if a number of paths is too large for plain counts."""
     n, size = graph.vertex_count, len(workspaces)
@@ -169,7 +171,7 @@ def _run(
     totals = np.zeros(n)
     arc_totals = np.zeros(graph.arc_count if edges else 0)
     tallies = np.zeros((size, 2), np.int64)
-    function = _KERNELS[wide, edges]
+    function = _KERNELS[wide, edges, weighted]
     common = (graph.offsets, graph.targets, frozen(sources, np.int64), float(endpoints))
     with borrowed_team(size) as team:
         tasks = [
@@ -179,98 +181,22 @@ def _run(
         ]  # fmt: skip
         report = None if poll is None else lambda: poll(min(int(control[CURSOR]), len(sources)))
         outcomes = team.run(tasks, control, report)
-    if _OVERFLOW in outcomes:
+    if LOST in outcomes:
+        raise lost_weight(graph, *workspaces[outcomes.index(LOST)]["search"].lost)
+    if OVERFLOW in outcomes:
         return None
     visited, examined = (int(number) for number in tallies.sum(axis=0))
     return DependencySums(totals, arc_totals if edges else None, visited, examined)
-
-
-def _raised(count: Any, exponent: Any, wanted: Any) -> Any:
-    """A wide count written with a larger exponent; zero where that is far off."""
-    while exponent < wanted and count != 0.0:
-        count *= 1.0 / _RADIX
-        exponent += 1
-        if wanted - exponent > 4:
-            return 0.0
-    return count
-
-
-def _add_wide(counts: Any, exponents: Any, u: Any, count: Any, exponent: Any) -> None:
-    """Add a wide count to that of u, which may be zero."""
-    here = counts[_at(u)]
-    if here == 0.0:
-        counts[_at(u)] = count
-        exponents[_at(u)] = exponent
-        return
-    common = max(exponent, exponents[_at(u)])
-    total = _raised(here, exponents[_at(u)], common) + _raised(count, exponent, common)
-    if total >= _RADIX:
-        total *= 1.0 / _RADIX
-        common += 1
-    counts[_at(u)] = total
-    exponents[_at(u)] = common
-
-
-def _count_paths(
-    control: Any, offsets: Any, targets: Any, source: Any, closed: Any, counts: Any,
-    exponents: Any, queue: Any, ends: Any, successors: Any, places: Any, arcs: Any,
-) -> int:  # fmt: skip
-    """Search from a source; returns the number of vertices reached.
-
-    Leaves them in the queue; the successors of ``queue[i]`` in ``successors``, up to ``ends[i]``; for
-    edges, the arcs to them in ``arcs``, and i in ``places[queue[i]]``.
-    """
-    counts[_at(source)] = 1.0
-    if _WIDE:
-        exponents[_at(source)] = 0
-    queue[0] = source
-    head = 0
-    tail = 1
-    kept = 0
-    while head < tail:
-        end = tail
-        for i in range(head, end):
-            v = np.int64(queue[_at(i)])
-            closed[_at(v >> 6)] |= np.int64(1) << (v & 63)
-        for i in range(head, end):
-            if i & 1023 == 0 and load_acquire(control, ABORT) != 0:
-                return _ABORTED
-            prefetch(targets, offsets[_at(queue[_at(min(i + _ROW_AHEAD, tail - 1))])])
-            v = queue[_at(i)]
-            count = counts[_at(v)]
-            if not _WIDE and count > _LARGEST_COUNT:
-                return _OVERFLOW
-            first = kept
-            for arc in range(offsets[_at(v)], offsets[_at(v) + _at(1)]):
-                u = targets[_at(arc)]
-                successors[_at(kept)] = u
-                if _EDGES:
-                    arcs[_at(kept)] = arc
-                kept += 1 - ((closed[_at(np.int64(u) >> 6)] >> (np.int64(u) & 63)) & 1)
-            for j in range(first, kept):
-                u = successors[_at(j)]
-                before = counts[_at(u)]
-                queue[_at(tail)] = u
-                tail += before == 0.0
-                if _WIDE:
-                    _add_wide(counts, exponents, u, count, exponents[_at(v)])
-                else:
-                    counts[_at(u)] = before + count
-            ends[_at(i)] = kept
-            if _EDGES:
-                places[_at(v)] = i
-        head = end
-    return tail
 
 
 def _depend(
     control: Any, endpoints: float, reached: int, counts: Any, exponents: Any, coefficients: Any,
     queue: Any, ends: Any, successors: Any, shares: Any,
 ) -> int:  # fmt: skip
-    """From the farthest vertex back: turn counts into dependencies; returns `reached` or _ABORTED."""
+    """From the farthest vertex back: turn counts into dependencies; returns `reached` or ABORTED."""
     for i in range(reached - 1, -1, -1):
         if i & 4095 == 0 and load_acquire(control, ABORT) != 0:
-            return _ABORTED
+            return ABORTED
         v = queue[_at(i)]
         count = counts[_at(v)]
         first = ends[_at(i - 1)] if i > 0 else 0
@@ -279,7 +205,7 @@ def _depend(
             u = successors[_at(j)]
             coefficient = coefficients[_at(u)]
             if _WIDE:
-                coefficient = _raised(coefficient, exponents[_at(v)], exponents[_at(u)])
+                coefficient = raised(coefficient, exponents[_at(v)], exponents[_at(u)])
             total += coefficient
             if _EDGES:
                 shares[_at(j)] = count * coefficient
@@ -348,7 +274,7 @@ def _accumulate(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, sources: Any,
     endpoints: float, turns: Any, totals: Any, arc_totals: Any, tally: Any, closed: Any,
     counts: Any, exponents: Any, coefficients: Any, queue: Any, ends: Any, successors: Any,
-    places: Any, arcs: Any, shares: Any,
+    places: Any, arcs: Any, shares: Any, search: Any,
 ) -> int:  # fmt: skip
     """One source after another, until there is none left."""
     for v in range(counts.size):
@@ -359,14 +285,13 @@ def _accumulate(
         turn = fetch_add(control, CURSOR, 1)
         if turn >= sources.size:
             return 0
-        reached = _count_paths(
+        reached = _SEARCH(
             control, offsets, targets, sources[turn], closed, counts, exponents, queue, ends,
-            successors, places, arcs,
+            successors, places, arcs, search,
         )  # fmt: skip
-        if reached == _OVERFLOW:
-            store_relaxed(control, ABORT, 1)  # the others would wait for this source
         if reached < 0:
-            return reached
+            store_relaxed(control, ABORT, 1)  # the others would wait for this source
+            return int(reached)
         reached = _depend(
             control, endpoints, reached, counts, exponents, coefficients, queue, ends, successors,
             shares,
@@ -381,11 +306,14 @@ def _accumulate(
             control, turn, turns, reached, closed, counts, queue, ends, places, arcs, shares,
             totals, arc_totals,
         ):  # fmt: skip
-            return _ABORTED
+            return ABORTED
 
 
 _KERNELS = {
-    (wide, edges): _accumulate.bind(_WIDE=wide, _EDGES=edges)
+    (wide, edges, weighted): _accumulate.bind(
+        _WIDE=wide, _EDGES=edges, _SEARCH=count_weighted_paths if weighted else count_paths
+    )
     for wide in (False, True)
     for edges in (False, True)
+    for weighted in (False, True)
 }

@@ -1,8 +1,9 @@
 """A graph as pull reads it: in-arcs in blocks, with the portion of its source's rank that each gets.
 
 Where rows are short, as a road's are, a wrong guess of a row's length costs more than its sum. There the
-rows of each block are laid out anew, by length (``order`` says whose they are): guesses are right then.
-All of this depends on the graph alone, not on the number of threads, and is made once.
+rows of each block are laid out anew, by length: guesses are right then, and of many rows the length is
+known without a look (``sections``). Rows are also what sources are numbered by; ``order`` says whose they
+are. All of this depends on the graph alone, not on the number of threads, and is made once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _ALONE_WORK = 30_000
 _SHORT_DEGREE = 8
 # Lengths that are told apart in that; longer rows follow in the order of their vertices.
 _LENGTHS = 32
+# Rows that have from one to so many arcs have a section of a block each.
+FEW_ARCS = 4
 
 # An index known not to be negative: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
@@ -39,11 +42,13 @@ class InArcs:
     """A graph as the iteration reads it.
 
     :ivar offsets: (n + 1) rows of in-arcs; int32 where that does
-    :ivar sources: the vertex that each in-arc comes from
+    :ivar sources: the row of the vertex that each in-arc comes from
     :ivar parts: the portion of its source's rank that each in-arc gets; empty if all get the same
-    :ivar shares: (n) shares of the vertex of each row
+    :ivar shares: (n) shares of the vertex of each row; empty if they are the row's length
     :ivar order: (n) the vertex of each row; empty if row v is that of vertex v
     :ivar blocks: first row of each block, and n; the vertices of a block's rows are the same numbers
+    :ivar sections: (blocks, FEW_ARCS + 2) where the rows of a block end that have 0, 1, ... FEW_ARCS
+        arcs, and where the others do. Empty sections where rows are not laid out by length
     """
 
     offsets: Array
@@ -52,6 +57,7 @@ class InArcs:
     shares: Array
     order: Array
     blocks: Array
+    sections: Array
 
 
 def in_arcs(graph: Graph, dtype: Any, *, weighted: bool) -> InArcs:
@@ -79,10 +85,15 @@ def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
             reverse.weights, outflow, parts, threads=threads,
         )  # fmt: skip
         shares = (outflow > 0).astype(offsets.dtype)
-    else:
+    elif graph.directed:
         shares = graph.out_degree().astype(offsets.dtype)
+    else:
+        shares = np.empty(0, offsets.dtype)
     order = np.empty(n if ordered else 0, graph.targets.dtype)
-    plain = InArcs(offsets, reverse.targets, parts, shares, order, _block_bounds(offsets))
+    blocks = _block_bounds(offsets)
+    sections = np.repeat(blocks[:-1, None], FEW_ARCS + 2, axis=1)
+    sections[:, -1] = blocks[1:]
+    plain = InArcs(offsets, reverse.targets, parts, shares, order, blocks, sections)
     return _by_length(plain, threads) if ordered else plain
 
 
@@ -95,11 +106,13 @@ def _by_length(arcs: InArcs, threads: int) -> InArcs:
         np.empty_like(arcs.shares),
         arcs.order,
         arcs.blocks,
+        arcs.sections,
     )
     run_team(
         _LAY_OUT[arcs.parts.size > 0], arcs.offsets, arcs.sources, arcs.parts, arcs.shares,
-        arcs.blocks, np.zeros(threads * _LENGTHS, np.int64), made.offsets, made.sources,
-        made.parts, made.shares, made.order, threads=threads,
+        arcs.blocks, np.zeros(threads * _LENGTHS, np.int64), np.empty_like(arcs.order),
+        made.offsets, made.sources, made.parts, made.shares, made.order, made.sections,
+        threads=threads,
     )  # fmt: skip
     return made
 
@@ -150,8 +163,8 @@ def _divide(
 @kernel
 def _lay_out(
     rank: int, size: int, control: Any, offsets: Any, sources: Any, parts: Any, shares: Any,
-    blocks: Any, counters: Any, new_offsets: Any, new_sources: Any, new_parts: Any,
-    new_shares: Any, order: Any,
+    blocks: Any, counters: Any, row_of: Any, new_offsets: Any, new_sources: Any, new_parts: Any,
+    new_shares: Any, order: Any, sections: Any,
 ) -> None:  # fmt: skip
     """Sort the rows of each block by length, by counting; a block's arcs stay in their stretch."""
     counts = rank * _LENGTHS
@@ -167,16 +180,25 @@ def _lay_out(
             count = counters[counts + length]
             counters[counts + length] = row
             row += count
+            if length <= FEW_ARCS:
+                sections[block, length] = row
         for v in range(first, last):
             place = counts + min(offsets[v + 1] - offsets[v], _LENGTHS - 1)
-            order[counters[place]] = v
+            row = counters[place]
+            order[row] = v
+            row_of[v] = row
             counters[place] += 1
+    if not barrier(control, size):
+        return
+    for block in range(begin, end):
+        first, last = blocks[block], blocks[block + 1]
         at = offsets[first]
         for row in range(first, last):
             v = order[row]
-            new_shares[row] = shares[v]
+            if shares.size > 0:
+                new_shares[row] = shares[v]
             for arc in range(offsets[v], offsets[v + 1]):
-                new_sources[at] = sources[arc]
+                new_sources[at] = row_of[sources[arc]]
                 if _WEIGHTED:
                     new_parts[at] = parts[arc]
                 at += 1

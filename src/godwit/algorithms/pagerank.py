@@ -47,7 +47,8 @@ class PageRankResult:
     :ivar graph: the graph that was asked
     :ivar iterations: how many there were
     :ivar converged: whether the last one changed the ranks by less than the tolerance, in sum
-    :ivar residual: the sum of the absolute changes of the last iteration (L1)
+    :ivar residual: by how much the last iteration changed the ranks, in sum (L1); accelerated, by how
+        much one more plain iteration would change them
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
     """
@@ -134,6 +135,7 @@ def pagerank(
     personalization: Distribution,
     initial: Distribution,
     weighted: bool | None,
+    accelerated: bool | None,
     dtype: Any,
     options: SolverOptions,
 ) -> PageRankResult:
@@ -147,6 +149,7 @@ def pagerank(
     max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
     number = check_dtype(dtype)
     weighted = _uses_weights(graph, weighted)
+    accelerated = _is_accelerated(graph, placed, accelerated)
     n = graph.vertex_count
     teleport = _distribution(personalization, n, "personalization")
     start = _distribution(initial, n, "initial")
@@ -180,6 +183,7 @@ def pagerank(
             damping=damping,
             tolerance=tolerance,
             max_iterations=max_iterations,
+            accelerated=accelerated,
             threads=device.threads,
             poll=poll,
         )
@@ -250,6 +254,20 @@ def _uses_weights(graph: Graph, weighted: Any) -> bool:
     if weighted is False or not graph.is_weighted:
         return False
     return bool(graph.cached("weights as parts", lambda: _check_weights(graph)))
+
+
+def _is_accelerated(graph: Graph, placed: PlacedGraph | None, accelerated: Any) -> bool:
+    """Whether iterations may go beyond plain ones: where arcs have no direction, on the CPU."""
+    if accelerated is not None:
+        accelerated = as_flag(accelerated, "accelerated")
+    if accelerated and graph.directed:
+        raise InputError(
+            "accelerated=True needs an undirected graph, such as symmetrize() gives; of a directed one "
+            "only plain iterations are sure to converge"
+        )
+    if accelerated and placed is not None:
+        raise InputError("accelerated=True is for devices='cpu'; on GPUs all iterations are plain")
+    return accelerated is not False and not graph.directed and placed is None
 
 
 def _check_weights(graph: Graph) -> bool:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph
 
 BETWEENNESS_HELP = (
-    "Betweenness centrality: of how many shortest paths, counted in arcs, each vertex is part; with "
-    "--edges, each edge.\n\n"
+    "Betweenness centrality: of how many shortest paths each vertex is part; with --edges, each "
+    "edge.\n\n"
     "From all vertices, which takes as many searches as there are vertices; --samples or --source "
-    "estimate it from fewer. Weights do not count.\n\n"
+    "estimate it from fewer. The length of a path is the number of its arcs, whatever weights there "
+    "are; with --weighted the sum of its weights.\n\n"
     "Files: .npy holds the centralities in the order of the vertices; in .csv and .parquet vertices "
     "are numbered as in the file of the graph. With --edges, .npy holds a number for each arc, in the "
     "order of graph.targets, and tables have each edge of an undirected graph once."
@@ -32,6 +33,8 @@ BETWEENNESS_EPILOG = """Examples:
   godwit betweenness USA-road-d.NY.gr.xz --samples 100 --output centrality.parquet
 
   godwit betweenness roads.gr --undirected --edges --output - | sort -t, -k3gr | head
+
+  godwit betweenness USA-road-d.NY.gr.xz --undirected --weighted --samples 100
 
   godwit betweenness rmat:22 --samples 50 --devices cuda
 
@@ -66,6 +69,10 @@ UnnormalizedOption = Annotated[
 EndpointsOption = Annotated[
     bool, typer.Option("--endpoints", help="Count the two ends of a path as on it.")
 ]
+WeightedOption = Annotated[
+    bool,
+    typer.Option("--weighted", help="Shortest by weights, which have to be positive."),
+]
 EdgesOption = Annotated[
     bool, typer.Option("--edges", help="Of edges (of arcs, where the graph is directed).")
 ]
@@ -93,6 +100,7 @@ def betweenness(
     unnormalized: UnnormalizedOption = False,
     endpoints: EndpointsOption = False,
     edges: EdgesOption = False,
+    weighted: WeightedOption = False,
     top: TopOption = None,
     output: OutputOption = None,
     json: options.JsonOption = False,
@@ -112,6 +120,7 @@ def betweenness(
         "normalized": not unnormalized,
         "endpoints": endpoints,
         "edges": edges,
+        "weighted": weighted,
         "devices": inputs.parse_devices(devices),
         "timeout_s": timeout,
     }
@@ -137,7 +146,9 @@ def _check_early(
     from godwit.dtypes import as_count
     from godwit.graph.csr import Graph
 
-    askable = check_early(asked, top)
+    askable = check_early(asked, top) | {
+        "weighted": False
+    }  # the graph of no vertices has no weights
     as_count(seed, "seed")
     if samples is not None:
         as_count(samples, "samples", 1)
@@ -196,14 +207,16 @@ def _facts(asked: dict[str, Any], result: BetweennessResult) -> dict[str, Any]:
         "normalized": asked["normalized"],
         "endpoints": asked["endpoints"],
         "edges": asked["edges"],
+        "weighted": asked["weighted"],
     }
 
 
 def _line(facts: dict[str, Any]) -> tuple[str, str]:
     from godwit.cli.report import integer
 
+    lengths = "; by weights" if facts["weighted"] else ""
     scale = "normalized" if facts["normalized"] else "not normalized"
     of = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
     if facts["edges"]:
         of = "of edges"
-    return "searches", f"from {integer(facts['sources'])} source(s); {scale}; {of}"
+    return "searches", f"from {integer(facts['sources'])} source(s); {scale}; {of}{lengths}"

@@ -53,6 +53,14 @@ IterationsOption = Annotated[
 IgnoreWeightsOption = Annotated[
     bool, typer.Option("--ignore-weights", help="Follow all arcs of a vertex alike.")
 ]
+PlainOption = Annotated[
+    bool,
+    typer.Option(
+        "--plain",
+        help="Every iteration as the definition says, to count them; else the CPU needs far fewer for an "
+        "undirected graph.",
+    ),
+]
 DtypeOption = Annotated[
     str,
     typer.Option(
@@ -81,6 +89,7 @@ def pagerank(
     tolerance: ToleranceOption = 1e-6,
     max_iterations: IterationsOption = 100,
     ignore_weights: IgnoreWeightsOption = False,
+    plain: PlainOption = False,
     dtype: DtypeOption = "float64",
     top: TopOption = None,
     output: OutputOption = None,
@@ -99,6 +108,7 @@ def pagerank(
         "damping": damping,
         "tolerance": tolerance,
         "max_iterations": max_iterations,
+        "accelerated": False if plain else None,
         "dtype": dtype,
         "devices": inputs.parse_devices(devices),
         "timeout_s": timeout,

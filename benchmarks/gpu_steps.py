@@ -6,7 +6,7 @@
     python benchmarks/gpu_steps_tables.py steps.json --plot docs/images    # tables and a plot, later
 
 Sections: overhead (a path: one vertex and one arc a superstep), bfs (direction-optimizing), auto (which
-solver ``execution="auto"`` takes, and what it costs beside the better one), pagerank (an iteration),
+solver ``execution="auto"`` takes, and what it costs beside the better one), pagerank (an iteration; all),
 betweenness, scaling (strong; weak in vertices and in edges), ids (32 and 64 bits, as in table V of
 multi-GPU Gunrock), wide (more arcs than 32 bits count), memory (what queues of frontiers begin with, and
 what fusing spares: figure 3 of multi-GPU Gunrock), programs (vertex programs in supersteps, step programs:

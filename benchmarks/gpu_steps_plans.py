@@ -20,6 +20,9 @@ LEVELS, LEVELS_PULLED, LEVELS_AUTO, UNFUSED = STEP_LEVELS = (
 """BFS as a step program, by the direction of its advance; unfused: by a frontier of arcs in between."""
 PROGRAMS = ("sssp", "components", "labels", "k-core", "colouring", *STEP_LEVELS[:3])
 
+RANKS_TO: dict[str, bool | None] = {"pagerank to 1e-6": None, "pagerank to 1e-6, plain": False}
+"""PageRank until it has converged, accelerated where it can be, or not."""
+
 UNIONS: dict[str, dict[str, Any]] = {
     "afforest": {"method": "afforest"},
     "afforest, 2 neighbours": {"method": "afforest", "rounds": 2},
@@ -184,6 +187,8 @@ def plan_pagerank(devices: Sequence[str]) -> Plan:
         for text in devices:
             for dtype in ("float32", "float64"):
                 yield dtype, Setting(graph, "pagerank", text, dtype=dtype)
+            for algorithm in RANKS_TO:
+                yield algorithm, Setting(graph, algorithm, text)
 
 
 def plan_betweenness(devices: Sequence[str]) -> Plan:

@@ -23,6 +23,7 @@ from gpu_steps_plans import (
     LEVELS_PULLED,
     MAXIMUM,
     PUSHED,
+    RANKS_TO,
     STEP_LEVELS,
     SUPERSTEPS,
     UNFUSED,
@@ -112,8 +113,11 @@ def query(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: An
             dtype=setting.dtype,
             max_iterations=limits.iterations,
             tolerance=TINY_TOLERANCE,
+            accelerated=False,
             **options,
         )
+    if algorithm in RANKS_TO:
+        return gw.pagerank(placed, dtype=setting.dtype, accelerated=RANKS_TO[algorithm], **options)
     return gw.betweenness_centrality(
         placed, sources=known.sources(setting.sources), normalized=False, **options
     )

@@ -24,7 +24,7 @@ from gpu_steps_floors import (
     rate,
     unit_ms,
 )
-from gpu_steps_plans import DIRECT, SUPERSTEPS, TREE
+from gpu_steps_plans import DIRECT, RANKS_TO, SUPERSTEPS, TREE
 
 Row = dict[str, Any]
 
@@ -130,10 +130,26 @@ def pagerank(rows: Sequence[Row], every: Sequence[Row]) -> str:
         return [*_against(row), _ms(unit_ms(row)), _spread(row), _ms(pagerank_floor_ms(row)),
                 f"{rate(row):.1f}", f"{_ms(row['query_ms'])} of {row['iterations']}"]  # fmt: skip
 
+    each = [row for row in rows if row["algorithm"] not in RANKS_TO]
     lines = _lines(
-        rows, lambda row: [row["graph"], row["dtype"], row["devices"]], cells, len(header)
+        each, lambda row: [row["graph"], row["dtype"], row["devices"]], cells, len(header)
     )
-    return table("PageRank: kernel ms an iteration", header, lines)
+    found = table("PageRank: kernel ms an iteration", header, lines)
+    whole = [row for row in rows if row["algorithm"] in RANKS_TO]
+    return f"{found}\n\n{_whole_ranks(whole)}" if whole else found
+
+
+def _whole_ranks(rows: Sequence[Row]) -> str:
+    header = ["graph", "", "GPUs", "iterations", "ms", "quartiles", "query"]
+
+    def cells(row: Row) -> list[str]:
+        spread = " to ".join(_ms(value) for value in row["quartiles_ms"])
+        return [str(row["iterations"]), _ms(row["kernel_ms"]), spread, _ms(row["query_ms"])]
+
+    lines = _lines(
+        rows, lambda row: [row["graph"], row["name"], row["devices"]], cells, len(header)
+    )
+    return table("PageRank until it has converged, float32: kernel ms", header, lines)
 
 
 def betweenness(rows: Sequence[Row], every: Sequence[Row]) -> str:

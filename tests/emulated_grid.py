@@ -102,7 +102,7 @@ def emulated_gpus(
         patch.setattr(engine._Run, "load", load)
         patch.setattr(driver, "_ABANDONED", _Abandoned(machine))
         patch.setattr(driver, "_KEPT", driver.KeptMemory(driver.KEPT_BYTES))
-        patch.setattr(pools, "_kept_pinned", {})
+        patch.setattr(pools, "_KEPT_PINNED", pools.KeptMemory(pools.KEPT_PINNED_BYTES))
         patch.setattr(download, "_SPARE", [])
         try:
             yield machine

@@ -86,7 +86,7 @@ def run_ranks(devices: list[str]) -> None:
         for weighted in (False, True):
             for dtype in ("float32", "float64"):
                 settings = {"weighted": weighted, "dtype": dtype, "max_iterations": 9}
-                wanted = gw.pagerank(graph, devices="cpu", accelerated=False, **settings).rank  # type: ignore[arg-type]
+                wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
                 for gpu in (
                     gw.GpuOptions(),
                     gw.GpuOptions(slice_s=0, blocks=2),

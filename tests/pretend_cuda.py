@@ -423,7 +423,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setattr(gpu_arrays, "lies_on_gpu", lambda array: isinstance(array, Array))
         patch.setattr(driver, "_ABANDONED", [])
         patch.setattr(driver, "_KEPT", driver.KeptMemory(driver.KEPT_BYTES))
-        patch.setattr(pools, "_kept_pinned", {})
+        patch.setattr(pools, "_KEPT_PINNED", pools.KeptMemory(pools.KEPT_PINNED_BYTES))
         patch.setattr(pools, "_let_go", pools.deque())
         patch.setattr(download, "_SPARE", [])
         for module in (lanes, gpu_arrays):
@@ -439,7 +439,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
             yield machine
         finally:
             gc.collect()
-            pools._kept_pinned.clear()
+            pools._KEPT_PINNED.take_all(0)
             pools._let_go.clear()
             download._SPARE.clear()
             gpu_arrays._spare_streams.clear()

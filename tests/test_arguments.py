@@ -164,7 +164,15 @@ def test_wrong_calls(name: str) -> None:
     refused(*WRONG_CALLS[name])
 
 
+class DerivedGraph(nx.Graph):
+    """As users derive one."""
+
+
 NO_GRAPHS: dict[str, tuple[Any, str]] = {
+    "derived": (
+        DerivedGraph(),
+        "networkx DerivedGraph; godwit.Graph.from_networkx makes a graph of it",
+    ),
     "networkx": (
         nx.path_graph(3),
         "networkx Graph; godwit.Graph.from_networkx makes a graph of it",

@@ -836,6 +836,12 @@ class TestProcess:
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines()[-3:] == ["5,0", "6,2", "7,1"]
+        done = subprocess.run(
+            f"{shlex.join(GODWIT)} bfs - -s 5 <&-", shell=True, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "godwit: error: /dev/stdin: the file is empty\n"
 
     @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell of POSIX")
     @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])

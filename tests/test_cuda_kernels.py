@@ -96,7 +96,9 @@ RANKS = [
     ("dtypes", "architecture"), list(zip(RANKS, ARCHITECTURES, strict=True)), ids=str
 )
 def test_pagerank_compiles(dtypes: tuple[Any, ...], architecture: str) -> None:
-    assert b".text.work\0" in cubin(pagerank_steps.source(*dtypes), (), architecture)
+    for accelerated in (False, True):
+        text = pagerank_steps.source(*dtypes, accelerated=accelerated)
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 UNIONS = [(ids, merge, splices) for ids in (INT32, INT64) for merge, splices in (

@@ -74,7 +74,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     with pretended_gpus(PEERS, delay_s=1e-3) as found:
         monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, found))
         monkeypatch.setattr(cuda_filtering, "bindings", cuda_filtering.driver.bindings)
-        monkeypatch.setattr(sharing, "LAST_PACKET_BYTES", 400)
         monkeypatch.setattr(sharing, "CPU_PIECE_BYTES", 1000)
         monkeypatch.setattr(filtering, "HOST_BUFFER_BYTES", 1 << 20)
         yield found

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms import assembly, filtering
-from godwit.backends.cpu.filtering import CpuFilter
+from godwit.backends.cpu.filtering import _CHUNK_ITEMS, CpuFilter
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import ARCHITECTURES
 from godwit.backends.cuda.driver import Buffer, Stream
@@ -35,6 +36,7 @@ from godwit.errors import (
     OperatorError,
     RunTimeoutError,
 )
+from godwit.parallel.team import GRACE_S
 from godwit.solvers import step_operators
 from pretend_cuda import Machine, pretended_gpus
 
@@ -114,14 +116,31 @@ def test_lengths_around_packets(count: int) -> None:
         assert_same(gw.filter(array, is_odd, devices, packet_bytes=32), array[array % 2 == 1])
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_team_equals_a_thread(count: int) -> None:
-    array = random_items("float32", 400_000)
-    filtering_ = CpuFilter(lambda x: x < 0.3, array.dtype, count)
-    target = np.full(len(array) + 1, 7, np.float32)
-    kept = filtering_.keep(array, target)
-    assert_same(target[:kept], array[array < 0.3])
-    assert target[-1] == 7
+@pytest.mark.parametrize("size", [0, 1, _CHUNK_ITEMS, _CHUNK_ITEMS + 1, 400_000])
+@pytest.mark.parametrize("less", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("count", [1, 3, 16])
+def test_a_team_equals_a_thread(count: int, less: float, size: int) -> None:
+    array = random_items("float32", size)
+    filtering_ = CpuFilter(lambda x: x < less, array.dtype, count)
+    for _ in range(3):
+        target = np.full(len(array) + 1, 7, np.float32)
+        kept = filtering_.keep(array, target)
+        assert_same(target[:kept], array[array < less])
+        assert target[-1] == 7
+
+
+def test_a_team_whose_predicate_raises_ends() -> None:
+    def keeps(x: int) -> bool:
+        if x == 5_000_000:
+            raise ValueError("this one")
+        return x > 5
+
+    array = np.arange(10_000_000)
+    filtering_ = CpuFilter(keeps, array.dtype, 3)
+    begin_s = perf_counter()
+    with pytest.raises(OperatorError, match="this one"):
+        filtering_.keep(array, np.empty_like(array))
+    assert perf_counter() - begin_s < GRACE_S  # nobody is left behind
 
 
 def test_all_and_nothing() -> None:

@@ -251,6 +251,15 @@ class TestEdgeList:
         with pytest.raises(FormatError, match=r"must be SOURCE TARGET or .*: 'target source'"):
             read(write("target source\n0 1\n"))
 
+    @pytest.mark.parametrize("names", ["u v w", "source target weight"])
+    def test_names_of_columns_that_are_not_there_are_refused(
+        self, names: str, write: Write
+    ) -> None:
+        with pytest.raises(FormatError, match="unknown format"):
+            read(write(f"{names}\n0 1\n1 2\n"))
+        with pytest.raises(FormatError):
+            read(write(f"{names}\n0 1\n1 2\n"), format="edge-list")
+
 
 class TestNumbers:
     """Every double is the nearest one, as Python's float() finds it."""

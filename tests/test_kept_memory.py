@@ -26,7 +26,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate 
     st.lists(st.tuples(st.sampled_from("ptf"), st.integers(0, 1), st.sampled_from([1, 3, 7, 20])))
 )
 def test_it_is_bounded_and_loses_nothing(steps: list[tuple[str, int, int]]) -> None:
-    kept = KeptMemory(16)
+    kept: KeptMemory[int] = KeptMemory(16)
     held: Counter[tuple[int, int]] = Counter()  # GPU, size
     sizes: dict[int, tuple[int, int]] = {}  # by pointer
     for pointer, (what, index, nbytes) in enumerate(steps):
@@ -49,12 +49,26 @@ def test_it_is_bounded_and_loses_nothing(steps: list[tuple[str, int, int]]) -> N
             assert kept.kept_bytes(gpu) <= 16
 
 
-def test_other_sizes_make_room_first() -> None:
-    kept = KeptMemory(10)
+def test_what_was_kept_the_longest_makes_room() -> None:
+    kept: KeptMemory[int] = KeptMemory(10)
     assert kept.put(0, 4, 100) == kept.put(0, 3, 200) == kept.put(0, 3, 300) == []
-    assert kept.put(0, 3, 400) == [100]
-    assert kept.put(0, 3, 500) == [200]
-    assert kept.put(0, 11, 600) == [300, 400, 500, 600]
+    assert kept.take(0, 4) == 100
+    assert kept.take(0, 3) == 300
+    assert kept.put(0, 4, 100) == kept.put(0, 3, 300) == []
+    assert kept.put(0, 3, 400) == [200]
+    assert kept.put(0, 11, 500) == [100, 300, 400, 500]
+
+
+def test_a_mixture_that_is_needed_again_and_again_is_found() -> None:
+    """Also where larger calls before have left what nobody asks for now."""
+    kept: KeptMemory[int] = KeptMemory(17)
+    for pointer in range(8):
+        kept.put(0, 2, pointer)
+    for turn in range(3):
+        taken = [kept.take(0, size) for size in (1, 1, 1, 1, 2, 2, 2, 2, 2, 2)]
+        assert (None in taken) == (turn == 0)
+        for size, pointer in zip((1, 1, 1, 1, 2, 2, 2, 2, 2, 2), range(10), strict=True):
+            kept.put(0, size, pointer)
 
 
 @needs_compiler
@@ -140,10 +154,7 @@ def test_the_hosts_buffers_fit_in_what_is_kept(devices: list[str], policy: str) 
             spreads = sharing.spreads_of(context, items, np.dtype(np.int32), policy, None)
             buffers = filtering._host_buffers(spreads, packet_bytes, 8)
             assert 3 <= buffers <= 18
-            taken = buffers * packet_bytes
-            for spread in spreads:
-                taken += filtering.SLOTS * spread.packet_items * 4 * spread.cpus
-            assert taken <= filtering.HOST_BUFFER_BYTES
+            assert buffers * packet_bytes <= filtering.HOST_BUFFER_BYTES
             parts = 2 if "cpu" in devices and policy == "any" else 1
             assert len(spreads) == parts
             assert [end for spread in spreads for end in spread.endpoints] == list(

@@ -283,3 +283,26 @@ def test_operators_return_numbers(operator: str) -> None:
     program = gw.VertexProgram(name="wrong", combine=combine, dtype="int32", **operators)
     with pytest.raises(OperatorError, match=f"'{operator}'.* returns nothing .None.; an operator"):
         gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")
+
+
+def test_what_returns_no_number_is_called_by_its_name_and_place() -> None:
+    """Not by that of a helper which has the name of an operator."""
+
+    def update(value: Any) -> Any:
+        return value + 1
+
+    def sometimes(value: Any) -> Any:
+        return update(value) if value > 0 else None
+
+    line = sometimes.__code__.co_firstlineno
+    program = gw.VertexProgram(name="wrong", combine="min", dtype="int32", message=sometimes)
+    words = rf"'sometimes' \(test_vertex_program.py, line {line}\) returns int64 or nothing"
+    with pytest.raises(OperatorError, match=words):
+        gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")
+    program = gw.VertexProgram(
+        name="wrong", combine="min", dtype="int32", message=lambda value: value, field_initial=0,
+        field_dtype="int32", update=lambda field, value: (update(value), field),
+    )  # fmt: skip
+    line = program.update.__code__.co_firstlineno
+    with pytest.raises(OperatorError, match=rf"'update' \(\S+, line {line}\) returns Tuple"):
+        gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")

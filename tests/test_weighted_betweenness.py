@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import godwit as gw
 from godwit.algorithms import brandes, weighted_path_counts
 from godwit.algorithms.brandes import sum_dependencies
-from godwit.algorithms.weighted_path_counts import weighted_search
+from godwit.algorithms.weighted_path_counts import clear_search, weighted_search
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -243,6 +243,44 @@ def test_widths_of_buckets(buckets: int, monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(on_paths, np.setdiff1d(before, [-1, 5]))
 
 
+@each_ring
+def test_a_bucket_is_worked_on_before_those_behind_it(
+    buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an arc to the end of a path that is shorter by 1: its bucket may be any of the ring."""
+    _ring(monkeypatch, buckets)
+    for quarters in (1, 2, 3, 4, 6, 12, 24):
+        largest = quarters * buckets // 4 + 1
+        end = largest - 1
+        tails, heads = np.append(np.arange(end), 0), np.append(np.arange(1, end + 1), end)
+        graph = Graph.from_arcs(tails, heads, np.append(np.ones(end, int), largest))
+        found = _sums(graph, [0])
+        assert found.vertices.tolist() == [0, *range(end - 1, 0, -1), 0][: end + 1]
+
+
+def test_scaled_weights_give_the_same_bits() -> None:
+    """From the smallest numbers there are, which float64 still adds up exactly."""
+    graph = gw.generate("road:20x20,seed=1,weights=1..500")
+    assert graph.weights is not None
+    wanted = _sums(graph, range(0, 400, 9))
+    for exponent in (-1074, -1040, -1000, 900):
+        found = _sums(
+            graph.with_weights(np.ldexp(graph.weights.astype(float), exponent)), range(0, 400, 9)
+        )
+        np.testing.assert_array_equal(found.vertices, wanted.vertices)
+        np.testing.assert_array_equal(found.arcs, wanted.arcs)
+
+
+def test_a_search_that_was_given_up_leaves_nothing() -> None:
+    """Another thread's that found too many paths ends it anywhere."""
+    search = weighted_search(gw.generators.path(9).with_random_weights(1, 9))
+    search.distances[2:5] = 7
+    search.heads[3:9] = 1
+    clear_search(search)
+    assert (search.distances == search.far).all()
+    assert (search.heads == -1).all()
+
+
 def test_many_paths_and_small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """2^1200 paths of weighted arcs, beside sources that reach next to nothing."""
     monkeypatch.setattr(brandes, "_ALONE_WORK", 0)
@@ -304,6 +342,9 @@ class TestWeights:
         graph = self.graph([1e18, 1.0, 2e18])
         with pytest.raises(InputError, match=r"arc from 1 to 2 has weight 1, which float64 loses"):
             _sums(graph, [0, 1, 2] * 20, threads=threads)
+        parallel = Graph.from_arcs([0, 1, 1], [1, 2, 2], [1e18, 3e18, 1.0])
+        with pytest.raises(InputError, match="arc from 1 to 2 has weight 1, which"):
+            _sums(parallel, [0])
         # Elsewhere it is of no harm: from 1 itself, on no shortest path, on a self-loop.
         assert _sums(graph, [1, 2]).vertices_visited == 3
         longer = Graph.from_arcs([0, 1, 0, 1], [1, 2, 2, 1], [1e18, 1.0, 1.0, 1.0])
@@ -319,6 +360,19 @@ class TestWeights:
         assert _sums(graph.with_weights(np.array(weights, float)), [0]).vertices.tolist() == [
             0, 0.5, 0.5, 0,
         ]  # fmt: skip
+
+    def test_integers_that_float64_rounds_to_a_power_of_two(self) -> None:
+        """A bucket must be no wider than the smallest weight itself, or heads join the tails' bucket."""
+        small, large, ways = 2**54 - 1, 3 * 2**54 - 4, 40
+        first = np.arange(1, ways + 1)
+        tails = np.concatenate([np.zeros(ways, int), first])
+        graph = Graph.from_arcs(
+            tails, np.concatenate([first, first + ways]), np.repeat([large, small], ways)
+        )
+        lengths, scale = np.array([large, large + small]), weighted_search(graph).scale
+        nearer, farther = (lengths * scale).astype(int)
+        assert nearer < farther
+        assert _sums(graph, [0]).vertices.tolist() == [0] + ways * [1] + ways * [0]
 
     def test_count_if_asked_for(self) -> None:
         graph = self.graph([1, 1, 9])

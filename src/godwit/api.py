@@ -168,8 +168,8 @@ def pagerank(
 
     A vertex without out-arcs (or whose weights sum to 0) passes its rank on to all vertices, in
     proportion to the personalization. The result is bit by bit the same for any number of threads, and
-    on the same GPUs every time; between these, it differs by rounding, or, where the CPU is accelerated,
-    by what the tolerance leaves.
+    on the same GPUs every time; between these, it differs by rounding, or, where that makes for an
+    iteration more or less, by what the tolerance leaves.
 
     :param damping: how much of a rank goes along arcs, in [0, 1); the rest goes everywhere
     :param tolerance: converged when an iteration changes the ranks by less in sum (L1). NetworkX's
@@ -183,9 +183,9 @@ def pagerank(
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
         same, and a graph without is refused; False: evenly
     :param accelerated: False: every iteration is made of the one before as the definition says, which is
-        what Graphalytics counts. None: of undirected graphs on the CPU, iterations may also go on in the
-        direction of the last two (Chebyshev semi-iteration: Golub and Varga, 1961), so that far fewer do;
-        errors are within the same bound. True: the same, and where it cannot be, it is refused
+        what Graphalytics counts. None: of undirected graphs, iterations may also go on in the direction of
+        the last two (Chebyshev semi-iteration: Golub and Varga, 1961), so that far fewer do; errors are
+        within the same bound. True: the same, and a directed graph is refused
     :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
         vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs add
         these up in the precision of the ranks
@@ -365,6 +365,10 @@ def connected_components(
     pairs, an array of that shape (of NumPy, mapped, or of CuPy), or an iterator of such arrays. Vertices
     are numbers then, ``.graph`` is None, and every device needs room for a number a vertex.
 
+    The path may also be that of a file of a format that lists arcs (edge lists such as SNAP's, Matrix
+    Market, DIMACS, CSV, Parquet, …), compressed or not, whose ids are integers. It is gone through twice,
+    16 MiB of text at a time; vertices, and ``.ids``, are those that :func:`read` would give.
+
     >>> edges = ([[vertex, vertex + 2]] for vertex in range(4))
     >>> gw.connected_components(edges, vertex_count=6).sizes.tolist()
     [3, 3]
@@ -394,7 +398,7 @@ def connected_components(
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run on a graph
     :param vertex_count: of edges: ids are below it. None: one more than the largest, which takes a pass of
-        its own, and cannot be where they come out of an iterator
+        its own, and cannot be where they come out of an iterator. Formats that list arcs say it themselves
     :param edge_dtype: of the ids in a file of bare pairs
     :param memory_bytes: where edges stream: limit on each device, of forest and packets
     :param host_bytes: likewise, of buffers on the host
@@ -403,6 +407,7 @@ def connected_components(
     :raises InputError: a wrong argument, or several devices of the CPU where they cannot be; an edge whose
         ends are no vertices, by its row
     :raises FileError: a file of edges cannot be read
+    :raises FormatError: a file of edges is malformed; names the line
     :raises DeviceError: a device is not there, or GPUs do not reach each other
     :raises RunTimeoutError: out of time
     """

@@ -46,6 +46,7 @@ class ComponentsResult:
     :ivar method: how they were found, ``"auto"`` being none
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU
+    :param ids: what vertices are called where there is no graph; None: by their numbers
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class ComponentsResult:
         *,
         method: str,
         home: Home = _HOST,
+        ids: VertexIds | None = None,
     ) -> None:
         self.graph = graph
+        self._ids = ids
         self.method = method
         self.statistics = statistics
         self.home = home
@@ -76,8 +79,10 @@ class ComponentsResult:
 
     @property
     def ids(self) -> VertexIds:
-        """What the vertices are called; by their numbers where there is no graph."""
-        return VertexIds(len(self._label)) if self.graph is None else self.graph.ids
+        """What the vertices are called; by their numbers where neither a graph nor a file says it."""
+        if self.graph is not None:
+            return self.graph.ids
+        return VertexIds(len(self._label)) if self._ids is None else self._ids
 
     @cached_property
     def _size_of_label(self) -> Array:

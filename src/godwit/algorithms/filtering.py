@@ -42,7 +42,7 @@ PACKET_BYTES = 64 << 20
 """Where a GPU takes part, at most: every packet costs the host a quarter of a millisecond."""
 LEAST_PACKET_BYTES = 4 << 20
 """Likewise, at least: a link of hosts is at its best, with some to spare."""
-_PACKETS = 16
+_PACKETS = 8
 """Of a GPU in between, at most: what comes before the first and behind the last of them is idle time."""
 CPU_PACKET_BYTES = 4 << 20
 """For each thread, where no GPU does: handing a packet on wakes some threads, which takes its time."""
@@ -252,10 +252,7 @@ def _host_buffers(spreads: list[Spread], packet_bytes: int, movers: int) -> int:
     most = 2 * movers + 2
     if not _has_gpus(spreads[0].router.context):
         return most  # CPUs' packets are read where they lie
-    of_cpus = sum(
-        SLOTS * spread.packet_items * spread.dtype.itemsize * spread.cpus for spread in spreads
-    )
-    return max(3, min(most, (HOST_BUFFER_BYTES - of_cpus) // packet_bytes))
+    return max(3, min(most, HOST_BUFFER_BYTES // packet_bytes))
 
 
 def _filter_of(spread: Spread, endpoint: Endpoint, predicate: Predicate) -> PacketFilter:

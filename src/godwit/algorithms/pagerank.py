@@ -149,7 +149,7 @@ def pagerank(
     max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
     number = check_dtype(dtype)
     weighted = _uses_weights(graph, weighted)
-    accelerated = _is_accelerated(graph, placed, accelerated)
+    accelerated = _is_accelerated(graph, accelerated)
     n = graph.vertex_count
     teleport = _distribution(personalization, n, "personalization")
     start = _distribution(initial, n, "initial")
@@ -163,7 +163,7 @@ def pagerank(
     if placed is not None:
         require_memory(n * number.itemsize, f"PageRank of {n:,} vertices")
         query = RankQuery(
-            number, weighted, teleport, start, damping, tolerance, max_iterations,
+            number, weighted, teleport, start, damping, tolerance, max_iterations, accelerated,
             options.home.empty(n, number), options.gpu,
         )  # fmt: skip
         return _on_gpus(graph, placed, query, statistics, options)
@@ -256,8 +256,8 @@ def _uses_weights(graph: Graph, weighted: Any) -> bool:
     return bool(graph.cached("weights as parts", lambda: _check_weights(graph)))
 
 
-def _is_accelerated(graph: Graph, placed: PlacedGraph | None, accelerated: Any) -> bool:
-    """Whether iterations may go beyond plain ones: where arcs have no direction, on the CPU."""
+def _is_accelerated(graph: Graph, accelerated: Any) -> bool:
+    """Whether iterations may go beyond plain ones: where arcs have no direction."""
     if accelerated is not None:
         accelerated = as_flag(accelerated, "accelerated")
     if accelerated and graph.directed:
@@ -265,9 +265,7 @@ def _is_accelerated(graph: Graph, placed: PlacedGraph | None, accelerated: Any) 
             "accelerated=True needs an undirected graph, such as symmetrize() gives; of a directed one "
             "only plain iterations are sure to converge"
         )
-    if accelerated and placed is not None:
-        raise InputError("accelerated=True is for devices='cpu'; on GPUs all iterations are plain")
-    return accelerated is not False and not graph.directed and placed is None
+    return accelerated is not False and not graph.directed
 
 
 def _check_weights(graph: Graph) -> bool:

@@ -3,16 +3,16 @@
 A packet that suits a GPU keeps a CPU busy for so long that all which GPUs find meanwhile waits for its
 place, and at the end everybody waits for it; pieces that suit a CPU cost the host more time a byte than a
 GPU can be kept busy with. So where there are both, each kind has a router and a feeder, which takes as much
-as suits its kind from the front of what is left, whenever one of its devices will soon be free.
-
-That all are done at the same time, packets of GPUs shrink near the end (:func:`guided_items`), and a CPU
-takes no more than it will have done when GPUs have done the rest (:func:`cpu_items`).
+as suits its kind from the front of what is left, whenever one of its devices will soon be free. That all
+are done at the same time, a CPU takes no more than it will have done when GPUs have done the rest
+(:func:`cpu_items`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -29,10 +29,11 @@ from godwit.dtypes import Array
 
 READY_PACKETS = 3
 """Buffers of a GPU for packets on their way to it."""
-CPU_PIECE_BYTES = 2 << 20
-"""For each thread, beside GPUs: who waits for its place shall not wait long."""
-LAST_PACKET_BYTES = 16 << 20
-"""To which a GPU's packets shrink: a smaller one costs the host more time than it takes on the bus."""
+READY_PIECES = 2
+"""Likewise of a CPU beside GPUs, with what it works on: to hand one over takes a millisecond, in which it
+would be idle."""
+CPU_PIECE_BYTES = 4 << 20
+"""For each thread, beside GPUs: a millisecond or two, as who waits for its place shall not wait long."""
 _FIRST_PART = 16
 """Of what is left a CPU takes no more, as long as nobody knows how fast all are."""
 _LEAST_PART = 8
@@ -46,24 +47,17 @@ class Spread:
     """From the host to some of the endpoints.
 
     :param packet_items: of a packet
-    :param last_items: to which packets shrink near the end
     :param dtype: in which items are sent
     :param threads: that a CPU among them may use, at most
-    :param ready: packets on their way to a GPU
+    :param ready: packets on their way to a GPU, at most
     """
 
     router: Router
     endpoints: tuple[Endpoint, ...]
     packet_items: int
-    last_items: int
     dtype: np.dtype[Any]
     threads: int
     ready: int
-
-    @property
-    def cpus(self) -> int:
-        """How many of the endpoints are."""
-        return sum(one.device is not None and one.device.kind == "cpu" for one in self.endpoints)
 
 
 def spreads_of(
@@ -81,22 +75,20 @@ def spreads_of(
     threads = max(one.device.threads for one in every if one.device is not None)
     if gpus:
         threads = max(1, min(_MOST_CPU_THREADS, config.thread_count() // 4))
-    plans = [(every, packet_items)]
+    plans = [(every, packet_items, 1)]
     if gpus and cpus and policy == "any":
         most = max(one.device.threads for one in cpus if one.device is not None)
         piece_items = min(threads, most) * CPU_PIECE_BYTES // dtype.itemsize
-        plans = [(gpus, packet_items), (cpus, min(packet_items, piece_items))]
+        pieces = cpus, min(packet_items, piece_items), READY_PIECES
+        plans = [(gpus, packet_items, 0), pieces]
     found = []
-    for endpoints, items in plans:
-        # A CPU reads packets where they lie: to have some ready would only keep them from others.
-        counts = {one: 1 if one in cpus else ready for one in endpoints}
+    for endpoints, items, of_cpu in plans:
+        # A CPU reads packets where they lie: to have more ready would only keep them from others.
+        counts = {one: of_cpu if one in cpus else ready for one in endpoints}
         router = Router(
             [context.host], endpoints, policy, packet_bytes=items * dtype.itemsize, buffers=counts
         )
-        last = items
-        if policy == "any" and any(one in gpus for one in endpoints):
-            last = min(items, max(1, LAST_PACKET_BYTES // dtype.itemsize))
-        found.append(Spread(router, endpoints, items, last, dtype, threads, ready))
+        found.append(Spread(router, endpoints, items, dtype, threads, ready))
     return found
 
 
@@ -109,10 +101,13 @@ def send_from_host(workers: Workers, array: Array, spreads: list[Spread]) -> Non
         workers.start(host, _distribute, array, link, first)
         return
     shared = SharedArray(array, dtype)
-    takers = len(first.router.context.endpoints)
-    workers.start(host, feed_gpus, shared, link, first, takers)
-    pieces = last.router.input(host), last.packet_items, len(last.endpoints)
-    workers.start(host, feed_cpus, shared, *pieces)
+    gpus = Taker(len(first.endpoints), first.ready * len(first.endpoints) + 1)
+    cpus = Taker(len(last.endpoints), READY_PIECES * len(last.endpoints))
+    pieces = last.router.input(host)
+    workers.start(host, feed, shared, link, gpus, lambda: first.packet_items)
+    workers.start(
+        host, feed, shared, pieces, cpus, lambda: cpu_items(shared, gpus, cpus, last.packet_items)
+    )
 
 
 def is_plain(array: Array, dtype: np.dtype[Any]) -> bool:
@@ -120,40 +115,16 @@ def is_plain(array: Array, dtype: np.dtype[Any]) -> bool:
     return array.flags.c_contiguous and array.flags.aligned and bool(array.dtype == dtype)
 
 
-def guided_items(left_items: int, takers: int, most_items: int, last_items: int) -> int:
-    """How many items the next packet has: half of an equal part of what is left, within bounds.
-
-    Guided self-scheduling (Polychronopoulos and Kuck, 1987): who is last is so by a small packet, and few
-    are small.
-
-    :param takers: devices that take packets
-    :param last_items: packets shrink to that
-    """
-    return max(last_items, min(most_items, left_items // (2 * takers)))
-
-
 def _distribute(array: Array, link: Link, spread: Spread) -> None:
-    """Send the array; the metadata are where a message begins.
-
-    What can be read as it lies goes as one message, up to where packets shrink.
-    """
-    packet_items, takers = spread.packet_items, len(spread.endpoints)
-    plain = is_plain(array, spread.dtype)
-    begin = 0
-    if plain and spread.last_items == packet_items:
-        begin = array.size
-    elif plain:
-        full = array.size // packet_items - 2 * takers + 1
-        begin = max(0, full) * packet_items
-    if begin or not array.size:
-        link.send(array[:begin], metadata=0)
+    """Send the array, at once if it can be read as it lies; the metadata are where a message begins."""
+    if is_plain(array, spread.dtype):
+        link.send(array, metadata=0)
+        return
     sent: deque[Future[None]] = deque()
-    while begin < array.size:
-        end = begin + guided_items(array.size - begin, takers, packet_items, spread.last_items)
-        piece = array[begin:end]
-        sent.append(link.send(piece if plain else np.array(piece, spread.dtype), metadata=begin))
-        begin = end
-        if not plain and len(sent) > READY_PACKETS * len(link.context.endpoints):
+    for begin in range(0, array.size, spread.packet_items):
+        packet = np.array(array[begin : begin + spread.packet_items], spread.dtype)
+        sent.append(link.send(packet, metadata=begin))
+        if len(sent) > READY_PACKETS * len(spread.endpoints):
             sent.popleft().wait()
 
 
@@ -169,10 +140,6 @@ class SharedArray:
         self._is_plain = is_plain(array, dtype)
         self._begin = 0
         self._lock = threading.Lock()
-        self.gpu_item_s: float | None = None
-        """Seconds that GPUs together take for an item; None: not measured yet."""
-        self.gpu_items = 0
-        """That GPUs have been sent, and not begun with."""
 
     @property
     def left_items(self) -> int:
@@ -190,87 +157,62 @@ class SharedArray:
         return begin, piece if self._is_plain else np.array(piece, self._dtype)
 
 
-def cpu_items(
-    left_items: int,
-    gpu_items: int,
-    gpu_item_s: float | None,
-    cpu_item_s: float | None,
-    cpus: int,
-    most_items: int,
-) -> int:
-    """How many items a CPU that is free is to take: what it does while all others do the rest.
+@dataclass
+class Taker:
+    """One kind of devices, all that a context has of it.
 
-    :param left_items: of the array, that nobody has taken
-    :param gpu_items: that GPUs have taken, and not begun with
-    :param gpu_item_s: seconds that all GPUs together take for one; None: not known yet
-    :param cpu_item_s: seconds that a CPU takes for one; None: not known yet
+    :param devices: how many
+    :param most_sent: messages that are on their way to them, or with a CPU, at a time
+    :ivar items: of these messages
+    :ivar item_s: seconds that they take for an item, together; None: not known yet
+    """
+
+    devices: int
+    most_sent: int
+    items: int = 0
+    item_s: float | None = None
+
+
+def cpu_items(shared: SharedArray, gpus: Taker, cpus: Taker, most_items: int) -> int:
+    """How many items the next piece has: what a CPU does, behind what it has, while all others do the rest.
+
     :param most_items: of a piece
     :returns: 0 where it is not worth it
     """
-    if cpu_item_s is None:
+    left_items = shared.left_items
+    if cpus.item_s is None:
         most_items = -(-most_items // _LEAST_PART)
-    if cpu_item_s is None or gpu_item_s is None:
+    if cpus.item_s is None or gpus.item_s is None:
         return min(most_items, -(-left_items // _FIRST_PART))
-    share = (left_items + gpu_items) * gpu_item_s / max(cpu_item_s + cpus * gpu_item_s, 1e-30)
+    ahead_s = (left_items + gpus.items) * gpus.item_s - cpus.items * cpus.item_s
+    share = ahead_s / max(gpus.item_s + cpus.item_s, 1e-30) / cpus.devices
     items = int(min(most_items, left_items, share))
     return items if items * _LEAST_PART >= most_items else 0
 
 
-def feed_gpus(shared: SharedArray, link: Link, spread: Spread, takers: int) -> None:
-    """Send packets, some ahead, and note how fast they go.
+def feed(shared: SharedArray, link: Link, taker: Taker, next_items: Callable[[], int]) -> None:
+    """Send messages to one kind of devices, some ahead, and note how fast they go.
 
-    :param takers: all devices
+    :param next_items: how many the next message is to have; 0 if there is to be none
     """
-    gpus = len(spread.endpoints)
-    most_sent = 1 + spread.ready * gpus
     sent: deque[tuple[int, Future[None]]] = deque()
     first_s = 0.0
     done = done_items = 0
-    while shared.left_items:
-        count = guided_items(shared.left_items, takers, spread.packet_items, spread.last_items)
-        taken = shared.take(count)
-        if taken is None:
-            break
+    while (count := next_items()) and (taken := shared.take(count)) is not None:
         begin, items = taken
-        shared.gpu_items += items.size
+        taker.items += items.size
         sent.append((items.size, link.send(items, metadata=begin)))
-        if len(sent) < most_sent:
+        if len(sent) < taker.most_sent:
             continue
         count, future = sent.popleft()
         future.wait()
-        shared.gpu_items -= count
+        taker.items -= count
         # By rounds; the first is no measure, as much is set up before.
         done += 1
-        if done > gpus:
+        if done > taker.devices:
             done_items += count
-        if done == gpus:
+        if done == taker.devices:
             first_s = perf_counter()
-        elif done % gpus == 0:
-            shared.gpu_item_s = (perf_counter() - first_s) / done_items
-    link.shutdown()
-
-
-def feed_cpus(shared: SharedArray, link: Link, piece_items: int, cpus: int) -> None:
-    """Send a piece to each CPU, and the next when the first of them is done, while it is worth it."""
-    sent: deque[tuple[float, int, Future[None]]] = deque()
-    cpu_item_s: float | None = None
-    while True:
-        if len(sent) == cpus:
-            begin_s, count, future = sent.popleft()
-            future.wait()
-            cpu_item_s = (perf_counter() - begin_s) / count
-        taken = shared.take(
-            cpu_items(
-                shared.left_items,
-                shared.gpu_items,
-                shared.gpu_item_s,
-                cpu_item_s,
-                cpus,
-                piece_items,
-            )
-        )
-        if taken is None:
-            break
-        begin, items = taken
-        sent.append((perf_counter(), items.size, link.send(items, metadata=begin)))
+        elif done % taker.devices == 0:
+            taker.item_s = (perf_counter() - first_s) / done_items
     link.shutdown()

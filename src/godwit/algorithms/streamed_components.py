@@ -35,7 +35,8 @@ from godwit.dataflow.router import Router
 from godwit.dtypes import Array, as_count, id_dtype_for, shown
 from godwit.errors import InputError
 from godwit.graph.csr import require_memory
-from godwit.graph.edge_sources import EdgeChunks, Edges, largest_id
+from godwit.graph.edge_sources import EdgeChunks, Edges, EdgeText, largest_id
+from godwit.graph.ids import VertexIds
 from godwit.solvers.asynchronous import SolverOptions, make_poll
 from godwit.solvers.statistics import RunStatistics
 from godwit.trace import active
@@ -46,7 +47,7 @@ _POLL_S = 0.02
 _MOST_VERTICES = 1 << 62
 _SMALLEST_PACKET_BYTES = 1 << 10
 _ALIGNED_BYTES = 256
-_FEW_PACKET_BYTES, _MOST_PACKET_BYTES = 4 << 20, 32 << 20
+_FEW_PACKET_BYTES, _MOST_PACKET_BYTES = 4 << 20, 64 << 20
 _PACKETS = 64  # of an array, so that devices come out even
 _SPARE_BYTES = 1 << 16  # what is lost between blocks of a pool
 
@@ -146,8 +147,10 @@ def stream_components(
     """The component of every vertex; see :func:`godwit.api.connected_components`."""
     statistics = RunStatistics((), f"streamed {stream.method}")
     poll = make_poll(options)
-    total = None if isinstance(edges, EdgeChunks) else edges.count
-    vertices = _vertex_count(edges, stream, statistics, poll)
+    ids = None
+    if isinstance(edges, EdgeText):
+        ids = _survey(edges, stream, statistics, poll)
+    vertices = len(ids) if ids is not None else _vertex_count(edges, stream, statistics, poll)
     dtype = id_dtype_for(vertices)
     require_memory(vertices * dtype.itemsize, f"storing the components of {vertices:,} vertices")
     linking = Linking(vertices, dtype, stream.method == "rem", stream.rounds, stream.jumps)
@@ -157,17 +160,31 @@ def stream_components(
             context.trace = context.trace or active()
             statistics.devices = tuple(device.name for device in context.devices)
             flow = _Flow(context, edges, linking, stream, stack)
-        if total is not None:
-            assert not isinstance(edges, EdgeChunks)
+        if not isinstance(edges, EdgeChunks):
             with statistics.phase("compile"):
                 for endpoint in context.endpoints:
                     compile_for(endpoint.space, linking, edges.dtype)
         with statistics.phase("run"):
-            label = flow.run(poll, total)
+            label = flow.run(poll, edges.count)
         statistics.split_run({"gather": flow.gather_s})
         statistics.processed_items = flow.edges
         statistics.rounds = flow.segments
-    return ComponentsResult(None, label, statistics, method=stream.method, home=options.home)
+    return ComponentsResult(
+        None, label, statistics, method=stream.method, home=options.home, ids=ids
+    )
+
+
+def _survey(
+    edges: EdgeText, stream: StreamOptions, statistics: RunStatistics, poll: Any
+) -> VertexIds:
+    """The vertices of a file, by a pass over it."""
+    if stream.vertex_count is not None:
+        raise InputError(
+            f"vertex_count is for edges that do not say it; {edges.name} has as many vertices as "
+            "godwit.read gives its graph"
+        )
+    with statistics.phase("scan"):
+        return edges.survey(None if poll is None else lambda: poll(EdgeProgress.of(0, None)))
 
 
 def _vertex_count(edges: Edges, stream: StreamOptions, statistics: RunStatistics, poll: Any) -> int:

@@ -166,7 +166,12 @@ def _look_at(graph: Graph) -> tuple[float, float]:
             f"weights up to {largest:g} on {n} vertices could overflow distances; divide them by "
             f"{largest:g}"
         )
-    return float(smallest), float(largest)
+    least = float(smallest)
+    if weights.dtype.kind in "iu" and least > int(
+        smallest
+    ):  # rounded up, so buckets would be too wide
+        least = math.nextafter(least, 0)
+    return least, float(largest)
 
 
 def lost_weight(graph: Graph, tail: int, head: int) -> InputError:

@@ -31,7 +31,7 @@ def packet_filter(
         return GpuPacketFilter(endpoint, predicate, dtype, packet_items, slots)
     from godwit.backends.cpu.filtering import CpuPacketFilter
 
-    return CpuPacketFilter(endpoint.space, predicate, dtype, packet_items, slots, threads)
+    return CpuPacketFilter(predicate, dtype, packet_items, slots, threads)
 
 
 def gpu_array(array: Any) -> Any:

@@ -24,6 +24,7 @@ class RankQuery:
     :param damping: in [0, 1)
     :param tolerance: enough when an iteration changes ranks by less, in sum
     :param max_iterations: of them, at least 1
+    :param accelerated: the graph is undirected, and iterations may go beyond plain ones
     :param destination: (n) where ranks go: an array of NumPy, or of CuPy on any GPU
     :param gpu: how kernels are run
     """
@@ -35,6 +36,7 @@ class RankQuery:
     damping: float
     tolerance: float
     max_iterations: int
+    accelerated: bool
     destination: Any
     gpu: GpuOptions
 
@@ -44,7 +46,7 @@ class RankOutcome:
     """How a query went; the ranks are in its destination.
 
     :param iterations: of them
-    :param residual: the L1 norm of the last change
+    :param residual: the L1 norm of the last change; accelerated, of what one more plain iteration changes
     :param owned: (devices) vertices of each device
     :param arcs: (devices) in-arcs of these
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``

@@ -41,10 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _open_what_is_closed() -> None:
-    """Where standard output or error is closed (``>&-``), nobody wants it: that is no fault of ours."""
-    for name in ("stdout", "stderr"):
+    """Where standard output or error is closed (``>&-``), nobody wants it: that is no fault of ours.
+
+    Closed standard input is empty; else it would be whatever is opened next.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:

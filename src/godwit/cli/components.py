@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 COMPONENTS_HELP = (
     "Connected components: sets of vertices that arcs lead between, whatever their direction.\n\n"
     "A component is called by its smallest vertex. All methods give the same result.\n\n"
-    "Files of edges (.npy of shape (m, 2), or bare pairs) stream to the devices in packets and may be "
-    "larger than all memory.\n\n"
+    "Files of edges (.npy of shape (m, 2), or bare pairs; with --stream, lists of edges in text, too) "
+    "stream to the devices in packets and may be larger than all memory.\n\n"
     "Files: .npy holds the smallest vertex of every vertex' component, in the order of the vertices and "
     "counted from 0; in .csv and .parquet vertices are numbered as in the file of the graph."
 )
@@ -41,6 +41,8 @@ COMPONENTS_EPILOG = """Examples:
   godwit components rmat:24 --devices cuda --json | jq .components
 
   godwit components edges.npy --devices cuda --memory 8GB --host-memory 4GB -o labels.npy
+
+  godwit components twitter.txt.gz --stream --devices cuda -o labels.parquet
 
   godwit components roads.gr --method rem --output - | cut -d, -f2 | sort | uniq -c
 """

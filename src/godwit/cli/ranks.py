@@ -57,8 +57,8 @@ PlainOption = Annotated[
     bool,
     typer.Option(
         "--plain",
-        help="Every iteration as the definition says, to count them; else the CPU needs far fewer for an "
-        "undirected graph.",
+        help="Every iteration as the definition says, to count them; else far fewer do for an undirected "
+        "graph.",
     ),
 ]
 DtypeOption = Annotated[

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from godwit.cli.inputs import STDIN
 from godwit.cli.progress import Display
 from godwit.errors import InputError
+from godwit.graph.generators.spec import is_spec
 
 if TYPE_CHECKING:
     from godwit.algorithms.components import ComponentsResult
@@ -28,8 +30,9 @@ StreamOption = Annotated[
     bool,
     typer.Option(
         "--stream",
-        help="The file holds edges, a .npy array of shape (m, 2) or bare pairs (--edge-dtype), which go to "
-        "the devices in packets: it may be larger than all memory. Both say it by themselves.",
+        help="Edges go to the devices in packets, so that the file may be larger than all memory: a list "
+        "of edges (SNAP, .mtx, .gr, CSV, …, compressed or not; ids are integers), a .npy array of shape "
+        "(m, 2), or bare pairs (--edge-dtype). The last two say it by themselves.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -48,8 +51,8 @@ VerticesOption = Annotated[
     typer.Option(
         "--vertices",
         metavar="COUNT",
-        help="How many there are: ids are below it. By default one more than the largest, for which the "
-        "file is gone through twice.",
+        help="Of a .npy file and of bare pairs: how many there are; ids are below it. By default one more "
+        "than the largest, for which the file is gone through twice.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -91,15 +94,16 @@ class Streaming:
         if self.edge_dtype is not None or graph.endswith(".npy"):
             return True
         if self.stream:
-            raise InputError(
-                f"--stream takes a .npy file of shape (m, 2), or with --edge-dtype a file of bare pairs; "
-                f"leave it out where {graph} is a graph"
-            )
+            from godwit.graph.datasets import is_dataset
+
+            if is_spec(graph) or is_dataset(graph):
+                raise InputError(f"--stream takes a file; leave it out for {graph}")
+            return True
         for name in ("vertices", "memory", "host_memory"):
             if getattr(self, name) is not None:
                 raise InputError(
-                    f"--{name.replace('_', '-')} is for edges that stream: a .npy file, or bare pairs "
-                    "(--edge-dtype)"
+                    f"--{name.replace('_', '-')} is for edges that stream: --stream, a .npy file, or bare "
+                    "pairs (--edge-dtype)"
                 )
         return False
 
@@ -144,7 +148,8 @@ def answer_stream(
         begin = perf_counter()
         with display.steps("linking edges") as show:
             progress = None if show is None else lambda done: show(int(done), done.total)
-            result = api.connected_components(path, progress=progress, **asked, **streaming.given)
+            source = "/dev/stdin" if path == STDIN else path
+            result = api.connected_components(source, progress=progress, **asked, **streaming.given)
         seconds = perf_counter() - begin
         if destination.target is not None:
             with display.waiting("writing"), result.statistics.phase("write"):

@@ -1,9 +1,9 @@
 """Edges that are too many for a graph: files, arrays and iterators of pairs of vertices, read in pieces.
 
 A *table* has rows that can be read in any order, by several threads at once: a file or an array of shape
-(m, 2). *Chunks* come one after the other, out of an iterator. Ids come out as int32, uint32, int64 or
-uint64, whichever the source has; smaller ones as int32. Whether they are vertices is asked by whoever links
-them.
+(m, 2). *Chunks* come one after the other, out of an iterator, or a file of a format that lists arcs. Ids
+come out as int32, uint32, int64 or uint64, whichever the source has; smaller ones as int32. Whether they
+are vertices is asked by whoever links them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,11 +24,16 @@ from godwit.arrays import lies_on_gpu
 from godwit.dtypes import Array, as_array, shown
 from godwit.errors import FileError, FormatError, InputError
 from godwit.graph.foreign import maker_of
+from godwit.graph.ids import VertexIds
+
+if TYPE_CHECKING:
+    from godwit.graph.formats.arcs import Listed
 
 END_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "uint64"))
 """The dtypes that ids come out as."""
 
 _SCANNED_ROWS = 1 << 20
+_STACKED_ROWS = 1 << 18
 _WHAT_WORKS = (
     "a godwit.Graph, or edges: the path of a file, an array of shape (m, 2), or an iterator of such"
 )
@@ -150,10 +156,14 @@ class EdgeFile:
 
 
 class EdgeChunks:
-    """Edges out of an iterator of arrays of shape (k, 2)."""
+    """Edges out of an iterator of arrays of shape (k, 2).
+
+    :ivar count: rows, where that is known
+    """
 
     def __init__(self, chunks: Iterable[Any]) -> None:
         self.name = "edges"
+        self.count: int | None = None
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[Array]:
@@ -178,14 +188,61 @@ class EdgeChunks:
             close()
 
 
+class EdgeText(EdgeChunks):
+    """Edges in a file of a format that lists arcs, most of which are text.
+
+    The file is gone through twice: to see what there is, then for the edges. No more than a window of it
+    is in memory. Vertices are those that :func:`godwit.read` would give the graph.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(())
+        self.name = str(path)
+        self._path = path
+        self._file = ExitStack()
+        self._listed: Listed | None = None
+
+    def survey(self, look: Callable[[], None] | None) -> VertexIds:
+        """Go through the file for the first time: the ids of its vertices.
+
+        :param look: called now and then by the calling thread
+        :raises FileError: it cannot be read
+        :raises FormatError: it is no list of edges; names the line
+        :raises InputError: it is, but cannot stream
+        """
+        from godwit.graph.formats import list_arcs
+
+        def progress(*_: object) -> None:
+            if self._listed is None and look is not None:
+                look()
+
+        listed = self._file.enter_context(list_arcs(self._path, progress))
+        self._listed = listed
+        self.count = listed.arcs.count
+        return VertexIds(listed.vertex_count, listed.ids)
+
+    def __iter__(self) -> Iterator[Array]:
+        """The edges, in the order of the file, once it has been surveyed."""
+        assert self._listed is not None
+        for sources, targets, _ in self._listed.arcs.blocks():
+            for first in range(0, len(sources), _STACKED_ROWS):
+                rows = slice(first, first + _STACKED_ROWS)
+                yield np.column_stack([sources[rows], targets[rows]])
+
+    def close(self) -> None:
+        """Let the file go, and its temporary copy."""
+        self._file.close()
+        self._listed = None
+
+
 Edges = EdgeTable | EdgeChunks
 
 
 def as_edges(given: Any, edge_dtype: Any = None) -> Edges:
     """The source that a user means.
 
-    :param given: the path of a ``.npy`` file of shape (m, 2) or of a file of bare pairs; an array; an
-        iterator
+    :param given: the path of a ``.npy`` file of shape (m, 2), of a file of bare pairs or of one of a format
+        that lists arcs; an array; an iterator
     :param edge_dtype: of the ids in a file of bare pairs
     :raises InputError: none of these, or not integers
     :raises FormatError: a file that holds no pairs
@@ -241,16 +298,13 @@ def _listed_dtypes() -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def _open(path: Path, edge_dtype: Any) -> EdgeTable:
+def _open(path: Path, edge_dtype: Any) -> Edges:
     if path.suffix == ".npy":
         if edge_dtype is not None:
             raise InputError(f"{path} says its own dtype; edge_dtype is for files of bare pairs")
         return _open_npy(path)
     if edge_dtype is None:
-        raise InputError(
-            "the path of edges is that of a .npy file of shape (m, 2), or of a file of bare pairs with "
-            f"their edge_dtype, such as edge_dtype='int32'; for a graph in {path} call godwit.read first"
-        )
+        return EdgeText(path)
     try:
         dtype: np.dtype[Any] = np.dtype(edge_dtype)
     except (TypeError, ValueError):

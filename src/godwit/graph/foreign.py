@@ -20,8 +20,9 @@ _MAKERS = {
 
 
 def library_of(given: Any) -> str:
-    """The package that the type of an object comes from."""
-    return type(given).__module__.partition(".")[0]
+    """The package that the type of an object comes from, or one of ``_MAKERS`` that it derives from."""
+    packages = [one.__module__.partition(".")[0] for one in type(given).__mro__]
+    return next((package for package in packages if package in _MAKERS), packages[0])
 
 
 def maker_of(given: Any) -> str | None:

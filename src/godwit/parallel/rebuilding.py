@@ -45,8 +45,8 @@ class Originals:
         lines = [line.strip() for line in message.splitlines() if line.strip()]
         returns = _WRONG_RETURN.search(message)
         if returns is not None:
-            named = [pair for pair in self.users() if pair[1] == returns[1]]
-            who = place(named[0], None) if named else f"'{returns[1]}'"
+            operator = self._operator(returns[1])
+            who = f"'{returns[1]}'" if operator is None else place(operator, None)
             return _shortened(f"{who} {returns[2]}")
         reason = _reason(lines)
         number: int | None = None
@@ -82,6 +82,12 @@ class Originals:
         users = self._user_labels() or [self.name]
         one_of = "one of " if len(users) > 1 else ""
         return _shortened(f"{one_of}{', '.join(users)} raised {what}")
+
+    def _operator(self, role: str) -> tuple[types.FunctionType, str] | None:
+        """The user's function that the adapter for a role calls."""
+        adapters = [plain for plain, _ in self.made.values() if plain.__module__ == ADAPTERS]
+        called = [one.__globals__.get("operator") for one in adapters if one.__name__ == role]
+        return next((pair for pair in self.users() if pair[0] in called), None)
 
     def _user_labels(self) -> list[str]:
         labels = dict.fromkeys(f"'{label}'" for _, label in self.users() if label != self.name)

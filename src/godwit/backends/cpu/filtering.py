@@ -1,16 +1,17 @@
 """What a predicate keeps of an array, in order; the twin of cuda/filtering.py.
 
-One thread goes once over the array: it writes every item to where the next that is kept belongs, and moves
-on if it is kept, so that nothing depends on a branch that nobody can foretell. A team of threads goes over
-it twice: each counts what its part keeps (a loop that compilers make vectors of), all meet, and each writes
-its own behind those before it.
+A thread goes once over what it filters: it writes every item to where the next that is kept belongs, and
+moves on if it is kept, so that nothing depends on a branch that nobody can foretell. Threads of a team take
+chunk after chunk: they write what a chunk keeps to a place of their own, which stays in a core's cache, and
+copy it when the chunks before have been counted (decoupled look-back, of one step). Chunks are taken in
+order, so who is waited for is at work; a thread that is woken late finds less to do, and no chunk waits for
+it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,24 +21,26 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from godwit.backends.filtering import not_boolean
-from godwit.backends.segments import Space
 from godwit.dtypes import Array
 from godwit.errors import OperatorError
-from godwit.parallel.atomics import load, store
-from godwit.parallel.kernel import Kernel
-from godwit.parallel.team import (
-    WORDS_PER_LINE,
-    barrier,
-    block_range,
-    borrowed_team,
-    new_control,
+from godwit.parallel.atomics import (
+    fetch_add,
+    load,
+    load_acquire,
+    store,
+    store_release,
+    yield_thread,
 )
+from godwit.parallel.kernel import Kernel
+from godwit.parallel.team import ABORT, CURSOR, WORDS_PER_LINE, borrowed_team, new_control
 
 _IS_NOT = "no boolean but"
 _RETURNS = re.compile(rf"TypingError: {_IS_NOT} (.*)")
 
-_SMALLEST_PART = 1 << 15
-"""Items for which a further thread is worth being woken."""
+_CHUNK_ITEMS = 1 << 15
+"""For which a further thread is worth being woken."""
+_NOT_KNOWN = -1
+_SPINS_BEFORE_YIELD = 200
 
 
 def _checked(value: Any) -> Any:
@@ -73,28 +76,34 @@ def keep_piece(source: Any, target: Any) -> int:
     return kept
 
 
-def keep_part(rank: int, size: int, control: Any, source: Any, target: Any, counts: Any) -> int:
-    """Likewise, by each thread of a team; how many all keep. ``counts`` has a cache line for each."""
-    begin, end = block_range(rank, size, source.size)
-    mine = 0
-    for index in range(begin, end):
-        mine += 1 if _checked(predicate(load(source, index))) else 0
-    counts[rank * WORDS_PER_LINE] = mine
-    if not barrier(control, size):
-        return 0
-    place, total = 0, 0
-    for other in range(size):
-        if other == rank:
-            place = total
-        total += counts[other * WORDS_PER_LINE]
-    behind = place + mine  # where the next thread's begin
-    index = begin
-    while place < behind:
-        item = load(source, index)
-        store(target, place, item)
-        place += 1 if predicate(item) else 0
-        index += 1
-    return total
+def keep_chunks(
+    rank: int, size: int, control: Any, source: Any, target: Any, rooms: Any, places: Any
+) -> None:
+    """Likewise, by each thread of a team.
+
+    :param rooms: for what a chunk keeps, by thread
+    :param places: where in ``target`` chunks begin, the end behind them: a cache line each, of which the
+        first is 0 and others are :data:`_NOT_KNOWN`
+    """
+    room = rooms[rank]
+    while True:
+        chunk = fetch_add(control, CURSOR, 1)
+        begin = chunk * _CHUNK_ITEMS
+        if begin >= source.size or load_acquire(control, ABORT) != 0:
+            return
+        kept = keep_piece(source[begin : min(begin + _CHUNK_ITEMS, source.size)], room)
+        place = load_acquire(places, chunk * WORDS_PER_LINE)
+        spins = 0
+        while place == _NOT_KNOWN:
+            if load_acquire(control, ABORT) != 0:
+                return
+            spins += 1
+            if spins > _SPINS_BEFORE_YIELD:
+                yield_thread()
+            place = load_acquire(places, chunk * WORDS_PER_LINE)
+        store_release(places, (chunk + 1) * WORDS_PER_LINE, place + kept)
+        for index in range(kept):
+            store(target, place + index, load(room, index))
 
 
 class CpuFilter:
@@ -118,23 +127,25 @@ class CpuFilter:
                 raise
             raise OperatorError(not_boolean(keeps, found[1])) from error
         if threads > 1:
-            self._part = Kernel(keep_part, {"predicate": keeps})
-            self._counts = np.zeros(threads * WORDS_PER_LINE, np.int64)
-            self._part.prepare(0, 1, new_control(), none, none, self._counts)
+            self._chunks = Kernel(keep_chunks, {"predicate": keeps})
+            self._rooms = np.empty((threads, _CHUNK_ITEMS), dtype)
+            self._chunks.prepare(0, 1, new_control(), none, none, self._rooms, _places(0))
 
     def keep(self, source: Array, target: Array) -> int:
         """Write what is kept of one array to the begin of another; how many items they are."""
-        team_size = min(self.threads, source.size // _SMALLEST_PART)
+        chunks = -(-source.size // _CHUNK_ITEMS)
+        team_size = min(self.threads, chunks)
         source = _plain(source)
         if team_size <= 1:
             return int(self._piece(source, target))
-        control = new_control()
+        control, places = new_control(), _places(chunks)
         tasks = [
-            (self._part, (rank, team_size, control, source, target, self._counts))
+            (self._chunks, (rank, team_size, control, source, target, self._rooms, places))
             for rank in range(team_size)
         ]
         with borrowed_team(team_size) as team:
-            return int(team.run(tasks, control)[0])
+            team.run(tasks, control)
+        return int(places[chunks * WORDS_PER_LINE])
 
 
 class _CpuSlot:
@@ -161,7 +172,6 @@ class CpuPacketFilter:
 
     def __init__(
         self,
-        space: Space,
         predicate: Callable[..., Any],
         dtype: np.dtype[Any],
         packet_items: int,
@@ -169,17 +179,20 @@ class CpuPacketFilter:
         threads: int,
     ) -> None:
         filtering = CpuFilter(predicate, dtype, threads)
-        self.slots = []
-        with ExitStack() as stack:
-            for _ in range(slots):
-                block = space.allocate(packet_items * dtype.itemsize)
-                stack.callback(block.free)
-                self.slots.append(_CpuSlot(filtering, block.view(dtype, (packet_items,))))
-            self._stack = stack.pop_all()
+        # The host reads it where it lies: page-locked, as the pool is beside GPUs, it need not be.
+        rooms = (np.empty(packet_items, dtype) for _ in range(slots))
+        self.slots = [_CpuSlot(filtering, room) for room in rooms]
 
     def close(self) -> None:
         """Give the memory back."""
-        self._stack.close()
+        self.slots = []
+
+
+def _places(chunks: int) -> Array:
+    """For :func:`keep_chunks`."""
+    found = np.full((chunks + 1) * WORDS_PER_LINE, _NOT_KNOWN, np.int64)
+    found[0] = 0
+    return found
 
 
 def _plain(array: Array) -> Array:

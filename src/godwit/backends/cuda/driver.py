@@ -31,7 +31,7 @@ _NON_BLOCKING = 0x01
 
 KEPT_BYTES = 1 << 30
 """Of a GPU, that the process keeps of what was let go by :meth:`Buffer.keep`."""
-_KEPT = KeptMemory(KEPT_BYTES)
+_KEPT: KeptMemory[int] = KeptMemory(KEPT_BYTES)
 
 
 @dataclass(frozen=True)

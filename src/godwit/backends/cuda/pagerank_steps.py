@@ -54,17 +54,23 @@ ARGUMENTS = np.dtype(
 """``Arguments`` of pagerank_steps.cuh."""
 
 _PREPARE, _START = 0, 1  # phases
-_ITERATIONS, _RESIDUAL = 0, 3  # words of the state
+_ITERATIONS, _RESIDUAL = 0, 4  # words of the state
 
 
-def source(id_dtype: Any, rank_dtype: Any, weight_dtype: Any = None) -> str:
-    """The kernel for positions, ranks and, where they count, weights of given dtypes."""
+def source(
+    id_dtype: Any, rank_dtype: Any, weight_dtype: Any = None, *, accelerated: bool = False
+) -> str:
+    """The kernel for positions, ranks and, where they count, weights of given dtypes.
+
+    :param accelerated: iterations may go beyond plain ones
+    """
     types = {
         "Id": c_type(np.dtype(id_dtype)),
         "Rank": c_type(np.dtype(rank_dtype)),
         "Weight": "void" if weight_dtype is None else c_type(np.dtype(weight_dtype)),
     }
-    return step_source("pagerank_steps.cuh", ARGUMENTS, types=types, work="grid_pagerank")
+    text = step_source("pagerank_steps.cuh", ARGUMENTS, types=types, work="grid_pagerank")
+    return f"#define ACCELERATED {str(accelerated).lower()}\n{text}"
 
 
 def run_pagerank(
@@ -85,7 +91,7 @@ def run_pagerank(
         seconds = {"rows": perf_counter() - begin}
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
         weight_dtype = rows[0].weight_dtype if query.weighted else None
-        code = source(placement.id_dtype, query.dtype, weight_dtype)
+        code = source(placement.id_dtype, query.dtype, weight_dtype, accelerated=query.accelerated)
         with step_run(placement, code, arguments, query.gpu) as run:
             ranking = _Ranking(placement, query, rows, arguments)
             ranking.bring_up()

@@ -30,6 +30,7 @@ from godwit import config
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import Buffer, PinnedBuffer
 from godwit.backends.cuda.gpu_arrays import array_over, sized
+from godwit.backends.cuda.kept_memory import KeptMemory
 from godwit.dtypes import Array
 from godwit.errors import InputError
 
@@ -323,9 +324,8 @@ def _leave(memory: Any) -> None:
 
 # Page-locked memory of the host.
 
-_kept_pinned: dict[int, list[PinnedBuffer]] = {}
+_KEPT_PINNED: KeptMemory[PinnedBuffer] = KeptMemory(KEPT_PINNED_BYTES)
 _let_go: deque[PinnedBuffer] = deque()  # by arrays that were held longer than their pool
-_pinned_lock = threading.Lock()
 
 
 def pinned_pool(limit_bytes: int | None) -> Pool:
@@ -342,12 +342,12 @@ def given_host_pool(memory: Array, limit_bytes: int | None) -> Pool:
 
 def take_pinned(nbytes: int) -> PinnedBuffer:
     """What is kept, or new; to be given to :func:`keep_pinned`."""
-    with _pinned_lock:
-        while _let_go:
-            buffer = _let_go.popleft()
-            _kept_pinned.setdefault(buffer.nbytes, []).append(buffer)
-        spare = _kept_pinned.get(nbytes)
-        found = spare.pop() if spare else None
+    while True:
+        try:
+            keep_pinned(_let_go.popleft())
+        except IndexError:
+            break
+    found = _KEPT_PINNED.take(0, nbytes)
     if found is None:
         with driver.current_kept():
             found = PinnedBuffer(nbytes)
@@ -362,22 +362,14 @@ def _pinned_holding(nbytes: int) -> Holding:
 
 
 def keep_pinned(buffer: PinnedBuffer) -> None:
-    """Keep it for the next pool, and free what is too much, other sizes first."""
-    surplus = []
-    with _pinned_lock:
-        _kept_pinned.setdefault(buffer.nbytes, []).append(buffer)
-        kept = pinned_kept_bytes()
-        for size in sorted(_kept_pinned, key=lambda size: size == buffer.nbytes):
-            while kept > KEPT_PINNED_BYTES and _kept_pinned[size]:
-                surplus.append(_kept_pinned[size].pop(0))
-                kept -= size
-    for one in surplus:
+    """Keep it for the next pool, and free what is too much."""
+    for one in _KEPT_PINNED.put(0, buffer.nbytes, buffer):
         one.close()
 
 
 def pinned_kept_bytes() -> int:
     """What the process keeps of it."""
-    return sum(size * len(spare) for size, spare in _kept_pinned.items())
+    return _KEPT_PINNED.kept_bytes(0)
 
 
 def _host_view(holding: Holding, address: int, dtype: Any, shape: tuple[int, ...]) -> Array:

@@ -9,12 +9,12 @@ columns.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from godwit.graph.formats.format import (
 )
 from godwit.graph.formats.source import open_source
 from godwit.graph.ids import MAXIMAL_ID_BASE
+
+if TYPE_CHECKING:
+    from godwit.graph.formats.arcs import Listed
 
 __all__ = ["FORMATS", "read", "write"]
 
@@ -113,7 +116,40 @@ def read(
     with open_source(path, progress) as source:
         found = format_named(format) if format is not None else _recognize(source.head, options)
         _check_meant(source.path, found, options)
-        return _as_wanted(found.read(source, options), source.path, options)
+        given = found.read(source, options)
+        if not isinstance(given, Graph):
+            from godwit.graph.formats.arcs import assemble  # which loads Numba
+
+            given = assemble(given, options)
+        return _as_wanted(given, source.path, options)
+
+
+STREAMED_BYTES = 1 << 24
+"""What is held at once of a file whose arcs stream; the arcs in it take up to four times as much."""
+
+
+@contextmanager
+def list_arcs(path: str | os.PathLike[str], progress: Progress | None = None) -> Iterator[Listed]:
+    """The arcs of a file, which is gone through once here, and each time that they are asked for.
+
+    Vertices are those of :func:`read`. Little of the file is in memory at once; what is compressed is
+    read from a temporary copy.
+
+    :param progress: as of :func:`read`, called from whichever thread goes through the file
+    :raises InputError: the format lists no arcs, or ids are texts
+    :raises FileError: if the file is missing or cannot be read
+    :raises FormatError: if it cannot be read as a graph; names the line
+    """
+    options = ReadOptions(weighted=False, progress=progress, text_ids=False)
+    with open_source(path, progress, STREAMED_BYTES) as source:
+        found = _recognize(source.head, options)
+        listed = found.read(source, options) if found.lists_arcs else None
+        if listed is None or isinstance(listed, Graph):
+            raise InputError(
+                f"{source.path} is of format {found.name}, whose arcs do not stream: "
+                "call godwit.read first (command line: leave out --stream)"
+            )
+        yield listed
 
 
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
@@ -218,10 +254,14 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
         raise FormatError(
             head.path,
             "this is an array of NumPy's, not a graph: godwit.connected_components (godwit components) "
-            "takes edges from one, godwit.Graph.from_arcs makes a graph of numpy.load's columns",
+            "takes edges from one that is called .npy, godwit.Graph.from_arcs makes a graph of its columns",
         )
     if not head.is_text:
-        raise FormatError(head.path, f"{problem}; this is not a text file")
+        raise FormatError(
+            head.path,
+            f"{problem}; this is not a text file (godwit.connected_components takes bare pairs with their "
+            "edge_dtype)",
+        )
     if b"\r" in head.content and b"\n" not in head.content:
         raise FormatError(head.path, "its lines end with CR alone: convert them to LF or CR LF")
     number, first = next(

@@ -110,7 +110,7 @@ def read_adjacency(
     all_heads = []
     none = np.empty(0, scan.id_dtype)
     block = Block(none, none, None if scan.kind == NONE else np.empty(0, WEIGHT_DTYPES[scan.kind]))
-    for window in windows(text, begin):
+    for window in windows(text, begin, progress):
         block, heads, found = scan.settle(rows, *window)
         rows += found
         count += len(block.sources)

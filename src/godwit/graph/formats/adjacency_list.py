@@ -18,7 +18,7 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.adjacency import Adjacency, AdjacencyLines, read_adjacency, undirected
 from godwit.graph.formats.arc_lines import IdRange
-from godwit.graph.formats.arcs import Block, assemble
+from godwit.graph.formats.arcs import Block, Listed, assemble
 from godwit.graph.formats.format import Format, Head, ReadOptions, require_no_weights
 from godwit.graph.formats.names import Names
 from godwit.graph.formats.source import Source
@@ -49,7 +49,7 @@ def recognize(head: Head) -> bool:
     )
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Graph | Listed:
     """Arcs without weights.
 
     Directed; undirected if ``options.directed`` is False, and then each edge must be in the lists of
@@ -68,16 +68,11 @@ def read(source: Source, options: ReadOptions) -> Graph:
         for block in arcs.blocks():
             yield Block(names.vertices(block.sources), names.vertices(block.targets), None)
 
-    graph = assemble(
-        replace(arcs, blocks=blocks),
-        replace(options, directed=None),
-        vertex_count=len(names.ids),
-        directed=True,
-        ids=names.ids,
-    )
+    listed = Listed(replace(arcs, blocks=blocks), len(names.ids), directed=True, ids=names.ids)
     if options.directed is False:
+        graph = assemble(listed, replace(options, directed=None))
         return undirected(graph, text.path, "an edge must be in the lists of both its ends")
-    return graph
+    return listed
 
 
 def _distinct(heads: Array, arcs: Adjacency) -> Array:
@@ -122,4 +117,4 @@ def require_integer_ids(graph: Graph, format: str) -> Array | None:
     return stored
 
 
-FORMAT = Format("adjacency-list", recognize, read, write)
+FORMAT = Format("adjacency-list", recognize, read, write, lists_arcs=True)

@@ -153,7 +153,7 @@ def read_arcs(
     min_id, max_id = _LARGEST, -1
     none = np.empty(0, np.int32)
     block = Block(none, none, None if scan.kind == NONE else np.empty(0, WEIGHT_DTYPES[scan.kind]))
-    for window in windows(text, begin):
+    for window in windows(text, begin, progress):
         block, low, high = scan.settle(*window)
         count += len(block.sources)
         min_id, max_id = min(min_id, low), max(max_id, high)

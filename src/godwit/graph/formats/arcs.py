@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from godwit.dtypes import Array, frozen, id_dtype_for
-from godwit.errors import FormatError
+from godwit.errors import FormatError, InputError
 from godwit.graph.blocks import rows_of_blocks
 from godwit.graph.csr import Graph
 from godwit.graph.formats.format import ReadOptions
@@ -63,33 +63,39 @@ class Arcs:
         return replace(self, blocks=blocks)
 
 
-def assemble(
-    arcs: Arcs,
-    options: ReadOptions,
-    *,
-    vertex_count: int,
-    directed: bool,
-    ids: Any = 0,
-) -> Graph:
-    """The graph made of arcs whose ids are vertices, 0 to ``vertex_count - 1`` (not checked here).
+@dataclass(frozen=True)
+class Listed:
+    """What a format reads that lists arcs: those between the vertices 0 to ``vertex_count - 1``.
 
-    :param directed: False: each arc is an edge, which the file has once
-    :param ids: as of ``Graph(...)``
+    :ivar directed: False: each arc is an edge, which the file has once
+    :ivar ids: as of ``Graph(...)``
+    """
+
+    arcs: Arcs
+    vertex_count: int
+    directed: bool
+    ids: Any = 0
+
+
+def assemble(listed: Listed, options: ReadOptions) -> Graph:
+    """The graph made of arcs whose ids are vertices (not checked here).
+
     :raises GraphTooLargeError: before anything large is allocated
     """
+    arcs, vertex_count = listed.arcs, listed.vertex_count
     if options.weighted is True and not arcs.weighted:
         raise FormatError(arcs.path, "the file has no weights, and weighted=True asks for them")
     if options.weighted is False:
         arcs = _unweighted(arcs)
     if options.progress is not None:
         options.progress(1, 1, "building")
-    both_directions = not directed or options.directed is False
+    both_directions = not listed.directed or options.directed is False
     dtype = id_dtype_for(vertex_count)
     rows = rows_of_blocks(
         arcs.blocks, vertex_count, dtype, arcs.weight_dtype, both_directions, arcs.one_block
     )
     stays_undirected = both_directions and options.directed is not True
-    return Graph.trusted(*rows, directed=not stays_undirected, ids=ids)
+    return Graph.trusted(*rows, directed=not stays_undirected, ids=listed.ids)
 
 
 def wants_relabelling(options: ReadOptions, min_id: int, max_id: int, count: int) -> bool:
@@ -107,14 +113,24 @@ _FEW_VERTICES = 1 << 20
 _SPARSE = 8
 
 
-def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
+def relabelled(arcs: Arcs, options: ReadOptions, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
     """The same arcs between the vertices 0, 1, 2, …: the distinct ids of the file in ascending order.
 
     :param typed: whether texts are meant as such; if not, those that are all integers of 64 bits are
         integers
+    :raises InputError: ids are texts, and ``options`` have no room for them
     """
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    def as_numbers(distinct: Any) -> Any:
+        found = None if typed and not pa.types.is_integer(distinct.type) else _as_numbers(distinct)
+        if found is None and not options.text_ids:
+            raise InputError(
+                f"{arcs.path}: ids are texts, and edges stream between integers only: call "
+                "godwit.read first (command line: leave out --stream)"
+            )
+        return found
 
     def encode() -> Iterator[tuple[list[Any], Array | None]]:
         # Ids are hashed once, in two threads: most of the time goes into that.
@@ -125,10 +141,10 @@ def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
 
     held = list(encode()) if arcs.one_block else None
     distinct: Any = pa.array([], pa.int64())
-    for columns, _ in encode() if held is None else held:
-        parts = [column.dictionary for column in columns]
-        distinct = pc.unique(pa.chunked_array(parts if len(distinct) == 0 else [distinct, *parts]))
-    numbers = None if typed and not pa.types.is_integer(distinct.type) else _as_numbers(distinct)
+    for distinct in _distinct(columns for columns, _ in (encode() if held is None else held)):
+        if not (options.text_ids or pa.types.is_integer(distinct.type)):
+            as_numbers(distinct)  # texts are refused before they are many
+    numbers = as_numbers(distinct)
     order = pc.sort_indices(distinct if numbers is None else numbers)
     distinct = distinct.take(order)
     if numbers is not None:
@@ -138,7 +154,12 @@ def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
         ids = VertexIds.trusted("text", distinct)
 
     def vertices(column: Any) -> Array:
-        found = pc.index_in(column.dictionary, value_set=distinct).to_numpy(zero_copy_only=False)
+        if held is None and pa.types.is_integer(distinct.type):
+            found = _found_in(stored, column.dictionary.to_numpy())
+        else:
+            found = pc.index_in(column.dictionary, value_set=distinct).to_numpy(
+                zero_copy_only=False
+            )
         vertices: Array = found[column.indices.to_numpy()]
         return vertices
 
@@ -147,6 +168,33 @@ def relabelled(arcs: Arcs, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
             yield Block(vertices(columns[0]), vertices(columns[1]), weights)
 
     return replace(arcs, blocks=blocks), ids
+
+
+def _distinct(blocks: Iterable[list[Any]]) -> Iterator[Any]:
+    """All values in blocks of encoded columns, each once: of those so far now and then, of all in the end.
+
+    They are merged when as many have come as there were, so that each is hashed a few times only.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    merged: list[Any] = []
+    came: list[Any] = []
+    for columns in blocks:
+        came += [column.dictionary for column in columns]
+        if sum(map(len, came)) >= sum(map(len, merged)):
+            merged, came = [pc.unique(pa.chunked_array([*merged, *came]))], []
+            yield merged[0]
+    if came:
+        yield pc.unique(pa.chunked_array([*merged, *came]))
+
+
+def _found_in(ascending: Array, values: Array) -> Array:
+    """Where the values are: looked for in ascending order, which caches like."""
+    order = np.argsort(values)
+    found: Array = np.empty(len(values), np.int64)
+    found[order] = np.searchsorted(ascending, values[order])
+    return found
 
 
 def _integer_ids(ascending: Array) -> VertexIds:

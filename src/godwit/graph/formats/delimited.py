@@ -21,17 +21,17 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from godwit import config
 from godwit.errors import FormatError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.formats.arcs import Listed
 from godwit.graph.formats.csv_header import Header, header_of
 from godwit.graph.formats.format import HEAD_BYTES, Format, Head, ReadOptions
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.tables import (
     NAMES,
     Columns,
+    arcs_of_tables,
     chosen_columns,
-    graph_of_tables,
     require_all_in_arcs,
     tables_of,
 )
@@ -52,7 +52,7 @@ def recognize(head: Head) -> bool:
     return header is not None and header.certain
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs, with int32, int64 or float64 weights if there is a column for them; directed.
 
     Columns are those of ``options.columns``; None: see
@@ -60,7 +60,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     relabelled. Integers count from ``options.id_base``; None: 0.
     """
     table = _Table(source, options)
-    return graph_of_tables(
+    return arcs_of_tables(
         source.path, table.parsed, options, table.problem, one_table=not table.in_blocks
     )
 
@@ -85,7 +85,7 @@ class _Table:
             self.columns = self.columns._replace(weight=None)
         begin = header.line.end if header.names else header.line.begin
         self.content: Any = pa.py_buffer(source.content())[begin:]
-        self.in_blocks = self.content.size > _SHARE_HELD * config.available_memory_bytes()
+        self.in_blocks = self.content.size > source.room(_SHARE_HELD)
         self.types = [pa.int32(), pa.int32(), pa.int32()][: len(self.columns.used)]
         self._held: Any = None
         self._look_through()
@@ -226,8 +226,7 @@ class _Table:
         if self.content.size == 0:
             yield self._empty()
             return
-        wanted = int(config.available_memory_bytes() * _SHARE_OF_BLOCK)
-        block = min(max(wanted, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        block = min(max(self.source.room(_SHARE_OF_BLOCK), _SMALLEST_BLOCK), _LARGEST_BLOCK)
         reader = pyarrow.csv.open_csv(
             pa.BufferReader(self.content), **self._options(block, threaded)
         )
@@ -435,4 +434,5 @@ FORMAT = Format(
     read,
     write,
     options=frozenset({"columns", "relabel", "id_base"}),
+    lists_arcs=True,
 )

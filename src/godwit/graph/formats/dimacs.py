@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from godwit.graph.csr import Graph
 from godwit.graph.formats.arc_lines import (
     ArcLines,
     IdRange,
@@ -18,7 +17,7 @@ from godwit.graph.formats.arc_lines import (
     largest_vertex_count,
     read_arcs,
 )
-from godwit.graph.formats.arcs import assemble
+from godwit.graph.formats.arcs import Listed
 from godwit.graph.formats.format import Format, Head, ReadOptions
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, REAL
 from godwit.graph.formats.source import Source
@@ -46,7 +45,7 @@ def recognize(head: Head) -> bool:
     return first[0] == "a" and len(first) > 2 and first[1].isdecimal() and first[2].isdecimal()
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs with integer weights (float64 if one of them has a fraction); directed.
 
     The first vertex is called ``options.id_base``; None: 1 if there is a problem line, else 0 if that
@@ -72,7 +71,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
     check_arc_count(text, arc_count, arcs.count, position, "arcs")
     text.release()
-    return assemble(arcs, options, vertex_count=vertex_count, directed=True, ids=base)
+    return Listed(arcs, vertex_count, directed=True, ids=base)
 
 
 def _problem_line(text: Text, position: int, line: str) -> tuple[int, int]:
@@ -82,7 +81,7 @@ def _problem_line(text: Text, position: int, line: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> Graph:
+def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> Listed:
     base = 0 if options.id_base is None else options.id_base
     ids = IdRange(base, largest_vertex_count(), False)
     arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
@@ -92,8 +91,9 @@ def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> 
     if options.id_base is None and arcs.min_id > 0:
         base = 1
         arcs = arcs.shifted(1)
-    vertex_count = arcs.max_id + 1 - base
-    return assemble(arcs, options, vertex_count=vertex_count, directed=True, ids=base)
+    return Listed(arcs, arcs.max_id + 1 - base, directed=True, ids=base)
 
 
-FORMAT = Format("dimacs", recognize, read, write_dimacs, options=frozenset({"id_base"}))
+FORMAT = Format(
+    "dimacs", recognize, read, write_dimacs, options=frozenset({"id_base"}), lists_arcs=True
+)

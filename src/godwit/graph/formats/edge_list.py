@@ -17,7 +17,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from godwit.graph.csr import Graph
 from godwit.graph.formats.arc_lines import (
     ArcLines,
     IdRange,
@@ -28,14 +27,14 @@ from godwit.graph.formats.arc_lines import (
     largest_vertex_count,
     read_arcs,
 )
-from godwit.graph.formats.arcs import Arcs, assemble, relabelled, wants_relabelling
+from godwit.graph.formats.arcs import Arcs, Listed, relabelled, wants_relabelling
 from godwit.graph.formats.format import Format, Head, ReadOptions
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.tables import known_columns
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import write_edge_list
-from godwit.graph.ids import MAXIMAL_ID_BASE
+from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 
 _COMMENTS = "#%"
 _WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
@@ -90,7 +89,7 @@ class _Comments(NamedTuple):
     """Where the counts stand."""
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs, with int32, int64 or float64 weights if there is a third column.
 
     The first vertex is called ``options.id_base``; None: 0. If ``options.relabel`` the vertices are the
@@ -122,9 +121,9 @@ def read(source: Source, options: ReadOptions) -> Graph:
         try:
             arcs = scan(lines, _ANY_ID)
         except UnfitIdError as error:
-            graph = _of_names(scan(words, _ANY_ID), comments, text, options)
-            if options.relabel or _are_sparse(graph):
-                return graph
+            named = _of_names(scan(words, _ANY_ID), comments, text, options)
+            if options.relabel or _are_sparse(named):
+                return named
             raise error from None
     declared = comments.vertex_count
     needed = max(arcs.max_id + 1 - base, 0)
@@ -137,9 +136,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     _check_counts(text, comments, arcs)
     vertex_count = max(needed, declared or 0)
     text.release()
-    return assemble(
-        arcs, options, vertex_count=vertex_count, directed=not comments.undirected, ids=base
-    )
+    return Listed(arcs, vertex_count, directed=not comments.undirected, ids=base)
 
 
 def _begin(text: Text) -> tuple[int, list[str], _Comments]:
@@ -197,13 +194,13 @@ def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]]
     return looked_at[0]
 
 
-def _are_sparse(graph: Graph) -> bool:
+def _are_sparse(named: Listed) -> bool:
     """Whether ids of which one is no vertex look like names, and not like a mistake in one line."""
-    ids = graph.ids
+    ids: VertexIds = named.ids
     if ids.kind != "integer":
         return True
     largest = max(abs(int(ids.stored.min())), abs(int(ids.stored.max())))
-    return wants_relabelling(ReadOptions(), 0, largest, graph.arc_count)
+    return wants_relabelling(ReadOptions(), 0, largest, named.arcs.count)
 
 
 def _is_integer(field: str) -> bool:
@@ -219,15 +216,15 @@ def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:
         check_arc_count(text, comments.arc_count, arcs.count, comments.position, unit)
 
 
-def _of_names(arcs: Arcs, comments: _Comments, text: Text, options: ReadOptions) -> Graph:
-    """The graph whose vertices are the ids that occur."""
+def _of_names(arcs: Arcs, comments: _Comments, text: Text, options: ReadOptions) -> Listed:
+    """Arcs between vertices that are the ids that occur."""
     _check_counts(text, comments, arcs)
-    arcs, ids = relabelled(arcs, typed=comments.ids == "text")
+    arcs, ids = relabelled(arcs, options, typed=comments.ids == "text")
     declared = comments.vertex_count
     if declared is not None and len(ids) > declared:
         raise text.error(f"declares {declared} nodes, but {len(ids)} occur", comments.position)
     text.release()
-    return assemble(arcs, options, vertex_count=len(ids), directed=not comments.undirected, ids=ids)
+    return Listed(arcs, len(ids), directed=not comments.undirected, ids=ids)
 
 
 FORMAT = Format(
@@ -236,4 +233,5 @@ FORMAT = Format(
     read,
     write_edge_list,
     options=frozenset({"id_base", "relabel"}),
+    lists_arcs=True,
 )

@@ -15,6 +15,7 @@ from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph
+    from godwit.graph.formats.arcs import Listed
     from godwit.graph.formats.source import Source
 
 Progress = Callable[[int, int, str], None]
@@ -34,6 +35,8 @@ class ReadOptions:
     relabel: bool | None = None
     weight_dtype: np.dtype[Any] | None = None
     progress: Progress | None = None
+    text_ids: bool = True
+    """Whether ids may be texts; not where arcs stream."""
 
 
 @dataclass(frozen=True)
@@ -93,22 +96,25 @@ class Format:
 
     :ivar name: as ``format=`` takes it; :mod:`godwit.graph.format_names` knows how files end
     :ivar recognize: whether a file that begins like this is in the format
-    :ivar read: the graph in a file, given its source and the options. ``weighted=False`` and
-        ``directed`` that were not followed here are by :func:`godwit.read`
+    :ivar read: the graph in a file, or the arcs that it lists, given its source and the options.
+        ``weighted=False`` and ``directed`` that were not followed here are by :func:`godwit.read`
     :ivar write: writes a graph to a binary file, or raises InputError before it has written anything
         if the format cannot hold what the graph has
     :ivar beside: what is written beside it: suffix in the place of the file's own, and how, given the
         graph, the file and the name of all of them without suffixes
     :ivar options: those of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` that mean
         something for the format
+    :ivar lists_arcs: whether ``read`` gives arcs (unless ``directed`` is False), which need not be in
+        memory
     """
 
     name: str
     recognize: Callable[[Head], bool]
-    read: Callable[[Source, ReadOptions], Graph]
+    read: Callable[[Source, ReadOptions], Graph | Listed]
     write: Callable[[Graph, BinaryIO], None]
     beside: Mapping[str, Callable[[Graph, BinaryIO, str], None]] = field(default_factory=dict)
     options: frozenset[str] = frozenset()
+    lists_arcs: bool = False
 
 
 def require_no_weights(graph: Graph, format: str) -> None:

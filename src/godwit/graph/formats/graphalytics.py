@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -24,7 +23,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.formats.adjacency import AdjacencyLines, read_adjacency
 from godwit.graph.formats.adjacency_list import require_integer_ids
 from godwit.graph.formats.arc_lines import ArcLines, IdRange, check_arc_count, read_arcs
-from godwit.graph.formats.arcs import Block, assemble
+from godwit.graph.formats.arcs import Block, Listed
 from godwit.graph.formats.format import (
     COMPRESSION_SUFFIXES,
     Format,
@@ -35,7 +34,7 @@ from godwit.graph.formats.format import (
 from godwit.graph.formats.names import Names
 from godwit.graph.formats.pieces import windows
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
-from godwit.graph.formats.source import Source, open_source
+from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import line_count, write_arcs, write_rows
 
@@ -72,7 +71,7 @@ def recognize(head: Head) -> bool:
     return all(_beside(head.path, part) is not None for part in (_EDGES, _VERTICES))
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Listed:
     """The graph that any of its files belongs to.
 
     Vertices are those of NAME.v, in ascending order. Without properties the graph is directed.
@@ -82,26 +81,25 @@ def read(source: Source, options: ReadOptions) -> Graph:
     """
     path = source.path
     suffix = Path(without_compression(path.name)).suffix.lower()
-    with ExitStack() as open_files:
 
-        def opened(part: str, name: str | None = None) -> Source:
-            if suffix == part:
-                return source
-            wanted = name or Path(without_compression(path.name)).with_suffix(part).name
-            beside = _existing(path, wanted)
-            if beside is None:
-                raise FileError(f"no such file: {path.parent / wanted}, which belongs to {path}")
-            return open_files.enter_context(open_source(beside, options.progress))
+    def opened(part: str, name: str | None = None) -> Source:
+        if suffix == part:
+            return source
+        wanted = name or Path(without_compression(path.name)).with_suffix(part).name
+        beside = _existing(path, wanted)
+        if beside is None:
+            raise FileError(f"no such file: {path.parent / wanted}, which belongs to {path}")
+        return source.beside(beside)
 
-        properties = _Properties()
-        if suffix == _PROPERTIES or _beside(path, _PROPERTIES) is not None:
-            properties = _read_properties(opened(_PROPERTIES).text())
-        named = properties if suffix == _PROPERTIES else _Properties()
-        vertices = opened(_VERTICES, named.vertex_file)
-        names = _read_vertices(vertices.text(), properties, options)
-        is_edges = suffix not in (_VERTICES, _PROPERTIES)
-        edges = source if is_edges else opened(_EDGES, named.edge_file)
-        return _read_edges(edges.text(), vertices.path, names, properties, options)
+    properties = _Properties()
+    if suffix == _PROPERTIES or _beside(path, _PROPERTIES) is not None:
+        properties = _read_properties(opened(_PROPERTIES).text())
+    named = properties if suffix == _PROPERTIES else _Properties()
+    vertices = opened(_VERTICES, named.vertex_file)
+    names = _read_vertices(vertices.text(), properties, options)
+    is_edges = suffix not in (_VERTICES, _PROPERTIES)
+    edges = source if is_edges else opened(_EDGES, named.edge_file)
+    return _read_edges(edges.text(), vertices.path, names, properties, options)
 
 
 def _beside(path: Path, suffix: str) -> Path | None:
@@ -137,7 +135,7 @@ def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) ->
 
 def _read_edges(
     text: Text, vertex_path: Path, names: Names, properties: _Properties, options: ReadOptions
-) -> Graph:
+) -> Listed:
     begin, line = next(
         ((at, line) for at, line in text.lines() if line and line[0] != "#"), (text.size, "")
     )
@@ -177,13 +175,7 @@ def _read_edges(
             return map(with_vertices, arcs.blocks())
 
     text.release()
-    return assemble(
-        replace(arcs, blocks=blocks),
-        options,
-        vertex_count=len(names.ids),
-        directed=properties.directed,
-        ids=names.ids,
-    )
+    return Listed(replace(arcs, blocks=blocks), len(names.ids), properties.directed, names.ids)
 
 
 def _find_edge(text: Text, begin: int, source: int, target: int) -> int:
@@ -290,4 +282,5 @@ FORMAT = Format(
     read,
     write,
     {_VERTICES: write_vertices, _PROPERTIES: write_properties},
+    lists_arcs=True,
 )

@@ -26,7 +26,7 @@ from godwit.graph.formats.arc_lines import (
     check_vertex_count,
     read_arcs,
 )
-from godwit.graph.formats.arcs import Arcs, Block, assemble
+from godwit.graph.formats.arcs import Arcs, Block, Listed
 from godwit.graph.formats.format import Format, Head, ReadOptions, require_consecutive_ids
 from godwit.graph.formats.pieces import windows
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
@@ -66,7 +66,7 @@ def recognize(head: Head) -> bool:
     return bool(head.lines) and head.lines[0].lower().startswith(_BANNER)
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Listed:
     """Entries of a square matrix; without weights for a pattern, float64 for a real matrix.
 
     Complex numbers are no weights: such a matrix is read with ``options.weighted`` False. The first
@@ -87,7 +87,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
         arcs = _with_opposites(arcs)
     text.release()
     directed = header.symmetry in ("general", _SKEW)
-    return assemble(arcs, options, vertex_count=header.rows, directed=directed, ids=base)
+    return Listed(arcs, header.rows, directed, ids=base)
 
 
 def _read_entries(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
@@ -316,4 +316,6 @@ def write(graph: Graph, file: BinaryIO) -> None:
     write_arcs(graph, file, base=1)
 
 
-FORMAT = Format("matrix-market", recognize, read, write, options=frozenset({"id_base"}))
+FORMAT = Format(
+    "matrix-market", recognize, read, write, options=frozenset({"id_base"}), lists_arcs=True
+)

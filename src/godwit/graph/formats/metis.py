@@ -29,7 +29,7 @@ from godwit.graph.formats.adjacency import (
     undirected,
 )
 from godwit.graph.formats.arc_lines import IdRange, check_vertex_count
-from godwit.graph.formats.arcs import assemble
+from godwit.graph.formats.arcs import Listed, assemble
 from godwit.graph.formats.format import (
     Format,
     Head,
@@ -142,9 +142,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
     arcs = read_adjacency(text, begin, lines, ids, options.progress)
     _check_counts(text, header, arcs)
     text.release()
-    graph = assemble(
-        arcs, replace(options, directed=None), vertex_count=header.vertices, directed=True, ids=base
-    )
+    listed = Listed(arcs, header.vertices, directed=True, ids=base)
+    graph = assemble(listed, replace(options, directed=None))
     if arcs.count == header.edges:
         with suppress(FormatError):
             return undirected(graph, text.path, "")

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from godwit import config
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError
 from godwit.graph.csr import Graph
+from godwit.graph.formats.arcs import Listed
 from godwit.graph.formats.format import Format, Head, ReadOptions
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.tables import (
+    arcs_of_tables,
     chosen_columns,
-    graph_of_tables,
     require_all_in_arcs,
     said_by,
     schema_of,
@@ -37,7 +37,7 @@ def recognize(head: Head) -> bool:
     return head.content.startswith(_MAGIC)
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs, with the weights that there are; directed unless the file says otherwise.
 
     Columns are those of ``options.columns``; None: see
@@ -48,7 +48,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     if len(content) < 12 or content[-4:].tobytes() != _MAGIC:
         raise FormatError(source.path, "the file is truncated: Parquet ends with PAR1")
     file = _File(source, options)
-    return graph_of_tables(
+    return arcs_of_tables(
         source.path,
         file.tables,
         options,
@@ -84,7 +84,7 @@ class _File:
             _NUMBER_BYTES if pa.types.is_primitive(kind) else _TEXT_BYTES for kind in kinds
         )
         needed = self.row_count * row_bytes
-        self.in_blocks = needed > _SHARE_HELD * config.available_memory_bytes()
+        self.in_blocks = needed > source.room(_SHARE_HELD)
         self._held: Any = None
         if not self.in_blocks:
             with self._errors_named():
@@ -177,4 +177,5 @@ FORMAT = Format(
     read,
     write,
     options=frozenset({"columns", "relabel", "id_base"}),
+    lists_arcs=True,
 )

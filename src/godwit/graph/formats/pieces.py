@@ -38,10 +38,15 @@ WEIGHT_DTYPES = {
 """What weights of each kind are in the end."""
 
 
-def windows(text: Text, begin: int) -> Iterator[tuple[int, int]]:
-    """Whole lines that are scanned at a stretch, as (begin, end)."""
+def windows(text: Text, begin: int, progress: Progress | None = None) -> Iterator[tuple[int, int]]:
+    """Whole lines that are scanned at a stretch, as (begin, end).
+
+    :param progress: called with (position, size of the text, "parsing") behind each
+    """
     size = text.size
-    if not text.whole:
+    if text.window_bytes is not None:
+        size = text.window_bytes
+    elif not text.whole:
         size = max(config.available_memory_bytes() // _SHARE_OF_MEMORY, _SMALLEST_WINDOW)
     while begin < text.size:
         end = min(begin + size, text.size)
@@ -50,6 +55,8 @@ def windows(text: Text, begin: int) -> Iterator[tuple[int, int]]:
             end = line if line > begin else text.behind_line(end)
         yield begin, end
         begin = end
+        if progress is not None:
+            progress(begin, text.size, "parsing")
 
 
 def wider_kinds(kinds: tuple[int, ...], status: int) -> tuple[int, ...]:

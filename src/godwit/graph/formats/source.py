@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -38,8 +38,12 @@ class Source:
     :ivar compression: "gzip", "bzip2", "xz", "zstd" or None
     """
 
-    def __init__(self, path: Path, file: BinaryIO, progress: Progress | None) -> None:
+    def __init__(
+        self, path: Path, file: BinaryIO, progress: Progress | None, held_bytes: int | None
+    ) -> None:
         self.path = path
+        self._held_bytes = held_bytes
+        self._others = ExitStack()
         self.progress = progress
         self._raw = RawFile(path, file, progress)
         packed = decompressed(self._raw)
@@ -63,14 +67,23 @@ class Source:
         """Bytes of the content."""
         return self._size
 
+    def room(self, share: float) -> int:
+        """Bytes that a share of the memory is, or less where no more may be held."""
+        room = int(share * config.available_memory_bytes())
+        return room if self._held_bytes is None else min(room, self._held_bytes)
+
+    def beside(self, path: Path) -> Source:
+        """Another file that belongs to this one, open as long as this one is."""
+        return self._others.enter_context(open_source(path, self.progress, self._held_bytes))
+
     def text(self) -> Text:
         """The content as text. To be called once: it is the text that holds it then."""
         if self._held is not None:
             held, self._held = self._held, None
             return self._text_in_memory(held, self._size)
         assert self._spooled is not None
-        if self._size > _SHARE_HELD * config.available_memory_bytes():
-            return FileText(self.path, self._spooled, self._size)
+        if self._size > self.room(_SHARE_HELD):
+            return FileText(self.path, self._spooled, self._size, self._held_bytes)
         buffer = np.empty(self._size + 1 + PADDING_BYTES, np.uint8)
         count = self._raw.read_into(buffer[: self._size + 1].data)
         if count != self._size:
@@ -114,7 +127,7 @@ class Source:
 
     def _take_in(self, blocks: Iterator[bytes]) -> None:
         """Keep what comes in memory, or in a temporary file from where it is too much for that."""
-        room = int(_SHARE_HELD * config.available_memory_bytes())
+        room = self.room(_SHARE_HELD)
         gathered = bytearray()
         for block in blocks:
             if len(gathered) + len(block) > room:
@@ -155,7 +168,8 @@ class Source:
         return MemoryText(self.path, buffer, count)
 
     def close(self) -> None:
-        """Close the file and its temporary copy."""
+        """Close the file and its temporary copy, and the files beside it."""
+        self._others.close()
         if self._spooled is not None:
             self._spooled.close()
 
@@ -186,10 +200,13 @@ def _is_standard_input(status: os.stat_result) -> bool:
 
 
 @contextmanager
-def open_source(path: str | os.PathLike[str], progress: Progress | None = None) -> Iterator[Source]:
+def open_source(
+    path: str | os.PathLike[str], progress: Progress | None = None, held_bytes: int | None = None
+) -> Iterator[Source]:
     """Open a file, and take its content in if it is compressed or a pipe.
 
     :param progress: called with (position in the file, its size, "reading" or "decompressing")
+    :param held_bytes: the most of its content to hold in memory at once; None for a share of that
     :raises FileError: if it is missing, cannot be read, or is a device other than a terminal
     :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
     """
@@ -204,7 +221,7 @@ def open_source(path: str | os.PathLike[str], progress: Progress | None = None) 
         raise file_error(path, error) from error
     with file:
         _check_ends(path, file)
-        source = Source(path, file, progress)
+        source = Source(path, file, progress, held_bytes)
         try:
             yield source
         finally:

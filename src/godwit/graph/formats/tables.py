@@ -18,7 +18,7 @@ import numpy as np
 from godwit.dtypes import Array, as_weights, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats.arcs import Arcs, Block, assemble, relabelled, wants_relabelling
+from godwit.graph.formats.arcs import Arcs, Block, Listed, relabelled, wants_relabelling
 from godwit.graph.formats.format import ReadOptions
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 
@@ -155,7 +155,7 @@ def said_by(metadata: dict[bytes, bytes] | None, problem: Problem) -> Said:
     return Said(directed == b"true", *counts)
 
 
-def graph_of_tables(
+def arcs_of_tables(
     path: Path,
     tables: Callable[[], Iterable[Any]],
     options: ReadOptions,
@@ -163,8 +163,8 @@ def graph_of_tables(
     *,
     said: Said = NOTHING_SAID,
     one_table: bool,
-) -> Graph:
-    """The graph of arcs in Arrow tables.
+) -> Listed:
+    """The arcs in Arrow tables.
 
     :param path: what the arcs come from
     :param tables: goes through tables of one schema, each time it is called: two or three columns,
@@ -184,8 +184,8 @@ def graph_of_tables(
     arcs = Arcs(path, blocks, survey.count, survey.weight_dtype, one_table)
     directed = said.directed is not False
     if _is_relabelled(survey, said, options, problem):
-        arcs, ids = relabelled(arcs, typed=True)
-        return assemble(arcs, options, vertex_count=len(ids), directed=directed, ids=ids)
+        arcs, ids = relabelled(arcs, options, typed=True)
+        return Listed(arcs, len(ids), directed, ids)
     base = options.id_base if options.id_base is not None else said.id_base or 0
     if survey.count and survey.min_id < base:
         raise problem(
@@ -203,7 +203,7 @@ def graph_of_tables(
         count = said.vertex_count
     if base:
         arcs = arcs.shifted(base)
-    return assemble(arcs, options, vertex_count=count, directed=directed, ids=base)
+    return Listed(arcs, count, directed, ids=base)
 
 
 def _is_relabelled(survey: _Survey, said: Said, options: ReadOptions, problem: Problem) -> bool:

@@ -32,6 +32,8 @@ class Text:
     begin: int
     whole: bool
     """Whether all of it is in memory, so that it is scanned at a stretch."""
+    window_bytes: int | None = None
+    """What is scanned at a stretch of another one; None for a share of the memory."""
 
     def window(self, begin: int, end: int) -> tuple[Array, int]:
         """Memory that holds the bytes from ``begin`` to ``end``, and :data:`PADDING_BYTES` more.
@@ -140,8 +142,11 @@ class FileText(Text):
 
     whole = False
 
-    def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
+    def __init__(
+        self, path: Path, file: BinaryIO, size: int, window_bytes: int | None = None
+    ) -> None:
         self.path = path
+        self.window_bytes = window_bytes
         self._file = file
         self._bytes_in_file = size
         self._ends_with_newline = os.pread(file.fileno(), 1, size - 1) == b"\n"

@@ -14,7 +14,7 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.adjacency import AdjacencyLines, read_adjacency, undirected
 from godwit.graph.formats.arc_lines import IdRange, check_vertex_count
-from godwit.graph.formats.arcs import assemble
+from godwit.graph.formats.arcs import Listed, assemble
 from godwit.graph.formats.format import (
     Format,
     Head,
@@ -59,7 +59,7 @@ def _ascends(numbers: list[int]) -> bool:
     return all(one < next for one, next in pairwise(numbers))
 
 
-def read(source: Source, options: ReadOptions) -> Graph:
+def read(source: Source, options: ReadOptions) -> Graph | Listed:
     """Arcs without weights.
 
     Directed; undirected if ``options.directed`` is False, and then each edge must be in the lists of
@@ -80,11 +80,11 @@ def read(source: Source, options: ReadOptions) -> Graph:
             position,
         )
     text.release()
-    directed = replace(options, directed=None)
-    graph = assemble(arcs, directed, vertex_count=vertex_count, directed=True)
+    listed = Listed(arcs, vertex_count, directed=True)
     if options.directed is False:
+        graph = assemble(listed, replace(options, directed=None))
         return undirected(graph, text.path, "an edge must be in the lists of both its ends")
-    return graph
+    return listed
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
@@ -103,4 +103,4 @@ def write(graph: Graph, file: BinaryIO) -> None:
     write_rows(ascending, file)
 
 
-FORMAT = Format("webgraph-ascii", recognize, read, write)
+FORMAT = Format("webgraph-ascii", recognize, read, write, lists_arcs=True)

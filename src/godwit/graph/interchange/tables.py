@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from godwit.dtypes import Array, as_flag, shown
 from godwit.errors import InputError
 from godwit.graph.csr import estimate_bytes, require_memory
+from godwit.graph.formats.arcs import assemble
 from godwit.graph.formats.format import ReadOptions
 from godwit.graph.formats.tables import (
     Columns,
+    arcs_of_tables,
     chosen_columns,
-    graph_of_tables,
     said_by,
     schema_of,
     tables_of,
@@ -73,14 +74,16 @@ def graph_from_table(
     names = [str(name) for name in arrow.column_names]
     columns = _columns(names, source, target, weight)
     chosen = _check_ids(arrow.select(columns.used))
-    return graph_of_tables(
+    options = ReadOptions(directed=directed, relabel=relabel)
+    listed = arcs_of_tables(
         Path("table"),
         lambda: [chosen],
-        ReadOptions(directed=directed, relabel=relabel),
+        options,
         _problem,
         said=said_by(arrow.schema.metadata, _problem),
         one_table=True,
     )
+    return assemble(listed, options)
 
 
 def arc_table(graph: Graph) -> Any:

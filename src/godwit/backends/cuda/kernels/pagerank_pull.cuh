@@ -6,11 +6,28 @@
 
 #include "step_readers.cuh"
 
-// Words of control->state; all but the first are bits of doubles.
-enum RankState : u32 { ITERATIONS, LIFT, LIFT_BEFORE, RESIDUAL, TOTAL, ISOLATED };
+// ACCELERATED, which the source defines: whether iterations may go on beyond plain ones (pagerank_steps.cuh).
 
-// What is counted: vertices updated, and what is added up over all vertices.
-enum RankCount : u32 { UPDATED, CHANGE, DANGLING, RANKS, RANK_COUNTS };
+// Words of control->state; all but the first are bits of doubles. Of the ranks in the array that is read: their
+// TOTAL; their LEVEL, the part of its teleport that an isolated vertex has, and LEVEL_BEFORE that; RATIO of
+// RESIDUAL to the one before. An iteration goes BEYOND a plain one by omega - 1.
+enum RankState : u32 {
+    ITERATIONS,
+    LIFT,
+    LEVEL,
+    LEVEL_BEFORE,
+    RESIDUAL,
+    RATIO,
+    TOTAL,
+    ISOLATED,
+    BEYOND
+};
+
+// What is counted: vertices updated, and what is added up over all vertices. Accelerated, so much behind a sum
+// is its coarse part.
+enum RankCount : u32 { UPDATED, CHANGE, DANGLING, RANKS, SUMS_END };
+constexpr u32 TO_COARSE = SUMS_END - CHANGE;
+static_assert(SUMS_END + TO_COARSE <= COUNTS);
 
 constexpr u32 LOADS = 4;  // under way at once, of a thread
 constexpr u32 GROUP = 8;  // lanes that share a row of medium length
@@ -44,6 +61,12 @@ struct Arguments {
     u64 most_iterations;
 };
 
+// What an own vertex carries, and, where iterations go beyond plain ones, carried before.
+struct Past {
+    Rank last = 0;
+    Rank before = 0;
+};
+
 // A thread's part of a pass over the own vertices.
 struct RankPass {
     const Arguments &arguments;
@@ -52,7 +75,8 @@ struct RankPass {
     u32 next;         // the one that is written
     i64 first;        // own position
     double lift;
-    double sums[RANK_COUNTS] = {};
+    Rank beyond;
+    double sums[SUMS_END] = {};
 
     __device__ __forceinline__ RankPass(const Arguments &arguments, const u64 *state)
         : arguments(arguments),
@@ -60,7 +84,8 @@ struct RankPass {
           old(arguments.carried[state[ITERATIONS] & 1][arguments.stage.device]),
           next((state[ITERATIONS] & 1) ^ 1),
           first(arguments.stage.first()),
-          lift(amount_of(state[LIFT])) {}
+          lift(amount_of(state[LIFT])),
+          beyond(ACCELERATED ? static_cast<Rank>(amount_of(state[BEYOND])) : Rank(0)) {}
 
     __device__ __forceinline__ double teleport(i64 row) const {
         return arguments.teleport ? arguments.teleport[row] : arguments.uniform;
@@ -86,6 +111,15 @@ struct RankPass {
         return static_cast<Rank>(shares(row, length));
     }
 
+    // Loaded by the thread that will update the row, if it is `mine`, as that is where it writes.
+    __device__ __forceinline__ Past past(i64 row, bool mine = true) const {
+        Past found;
+        found.last = old[first + row];
+        if (ACCELERATED && beyond != 0 && mine)
+            found.before = arguments.carried[next][arguments.stage.device][first + row];
+        return found;
+    }
+
     // A vertex' rank is known: to wherever it is read.
     __device__ __forceinline__ void thread_store(u32 to, i64 row, Rank value) const {
         const Stage &stage = arguments.stage;
@@ -97,17 +131,21 @@ struct RankPass {
         }
     }
 
-    // A row has been summed. `before` is what the vertex carried: loaded earlier, as its shares are.
-    __device__ __forceinline__ void thread_update(i64 row, Rank shares, Rank before,
-                                                  Rank incoming) {
+    // A row has been summed. What the vertex carried was loaded earlier, as its shares were.
+    __device__ __forceinline__ void thread_update(i64 row, Rank shares, Past past, Rank incoming) {
         const Rank divisor = shares > 0 ? shares : Rank(1);
-        const Rank value = static_cast<Rank>(lift * teleport(row)) +
-                           static_cast<Rank>(arguments.damping) * incoming;
-        const Rank change = value - before * divisor;
+        Rank value = static_cast<Rank>(lift * teleport(row)) +
+                     static_cast<Rank>(arguments.damping) * incoming;
+        const Rank change = value - past.last * divisor;
         sums[CHANGE] += static_cast<double>(change < 0 ? -change : change);
-        sums[RANKS] += static_cast<double>(value);
+        Rank carried = value / divisor;
+        if (ACCELERATED && beyond != 0) {
+            carried += beyond * (carried - past.before);
+            value = carried * divisor;
+        }
+        if (!ACCELERATED || value > 0) sums[RANKS] += static_cast<double>(value);
         if (shares == 0) sums[DANGLING] += static_cast<double>(value);
-        thread_store(next, row, value / divisor);
+        thread_store(next, row, carried);
     }
 
     // What comes along every `lanes`-th arc of a row, a long one.
@@ -185,7 +223,7 @@ struct OwnRow {
     i64 begin = 0;
     u32 length = 0;
     Rank shares = 0;
-    Rank before = 0;
+    Past past;
     bool mine;
 
     __device__ __forceinline__ OwnRow(const RankPass &pass, i64 row, bool mine)
@@ -195,7 +233,7 @@ struct OwnRow {
         begin = offsets[row];
         length = static_cast<u32>(offsets[row + 1] - begin);
         shares = pass.rank_shares(row, length);
-        before = pass.old[pass.first + row];
+        past = pass.past(row);
         if (length == 0) begin = 0;  // there may be no arc behind it
     }
 };
@@ -226,7 +264,7 @@ __device__ __forceinline__ void team_pull_by_block(RankPass &pass, const Team &t
         if (warp_id() == 0) {
             sum = lanes_add(lane_id() < warps ? turn[lane_id()] : 0.0, WARP);
             if (lane_id() == 0)
-                pass.thread_update(row, pass.rank_shares(row, length), pass.old[pass.first + row],
+                pass.thread_update(row, pass.rank_shares(row, length), pass.past(row),
                                    static_cast<Rank>(sum));
         }
     }
@@ -258,7 +296,7 @@ __device__ __forceinline__ void team_pull_by_warp(RankPass &pass, const Team &te
                 if (lane == pair + one) sum = found;
             }
         }
-        if (own.mine) pass.thread_update(own.row, own.shares, own.before, sum);
+        if (own.mine) pass.thread_update(own.row, own.shares, own.past, sum);
     }
 }
 
@@ -292,7 +330,7 @@ __device__ __forceinline__ void team_pull_by_group(RankPass &pass, const Team &t
                 if (lane / GROUPS == turn + one) sum = found;
             }
         }
-        if (own.mine) pass.thread_update(own.row, own.shares, own.before, sum);
+        if (own.mine) pass.thread_update(own.row, own.shares, own.past, sum);
     }
 }
 
@@ -308,7 +346,8 @@ __device__ __forceinline__ void team_pull_by_thread(RankPass &pass, const Team &
         const i64 last = some + tile < end ? some + tile : end;
         const bool has_arcs = offsets[last] > first;
         u32 from[ROWS], length[ROWS];
-        Rank shares[ROWS], before[ROWS], sums[ROWS] = {};
+        Rank shares[ROWS], sums[ROWS] = {};
+        Past past[ROWS];
 #pragma unroll
         for (u32 one = 0; one < ROWS; one++) {
             // What is not there is read as the last, and not updated.
@@ -316,7 +355,7 @@ __device__ __forceinline__ void team_pull_by_thread(RankPass &pass, const Team &
             const i64 there = row < end ? row : end - 1;
             from[one] = static_cast<u32>(offsets[there] - first);
             length[one] = static_cast<u32>(offsets[there + 1] - first) - from[one];
-            before[one] = pass.old[pass.first + there];
+            past[one] = pass.past(there, row < end);
             shares[one] = pass.rank_shares(there, length[one]);
             if (length[one] == 0) from[one] = 0;
         }
@@ -324,7 +363,7 @@ __device__ __forceinline__ void team_pull_by_thread(RankPass &pass, const Team &
 #pragma unroll
         for (u32 one = 0; one < ROWS; one++) {
             const i64 row = some + one * blockDim.x + threadIdx.x;
-            if (row < end) pass.thread_update(row, shares[one], before[one], sums[one]);
+            if (row < end) pass.thread_update(row, shares[one], past[one], sums[one]);
         }
     }
 }

@@ -12,6 +12,12 @@
 // fixes, and over warps as whole numbers of 2^-61: the same devices find the same bits every time.
 // Row sums have the precision of the ranks.
 //
+// Acceleration, of undirected graphs, is the CPU's, decided by the same sums in the same way. The iterate before
+// the last, from which it goes on, lies in the array that is being written, at owners, who alone ask. What
+// comes out is the iterate whose change was measured, the one before the last. On the way there ranks may be
+// negative, and changes have been seen beyond 100 (a binary tree, from its root, damping 0.9999): sums are in
+// two words, as whole numbers of 2^-16 and of 2^-61.
+//
 // Floor, float32, a row a vertex that has arcs: 4 bytes of target an arc, 8 of offset and 8 of ranks a row,
 // over the bandwidth of memory; and a random read an arc, which those sorted hot first (most wanted sources at
 // the lowest positions) find in the caches. rmat24_16: 2.2 GB at 4.0 TB/s are 0.56 ms, 521 M reads at the
@@ -23,11 +29,18 @@
 enum RankPhase : u32 { RANK_PREPARE, RANK_START, RANK_ITERATE, RANK_FINISH };
 
 constexpr double FIXED_ONE = 2305843009213693952.0;  // 2^61: sums are below 8
+constexpr double COARSE_ONE = 65536.0;               // 2^16: 2^18 warps have less than 8 left
 
 // A pass is over: its sums, for the meeting. All lanes come.
 __device__ __forceinline__ void warp_add_sums(const RankPass &pass, StepBlock &block) {
-    for (u32 which = CHANGE; which < RANK_COUNTS; which++) {
-        const double sum = lanes_add(pass.sums[which], WARP);
+    for (u32 which = CHANGE; which < SUMS_END; which++) {
+        double sum = lanes_add(pass.sums[which], WARP);
+        if (ACCELERATED) {
+            const double coarse = floor(sum * COARSE_ONE);
+            sum -= coarse / COARSE_ONE;
+            const u64 count = static_cast<u64>(static_cast<i64>(coarse));  // wraps if negative
+            warp_count(block, which + TO_COARSE, lane_id() == 0 ? count : 0);
+        }
         warp_count(block, which, lane_id() == 0 ? static_cast<u64>(sum * FIXED_ONE + 0.5) : 0);
     }
 }
@@ -80,33 +93,60 @@ __device__ __forceinline__ void team_iterate_ranks(RankPass &pass, const Team &t
     warp_count(block, UPDATED, team.thread() == 0 ? static_cast<u64>(arguments.stage.owned) : 0);
 }
 
-// Ranks of sum 1 (the roundings of many iterations add up), into the array that was not written last. The lift
-// is still that of the last iteration.
+// Ranks of sum 1 (the roundings of many iterations add up), into the array that was not written last.
 __device__ __forceinline__ void team_finish_ranks(const RankPass &pass, const Team &team) {
     const Arguments &arguments = pass.arguments;
     const i64 *classes = arguments.rows.classes;
     const double scale = 1.0 / amount_of(pass.state[TOTAL]);
+    const double level = amount_of(pass.state[LEVEL]);
     Rank *ranks = arguments.carried[pass.next][arguments.stage.device] + pass.first;
+    const Rank *found = ACCELERATED && pass.beyond != 0 ? ranks : pass.old + pass.first;
     for (i64 row = team.thread(); row < classes[CLASS_NONE + 1]; row += team.threads()) {
-        double value = pass.lift * pass.teleport(row);
+        double value = level * pass.teleport(row);
         if (row < classes[CLASS_NONE]) {
             const i64 count = pass.shares(row);
-            value = static_cast<double>(pass.old[pass.first + row]) * (count > 1 ? count : 1);
+            value = static_cast<double>(found[row]) * (count > 1 ? count : 1);
         }
+        // Accelerated iterates swing about their limit, which may be next to 0.
+        if (ACCELERATED && value < 0) value = 0;
         ranks[row] = static_cast<Rank>(value * scale);
     }
 }
 
-__device__ __forceinline__ double amount_of_fixed(u64 count) {
-    return static_cast<double>(count) / FIXED_ONE;
+__device__ __forceinline__ double sum_of(const Sums &totals, u32 which) {
+    const double fine = static_cast<double>(totals.counts[which]) / FIXED_ONE;
+    if (!ACCELERATED) return fine;
+    return static_cast<double>(static_cast<i64>(totals.counts[which + TO_COARSE])) / COARSE_ONE +
+           fine;
+}
+
+// How many iterations it takes to shrink a change to the tolerance, each to that ratio.
+__device__ __forceinline__ double iteration_count(double ratio, double change, double tolerance) {
+    return (log(tolerance) - log(change)) / log(ratio);
+}
+
+// How far the iteration to come goes on (power_iteration.py says why); `ratio` of the last change to the one before.
+__device__ __forceinline__ double next_beyond(const Arguments &arguments,
+                                              double accelerated_tolerance, const u64 *state,
+                                              double ratio) {
+    const double beyond = amount_of(state[BEYOND]), radius = arguments.damping;
+    if (beyond == 0) {
+        if (state[ITERATIONS] <= 2 || !(ratio >= amount_of(state[RATIO]))) return 0;
+        const double change = amount_of(state[RESIDUAL]);
+        const double shrinks_to = radius / (1.0 + sqrt(1.0 - radius * radius));
+        const double plain = iteration_count(ratio, change, arguments.tolerance);
+        const double accelerated = iteration_count(shrinks_to, 2.0 * change, accelerated_tolerance);
+        if (!(accelerated < plain)) return 0;
+    }
+    const double part = beyond == 0 ? 0.5 : 0.25;
+    return 1.0 / (1.0 - part * radius * radius * (1.0 + beyond)) - 1.0;
 }
 
 __device__ __forceinline__ u32 thread_decide_ranks(const Arguments &arguments, u32 phase,
                                                    const Sums &totals, u64 *state) {
     if (phase == RANK_PREPARE) return RANK_START;
     if (phase == RANK_FINISH) return STOP;
-    double dangling = amount_of_fixed(totals.counts[DANGLING]);
-    double ranks = amount_of_fixed(totals.counts[RANKS]);
+    double dangling = sum_of(totals, DANGLING), ranks = sum_of(totals, RANKS);
     const double restart = 1.0 - arguments.damping;
     if (phase == RANK_START) {
         state[ISOLATED] = bits_of_amount(ranks);
@@ -114,19 +154,33 @@ __device__ __forceinline__ u32 thread_decide_ranks(const Arguments &arguments, u
         return RANK_ITERATE;
     }
     const double isolated = amount_of(state[ISOLATED]), lift = amount_of(state[LIFT]);
-    dangling += lift * isolated;
-    ranks += lift * isolated;
-    double residual = amount_of_fixed(totals.counts[CHANGE]);
+    double residual = sum_of(totals, CHANGE), level = lift;
     if (state[ITERATIONS] > 0) {
-        const double change = lift - amount_of(state[LIFT_BEFORE]);
+        const double change = lift - amount_of(state[LEVEL]);
         residual += isolated * (change < 0 ? -change : change);
     }
+    const double ratio = residual / amount_of(state[RESIDUAL]);
     state[ITERATIONS] += 1;
     state[RESIDUAL] = bits_of_amount(residual);
+    const double beyond = ACCELERATED ? amount_of(state[BEYOND]) : 0.0;
+    const double accelerated_tolerance =
+        arguments.damping / (1.0 + arguments.damping) * arguments.tolerance;
+    const double enough = beyond == 0 ? arguments.tolerance : accelerated_tolerance;
+    const bool is_last = residual < enough || state[ITERATIONS] == arguments.most_iterations;
+    if (beyond != 0) {
+        if (is_last) return RANK_FINISH;
+        level += beyond * (level - amount_of(state[LEVEL_BEFORE]));
+    }
+    dangling += level * isolated;
+    ranks += (level > 0 ? level : 0.0) * isolated;
     state[TOTAL] = bits_of_amount(ranks);
-    if (residual < arguments.tolerance || state[ITERATIONS] == arguments.most_iterations)
-        return RANK_FINISH;
-    state[LIFT_BEFORE] = state[LIFT];
+    state[LEVEL_BEFORE] = state[LEVEL];
+    state[LEVEL] = bits_of_amount(level);
+    if (is_last) return RANK_FINISH;
+    if (ACCELERATED) {
+        state[BEYOND] = bits_of_amount(next_beyond(arguments, accelerated_tolerance, state, ratio));
+        state[RATIO] = bits_of_amount(ratio);
+    }
     state[LIFT] = bits_of_amount(restart + arguments.damping * dangling);
     return RANK_ITERATE;
 }

@@ -162,7 +162,7 @@ class _Instance:
             with _INSTANCES_LOCK:
                 if _INSTANCES.get(self.key) is self:
                     del _INSTANCES[self.key]
-            raise OperatorError(self.originals.compile_message(str(error))) from error
+            raise OperatorError(self.originals.compile_message(error)) from error
         if not self.originals.users():
             raise error
         raise OperatorError(self.originals.run_message(error)) from error

@@ -40,8 +40,9 @@ class Originals:
         """Those functions that a user wrote."""
         return [pair for pair in self.made.values() if is_users(pair[0])]
 
-    def compile_message(self, message: str) -> str:
+    def compile_message(self, error: Exception) -> str:
         """The operator and what is wrong with it, in one line, as far as Numba says so."""
+        message = plain_text(error)
         lines = [line.strip() for line in message.splitlines() if line.strip()]
         returns = _WRONG_RETURN.search(message)
         if returns is not None:
@@ -143,6 +144,14 @@ def _shortened(message: str) -> str:
     if len(message) <= _LONGEST_MESSAGE:
         return message
     return message[: _LONGEST_MESSAGE - 1] + "…"
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def plain_text(error: BaseException | None) -> str:
+    """What an error says, without the colours that Numba gives it where colorama is installed."""
+    return _COLOURS.sub("", str(error))
 
 
 class Compile(Protocol):

@@ -32,6 +32,7 @@ from godwit.parallel.atomics import (
     yield_thread,
 )
 from godwit.parallel.kernel import Kernel
+from godwit.parallel.rebuilding import plain_text
 from godwit.parallel.team import ABORT, CURSOR, WORDS_PER_LINE, borrowed_team, new_control
 
 _IS_NOT = "no boolean but"
@@ -122,7 +123,7 @@ class CpuFilter:
         try:
             self._piece.prepare(none, none)
         except OperatorError as error:
-            found = _RETURNS.search(str(error.__cause__))
+            found = _RETURNS.search(plain_text(error.__cause__))
             if found is None:
                 raise
             raise OperatorError(not_boolean(keeps, found[1])) from error

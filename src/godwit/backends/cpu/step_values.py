@@ -13,13 +13,13 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from godwit.errors import OperatorError
-from godwit.parallel.rebuilding import RETURN_RULE
+from godwit.parallel.rebuilding import RETURN_RULE, plain_text
 
 
 def wrong_return(error: OperatorError) -> str | None:
     """What an operator returns, if it was for this that it did not compile: Numba wraps it in much text."""
     found = re.search(
-        rf"^\s*(?:TypingError: )?(\S.*; {RETURN_RULE})", str(error.__cause__), re.MULTILINE
+        rf"^\s*(?:TypingError: )?(\S.*; {RETURN_RULE})", plain_text(error.__cause__), re.MULTILINE
     )
     return None if found is None else found[1]
 

@@ -110,7 +110,7 @@ def compile_function(function: DeviceFunction, architecture: str) -> CompiledFun
         for result in entry.__globals__["operator"].overloads.values():
             _return_type(result.signature.return_type, function, originals)
         _check_on_cpu(function, error)
-        raise OperatorError(originals.compile_message(str(error))) from error
+        raise OperatorError(originals.compile_message(error)) from error
     taken = [_C_TYPES[dtype.name] for dtype in function.arguments]
     taken += ["double"] * function.parameter_count
     kind = _return_type(returned, function, originals)

@@ -29,6 +29,7 @@ SAMPLED = {
     "test_emulated_races.py": 8,
     "test_every_dtype": 8,
     "test_execution.py": 32,
+    "test_filter_pretended.py": 3,
     "test_layout.py": 2,
     "test_pagerank.py": 2,
     "test_pagerank_gpu.py": 12,
@@ -44,8 +45,10 @@ SAMPLED = {
     "test_queues_that_overflow": 3,
     "test_step_programs_gpu.py": 28,
     "test_streamed_components_gpu.py": 2,
+    "test_streamed_text.py": 4,
     "test_trace.py": 3,
     "test_vertex_program.py": 8,
+    "test_weighted_betweenness.py": 2,
     "test_worklist_stress.py": 2,
 }
 """By file or test: one of so many of its parameters, unless ``--all`` are asked for. They are products of

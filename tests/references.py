@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
+from godwit.algorithms.betweenness import BetweennessResult
 from godwit.graph.csr import Graph
+from graphs import arcs_of
+
+CLOSE: dict[str, float] = {"rtol": 1e-9, "atol": 1e-11}
+"""Sums of fractions in another order."""
 
 
 def dijkstra(graph: Graph, sources: list[int]) -> list[Any]:
@@ -58,3 +65,22 @@ def smallest_label(graph: Graph) -> list[int]:
                     label[target] = label[vertex]
                     changed = True
     return label
+
+
+def assert_networkx_agrees(
+    found: BetweennessResult, other: Any, *, endpoints: bool, **asked: Any
+) -> None:
+    """Betweenness of vertices and arcs is NetworkX's.
+
+    :param other: the graph as NetworkX has it
+    :param asked: of both of NetworkX's functions
+    """
+    graph = found.graph
+    expected = nx.betweenness_centrality(other, endpoints=endpoints, **asked)
+    # NetworkX has NaN for the only source.
+    wanted = [0.0 if math.isnan(expected[v]) else expected[v] for v in range(graph.vertex_count)]
+    np.testing.assert_allclose(found.centrality, wanted, **CLOSE)
+    edges = nx.edge_betweenness_centrality(other, **asked)
+    by_arc = edges if graph.directed else edges | {(v, u): x for (u, v), x in edges.items()}
+    wanted = [by_arc[u, v] for u, v, *_ in arcs_of(graph)]
+    np.testing.assert_allclose(found.edge_centrality, wanted, **CLOSE)

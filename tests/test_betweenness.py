@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -23,9 +22,7 @@ from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from graphs import ZOO, arcs_of, forced_threads, graphs, named_graph
-
-# Of sums of fractions in another order.
-_CLOSE: dict[str, float] = {"rtol": 1e-9, "atol": 1e-11}
+from references import CLOSE, assert_networkx_agrees
 
 
 def _simple(graph: Graph) -> Graph:
@@ -42,22 +39,12 @@ def _networkx(graph: Graph) -> Any:
 def _check(graph: Graph, k: int | None, seed: int, normalized: bool, endpoints: bool) -> None:
     """Equal to NetworkX's for vertices and arcs."""
     graph = _simple(graph)
-    n = graph.vertex_count
     found = gw.betweenness_centrality(
         graph, samples=k, seed=seed, normalized=normalized, endpoints=endpoints, edges=True,
         devices="cpu",
     )  # fmt: skip
     other = _networkx(graph)
-    expected = nx.betweenness_centrality(
-        other, k=k, seed=seed, normalized=normalized, endpoints=endpoints
-    )
-    # NetworkX has NaN for the only source.
-    wanted = [0.0 if math.isnan(expected[v]) else expected[v] for v in range(n)]
-    np.testing.assert_allclose(found.centrality, wanted, **_CLOSE)
-    edges = nx.edge_betweenness_centrality(other, k=k, seed=seed, normalized=normalized)
-    by_arc = edges if graph.directed else edges | {(v, u): x for (u, v), x in edges.items()}
-    wanted = [by_arc[u, v] for u, v, *_ in arcs_of(graph)]
-    np.testing.assert_allclose(found.edge_centrality, wanted, **_CLOSE)
+    assert_networkx_agrees(found, other, endpoints=endpoints, k=k, seed=seed, normalized=normalized)
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -131,8 +118,8 @@ def test_parallel_arcs_are_paths_of_their_own(
             patch.setattr(brandes, "_run", lambda *a: run(*a) if a[5] else None)
         found = sum_dependencies(graph, np.array(sources), endpoints=False, edges=True)
     vertices, arcs = _exact(graph, sources)
-    np.testing.assert_allclose(found.vertices, [float(x) for x in vertices], **_CLOSE)
-    np.testing.assert_allclose(found.arcs, [float(x) for x in arcs], **_CLOSE)
+    np.testing.assert_allclose(found.vertices, [float(x) for x in vertices], **CLOSE)
+    np.testing.assert_allclose(found.arcs, [float(x) for x in arcs], **CLOSE)
 
 
 def test_edges_of_parallel_and_unsorted_rows() -> None:
@@ -143,7 +130,7 @@ def test_edges_of_parallel_and_unsorted_rows() -> None:
     share = {(u, v): float(x) for (u, v, *_), x in zip(arcs_of(graph), exact, strict=True)}
     # Scaled by n / (2 k), which is 1 here.
     wanted = [share[u, v] + share[v, u] if u != v else 0 for u, v, *_ in arcs_of(graph)]
-    np.testing.assert_allclose(found.edge_centrality, wanted, **_CLOSE)
+    np.testing.assert_allclose(found.edge_centrality, wanted, **CLOSE)
 
 
 def _chain(diamonds: int, *, copies: int, tail: bool) -> Graph:

@@ -23,9 +23,7 @@ from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from graphs import WEIGHT_DTYPES, ZOO, arcs_of, forced_threads, graphs, named_graph
-
-# Of sums of fractions in another order.
-_CLOSE: dict[str, float] = {"rtol": 1e-9, "atol": 1e-11}
+from references import CLOSE, assert_networkx_agrees
 
 each_ring = pytest.mark.parametrize("buckets", [4, 8, 64, 1024])
 """Heaps alone, both, buckets alone: see :func:`_ring`."""
@@ -52,23 +50,16 @@ def _sums(graph: Graph, sources: Any, **options: Any) -> Any:
 def _check(graph: Graph, k: int | None, normalized: bool, endpoints: bool) -> None:
     """Equal to NetworkX's for vertices and arcs."""
     graph = _positive(graph).merge_parallel_arcs()
-    n = graph.vertex_count
     found = gw.betweenness_centrality(
         graph, samples=k, seed=3, normalized=normalized, endpoints=endpoints, edges=True,
         weighted=True, devices="cpu",
     )  # fmt: skip
     other = nx.DiGraph() if graph.directed else nx.Graph()
-    other.add_nodes_from(range(n))
+    other.add_nodes_from(range(graph.vertex_count))
     other.add_weighted_edges_from(arcs_of(graph))
-    asked: dict[str, Any] = {"k": k, "seed": 3, "normalized": normalized, "weight": "weight"}
-    expected = nx.betweenness_centrality(other, endpoints=endpoints, **asked)
-    # NetworkX has NaN for the only source.
-    wanted = [0.0 if math.isnan(expected[v]) else expected[v] for v in range(n)]
-    np.testing.assert_allclose(found.centrality, wanted, **_CLOSE)
-    edges = nx.edge_betweenness_centrality(other, **asked)
-    by_arc = edges if graph.directed else edges | {(v, u): x for (u, v), x in edges.items()}
-    wanted = [by_arc[u, v] for u, v, *_ in arcs_of(graph)]
-    np.testing.assert_allclose(found.edge_centrality, wanted, **_CLOSE)
+    assert_networkx_agrees(
+        found, other, endpoints=endpoints, k=k, seed=3, normalized=normalized, weight="weight"
+    )
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -165,8 +156,8 @@ def test_parallel_arcs_are_paths_of_their_own(
             patch.setattr(brandes, "_run", lambda *a: run(*a) if a[6] else None)
         found = _sums(graph, sources)
     vertices, arcs = _exact(graph, sources)
-    np.testing.assert_allclose(found.vertices, [float(x) for x in vertices], **_CLOSE)
-    np.testing.assert_allclose(found.arcs, [float(x) for x in arcs], **_CLOSE)
+    np.testing.assert_allclose(found.vertices, [float(x) for x in vertices], **CLOSE)
+    np.testing.assert_allclose(found.arcs, [float(x) for x in arcs], **CLOSE)
 
 
 def test_edges_of_parallel_and_unsorted_rows() -> None:
@@ -196,8 +187,8 @@ def test_equal_weights_count_arcs(buckets: int, name: str, monkeypatch: pytest.M
         same = graph.with_weights(np.full(graph.arc_count, weight))
         found = _sums(same, sources, endpoints=True)
         if weight != 0.1:  # of which different sums are rounded differently
-            np.testing.assert_allclose(found.vertices, wanted.vertices, **_CLOSE)
-            np.testing.assert_allclose(found.arcs, wanted.arcs, **_CLOSE)
+            np.testing.assert_allclose(found.vertices, wanted.vertices, **CLOSE)
+            np.testing.assert_allclose(found.arcs, wanted.arcs, **CLOSE)
         assert found.vertices_visited == wanted.vertices_visited
         assert found.arcs_examined == wanted.arcs_examined
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.brandes import DependencySums, sum_dependencies
-from godwit.algorithms.paths import Sources, check_sources
+from godwit.algorithms.paths import Sources, check_sources, uses_weights
 from godwit.algorithms.weighted_path_counts import check_lengths
 from godwit.arrays import Home
 from godwit.backends.base import Array, Device
@@ -191,18 +191,6 @@ def betweenness_centrality(
                 arcs = _sums_of_edges(graph, arcs, weighted)
             arcs *= scales(n, k, normalized, graph.directed, True)[0]
     return BetweennessResult(graph, chosen, centrality, arcs, statistics, home=options.home)
-
-
-def uses_weights(graph: Graph, weighted: Any) -> bool:
-    """Whether weights are the lengths of arcs.
-
-    :raises InputError: they are to be, and there are none
-    """
-    if weighted is not None:
-        weighted = as_flag(weighted, "weighted")
-    if weighted and not graph.is_weighted:
-        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
-    return graph.is_weighted and weighted is not False
 
 
 def _sums_on_gpus(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths import check_vertex
+from godwit.algorithms.paths import check_vertex, uses_weights
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Device
 from godwit.backends.ranks import RankQuery, rank_vertices
@@ -247,11 +247,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 def _uses_weights(graph: Graph, weighted: Any) -> bool:
     """Whether weights count, after a look at them."""
-    if weighted is not None:
-        weighted = as_flag(weighted, "weighted")
-    if weighted and not graph.is_weighted:
-        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
-    if weighted is False or not graph.is_weighted:
+    if not uses_weights(graph, weighted):
         return False
     return bool(graph.cached("weights as parts", lambda: _check_weights(graph)))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Array
-from godwit.dtypes import as_integer, as_number, shown
+from godwit.dtypes import as_flag, as_integer, as_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
@@ -172,6 +172,18 @@ def check_vertex(vertex: Any, count: int, what: str) -> int:
             raise InputError(f"{what} is {shown(found)}, and the graph has no vertices")
         raise InputError(f"{what} must be in [0, {count}), got {shown(found)}")
     return found
+
+
+def uses_weights(graph: Graph, weighted: Any) -> bool:
+    """Whether an algorithm heeds weights: as is said, or where there are some.
+
+    :raises InputError: they are to be, and there are none
+    """
+    if weighted is not None:
+        weighted = as_flag(weighted, "weighted")
+    if weighted and not graph.is_weighted:
+        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
+    return graph.is_weighted and weighted is not False
 
 
 def check_sources(source: Sources, count: int) -> Array:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph
 
 MAX_DEGREE = "max-degree"
-STDIN = "-"
+_STDIN = "-"
 
 
 def load_graph(text: str, display: Display, reading: Reading, device: str | None = None) -> Graph:
@@ -61,13 +61,18 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
         else:
             from godwit.graph.formats import read
 
-            path = "/dev/stdin" if text == STDIN else text
+            path = file_of(text)
             with display.bytes(f"reading {Path(path).name}") as progress:
                 graph = read(path, progress=progress, **given)
     if reading.directed is False and graph.directed:
         with display.waiting("symmetrizing"):
             return graph.symmetrize()
     return graph
+
+
+def file_of(text: str) -> str:
+    """The path of a file that is named on the command line; ``-`` is standard input."""
+    return "/dev/stdin" if text == _STDIN else text
 
 
 def _check_name(text: str) -> None:

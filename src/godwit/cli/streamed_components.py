@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from godwit.cli.inputs import STDIN
+from godwit.cli.inputs import file_of
 from godwit.cli.progress import Display
 from godwit.errors import InputError
 from godwit.graph.generators.spec import is_spec
@@ -148,8 +148,9 @@ def answer_stream(
         begin = perf_counter()
         with display.steps("linking edges") as show:
             progress = None if show is None else lambda done: show(int(done), done.total)
-            source = "/dev/stdin" if path == STDIN else path
-            result = api.connected_components(source, progress=progress, **asked, **streaming.given)
+            result = api.connected_components(
+                file_of(path), progress=progress, **asked, **streaming.given
+            )
         seconds = perf_counter() - begin
         if destination.target is not None:
             with display.waiting("writing"), result.statistics.phase("write"):

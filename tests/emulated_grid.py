@@ -29,8 +29,18 @@ from emulated_grid_compiler import COMPILER, Compiler, explained, scheduler
 from emulated_grid_driver import Driver, Runtime
 from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
-from godwit.backends.cuda import compilation, download, driver, engine, libraries, pools, sorting
+from godwit.backends.cuda import (
+    compilation,
+    download,
+    driver,
+    engine,
+    libraries,
+    native,
+    pools,
+    sorting,
+)  # fmt: skip
 from godwit.backends.cuda.driver import Buffer, Stream
+from godwit.backends.cuda.native import Calls
 
 __all__ = [
     "COMPILER", "EmulationError", "Machine", "as_gpu_array", "check_arguments", "emulated_gpus",
@@ -78,7 +88,7 @@ def emulated_gpus(
 
     class Launch(driver.Launch):
         def __init__(self, kernel: Any, stream: Any, *, arguments: Any, **given: Any) -> None:
-            check_arguments(kernel._function, arguments)
+            check_arguments(kernel.function, arguments)
             super().__init__(kernel, stream, arguments=arguments, **given)
 
     def load(run: Any) -> None:
@@ -88,6 +98,7 @@ def emulated_gpus(
     with pytest.MonkeyPatch.context() as patch:
         for original, stand_in in (
             (libraries.bindings, lambda: bindings),
+            (native.calls, lambda: Calls(bindings[0].launch, bindings[1].synchronize)),
             (libraries.are_there, lambda: True),
             (compilation.cubin, compiler.cubin),
             (driver.Launch, Launch),

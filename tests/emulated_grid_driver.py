@@ -147,6 +147,10 @@ class Runtime:
             self._machine.finish()
         return (0,)
 
+    def synchronize(self, stream: Any) -> int:
+        """As :class:`godwit.backends.cuda.native.Calls` has it."""
+        return int(self.cudaStreamSynchronize(stream.value)[0])
+
     def cudaDeviceSynchronize(self) -> tuple[int]:
         self._machine.finish()
         return (0,)
@@ -243,17 +247,12 @@ class Driver:
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> tuple[int, int]:
         return 0, self._machine.blocks_per_multiprocessor
 
-    def cuLaunchKernel(self, *given: Any) -> tuple[Result]:
-        return self._launched(*given[:10], cooperative=False)
-
-    def cuLaunchCooperativeKernel(self, *given: Any) -> tuple[Result]:
-        return self._launched(*given, cooperative=True)
-
-    def _launched(
-        self, kernel: Kernel, blocks: int, _y: int, _z: int, threads: int, _v: int, _w: int,
-        shared_bytes: int, stream: int, addresses: int, *, cooperative: bool,
-    ) -> tuple[Result]:  # fmt: skip
+    def launch(self, config: Any, kernel: Any, addresses: Any, _: None) -> Result:
+        """As :class:`godwit.backends.cuda.native.Calls` has it: takes ctypes objects."""
+        given = config._obj
         error = self._machine.launch(
-            kernel, stream, addresses, blocks, threads, shared_bytes, cooperative=cooperative
-        )
-        return (Result[error or "CUDA_SUCCESS"],)
+            ctypes.cast(kernel, ctypes.py_object).value, given.stream, ctypes.addressof(addresses),
+            given.blocks[0], given.threads[0], given.shared_bytes,
+            cooperative=bool(given.attribute_count),
+        )  # fmt: skip
+        return Result[error or "CUDA_SUCCESS"]

@@ -37,6 +37,7 @@ from godwit.backends.cuda import (
     segments,
 )
 from godwit.backends.cuda.driver import GpuProperties
+from godwit.backends.cuda.native import Calls
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 
 _POISON = 0xDD
@@ -415,6 +416,8 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         for module in (driver, marks, lanes, copy_times, segments):
             patch.setattr(module, "bindings", lambda: (cuda, runtime))
+        calls = Calls(None, lambda stream: runtime.cudaStreamSynchronize(stream.value)[0])
+        patch.setattr(driver, "calls", lambda: calls)
         patch.setattr(driver, "device_count", lambda: len(machine.access))
         patch.setattr(driver, "properties", lambda index: properties)
         patch.setattr(driver, "why_not", str)

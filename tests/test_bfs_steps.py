@@ -21,7 +21,7 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.verification import verify_bfs
 from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import bfs_steps, driver
+from godwit.backends.cuda import bfs_steps, driver, step_hubs
 from godwit.backends.cuda.compilation import ARCHITECTURES, KERNELS, cubin
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -55,6 +55,13 @@ def turn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
+@pytest.fixture(params=[0, step_hubs.HUB_ARCS], ids=["hubs", "no hubs"])
+def hubs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Vertices with more arcs are hubs."""
+    monkeypatch.setattr(step_hubs, "HUB_ARCS", request.param)
+    return int(request.param)
+
+
 def _check(graph: Graph, devices: list[str], gpu: GpuOptions, partition: str | None = None) -> None:
     """From some vertices of a graph, with a target, with a cutoff, from several."""
     last = graph.vertex_count - 1
@@ -74,7 +81,7 @@ def _check(graph: Graph, devices: list[str], gpu: GpuOptions, partition: str | N
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @each_graph
-def test_emulated(name: str, count: int, turn: str, emulated: Machine) -> None:
+def test_emulated(name: str, count: int, turn: str, hubs: int, emulated: Machine) -> None:
     graph = named_graph(name)
     if graph.vertex_count >= count:
         partition = [None, "contiguous", "random"][len(name) % 3] if count > 1 else None
@@ -83,7 +90,7 @@ def test_emulated(name: str, count: int, turn: str, emulated: Machine) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_any_schedule(count: int, seed: int, turn: str) -> None:
+def test_any_schedule(count: int, seed: int, turn: str, hubs: int) -> None:
     """Left at every meeting, and threads in any order."""
     graph = gw.generate(f"rmat:7,edge_factor=4,seed={seed}")
     with emulated_gpus(count, seed=seed):
@@ -93,7 +100,7 @@ def test_any_schedule(count: int, seed: int, turn: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @each_graph
-def test_queues_grow(name: str, count: int, emulated: Machine, turn: str) -> None:
+def test_queues_grow(name: str, count: int, emulated: Machine, turn: str, hubs: int) -> None:
     """With room for one vertex at first, frontiers are lost again and again, and found again."""
     graph = named_graph(name)
     if graph.vertex_count >= count:
@@ -247,14 +254,14 @@ class TestOnGpus:
 
     @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
     @each_graph
-    def test_zoo(self, name: str, devices: list[str], turn: str) -> None:
+    def test_zoo(self, name: str, devices: list[str], turn: str, hubs: int) -> None:
         graph = named_graph(name)
         if graph.vertex_count >= len(devices):
             _check(graph, devices, GpuOptions(slice_s=[0.1, 0.0][len(name) % 2]))
 
     @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
     @pytest.mark.parametrize("spec", ["rmat:16", "star:100000", "road:300", "complete:700"])
-    def test_larger(self, spec: str, devices: list[str], turn: str) -> None:
+    def test_larger(self, spec: str, devices: list[str], turn: str, hubs: int) -> None:
         _check(gw.generate(spec), devices, GpuOptions())
 
     @pytest.mark.parametrize("devices", ENDPOINTS[1:], ids="+".join)

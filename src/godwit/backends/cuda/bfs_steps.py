@@ -12,6 +12,7 @@ import numpy as np
 from godwit.backends.base import ProgressPoll, Schedule
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
+from godwit.backends.cuda.step_hubs import HubRows
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
@@ -60,13 +61,17 @@ ARGUMENTS = np.dtype(
         ("is_directed", np.uint64),
         ("active", np.int64),
         ("cleared", np.int64),
+        ("hubs", np.int64),
+        ("hub_offsets", np.uint64),
+        ("hub_targets", np.uint64),
+        ("hub_marks", PEERS),
     ]
 )
 
 STATE = (
     "depth", "visited", "frontier", "parity", "queued", "spreaded", "limit", "vertices", "arcs",
     "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index",
-    "has_missed", "growths",
+    "has_missed", "growths", "listing", "hubs",
 )  # fmt: skip
 """Words of ``control->state``: ``BfsState`` of the kernel."""
 
@@ -91,15 +96,17 @@ def search_levels(
         begin = perf_counter()
         out_rows = placement.rows("out")
         in_rows = placement.rows("in") if placement.graph.directed else out_rows
+        hub_rows = placement.hub_rows()
         rows_s = perf_counter() - begin
-        arguments = _arguments(placement, query, out_rows, in_rows)
+        arguments = _arguments(placement, query, out_rows, in_rows, hub_rows)
         text = source(placement.id_dtype, query.gpu.schedule)
         with step_run(placement, text, arguments, query.gpu) as run:
             run.between = partial(_enlarge, placement, arguments, out_rows, query.gpu.schedule)
             for own in arguments:
                 own["visited"] = [run.pointers(f"visited {which}") for which in (0, 1)]
                 own["marks"] = run.pointers("marks")
-            run.prepare(_first_state(placement, query))
+                own["hub_marks"] = run.pointers("hub marks")
+            run.prepare(_first_state(placement, query), early=True)
             kernel_s = run.drive(poll)
             for part in placement.parts:
                 if "new depth" in part.buffers:  # all of it was cleared
@@ -137,11 +144,13 @@ def _arguments(
     query: SearchQuery,
     out_rows: Sequence[StepRows],
     in_rows: Sequence[StepRows],
+    hub_rows: Sequence[HubRows],
 ) -> Array:
     """Of each device's kernel, but for what lies at other devices; makes room for all that it needs."""
     count, directed = placement.count, placement.graph.directed
     arguments = np.zeros(len(placement.parts), ARGUMENTS)
     owners, indexes = np.divmod(placement.position(query.sources), placement.capacity)
+    hub_marks = _first_hub_marks(owners, indexes, len(placement.parts), hub_rows[0].count)
     target = -1 if query.target is None else int(placement.position([query.target])[0])
     for place, part in enumerate(placement.parts):
         own = arguments[place]
@@ -164,6 +173,10 @@ def _arguments(
         if len(seeds):
             room.upload(seeds)
         own["seeds"], own["seed_count"] = room.pointer, len(seeds)
+        own["hubs"] = hub_rows[place].count
+        own["hub_offsets"] = hub_rows[place].offsets.pointer
+        own["hub_targets"] = hub_rows[place].targets.pointer
+        part.room("hub marks", hub_marks.nbytes).upload(hub_marks)
         own["target"] = target - part.first if target // placement.capacity == place else -1
         # Of a directed graph the classes are of in-degrees.
         own["is_directed"] = directed
@@ -171,6 +184,17 @@ def _arguments(
             placement.capacity if directed else out_rows[place].classes[_CLASS_GROUP]
         )
     return arguments
+
+
+def _first_hub_marks(owners: Array, indexes: Array, devices: int, count: int) -> Array:
+    """(3, devices * count) bits: which sources are hubs, in the first row; some bytes if there are none.
+
+    :param count: hubs of a device
+    """
+    marks = np.zeros((3, max(32, devices * count)), np.uint8)
+    there = indexes < count
+    marks[0, owners[there] * count + indexes[there]] = 1
+    return np.packbits(marks, axis=1, bitorder="little")
 
 
 def _first_state(placement: StepPlacement, query: SearchQuery) -> list[int | float]:

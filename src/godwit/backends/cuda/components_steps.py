@@ -106,7 +106,7 @@ def run_components(
                 own["parents"], own["labels"] = run.pointers("parents"), run.pointers("labels")
             if tiled:
                 lay_tiles(placement, run, arguments)
-            run.prepare()
+            run.prepare(early=True)
             seconds["kernel"] = run.drive(poll)
             controls = run.controls()
         seconds["compile"] = run.compile_s

@@ -22,6 +22,7 @@ import numpy as np
 from godwit import config
 from godwit.backends.cuda.kept_memory import KeptMemory
 from godwit.backends.cuda.libraries import bindings
+from godwit.backends.cuda.native import ELSEWHERE, calls, launch_config
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.trace import HOST, copied
@@ -64,6 +65,17 @@ def checked(outcome: tuple[Any, ...], what: str) -> Any:
     if not results:
         return None
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _again(status: int, function: Any, given: tuple[Any, ...], index: int, what: str) -> None:
+    """A call of :mod:`~godwit.backends.cuda.native` about a GPU has failed: DeviceError, if not because that
+    GPU was not the thread's current one.
+    """
+    if status in ELSEWHERE:
+        use(index)
+        status = function(*given)
+    if status:
+        checked((bindings()[0].CUresult(status),), what)
 
 
 def _error_text(status: Any) -> str:
@@ -371,6 +383,8 @@ class Stream:
         self._stream = checked(
             runtime.cudaStreamCreateWithFlags(_NON_BLOCKING), f"a stream of cuda:{index}"
         )
+        self._given = ctypes.c_void_p(self.handle)
+        self._wait = calls().synchronize
 
     @property
     def handle(self) -> int:
@@ -384,11 +398,10 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all that was put into it is done."""
-        use(self.index)
-        _, runtime = bindings()
-        checked(
-            runtime.cudaStreamSynchronize(self._stream), f"a kernel on cuda:{self.index} failed"
-        )
+        status = self._wait(self._given)
+        if status:
+            what = f"a kernel on cuda:{self.index} failed"
+            _again(status, self._wait, (self._given,), self.index, what)
 
     def close(self) -> None:
         """Give it back; what is in it runs to its end."""
@@ -500,14 +513,14 @@ class Kernel:
     def __init__(self, index: int, function: Any, name: str) -> None:
         self.index = index
         self.name = name
-        self._function = function
+        self.function = function
 
     def allow_shared(self, nbytes: int) -> None:
         """Let it be launched with so much dynamic shared memory."""
         driver, _ = bindings()
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         use(self.index)
-        outcome = driver.cuFuncSetAttribute(self._function, attribute, nbytes)
+        outcome = driver.cuFuncSetAttribute(self.function, attribute, nbytes)
         checked(outcome, f"{nbytes:,} bytes of shared memory for {self.name} on cuda:{self.index}")
 
     def occupancy(self, threads: int, shared_bytes: int = 0) -> int:
@@ -515,7 +528,7 @@ class Kernel:
         driver, _ = bindings()
         use(self.index)
         outcome = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            self._function, threads, shared_bytes
+            self.function, threads, shared_bytes
         )
         return int(checked(outcome, f"asking for the occupancy of {self.name}"))
 
@@ -523,7 +536,7 @@ class Kernel:
         """Registers a thread."""
         driver, _ = bindings()
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
-        return int(checked(driver.cuFuncGetAttribute(attribute, self._function), self.name))
+        return int(checked(driver.cuFuncGetAttribute(attribute, self.function), self.name))
 
 
 class Module:
@@ -572,26 +585,25 @@ class Launch:
         shared_bytes: int = 0,
         cooperative: bool = False,
     ) -> None:
-        driver, _ = bindings()
         self.kernel = kernel
         if isinstance(arguments, bytes):
             held: list[Any] = [ctypes.create_string_buffer(arguments, len(arguments))]
         else:
             held = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
         addresses = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
-        self._held = held, addresses
-        self._start = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
-        last = () if cooperative else (0,)
-        self._given = (
-            kernel._function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream.handle,
-            ctypes.addressof(addresses), *last,
-        )  # fmt: skip
+        config = launch_config(
+            blocks, threads, shared_bytes, stream.handle, cooperative=cooperative
+        )
+        self._held = held
+        self._launch = calls().launch
+        self._given = ctypes.byref(config), ctypes.c_void_p(int(kernel.function)), addresses, None
 
     def start(self) -> None:
         """Start it."""
-        use(self.kernel.index)
-        outcome = self._start(*self._given)
-        checked(outcome, f"starting {self.kernel.name} on cuda:{self.kernel.index}")
+        status = self._launch(*self._given)
+        if status:
+            what = f"starting {self.kernel.name} on cuda:{self.kernel.index}"
+            _again(status, self._launch, self._given, self.kernel.index, what)
 
 
 def launch(kernel: Kernel, stream: Stream, **given: Any) -> None:

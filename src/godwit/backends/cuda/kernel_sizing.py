@@ -118,7 +118,7 @@ def _function(kernel: Any) -> Any:
     if isinstance(kernel, cuda.CUfunction):
         return kernel
     if isinstance(kernel, driver.Kernel):
-        return kernel._function
+        return kernel.function
     inner = getattr(kernel, "kernel", kernel)  # CuPy's RawKernel has a Function, once compiled
     pointer = getattr(inner, "ptr", None)
     if isinstance(pointer, int):

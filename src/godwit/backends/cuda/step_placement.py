@@ -16,10 +16,11 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.backends.base import Device
-from godwit.backends.cuda import driver, step_readers, step_rows
+from godwit.backends.cuda import driver, step_hubs, step_readers, step_rows
 from godwit.backends.cuda.driver import Buffer, Stream
 from godwit.backends.cuda.gpu_locks import held_gpus
 from godwit.backends.cuda.placement import GpuEndpoints, GpuMemory, require_room
+from godwit.backends.cuda.step_hubs import HubRows
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
@@ -97,6 +98,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._making = Lock()
         self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
         self._readers: dict[tuple[Direction, ...], list[Buffer]] = {}
+        self._hub_rows: list[HubRows] | None = None
         begin = perf_counter()
         self.numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
         self.add_seconds("number", begin)
@@ -168,6 +170,12 @@ class StepPlacement(GpuEndpoints[StepPart]):
             self.add_seconds("rows", begin)
             seconds_since(begin, "rows")
         return found
+
+    def hub_rows(self) -> list[HubRows]:
+        """On each device the arcs of all devices' hubs to its vertices; a directed graph has no hubs."""
+        if self._hub_rows is None:
+            self._hub_rows = step_hubs.make_hub_rows(self, self.rows("out"))
+        return self._hub_rows
 
     def readers(self, *directions: Direction) -> list[Buffer]:
         """On each device (devices, capacity / 32) uint32: which devices read which own vertices.
@@ -253,7 +261,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     def _free(self) -> None:
         super()._free()
-        self._rows, self._readers = {}, {}
+        self._rows, self._readers, self._hub_rows = {}, {}, None
         if self._alone is not None:
             self._alone.closed = True
             self._alone._free()

@@ -48,7 +48,7 @@ STAGE = np.dtype(
         ("devices", np.uint32),
         ("device", np.uint32),
         ("prepare", np.uint32),
-        ("padding", np.uint32),
+        ("early", np.uint32),
     ]
 )
 
@@ -179,11 +179,12 @@ class StepRun(SlicedRun):
             self.kernels.append(_loaded(part.index, code))
         self.compile_s = seconds_since(begin, "compile")
 
-    def prepare(self, state: Sequence[Any] = (), *, phase: int = 0) -> None:
+    def prepare(self, state: Sequence[Any] = (), *, phase: int = 0, early: bool = False) -> None:
         """Set the control words up, connect the devices, and launch once to no effect.
 
         :param state: the first words of ``control->state``: integers, or floats as bits
         :param phase: of the first superstep
+        :param early: it touches no other device's memory, and so need not wait until all are launched
         """
         placement = self.placement
         count = len(placement.parts)
@@ -206,6 +207,7 @@ class StepRun(SlicedRun):
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
             stage["latency_ns"] = self.gpu.latency_ns
             stage["devices"], stage["device"] = count, place
+            stage["early"] = early
             blocks = self.blocks_with(place, self.shared_bytes)
             self.shapes.append((blocks, self._threads, self.shared_bytes))
         boards = self.pointers("board")

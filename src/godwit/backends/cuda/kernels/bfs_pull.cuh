@@ -3,7 +3,7 @@
 
 #include "bfs_search.cuh"
 
-constexpr u32 PULL_SPAN = 16;       // words that a warp takes at a time
+constexpr u32 PULL_SPAN = 16;       // words that a warp takes at a time, at most
 constexpr u32 PULL_WORDS = 4;       // of these, that it looks through at a time
 constexpr u32 PULL_ALONE_ARCS = 8;  // that a lane looks at, before its warp helps
 
@@ -101,20 +101,25 @@ __device__ __forceinline__ u32 warp_look_at_heads(Bfs &bfs, PullList &list, u32 
     return left;
 }
 
-// A warp takes PULL_SPAN words at a time, a lane each. First it looks at the heads of the rows of all open
-// vertices, then at what is behind the heads of those that are left, 32 at a time: what counts is how many
-// loads are under way.
+// A warp takes PULL_SPAN words at a time, a lane each, or as many fewer as all warps have enough with as many
+// turns. First it looks at the heads of the rows of all open vertices, then at what is behind the heads of those
+// that are left, 32 at a time: what counts is how many loads are under way.
 __device__ __forceinline__ void team_pull(Bfs &bfs, PullList &list) {
     const u32 *own = bfs.own_visited(bfs.parity());
-    u32 next = bfs.parity() ^ 1;
+    u32 next = bfs.parity() ^ 1, queue = static_cast<u32>(bfs.state[QUEUE_INDEX]);
+    const u32 *stale = bfs.own_visited(next);
     i64 offset = bfs.first() / 32;
     // Vertices without arcs come last, and are not found.
     u32 active = static_cast<u32>(bfs.arguments.in.classes[CLASS_NONE]);
-    u32 words = (active + 31) / 32;
-    for (u64 span = bfs.team.warp(); span * PULL_SPAN < words; span += bfs.team.warps()) {
-        u32 first_word = static_cast<u32>(span * PULL_SPAN), at = first_word + lane_id();
-        bool is_mine = lane_id() < PULL_SPAN && at < words;
-        u32 mine = is_mine ? own[at] : FULL_WARP;
+    u32 words = (active + 31) / 32, warps = static_cast<u32>(bfs.team.warps());
+    u32 turns = (words + PULL_SPAN * warps - 1) / (PULL_SPAN * warps);
+    u32 span = (words + turns * warps - 1) / max(1u, turns * warps);
+    span = (span + 3) / 4 * 4;  // of 16 bytes
+    for (u64 number = bfs.team.warp(); number * span < words; number += warps) {
+        u32 first_word = static_cast<u32>(number * span), at = first_word + lane_id();
+        bool is_mine = lane_id() < span && at < words;
+        u32 mine = is_mine ? own[at] : FULL_WARP, there = is_mine ? stale[at] : FULL_WARP;
+        u32 before = mine;
         u32 beyond = at + 1 == words && (active & 31) ? FULL_WARP << (active & 31) : 0;
         u32 open = ~(mine | beyond);
         if (__any_sync(FULL_WARP, open != 0)) {
@@ -135,7 +140,10 @@ __device__ __forceinline__ void team_pull(Bfs &bfs, PullList &list) {
             __syncwarp();
             if (lane_id() < PULL_SPAN) mine |= list.found[lane_id()];
         }
-        for (u32 other = 0; other < bfs.stage.devices; other++)
-            if (is_mine) bfs.arguments.visited[next][other][offset + at] = mine;
+        // All have the same in the other bitmap, as its owner told them all of it last.
+        if (mine != there)
+            for (u32 other = 0; other < bfs.stage.devices; other++)
+                bfs.arguments.visited[next][other][offset + at] = mine;
+        if (bfs.state[LISTING]) bfs.warp_queue_words(mine & ~before, at, queue, false);
     }
 }

@@ -6,7 +6,8 @@
 constexpr i64 SHORT_ROW_ARCS = 32;  // longer ones are not for one block alone
 constexpr i32 UNREACHED = 0x7fffffff;
 constexpr u32 NO_STEP = 0xffffffffu;
-constexpr u32 ALONE_VERTICES = 1024;  // on all devices
+constexpr u32 ALONE_VERTICES = 1024;      // on all devices
+constexpr u32 LISTED_VERTICES = 1 << 16;  // after so many in a frontier a pull queues what it finds
 
 // Kinds of superstep.
 enum BfsPhase : u32 { BEGIN, PUSH, RECEIVE, SPREAD, PULL, QUEUE, QUEUE_AGAIN };
@@ -31,10 +32,12 @@ enum BfsState : u32 {
     QUEUE_INDEX,  // which queue holds the frontier
     HAS_MISSED,   // a queue had no room for the whole frontier
     GROWTHS,
+    LISTING,  // the pull queues what it finds, as long as there is room
+    HUBS,     // in the frontier; they are not counted as long rows
 };
 
 // What blocks count.
-enum BfsCount : u32 { FOUND, SENT, FOUND_LONG, FOUND_TARGET, LOOKED, MISSED };
+enum BfsCount : u32 { FOUND, SENT, FOUND_LONG, FOUND_TARGET, LOOKED, MISSED, FOUND_HUBS };
 
 struct BfsLocal {
     u32 queued[2];  // in each queue of this device
@@ -59,6 +62,10 @@ struct Arguments {
     u64 is_directed;  // those before may have, too
     i64 active;       // own indexes from here on are reached as seeds only
     i64 cleared;      // depths of those from here on are UNREACHED already, and stay so
+    i64 hubs;         // own indexes before this one: their rows are shared out (step_hubs.py)
+    const i64 *hub_offsets;  // (devices * hubs + 1): of each hub's arcs to own vertices
+    const Id *hub_targets;
+    u32 *hub_marks[MAX_DEVICES];  // of every device (3, devices * hubs / 32), by depth % 3
 };
 
 // The queue of a block that goes on alone.
@@ -83,8 +90,9 @@ struct Bfs {
     AloneQueue &alone;
     const u64 *state;
     bool is_alone;
+    bool looks_first;  // whether a vertex is visited, before it is visited
     i32 depth;
-    u32 found = 0, found_long = 0, sent = 0, missed = 0;
+    u32 found = 0, found_long = 0, found_hubs = 0, sent = 0, missed = 0;
     u64 looked = 0;
 
     __device__ __forceinline__ Bfs(const Arguments &given, const Team &with, StepBlock &in,
@@ -96,6 +104,7 @@ struct Bfs {
           alone(queue),
           state(in.state),
           is_alone(alone_now),
+          looks_first(!alone_now && in.state[VISITED] != in.state[FRONTIER]),
           depth(static_cast<i32>(state[DEPTH])) {}
 
     __device__ __forceinline__ u32 parity() const { return static_cast<u32>(state[PARITY]); }
@@ -127,11 +136,29 @@ struct Bfs {
         if (is_alone && place < ALONE_VERTICES) alone.indexes[which][place] = index;
     }
 
+    // All devices push along the rows of hubs. A superstep sets marks of its own depth, reads those of the depth
+    // before, and clears those of the next (bfs_steps.cuh), which nobody reads or sets meanwhile.
+    __device__ __forceinline__ u32 hub_words() const {
+        return static_cast<u32>(arguments.hubs) / 32 * stage.devices;
+    }
+    __device__ __forceinline__ u32 *hub_marks(u32 device, i32 of_depth) const {
+        return arguments.hub_marks[device] + static_cast<u32>(of_depth) % 3 * hub_words();
+    }
+    __device__ __forceinline__ void thread_reach_hub(u32 index) {
+        found_hubs += 1;
+        if (depth == 0) return;  // the host has marked the sources
+        u32 hub = stage.device * static_cast<u32>(arguments.hubs) + index;
+        for (u32 other = 0; other < stage.devices; other++)
+            set_bits_system(hub_marks(other, depth) + hub / 32, 1u << (hub & 31));
+    }
+
     // A vertex of this device is reached: note it.
     __device__ __forceinline__ void thread_reach(u32 index) {
         arguments.depth[first() + index] = depth;
         found += 1;
-        if (index < arguments.long_below)
+        if (index < arguments.hubs)
+            thread_reach_hub(index);
+        else if (index < arguments.long_below)
             found_long +=
                 !arguments.is_directed ||
                 arguments.out.offsets[index + 1] - arguments.out.offsets[index] > SHORT_ROW_ARCS;
@@ -156,5 +183,6 @@ struct Bfs {
         if (stage.devices > 1) warp_count(block, SENT, sent);
         warp_count(block, LOOKED, looked);
         warp_count(block, MISSED, missed);
+        if (arguments.hubs) warp_count(block, FOUND_HUBS, found_hubs);
     }
 };

@@ -4,6 +4,7 @@
 // Pushing, the owner of a vertex in the frontier marks its neighbours: its own are visited, and queued; of
 // those of others it sets bits, which their owners read in a superstep of its own ("receive"), if any were set,
 // in which they also tell everyone what is visited.
+// Rows of hubs are shared out: all push along them, each to its own vertices (step_hubs.py).
 // Pulling, the owner of an unvisited vertex looks for a neighbour that was visited before this superstep: it is
 // in the frontier then, as whoever is visited earlier has no unvisited neighbours. So one bitmap serves as
 // frontier and as visited set. There are two, `visited[step & 1]` as of before a superstep and the other as
@@ -61,9 +62,20 @@ __device__ __forceinline__ void team_spread(Bfs &bfs) {
          at += bfs.team.threads()) {
         u32 word = visited[at];
         for (u32 other = 0; other < bfs.stage.devices; other++)
-            if (other != bfs.stage.device)
+            if (word && other != bfs.stage.device)
                 bfs.arguments.visited[bfs.parity()][other][offset + at] = word;
     }
+}
+
+// Where the whole frontier are hubs each device visits its own vertices, and no one is told of any by marks: so
+// it tells everyone in the same superstep, as pulling mostly comes next.
+__device__ __forceinline__ bool is_spread_by_push(const Arguments &arguments, const u64 *state) {
+    return arguments.stage.devices > 1 && state[HUBS] == state[FRONTIER];
+}
+
+__device__ __forceinline__ void block_clear_hub_marks(const Bfs &bfs) {
+    u32 *marks = bfs.hub_marks(bfs.stage.device, bfs.depth + 1);
+    for (u32 word = threadIdx.x; word < bfs.hub_words(); word += blockDim.x) marks[word] = 0;
 }
 
 // After queues were enlarged: the frontier is what was found last.
@@ -99,7 +111,7 @@ __device__ __forceinline__ u32 bfs_push_phase(u64 *state) {
         state[GROWTHS] += 1;
         return QUEUE_AGAIN | LEAVE_FIRST;
     }
-    bool is_tiny = state[FRONTIER] <= ALONE_VERTICES && state[LONG_ROWS] == 0;
+    bool is_tiny = state[FRONTIER] <= ALONE_VERTICES && state[LONG_ROWS] == 0 && state[HUBS] == 0;
     return is_tiny ? PUSH | ALONE : static_cast<u32>(PUSH);
 }
 
@@ -127,7 +139,13 @@ __device__ __forceinline__ u32 bfs_next(u64 *state) {
         }
         return bfs_push_phase(state);
     }
-    return forward < backward * amount_of(state[TURN_BACK]) ? QUEUE : PULL;
+    bool is_listed = state[LISTING] && !state[HAS_MISSED];
+    state[HAS_MISSED] = 0;
+    state[LISTING] = state[FRONTIER] <= LISTED_VERTICES;
+    if (forward >= backward * amount_of(state[TURN_BACK])) return PULL;
+    if (!is_listed) return QUEUE;
+    state[QUEUED] = 1;
+    return bfs_push_phase(state);
 }
 
 __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
@@ -136,6 +154,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
     if (threadIdx.x == 0) alone.step = NO_STEP;
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         Bfs bfs(arguments, team, block, alone, phase & ALONE);
+        if (arguments.hubs && team.block == 0) block_clear_hub_marks(bfs);
         switch (phase & ~ALONE) {
             case BEGIN:
                 team_clear(bfs);
@@ -144,6 +163,10 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 break;
             case PUSH:
                 team_push(bfs);
+                if (is_spread_by_push(arguments, bfs.state)) {
+                    team.wait(block);
+                    team_spread(bfs);
+                }
                 break;
             case RECEIVE:
                 team_receive(bfs);
@@ -165,15 +188,16 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
         }
         bfs.count();
     };
-    auto decide = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
+    auto next = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
         state[VISITED] += sums.counts[FOUND];
-        u64 long_rows = sums.counts[FOUND_LONG];
+        u64 long_rows = sums.counts[FOUND_LONG], hubs = sums.counts[FOUND_HUBS];
         bool is_over = sums.counts[FOUND_TARGET] != 0;
         state[HAS_MISSED] |= sums.counts[MISSED] != 0;
         switch (phase & ~ALONE) {
             case BEGIN:
                 state[FRONTIER] = sums.counts[FOUND];
                 state[LONG_ROWS] = long_rows;
+                state[HUBS] = hubs;
                 if (is_over) state[LIMIT] = state[DEPTH];
                 return bfs_next(state);
             case PUSH:
@@ -185,25 +209,28 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                     alone.turn(filled, static_cast<u32>(state[STEP]) + 1);
                 }
                 arguments.local->left_rows = 0;
+                state[SPREADED] =
+                    arguments.stage.devices == 1 || is_spread_by_push(arguments, state);
                 state[FRONTIER] = sums.counts[FOUND];
                 state[LONG_ROWS] = long_rows;
+                state[HUBS] = hubs;
                 if (is_over) state[LIMIT] = state[DEPTH];
-                state[SPREADED] = arguments.stage.devices == 1;
                 if (sums.counts[SENT]) return RECEIVE;
                 return bfs_next(state);
             case RECEIVE:
                 state[SPREADED] = 1;
                 state[FRONTIER] += sums.counts[FOUND];
                 state[LONG_ROWS] += long_rows;
+                state[HUBS] += hubs;
                 if (is_over) state[LIMIT] = state[DEPTH];
                 return bfs_next(state);
             case SPREAD:
                 return PULL;
             case PULL:
                 state[PARITY] ^= 1;
-                arguments.local->queued[state[QUEUE_INDEX]] = 0;
                 state[FRONTIER] = sums.counts[FOUND];
                 state[LONG_ROWS] = long_rows;
+                state[HUBS] = hubs;
                 if (is_over) state[LIMIT] = state[DEPTH];
                 return bfs_next(state);
             case QUEUE:
@@ -212,6 +239,12 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 return bfs_push_phase(state);
         }
         return STOP;
+    };
+    auto decide = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
+        phase = next(phase, sums, state);
+        // What a pull left in the queue, or what was pushed before the first, is not wanted.
+        if (phase == PULL || phase == QUEUE) arguments.local->queued[state[QUEUE_INDEX]] = 0;
+        return phase;
     };
     run_steps(arguments.stage, body, decide);
 }

@@ -267,10 +267,10 @@ __device__ __forceinline__ u32 block_next(Search &search, u32 phase) {
             block.sums.counts[ARCS] = state[ALL_ARCS];
             block.sums.counts[FAILED] = state[HAS_FAILED];
         }
-        block.word = phase;
+        block.own = phase;
     }
     __syncthreads();
-    phase = static_cast<u32>(block.word);
+    phase = static_cast<u32>(block.own);
     __syncthreads();
     return phase;
 }

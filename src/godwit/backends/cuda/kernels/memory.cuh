@@ -92,6 +92,11 @@ __device__ __forceinline__ void set_bits(u32 *place, u32 bits) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(place), "r"(bits) : "memory");
 }
 
+// Likewise, perhaps of another device's memory.
+__device__ __forceinline__ void set_bits_system(u32 *place, u32 bits) {
+    asm volatile("red.relaxed.sys.global.or.b32 [%0], %1;" ::"l"(place), "r"(bits) : "memory");
+}
+
 __device__ __forceinline__ u64 now_ns() {
     u64 time;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));

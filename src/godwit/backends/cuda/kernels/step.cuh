@@ -34,6 +34,7 @@ constexpr u32 ALONE = 0x80000000u;
 constexpr u32 LEAVE_FIRST = 0x40000000u;
 
 constexpr u32 PROFILED_STEPS = 64;
+constexpr u32 REPORTS_AT_ONCE = 4;
 
 struct Sums {
     u64 counts[COUNTS];
@@ -78,7 +79,7 @@ struct Stage {
     u32 devices;
     u32 device;
     u32 prepare;  // return at once: the launch only loads the kernel
-    u32 padding;
+    u32 early;    // the first superstep touches no one else's memory: it need not wait for anyone
 
     __device__ __forceinline__ i64 first() const { return device * capacity; }
 };
@@ -98,7 +99,8 @@ constexpr u32 CLASS_GRID = 0, CLASS_BLOCK = 1, CLASS_WARP = 2, CLASS_GROUP = 3, 
               CLASS_NONE = 5;
 
 struct StepBlock {
-    u64 word;
+    u64 word;  // of the last release that the block has seen
+    u64 own;   // what a block tells its threads in a superstep
     Sums sums;
     u64 state[STATE_WORDS];
 };
@@ -194,29 +196,39 @@ __device__ __forceinline__ bool warp_exchange_sums(const Stage &stage, u64 *stat
             store_system(&stage.boards[other]->reports[epoch & 1][stage.device].halves[lane], half);
     u64 begin = now_ns(), total = 0;
     bool in_time = true;
-    for (u32 other = 0; other < stage.devices; other++) {
-        u64 theirs = half;
-        if (other != stage.device && lane < HALVES) {
-            const u64 *slot = &stage.board->reports[epoch & 1][other].halves[lane];
-            while ((theirs = load_relaxed_system(slot)) >> 32 != epoch) {
-                u64 waiting = now_ns() - begin;
-                // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
-                if (waiting > stage.patience_ns ||
-                    (waiting > ASK_HOST_NS && load_system(stage.stop))) {
-                    in_time = false;
-                    break;
-                }
+    for (u32 first = 0; first < stage.devices; first += REPORTS_AT_ONCE) {
+        u64 theirs[REPORTS_AT_ONCE];
+        do {
+            // All of them are asked for before the first is waited for.
+#pragma unroll
+            for (u32 i = 0; i < REPORTS_AT_ONCE; i++) {
+                u32 other = first + i;
+                bool is_read = other < stage.devices && other != stage.device && lane < HALVES;
+                const StepReport *report = &stage.board->reports[epoch & 1][is_read ? other : 0];
+                theirs[i] = is_read ? load_relaxed_system(&report->halves[lane]) : half;
             }
-        }
+            bool are_here = true;
+#pragma unroll
+            for (u32 i = 0; i < REPORTS_AT_ONCE; i++) are_here &= theirs[i] >> 32 == epoch;
+            if (are_here) break;
+            u64 waiting = now_ns() - begin;
+            // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
+            in_time =
+                waiting <= stage.patience_ns && !(waiting > ASK_HOST_NS && load_system(stage.stop));
+        } while (in_time);
         __syncwarp();
-        u64 low = __shfl_sync(FULL_WARP, theirs, 2 * lane % WARP) & 0xffffffffull;
-        u64 high = __shfl_sync(FULL_WARP, theirs, (2 * lane + 1) % WARP) << 32;
-        if (lane < COUNTS)
-            total += low | high;
-        else if (lane < SUM_WORDS)
-            total = bits_of_amount(amount_of(total) + amount_of(low | high));
-        else
-            total |= low | high;
+#pragma unroll
+        for (u32 i = 0; i < REPORTS_AT_ONCE; i++) {
+            u64 low = __shfl_sync(FULL_WARP, theirs[i], 2 * lane % WARP) & 0xffffffffull;
+            u64 high = __shfl_sync(FULL_WARP, theirs[i], (2 * lane + 1) % WARP) << 32;
+            if (first + i >= stage.devices) continue;
+            if (lane < COUNTS)
+                total += low | high;
+            else if (lane < SUM_WORDS)
+                total = bits_of_amount(amount_of(total) + amount_of(low | high));
+            else
+                total |= low | high;
+        }
     }
     word = total;
     in_time = __all_sync(FULL_WARP, in_time);
@@ -277,9 +289,10 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     return __shfl_sync(FULL_WARP, told, 0);
 }
 
-// The meeting between two supersteps. As grid_meet; but after a superstep that one block did alone, the
-// others only wait for its release: they did not arrive, and wait for the generation after the one that they
-// saw last, which cannot have passed, as nothing else is released meanwhile.
+// The meeting between two supersteps. As grid_meet; but a block knows the generation from the release that it
+// saw last, and after a superstep that one block did alone, the others only wait for its release: they did not
+// arrive. Nor can the generation after the one that they saw last have passed: nothing is released without
+// them but by the one that is alone, who stays in its generation until it ends to be alone.
 template <class Decide>
 __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &block, Meeting last,
                                              bool is_gate, bool was_alone, u64 begin_ns,
@@ -288,11 +301,10 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
     block_delay(1);
     __syncthreads();
     if (warp_id() == 0) {
-        u64 generation = last.word >> 40, ticket = 0;
+        u64 generation = block.word >> 40, ticket = 0;
         bool ends = was_alone && blockIdx.x == 0;
         if (!was_alone) {
             if (lane_id() == 0) {
-                generation = load_relaxed(&control->release) >> 40;
                 if (stage.devices > 1)
                     __threadfence_system();
                 else
@@ -333,16 +345,24 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
 }
 
 // Do supersteps until there is nothing left to do, or the slice of time is over. The first meeting is the start
-// gate: no one begins before all devices run.
+// gate: no one begins before all devices run. Where the first superstep is *early* it comes before that meeting,
+// which is its end and the gate: devices that were launched first do it while others are launched.
 template <class Body, class Decide>
 __device__ __forceinline__ void run_steps(const Stage &stage, Body body, Decide decide) {
     __shared__ StepBlock block;
     if (stage.prepare) return;
     StepControl *control = stage.control;
     u64 begin_ns = now_ns();
+    if (threadIdx.x == 0) block.word = load_relaxed(&control->release);
     if (threadIdx.x < SUM_WORDS) reinterpret_cast<u64 *>(&block.sums)[threadIdx.x] = 0;
-    Meeting meeting{0};
-    bool is_gate = true;  // one place for all meetings, so that there is one copy of the code
+    Meeting meeting{control->phase};
+    // One place for all meetings, so that there is one copy of the code.
+    bool is_gate = !stage.early || control->state[STEP] != 0;
+    if (!is_gate) {
+        if (warp_id() == 0) block.state[lane_id()] = control->state[lane_id()];
+        if (blockIdx.x == 0 && threadIdx.x == 0) control->ended_ns[0] = begin_ns;
+        __syncthreads();
+    }
     do {
         bool is_alone = !is_gate && (meeting.phase() & ALONE);
         if (!is_gate && (!is_alone || blockIdx.x == 0)) {

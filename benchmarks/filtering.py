@@ -9,7 +9,7 @@ and written a second), bus (plain copies of page-locked memory in packets: up, a
 it coming down at the same time), filter (page-locked arrays, to a page-locked ``out`` or a new array;
 ordinary arrays; 1, 2, ... GPUs, and a GPU with the CPU), packets (sizes of them), balance (table 5 of the
 paper: whoever is free takes the next packet, against equal parts, on two devices of which one is slower: a
-GPU and the CPU, or two of a kind of which one sleeps after every packet; the ideal is both at the speed of
+GPU and the CPU, or two of a kind of which one rests after every packet; the ideal is both at the speed of
 each alone).
 
 Values are drawn evenly from [0, 1), so that ``x < 0.5`` keeps half. Times are medians of 5 calls after one
@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import count as numbers
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -46,7 +47,7 @@ Values = np.ndarray[Any, Any]
 Predicate = Callable[[Any], Any]
 
 RUNS = 5
-PACKET_BYTES = filtering.PACKET_BYTES
+PACKET_BYTES = 64 << 20  # of plain copies
 FLOAT32 = np.dtype(np.float32)
 
 
@@ -263,22 +264,56 @@ class Bench:
 
 @contextmanager
 def slowed(pause_s: float, place: int) -> Iterator[None]:
-    """A block in which the endpoint at a place sleeps after every packet."""
+    """A block in which the device at a place rests after every packet."""
     module: Any = filtering
-    real = module.packet_filter
+    real = module.host_filter, module.packet_filter
+    made_so_far = numbers()
 
-    def packet_filter(endpoint: Any, *given: Any) -> Any:
-        made = real(endpoint, *given)
-        if pause_s and endpoint.index == place:
+    def host_filter(*given: Any) -> Any:
+        made = real[0](*given)
+        if pause_s and next(made_so_far) == place:
+            resting = Rest(pause_s)
+            for slot in made.slots:
+                slot.count = resting.counted(slot.count)
+        return made
+
+    def packet_filter(*given: Any) -> Any:
+        made = real[1](*given)
+        if pause_s and next(made_so_far) == place:
             for slot in made.slots:
                 slot.start = _pausing(slot.start, pause_s)
         return made
 
-    module.packet_filter = packet_filter
+    module.host_filter, module.packet_filter = host_filter, packet_filter
     try:
         yield
     finally:
-        module.packet_filter = real
+        module.host_filter, module.packet_filter = real
+
+
+class Rest:
+    """A GPU is done with a packet only when it has rested after that, and after those before."""
+
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s = pause_s
+        self._end_s = 0.0
+
+    def counted(self, real: Callable[[], int | None]) -> Callable[[], int | None]:
+        """What says how many items a packet keeps, later."""
+        end_s: float | None = None
+
+        def late() -> int | None:
+            nonlocal end_s
+            if end_s is None:
+                if real() is None:
+                    return None
+                end_s = self._end_s = max(self._end_s, perf_counter()) + self._pause_s
+            if perf_counter() < end_s:
+                return None
+            end_s = None
+            return real()
+
+        return late
 
 
 def _pausing(start: Callable[[Any], None], pause_s: float) -> Callable[[Any], None]:

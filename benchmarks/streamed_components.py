@@ -1,6 +1,7 @@
 """Connected components of edges that stream: beside the bus, and of a file beside the disk.
 
     python benchmarks/streamed_components.py --json streamed.json      # edges in memory, on 1, 2, ... GPUs
+    python benchmarks/streamed_components.py --graphs even-24 --gigabytes 6   # page-locked, for each GPU
     python benchmarks/streamed_components.py --file FOLDER --json file.json   # of 32 GB, within limits
     python benchmarks/streamed_components.py --tiny [--file FOLDER]    # does it work? on the CPU if need be
 
@@ -8,7 +9,8 @@ In memory: R-MAT (0.57, 0.19, 0.19, 0.05) with scattered ids, and edges between 
 pairs of int32, in page-locked and in ordinary memory. The bandwidth is that of plain copies of the same
 array to the same GPUs at the same time, measured in the same run; shares are of that. Times are those of
 the run (``statistics.run_s``: first segment to last link, with the merge), medians of 5 after one that is
-left out and whose labels are checked against the CPU's.
+left out and whose labels are checked against the CPU's. What does not depend on the edges, such as merging
+forests and bringing labels home, takes a part that shrinks with ``--gigabytes``: so many for each GPU.
 
 File: a row is (u, v) with v = u modulo K, both drawn evenly. With a mean degree of 32 there are K
 components, unless some vertex has no edge (of 256 million, one in 300,000 files), and the label of v is v
@@ -154,32 +156,45 @@ def in_memory(arguments: argparse.Namespace) -> Iterator[Row]:
     counts = [one for one in (1, 2, 4, 8) if one <= count]
     for name in arguments.graphs.split(","):
         kind, _, numbers = name.partition("-")
-        scale, factor = (int(number) for number in numbers.split("x"))
+        scale, factor = (int(number) for number in f"{numbers}x16".split("x")[:2])
         rows = factor << scale
+        if arguments.gigabytes:
+            rows = int(arguments.gigabytes * 1e9) // 8 * max(counts, default=1)
         with ExitStack() as stack:
-            memories: dict[str, Pairs] = {"ordinary": np.empty((rows, 2), np.int32)}
-            fill(memories["ordinary"], kind, scale)
-            bus: dict[int, float] = {}
+            memories: dict[str, Pairs] = {}
             if count:
                 locked = stack.enter_context(PinnedBuffer(8 * rows))
                 memories["page-locked"] = locked.array(np.int32).reshape(rows, 2)
-                memories["page-locked"][:] = memories["ordinary"]
-                packet = min(16 << 20, 8 * rows // max(counts))
-                bus = {
-                    some: copies_gb_s(locked.pointer, 8 * rows, range(some), packet)
-                    for some in counts
-                }
+            if not (count and arguments.gigabytes):
+                memories["ordinary"] = np.empty((rows, 2), np.int32)
+            first, *others = memories.values()
+            fill(first, kind, scale)
+            for other in others:
+                other[:] = first
             how = {"vertex_count": 1 << scale}
-            expected = gw.connected_components(memories["ordinary"], devices="cpu", **how).label
-            for memory, edges in memories.items():
-                for devices in places_of(counts):
+            expected: dict[int, Any] = {}
+            bus: dict[tuple[int, int], float] = {}
+            for devices in places_of(counts):
+                gpus = sum(one.startswith("cuda") for one in devices)
+                some = (
+                    rows * max(1, gpus) // max(counts, default=1) if arguments.gigabytes else rows
+                )
+                if some not in expected:
+                    expected[some] = gw.connected_components(
+                        first[:some], devices="cpu", **how
+                    ).label
+                if gpus and (gpus, some) not in bus:
+                    packet = min(16 << 20, 8 * some // gpus)
+                    bus[gpus, some] = copies_gb_s(locked.pointer, 8 * some, range(gpus), packet)
+                for memory, edges in memories.items():
                     for method in METHODS:
-                        row = streamed(edges, expected, devices=devices, method=method, **how)
-                        gpus = sum(one.startswith("cuda") for one in devices)
-                        row["bus_gb_s"] = bus.get(gpus)
-                        row["share"] = row["gb_s"] / bus[gpus] if gpus else None
+                        row = streamed(
+                            edges[:some], expected[some], devices=devices, method=method, **how
+                        )
+                        row["bus_gb_s"] = bus.get((gpus, some))
+                        row["share"] = row["gb_s"] / bus[gpus, some] if gpus else None
                         yield {"graph": name, "memory": memory, "devices": devices,
-                               "method": method, "edges": rows, **row}  # fmt: skip
+                               "method": method, "edges": some, **row}  # fmt: skip
 
 
 # A file.
@@ -351,7 +366,8 @@ def shown(row: Row) -> str:
         )
     share = "" if row["share"] is None else f", {row['share']:.1%} of {row['bus_gb_s']:.1f}"
     return (
-        f"{row['graph']} {row['memory']} {'+'.join(row['devices'])} {row['method']}: "
+        f"{row['graph']} {8e-9 * row['edges']:.1f} GB {row['memory']} {'+'.join(row['devices'])} "
+        f"{row['method']}: "
         f"{1e3 * row['run_s']:.1f} ms, {row['gb_s']:.1f} GB/s{share}; whole query "
         f"{1e3 * row['query_s']:.1f} ms{'  WRONG' if row['wrong'] else ''}"
     )
@@ -363,6 +379,11 @@ def main() -> None:
     parser.add_argument("--graphs", default="rmat-24x16,even-24x16,rmat-26x8")
     parser.add_argument(
         "--file", metavar="FOLDER", help="the experiment with a file, written there"
+    )
+    parser.add_argument(
+        "--gigabytes",
+        type=float,
+        help="of page-locked edges for each GPU, instead of a graph's own",
     )
     parser.add_argument("--tiny", action="store_true", help="small graphs: does it work?")
     parser.add_argument("--json", metavar="FILE", help="where rows go")

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import godwit as gw
-from godwit.algorithms import filtering, sharing
+from godwit.algorithms import filtering
 from godwit.algorithms.filtering import FilterOptions, filter_host_array
 from godwit.backends.cuda import filtering as cuda_filtering
+from godwit.backends.cuda.driver import PinnedBuffer
 from godwit.backends.filtering import not_boolean
-from godwit.errors import OperatorError
+from godwit.errors import InputError, OperatorError, RunTimeoutError
 from pretend_cuda import Machine, host_view, pretended_gpus
 
 INT32 = np.dtype(np.int32)
@@ -61,6 +61,9 @@ class PretendedFilter:
 
         self._machine.launch(self._stream, kernel)
 
+    def is_done(self, slot: int = 0) -> bool:
+        return self._done[slot].is_set()
+
     def kept_count(self, slot: int = 0) -> int:
         assert self._done[slot].wait(60)
         return self._counts[slot]
@@ -74,7 +77,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     with pretended_gpus(PEERS, delay_s=1e-3) as found:
         monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, found))
         monkeypatch.setattr(cuda_filtering, "bindings", cuda_filtering.driver.bindings)
-        monkeypatch.setattr(sharing, "CPU_PIECE_BYTES", 1000)
         monkeypatch.setattr(filtering, "HOST_BUFFER_BYTES", 1 << 20)
         yield found
         assert found.faults == []
@@ -113,17 +115,62 @@ def test_what_is_wrong_with_a_predicate_is_said_as_it_is(machine: Machine) -> No
 def test_packets_are_on_their_way_while_a_filter_is_made(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, copied = filtering.packet_filter, threading.Event()
+    real, copied = cuda_filtering.GpuFilter, threading.Event()
 
-    def late(endpoint: gw.Endpoint, *given: Any) -> Any:
+    def late(*given: Any, **more: Any) -> Any:
         if machine.copies or any(copied.wait(0.01) or machine.copies for _ in range(1000)):
             copied.set()
-        return real(endpoint, *given)
+        return real(*given, **more)
 
-    monkeypatch.setattr(filtering, "packet_filter", late)
+    monkeypatch.setattr(cuda_filtering, "GpuFilter", late)
     options = FilterOptions(packet_bytes=8000)
     found = filter_host_array(
         np.arange(60_000, dtype=np.int32), lambda x: x < 5, INT32, ["cuda:0"], options
     )
     assert found.tolist() == [0, 1, 2, 3, 4]
     assert copied.is_set()
+
+
+@pytest.mark.parametrize("devices", [["cuda:0", "cuda:1"], ["cuda:0", "cpu"]], ids=str)
+def test_too_little_room_is_said(machine: Machine, devices: list[str]) -> None:
+    values = np.arange(60_000, dtype=np.int32)
+    options = FilterOptions(packet_bytes=8000, out=np.empty(9000, np.int32))
+    with pytest.raises(InputError, match="out has room for 9,000 items, and at least"):
+        filter_host_array(values, lambda x: x >= 0, INT32, devices, options)
+
+
+@pytest.mark.parametrize("devices", [["cuda:0", "cuda:1"], ["cuda:0", "cpu"]], ids=str)
+@pytest.mark.parametrize("is_in_place", [False, True])
+def test_what_is_kept_goes_straight_to_a_page_locked_result(
+    machine: Machine, devices: list[str], is_in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(4).integers(0, 1000, 60_000, np.int32)
+    held = [PinnedBuffer(values.nbytes) for _ in range(2)]
+    given, out = (one.array(np.int32) for one in held)
+    given[:] = values
+    if is_in_place:
+        out = given
+    options = FilterOptions(packet_bytes=8000, out=out)
+    found = filter_host_array(given, lambda x: x < 300, INT32, devices, options)
+    np.testing.assert_array_equal(found, values[values < 300])
+    assert np.shares_memory(found, out)
+    del given, out, found, options
+    for one in held:
+        one.close()
+
+
+def test_time_is_over_for_gpus_too(machine: Machine) -> None:
+    options = FilterOptions(packet_bytes=400, timeout_s=1e-3)
+    for devices in (["cuda:0"], ["cuda:0", "cpu"]):
+        with pytest.raises(RunTimeoutError, match=r"within timeout_s=0\.001 s"):
+            filter_host_array(np.zeros(600_000, np.int32), lambda x: x < 5, INT32, devices, options)
+
+
+def test_what_progress_raises_comes_out_beside_gpus(machine: Machine) -> None:
+    def stop(count: int) -> None:
+        raise KeyError(count)
+
+    options = FilterOptions(packet_bytes=8000, progress=stop)
+    for devices in (["cuda:0"], ["cuda:0", "cpu"]):
+        with pytest.raises(KeyError):
+            filter_host_array(np.zeros(60_000, np.int32), lambda x: x < 5, INT32, devices, options)

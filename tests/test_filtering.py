@@ -9,6 +9,7 @@ import runpy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -23,11 +24,11 @@ from emulated_grid import emulated_gpus
 from godwit.algorithms import assembly, filtering
 from godwit.backends.cpu.filtering import _CHUNK_ITEMS, CpuFilter
 from godwit.backends.cuda import driver
+from godwit.backends.cuda import filtering as cuda_filtering
 from godwit.backends.cuda.compilation import ARCHITECTURES
 from godwit.backends.cuda.driver import Buffer, Stream
 from godwit.backends.cuda.filtering import GpuFilter, filter_code
 from godwit.backends.filtering import ITEM_DTYPES
-from godwit.backends.packet_filters import packet_filter
 from godwit.errors import (
     DeviceError,
     FileError,
@@ -38,7 +39,7 @@ from godwit.errors import (
 )
 from godwit.parallel.team import GRACE_S
 from godwit.solvers import step_operators
-from pretend_cuda import Machine, pretended_gpus
+from pretend_cuda import Machine, host_view, pretended_gpus
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -221,7 +222,7 @@ def test_a_new_result_has_no_more_memory_than_it_needs() -> None:
 def test_room_grows_where_there_is_no_address_space_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(assembly, "_room_for", lambda size, dtype: np.empty(1, dtype))
+    monkeypatch.setattr(filtering, "room_for", lambda size, dtype: np.empty(1, dtype))
     array = random_items("int64", 300_000)
     for devices in DEVICES:
         found = gw.filter(array, lambda x: x > 20, devices, packet_bytes=1 << 18)
@@ -545,62 +546,54 @@ def test_wrong_predicates_for_gpus(predicate: Any, message: str) -> None:
 # --- The dataflow over GPUs, pretended: their kernels run some time later, in their streams.
 
 
-class _PretendSlot:
-    def __init__(self, machine: Machine, endpoint: Any, room: Any, predicate: Any) -> None:
-        self._machine, self._endpoint, self.room = machine, endpoint, room
-        self._predicate = predicate
-        self._count = 0
-
-    def start(self, packet: Any) -> None:
-        self._done = threading.Event()
-
-        def kernel(packet: Any = packet) -> None:
-            kept = packet.host[self._predicate(packet.host)]
-            self.room.host[:] = 77  # a kernel may write anywhere into its room
-            self.room.host[: len(kept)] = kept
-            self._count = len(kept)
-            self._done.set()
-
-        self._machine.launch(self._endpoint.stream, kernel)
-
-    def kept(self) -> Any:
-        assert self._done.wait(20)
-        return self.room[: self._count]
-
-
-class _PretendFilter:
-    runs_on = True
+class _PretendKernel:
+    """Stands for GpuFilter."""
 
     def __init__(
-        self, machine: Machine, endpoint: Any, predicate: Any, dtype: Any, items: int, slots: int
+        self,
+        machine: Machine,
+        index: int,
+        stream: Any,
+        predicate: Any,
+        dtype: Any,
+        most_items: int,
+        slots: int = 1,
+        **more: Any,
     ) -> None:
-        self._stream = machine.stream(endpoint.stream.ptr)
-        self._blocks = [endpoint.space.allocate(items * dtype.itemsize) for _ in range(slots)]
-        self.slots = [
-            _PretendSlot(machine, endpoint, block.view(dtype, (items,)), predicate)
-            for block in self._blocks
-        ]
+        self._machine, self._stream = machine, stream.handle
+        self._predicate, self._dtype = predicate, dtype
+        self._done = [threading.Event() for _ in range(slots)]
+        self._counts = [0] * slots
+
+    def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
+        done = self._done[slot] = threading.Event()
+
+        def kernel() -> None:
+            items = host_view(source, count, self._dtype)
+            kept = items[self._predicate(items)]
+            host_view(target, count, self._dtype)[:] = 77  # it may write anywhere into its room
+            host_view(target, len(kept), self._dtype)[:] = kept
+            self._counts[slot] = len(kept)
+            done.set()
+
+        self._machine.launch(self._stream, kernel)
+
+    def is_done(self, slot: int = 0) -> bool:
+        return self._done[slot].is_set()
+
+    def kept_count(self, slot: int = 0) -> int:
+        assert self._done[slot].wait(20)
+        return self._counts[slot]
 
     def close(self) -> None:
-        self._stream.drain()
-        for slot, block in zip(self.slots, self._blocks, strict=True):
-            slot.room = None
-            block.free()
+        pass
 
 
 @pytest.fixture(params=range(3))
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    real = packet_filter
     with pretended_gpus(np.ones((2, 2), bool), seed=request.param) as made:
-
-        def of(
-            endpoint: Any, predicate: Any, dtype: Any, items: int, slots: int, threads: int
-        ) -> Any:
-            if endpoint.device.kind == "cuda":
-                return _PretendFilter(made, endpoint, predicate, dtype, items, slots)
-            return real(endpoint, predicate, dtype, items, slots, threads)
-
-        monkeypatch.setattr(filtering, "packet_filter", of)
+        monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(_PretendKernel, made))
+        monkeypatch.setattr(cuda_filtering, "bindings", cuda_filtering.driver.bindings)
         yield made
 
 
@@ -659,7 +652,7 @@ def test_a_failure_gives_all_memory_of_gpus_back(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, devices: list[str]
 ) -> None:
     before = machine.bytes_on(0)
-    monkeypatch.setattr(_PretendSlot, "kept", lambda self: 1 // 0)
+    monkeypatch.setattr(_PretendKernel, "kept_count", lambda self, slot: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         gw.filter(random_items("int32", 6001), lambda x: x > 30, devices, packet_bytes=400)
     gc.collect()

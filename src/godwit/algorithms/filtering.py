@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -23,11 +23,21 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.assembly import Assembly, Packet
-from godwit.algorithms.sharing import Spread, send_from_host, spreads_of
+from godwit.algorithms.assembly import Assembly, Order, Packet, PacketOrder, room_for, too_small
+from godwit.algorithms.gpu_packets import Buffers, Gpu, Source, drive
+from godwit.algorithms.sharing import Share, UnitOrder, UnitShare, is_plain
 from godwit.arrays import host_array, lies_on_gpu
 from godwit.backends.filtering import PacketFilter, Predicate, as_item_dtype, as_predicate
-from godwit.backends.packet_filters import filter_on_gpu, gpu_array, packet_filter
+from godwit.backends.packet_filters import (
+    SharedFilter,
+    current_gpu_kept,
+    filter_on_gpu,
+    gpu_array,
+    host_filter,
+    is_page_locked,
+    packet_filter,
+    shared_filter,
+)
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.future import Future
@@ -38,11 +48,11 @@ from godwit.dtypes import Array, shown
 from godwit.errors import EndOfLink, FileError, FormatError, InputError, RunTimeoutError
 from godwit.trace import active
 
-PACKET_BYTES = 64 << 20
-"""Where a GPU takes part, at most: every packet costs the host a quarter of a millisecond."""
+PACKET_BYTES = 32 << 20
+"""Where a GPU takes part, at most: every packet costs the host a tenth of a millisecond."""
 LEAST_PACKET_BYTES = 4 << 20
 """Likewise, at least: a link of hosts is at its best, with some to spare."""
-_PACKETS = 8
+_PACKETS = 16
 """Of a GPU in between, at most: what comes before the first and behind the last of them is idle time."""
 CPU_PACKET_BYTES = 4 << 20
 """For each thread, where no GPU does: handing a packet on wakes some threads, which takes its time."""
@@ -50,7 +60,13 @@ HOST_BUFFER_BYTES = 512 << 20
 """Of page-locked memory, unless three packets are more: the process keeps as much. To lock more for every
 call takes longer than to filter."""
 SLOTS = 4
-"""One to be filled, others whose kernels run or whose contents travel."""
+"""Of a CPU: one to be filled, others whose contents are being moved."""
+READY_PACKETS = 3
+"""Of a GPU, on their way to it, at most."""
+SLOTS_A_PACKET = 2
+"""For each of these: others hold what is kept until its place is known."""
+CPU_SHARE = 0.5
+"""Of the cores, beside GPUs; the others move what comes from these, and goes there."""
 _MOST_MOVERS = 8
 _LEAST_GPU_BYTES = 64 << 20
 """Of a host array for which a GPU is chosen unasked: to set one up takes longer than to filter less."""
@@ -189,56 +205,145 @@ def filter_host_array(
     :raises InputError: ``out`` has no room for what is kept
     :raises RunTimeoutError: out of time
     """
-    with Context(devices) as context, ExitStack() as filters:
+    with Context(devices) as context:
         context.trace = context.trace or active()
-        packet_bytes = options.packet_bytes or _default_packet_bytes(context, array, dtype)
-        packet_items = max(1, packet_bytes // dtype.itemsize)
-        movers = max(1, min(_MOST_MOVERS, config.thread_count() // 2))
-        spreads = spreads_of(context, packet_items, dtype, options.policy, options.buffers)
-        buffers = _host_buffers(spreads, packet_items * dtype.itemsize, movers)
-        gather = Router(
-            context.endpoints,
-            [context.host],
-            "any",
-            packet_bytes=packet_items * dtype.itemsize,
-            buffers=buffers,
-        )
+        if any(device.kind == "cuda" for device in context.devices):
+            return _filter_on_gpus(context, array, predicate, dtype, options)
+        return _filter_on_cpus(context, array, predicate, dtype, options)
 
-        def filter_of(spread: Spread, endpoint: Endpoint) -> PacketFilter:
-            """What has all that is kept, until it has been put together."""
-            return filters.enter_context(closing(_filter_of(spread, endpoint, predicate)))
 
+# On GPUs, which CPUs may help.
+
+
+def _filter_on_gpus(
+    context: Context,
+    array: Array,
+    predicate: Predicate,
+    dtype: np.dtype[Any],
+    options: FilterOptions,
+) -> Array:
+    endpoints = [one for one in context.endpoints if one.space.kind == "cuda"]
+    packet_bytes = options.packet_bytes or gpu_packet_bytes(
+        array.size * dtype.itemsize, len(endpoints)
+    )
+    packet_items = max(1, packet_bytes // dtype.itemsize)
+    room = room_for(array.size, dtype) if options.out is None else options.out
+    movers, most_buffers = _movers(), _host_buffers(packet_bytes)
+    units = _units_beside_gpus(context, array, predicate, dtype, room, packet_items, options)
+    order: Order = PacketOrder(ordered=options.ordered) if units is None else UnitOrder(units)
+    sources = _sources(array, dtype, units, packet_items, len(endpoints), options.policy)
+    ready = options.buffers or READY_PACKETS
+    with ExitStack() as stack:
+        stack.enter_context(current_gpu_kept())
+        buffers = Buffers(context.host.space, packet_items, dtype, most_buffers)
+        stack.callback(buffers.close)
         assembly = Assembly(
-            array.size,
-            dtype,
-            ordered=options.ordered,
-            out=options.out,
+            order,
+            room,
+            is_ours=options.out is None,
             progress=options.progress,
             movers=movers,
-            most_held=(buffers - 1) // 2,
+            most_held=(most_buffers - 1) // 2,
         )
-        with closing(assembly):
-            with context.workers() as workers:
-                send_from_host(workers, array, spreads)
-                for spread in spreads:
-                    for endpoint in spread.endpoints:
-                        links = spread.router.output(endpoint), gather.input(endpoint)
-                        make = partial(filter_of, spread, endpoint)
-                        workers.start(endpoint, filter_packets, *links, make)
-                for segment in _received(gather.output(context.host), options.timeout_s):
-                    assembly.take(segment)
-            return assembly.result()
+        stack.callback(assembly.close)
+        is_direct = options.out is not None and is_page_locked(options.out)
+        gpus, filters = [], []
+        for endpoint, source in zip(endpoints, sources, strict=True):
+            with endpoint.space.entered():
+                made = host_filter(endpoint, predicate, dtype, packet_items, SLOTS_A_PACKET * ready)
+            filters.append(stack.enter_context(closing(made)))
+            gpus.append(Gpu(made, source, assembly, buffers, ready, is_direct=is_direct))
+            gpus[-1].advance()  # packets are on their way while the next one is set up
+        workers = stack.enter_context(context.workers())
+        if units is not None:
+            stack.enter_context(_aborting(units))
+            helper = next(one for one in context.endpoints if one not in endpoints)
+            workers.start(helper, filter_units, units)
+        for made in filters:
+            made.prepare()
+        advance = partial(_advance, units, order, assembly, array.size, room)
+        drive(gpus, advance, _check(context, options.timeout_s))
+    return assembly.result()
 
 
-def _has_gpus(context: Context) -> bool:
-    return any(device.kind == "cuda" for device in context.devices)
+def filter_units(units: SharedFilter) -> None:
+    """What the worker of the CPUs beside GPUs does."""
+    units.run()
 
 
-def _default_packet_bytes(context: Context, array: Array, dtype: np.dtype[Any]) -> int:
-    if not _has_gpus(context):
-        return CPU_PACKET_BYTES * max(device.threads for device in context.devices)
-    gpus = sum(device.kind == "cuda" for device in context.devices)
-    return gpu_packet_bytes(array.size * dtype.itemsize, gpus)
+def _units_beside_gpus(
+    context: Context,
+    array: Array,
+    predicate: Predicate,
+    dtype: np.dtype[Any],
+    room: Array,
+    packet_items: int,
+    options: FilterOptions,
+) -> SharedFilter | None:
+    """What CPUs take part by; None if there are none, or array or room are not as they need them."""
+    cpus = [one for one in context.devices if one.kind == "cpu"]
+    has_room = options.out is not None or len(room) >= array.size
+    if not (cpus and has_room and is_plain(array, dtype) and room.flags.c_contiguous):
+        return None
+    most = max(1, int(config.thread_count() * CPU_SHARE))
+    threads = min(most, sum(one.threads for one in cpus))
+    parts = 1 if options.policy == "any" else 1 + len(context.devices) - len(cpus)
+    return shared_filter(predicate, array, room, threads, packet_items, parts - 1, parts)
+
+
+def _sources(
+    array: Array,
+    dtype: np.dtype[Any],
+    units: SharedFilter | None,
+    packet_items: int,
+    gpus: int,
+    policy: str,
+) -> list[Source]:
+    """Where each GPU gets its packets from: all from one place, or each from an equal part."""
+    if policy == "any":
+        one: Source = (
+            Share(array, dtype, 0, array.size, packet_items, gpus)
+            if units is None
+            else UnitShare(array, units, packet_items, gpus)
+        )
+        return [one] * gpus
+    if units is None:
+        bounds = [(array.size * k // gpus, array.size * (k + 1) // gpus) for k in range(gpus)]
+    else:
+        bounds = [units.part(place, gpus + 1) for place in range(gpus)]
+    return [Share(array, dtype, begin, end, packet_items, 1) for begin, end in bounds]
+
+
+@contextmanager
+def _aborting(units: SharedFilter) -> Iterator[None]:
+    """A block whose failure ends the CPU's threads."""
+    try:
+        yield
+    except BaseException:
+        units.abort()
+        raise
+
+
+def _advance(
+    units: SharedFilter | None, order: Order, assembly: Assembly, items: int, room: Array
+) -> bool:
+    """Move what has got its place; whether all has."""
+    if units is not None and not units.advance():
+        raise too_small(room, units.next_kept)
+    return assembly.advance() and order.placed[0] == items
+
+
+def _check(context: Context, timeout_s: float | None) -> Callable[[], None]:
+    """What raises when time is over, or a worker has failed."""
+    end_s = np.inf if timeout_s is None else perf_counter() + timeout_s
+
+    def check() -> None:
+        if context.fate.cause is not None:
+            context.fate.check()
+        if perf_counter() > end_s:
+            raise _out_of_time(timeout_s)
+
+    return check
 
 
 def gpu_packet_bytes(nbytes: int, gpus: int) -> int:
@@ -247,49 +352,97 @@ def gpu_packet_bytes(nbytes: int, gpus: int) -> int:
     return min(PACKET_BYTES, max(LEAST_PACKET_BYTES, 1 << (share - 1).bit_length()))
 
 
-def _host_buffers(spreads: list[Spread], packet_bytes: int, movers: int) -> int:
+def _movers() -> int:
+    return max(1, min(_MOST_MOVERS, config.thread_count() // 2))
+
+
+def _host_buffers(packet_bytes: int) -> int:
     """For packets being moved, those that are held, and two that others may always have."""
-    most = 2 * movers + 2
-    if not _has_gpus(spreads[0].router.context):
-        return most  # CPUs' packets are read where they lie
-    return max(3, min(most, HOST_BUFFER_BYTES // packet_bytes))
+    return max(3, min(2 * _movers() + 2, HOST_BUFFER_BYTES // packet_bytes))
 
 
-def _filter_of(spread: Spread, endpoint: Endpoint, predicate: Predicate) -> PacketFilter:
-    assert endpoint.device is not None
-    threads = min(spread.threads, endpoint.device.threads)
-    with endpoint.space.entered():
-        return packet_filter(endpoint, predicate, spread.dtype, spread.packet_items, SLOTS, threads)
+# On CPUs alone, with links and routers.
+
+
+def _filter_on_cpus(
+    context: Context,
+    array: Array,
+    predicate: Predicate,
+    dtype: np.dtype[Any],
+    options: FilterOptions,
+) -> Array:
+    ends, host = context.endpoints, context.host
+    threads = max(device.threads for device in context.devices)
+    packet_bytes = options.packet_bytes or CPU_PACKET_BYTES * threads
+    packet_items = max(1, packet_bytes // dtype.itemsize)
+    packet_bytes = packet_items * dtype.itemsize
+    movers = _movers()
+    # A CPU reads packets where they lie: to have more ready would only keep them from others.
+    spread = Router([host], ends, options.policy, packet_bytes=packet_bytes, buffers=1)
+    gather = Router(ends, [host], "any", packet_bytes=packet_bytes, buffers=2 * movers + 2)
+    with ExitStack() as filters:
+
+        def filter_of(endpoint: Endpoint) -> PacketFilter:
+            """What has all that is kept, until it has been put together."""
+            assert endpoint.device is not None
+            threads = endpoint.device.threads
+            made = packet_filter(predicate, dtype, packet_items, SLOTS, threads)
+            return filters.enter_context(closing(made))
+
+        assembly = Assembly(
+            PacketOrder(ordered=options.ordered),
+            room_for(array.size, dtype) if options.out is None else options.out,
+            is_ours=options.out is None,
+            progress=options.progress,
+            movers=movers,
+            most_held=movers,
+        )
+        with closing(assembly):
+            with context.workers() as workers:
+                workers.start(host, distribute, array, dtype, spread.input(host), packet_items)
+                for endpoint in ends:
+                    links = spread.output(endpoint), gather.input(endpoint)
+                    workers.start(endpoint, filter_packets, *links, partial(filter_of, endpoint))
+                for segment in _received(gather.output(host), options.timeout_s):
+                    packet: Packet = segment.hold().metadata
+                    assembly.counted(packet, len(segment.array))
+                    # It lies in the device's own slots, without which that could not go on.
+                    assembly.take(packet, segment, is_lent=True)
+                    assembly.advance()
+            return assembly.result()
+
+
+def distribute(array: Array, dtype: np.dtype[Any], link: Link, packet_items: int) -> None:
+    """Send the array, at once if it can be read as it lies; the metadata are where a message begins."""
+    if is_plain(array, dtype):
+        link.send(array, metadata=0)
+        return
+    sent: deque[Future[None]] = deque()
+    for begin in range(0, array.size, packet_items):
+        packet = np.array(array[begin : begin + packet_items], dtype)
+        sent.append(link.send(packet, metadata=begin))
+        if len(sent) > READY_PACKETS:
+            sent.popleft().wait()
 
 
 def filter_packets(incoming: Link, outgoing: Link, make: Callable[[], PacketFilter]) -> None:
-    """What the worker of a device does: filter what comes, send on what is kept of it."""
-    incoming.receive()  # packets are on their way while the filter is made
-    filtering = make()
-    slots, stream = filtering.slots, incoming.target.stream
-    most_started = len(slots) - 1 if filtering.runs_on else 1
+    """What the worker of a CPU does: filter what comes, send on what is kept of it."""
+    incoming.receive()
+    slots = make().slots
     sent: list[Future[None] | None] = [None] * len(slots)
-    started: deque[tuple[int, Packet]] = deque()
-
-    def send_first() -> None:
-        number, packet = started.popleft()
-        sent[number] = outgoing.send(slots[number].kept(), metadata=packet)
-
     for count, segment in enumerate(incoming):
         number = count % len(slots)
         earlier = sent[number]
-        if earlier is not None and stream is None:
+        if earlier is not None:
             earlier.wait()
-        elif earlier is not None:
-            earlier.wait_on(stream)
         with segment:
             slots[number].start(segment.array)
             packet = Packet(segment.metadata + segment.offset, len(segment))
-        started.append((number, packet))
-        if len(started) == most_started:
-            send_first()
-    while started:
-        send_first()
+        sent[number] = outgoing.send(slots[number].kept(), metadata=packet)
+
+
+def _out_of_time(timeout_s: float | None) -> RunTimeoutError:
+    return RunTimeoutError(f"filter did not finish within timeout_s={timeout_s:g} s")
 
 
 def _received(link: Link, timeout_s: float | None) -> Iterator[Segment]:
@@ -305,7 +458,5 @@ def _received(link: Link, timeout_s: float | None) -> Iterator[Segment]:
         except EndOfLink:
             return
         except RunTimeoutError:
-            raise RunTimeoutError(
-                f"filter did not finish within timeout_s={timeout_s:g} s"
-            ) from None
+            raise _out_of_time(timeout_s) from None
         yield segment

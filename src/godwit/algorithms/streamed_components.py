@@ -8,15 +8,20 @@ first device has everything. A component is called by its smallest vertex, whoev
 Files are read by several threads, ahead of the devices, into blocks of host memory that go round; edges
 that lie in memory are sent from where they are. What an iterator yields is copied into such blocks, so it
 may use its array again.
+
+Page-locked edges are dealt out to GPUs by the caller's thread, without router and links: copies and kernels
+are put into streams at once, and whoever has a buffer that nothing uses any more takes the next segment. To
+wake a thread for each GPU and segment costs the host about as long as four GPUs take for a segment.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -24,10 +29,13 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.components import ComponentsResult
 from godwit.algorithms.edge_senders import MOST_READERS, Senders
+from godwit.algorithms.sharing import packet_items
 from godwit.backends.base import Progress
 from godwit.backends.edge_streams import compile_for, make_forest
 from godwit.backends.forests import Fault, Forest, Linking
+from godwit.backends.packet_filters import current_gpu_kept, is_page_locked
 from godwit.backends.registry import DevicesArgument
+from godwit.backends.segments import READY, Block, Mark
 from godwit.backends.spaces import BUFFERS, PACKET_BYTES
 from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.link import Link
@@ -44,6 +52,8 @@ from godwit.trace import active
 STREAM_METHODS = ("auto", "hook", "rem")
 
 _POLL_S = 0.02
+_PAUSE_S = 2e-5
+"""Between looks at GPUs that are all busy."""
 _MOST_VERTICES = 1 << 62
 _SMALLEST_PACKET_BYTES = 1 << 10
 _ALIGNED_BYTES = 256
@@ -272,6 +282,18 @@ class _Flow:
 
     def run(self, poll: Callable[[int], None] | None, total: int | None) -> Array:
         """The labels. Whatever any of the threads raises comes out here, when all have ended."""
+        locked = _page_locked(self._source, self.context)
+        if locked is not None:
+            self._deal(locked, poll)
+        else:
+            self._route(poll, total)
+        if poll is not None:
+            done = int(self.edges.sum())
+            poll(EdgeProgress.of(done, done))
+        return self._label
+
+    def _route(self, poll: Callable[[int], None] | None, total: int | None) -> None:
+        """By router and links, with threads that send, link and bring labels home."""
         edges, host = self._source, self.context.host
         link, packet = self._spread.input(host), self._packet_bytes
         with (
@@ -285,10 +307,6 @@ class _Flow:
             while not self._finished.wait(_POLL_S):
                 if poll is not None:
                     poll(EdgeProgress.of(int(self.edges.sum()), total))
-        if poll is not None:
-            done = int(self.edges.sum())
-            poll(EdgeProgress.of(done, done))
-        return self._label
 
     def _room_for_blocks(self) -> int | None:
         """What the limit of the host leaves beside the buffers in which labels come home."""
@@ -341,6 +359,52 @@ class _Flow:
 
     # What runs on the host.
 
+    def _deal(self, array: Array, poll: Callable[[int], None] | None) -> None:
+        """Page-locked edges, dealt out to GPUs by this thread, which merges their forests, too."""
+        ends = self.context.endpoints
+        with current_gpu_kept(), ExitStack() as stack:
+            takers = [
+                stack.enter_context(closing(Taker(endpoint, forest, self._packet_bytes)))
+                for endpoint, forest in zip(ends, self._forests, strict=True)
+            ]
+            self._deal_all(array, takers, poll)
+            for source, target in _tree(ends):
+                if takers[source.index].has_joined:
+                    takers[target.index].absorb(takers[source.index])
+            forest = self._forests[0]
+            forest.flatten()
+            for taker in takers:
+                taker.wait()
+            for one in self._forests:
+                self._check(one)
+            with self._homeward as link:
+                sent = link.send(forest.parents, stream=ends[0].stream)
+            self._collect()
+            sent.wait()
+
+    def _deal_all(
+        self, array: Array, takers: list[Taker], poll: Callable[[int], None] | None
+    ) -> None:
+        rows = max(1, self._packet_bytes // (2 * array.itemsize))
+        first, polled = 0, perf_counter()
+        while first < len(array):
+            begin = first
+            for index, taker in enumerate(takers):
+                if first == len(array) or not taker.is_free:
+                    continue
+                some = packet_items(len(array) - first, rows, len(takers))
+                piece = array[first : first + some]
+                taker.take(piece, first)
+                first += len(piece)
+                self.edges[index] += len(piece)
+                self.segments[index] += 1
+                self._check(self._forests[index])
+            if poll is not None and perf_counter() - polled > _POLL_S:
+                poll(EdgeProgress.of(first, len(array)))
+                polled = perf_counter()
+            if begin == first:
+                sleep(_PAUSE_S)
+
     def _collect(self) -> None:
         """Bring the labels home."""
         try:
@@ -353,6 +417,86 @@ class _Flow:
             self.gather_s = 0.0 if begin is None else perf_counter() - begin
         finally:
             self._finished.set()
+
+
+class Taker:
+    """A GPU that edges of the host are dealt out to, by one thread.
+
+    :param packet_bytes: of a buffer
+    :ivar has_joined: whether it has been given anything
+    """
+
+    def __init__(self, endpoint: Endpoint, forest: Forest, packet_bytes: int) -> None:
+        self._space = endpoint.space
+        self._stream = endpoint.stream
+        self._forest = forest
+        self._packet_bytes = packet_bytes
+        self.has_joined = False
+        with ExitStack() as stack:
+            self._blocks: deque[tuple[Block, Mark]] = deque()
+            for _ in range(BUFFERS):
+                block = self._space.allocate(packet_bytes)
+                stack.callback(block.free)
+                self._blocks.append((block, READY))
+            self._lane = self._space.lane()
+            stack.callback(self._lane.close)
+            stack.callback(self.wait)
+            self._stack = stack.pop_all()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is a buffer that nothing uses any more."""
+        return self._blocks[0][1].done()
+
+    def take(self, edges: Array, row: int) -> None:
+        """Put the copy of a segment, and what links its ends, into streams.
+
+        :param row: of all edges, that is the first
+        """
+        self.has_joined = True
+        with self._copied(edges, ()) as view:
+            self._forest.link(view, 0, row)
+
+    def absorb(self, other: Taker) -> None:
+        """Put what joins what another GPU has joined into streams."""
+        self.has_joined = True
+        other._forest.flatten()
+        flat = other._space.mark(other._stream)
+        parents = other._forest.parents
+        most = max(1, self._packet_bytes // parents.dtype.itemsize)
+        for first in range(0, len(parents), most):
+            with self._copied(parents[first : first + most], (flat,)) as view:
+                self._forest.absorb(view, first)
+
+    @contextmanager
+    def _copied(self, source: Any, after: Sequence[Mark]) -> Iterator[Any]:
+        """A block that puts into the stream what reads a copy."""
+        block, used = self._blocks.popleft()
+        try:
+            view = block.view(source.dtype, source.shape)
+            self._lane.copy(source, view, (*after, used)).order(self._stream)
+            yield view
+        finally:
+            self._blocks.append((block, self._space.mark(self._stream)))
+
+    def wait(self) -> None:
+        """Wait until nothing uses the buffers, and all that was put into the stream is done."""
+        for _, mark in self._blocks:
+            mark.wait()
+        self._space.mark(self._stream).wait()
+
+    def close(self) -> None:
+        """Give the memory back, when nothing uses it."""
+        self._stack.close()
+
+
+def _page_locked(edges: Edges, context: Context) -> Array | None:
+    """Edges that the copy engines of all devices reach, as they lie; None if these are no such."""
+    if isinstance(edges, EdgeChunks) or edges.array is None:
+        return None
+    has_gpus = all(device.kind == "cuda" for device in context.devices)
+    is_plain = isinstance(edges.array, np.ndarray) and edges.array.flags.c_contiguous
+    return edges.array if has_gpus and is_plain and is_page_locked(edges.array) else None
 
 
 def _tree(endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[Endpoint, Endpoint]]:

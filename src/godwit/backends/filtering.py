@@ -1,7 +1,7 @@
 """What filtering asks of a backend: packets of an array in, what a predicate keeps of each out, in order.
 
-A packet's kernel may still be running when the next one is begun with: a *slot* has room for what one
-packet keeps, and says how much that is when it is known.
+A *slot* has room for what one packet keeps. On a GPU nothing waits (:class:`HostFilter`): kernels of
+several packets may be under way, and a slot says how much its packet keeps when that is known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from godwit.dtypes import shown
+from godwit.backends.segments import Mark
+from godwit.dtypes import Array, shown
 from godwit.errors import InputError, OperatorError
 from godwit.parallel.content import plain_function
 from godwit.parallel.rebuilding import place
@@ -29,31 +30,60 @@ class Slot(Protocol):
     """Room for what one packet keeps."""
 
     def start(self, packet: Any) -> None:
-        """Begin to filter a packet, in the endpoint's stream: the packet may be overwritten by what is put
-        into that later.
-        """
+        """Filter a packet."""
 
     def kept(self) -> Any:
-        """What it keeps, once that is known: a view of the slot, good until the next start.
-
-        :raises DeviceError: the kernel failed
-        """
+        """What it keeps: a view of the slot, good until the next start."""
 
 
 class PacketFilter(Protocol):
-    """Filters packets that lie in one endpoint's memory.
-
-    :ivar runs_on: whether kernels run while the host goes on
-    """
-
-    runs_on: bool
+    """Filters packets that lie in one endpoint's memory."""
 
     @property
     def slots(self) -> Sequence[Slot]:
         """As many as were asked for."""
 
     def close(self) -> None:
-        """Give all memory back, once nothing is under way; twice does no harm."""
+        """Give all memory back; twice does no harm."""
+
+
+class HostSlot(Protocol):
+    """Room on a device for one packet of host memory, and for what it keeps. Nothing here waits."""
+
+    def start(self, packet: Array) -> None:
+        """Begin to bring a packet there and to filter it; what the last one kept has been sent for."""
+
+    def count(self) -> int | None:
+        """How many items it keeps; None as long as that is not known.
+
+        :raises DeviceError: the kernel failed
+        """
+
+    def bring(self, target: Array) -> Mark:
+        """Begin to bring what it keeps to page-locked host memory, which has just room for it.
+
+        The slot may be started again at once.
+        """
+
+
+class HostFilter(Protocol):
+    """Filters packets of host memory on one device."""
+
+    @property
+    def slots(self) -> Sequence[HostSlot]:
+        """As many as were asked for."""
+
+    def prepare(self) -> None:
+        """Look up, or compile, what :meth:`advance` starts.
+
+        :raises OperatorError: the predicate does not compile, or returns no boolean
+        """
+
+    def advance(self) -> None:
+        """Go on with what has been started."""
+
+    def close(self) -> None:
+        """Wait for what is under way, and give all memory back; twice does no harm."""
 
 
 def as_item_dtype(dtype: Any) -> np.dtype[Any]:

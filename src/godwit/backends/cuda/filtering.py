@@ -7,11 +7,12 @@ says when. What tells launches apart is counted here: epochs, and tickets of til
 from __future__ import annotations
 
 import re
-import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,20 @@ import numpy as np
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
 from godwit.backends.cuda.copy_times import CopyTimes, noted
-from godwit.backends.cuda.driver import Event, Module
+from godwit.backends.cuda.driver import Event, Kernel, Module
 from godwit.backends.cuda.gpu_arrays import address_of, cupy, gpu_of
 from godwit.backends.cuda.instantiation import c_type
+from godwit.backends.cuda.lanes import GpuLane, Streams
 from godwit.backends.cuda.libraries import bindings
 from godwit.backends.cuda.marks import native_stream
 from godwit.backends.cuda.operators import DeviceFunction, compile_function
+from godwit.backends.cuda.ordinary_memory import Promise
 from godwit.backends.cuda.pools import keep_pinned, take_pinned
 from godwit.backends.filtering import not_boolean
+from godwit.backends.segments import READY, Mark
+from godwit.dtypes import Array
 from godwit.errors import DeviceError, GodwitError, OperatorError
-from godwit.parallel.content import ADAPTERS
+from godwit.parallel.content import ADAPTERS, Content
 
 THREADS = 256
 """Of a block."""
@@ -37,10 +42,17 @@ _RESIDENT_BLOCKS = {1: 4, 2: 4, 4: 6, 8: 6}
 _THREAD_BYTES = 64  # of the array, that a thread takes: FILTER_ROUNDS vectors
 _EPOCHS = 1 << 22  # that a word of a tile's state tells apart
 
+_GIVEN = Struct("8Q")  # ``Filtering`` of filter.cuh
+_ALIGNED_BYTES = 256  # where packets begin
 _UINT8 = np.dtype(np.uint8)
 
-_compiling = threading.Lock()
-"""Workers of several GPUs ask for the same kernel at once."""
+
+@lru_cache(maxsize=1)
+def _codes() -> dict[tuple[str, str, str, int], bytes]:
+    """By what the predicate refers to, dtype, architecture and threads: to look into all headers again, for
+    each of several GPUs, takes longer than to copy ten megabytes.
+    """
+    return {}
 
 
 def filter_source(dtype: np.dtype[Any], threads: int = THREADS) -> str:
@@ -76,9 +88,14 @@ def filter_code(
     :raises OperatorError: the predicate does not compile, or returns no boolean
     """
     function = filter_function(predicate, dtype)
+    content = Content({})
+    content.visit(function.function, function.symbol)
+    key = content.digest.hexdigest(), dtype.str, architecture, threads
     try:
-        with _compiling:
-            return cubin(filter_source(dtype, threads), [function], architecture)
+        found = _codes().get(key)
+        if found is None:
+            found = _codes()[key] = cubin(filter_source(dtype, threads), [function], architecture)
+        return found
     except (OperatorError, DeviceError):
         raise
     except GodwitError as error:
@@ -90,8 +107,9 @@ def filter_code(
 
 
 @lru_cache(maxsize=64)
-def _module(index: int, code: bytes) -> Module:
-    return driver.load(index, code)
+def _loaded(index: int, code: bytes) -> tuple[Module, Kernel]:
+    module = driver.load(index, code)
+    return module, module.kernel("filter_items")
 
 
 @dataclass(frozen=True)
@@ -130,9 +148,8 @@ class GpuFilter:
         times: CopyTimes | None = None,
     ) -> None:
         architecture = driver.properties(index).compute_capability
-        self._kernel = _module(index, filter_code(predicate, dtype, architecture, threads)).kernel(
-            "filter_items"
-        )
+        _, self._kernel = _loaded(index, filter_code(predicate, dtype, architecture, threads))
+        self._index = index
         self._stream = stream
         self._threads = threads
         self._times = times
@@ -175,23 +192,30 @@ class GpuFilter:
             self._clear()
             self._epoch = 1
         tiles = self._tiles(count)
-        given = np.array(
-            [
-                source, target, count, self._words.pointer, self._tickets,
-                self._tickets_taken, self._epoch, self._count_pointers[slot],
-            ],
-            np.uint64,
+        given = _GIVEN.pack(
+            source, target, count, self._words.pointer, self._tickets,
+            self._tickets_taken, self._epoch, self._count_pointers[slot],
         )  # fmt: skip
+        driver.use(self._index)  # one thread may drive several
         with noted(self._times, self._stream, "kernel", count * self._item_bytes):
             driver.launch(
                 self._kernel,
                 self._stream,
                 blocks=tiles,
                 threads=self._threads,
-                arguments=given.tobytes(),
+                arguments=given,
             )
         self._tickets_taken += tiles
         self._events[slot].record(self._stream)
+
+    def is_done(self, slot: int = 0) -> bool:
+        """Whether it is known how many items were kept; DeviceError if the kernel failed."""
+        _, runtime = bindings()
+        outcome = runtime.cudaEventQuery(self._events[slot]._event)
+        if outcome[0] == runtime.cudaError_t.cudaErrorNotReady:
+            return False
+        driver.checked(outcome, "a kernel that filters failed")
+        return True
 
     def kept_count(self, slot: int = 0) -> int:
         """How many items were kept; waits until that is known."""
@@ -203,31 +227,68 @@ class GpuFilter:
         self._stack.close()
 
 
-class _GpuSlot:
-    """Room for what a packet keeps, in the memory of a GPU."""
+class _HostSlot:
+    """Room on a GPU for a packet, and for what it keeps.
 
-    def __init__(self, filtering: GpuFilter, number: int, room: Any) -> None:
-        self._filtering = filtering
+    :param source: where packets go
+    :param target: where what they keep goes
+    """
+
+    def __init__(self, owner: GpuHostFilter, number: int, source: int, target: int) -> None:
+        self._owner = owner
         self._number = number
-        self._room = room
+        self._source = source
+        self._target = target
+        self._packet: Array | None = None
+        self._arrival: Mark = READY
+        self._homeward: Mark = READY
+        self._is_launched = False
 
-    def start(self, packet: Any) -> None:
-        """Launch the kernel."""
-        self._filtering.start(address_of(packet), packet.size, address_of(self._room), self._number)
+    def start(self, packet: Array) -> None:
+        """Put its copy into the stream for these, and its kernel behind that."""
+        self._packet = packet
+        self._is_launched = False
+        # Its count is known, so the kernel that read what lay here has ended.
+        self._arrival = self._owner.lane.from_host(packet, self._source, packet.nbytes, ())
+        self._owner.arriving.append(self)
 
-    def kept(self) -> Any:
-        """A CuPy array."""
-        return self._room[: self._filtering.kept_count(self._number)]
+    def launch(self) -> bool:
+        """Start the kernel, unless a thread has yet to bring something on its way."""
+        assert self._packet is not None
+        arrival, stream = self._arrival, self._owner.stream.handle
+        if isinstance(arrival, Promise) and not arrival.is_under_way:
+            return False
+        arrival.order(stream)
+        self._homeward.order(stream)
+        self._owner.filter.start(self._source, self._packet.size, self._target, self._number)
+        self._is_launched = True
+        return True
 
-    def close(self) -> None:
-        """No array may be left over memory that is given back."""
-        self._room = None
+    def count(self) -> int | None:
+        """How many items are kept, when that is known."""
+        filtering = self._owner
+        if not self._is_launched or not filtering.filter.is_done(self._number):
+            return None
+        self._packet = None
+        return filtering.filter.kept_count(self._number)
+
+    def bring(self, target: Array) -> Mark:
+        """Start to copy what is kept to host memory."""
+        self._homeward = mark = self._owner.bring(self._target, target)
+        return mark
+
+    def settle(self) -> None:
+        """Wait for what is on its way."""
+        self._arrival.wait()
+        self._homeward.wait()
 
 
-class GpuPacketFilter:
-    """Filters the packets of a GPU's endpoint; as :func:`godwit.backends.packet_filters.packet_filter`."""
+class GpuHostFilter:
+    """Filters packets of host memory; as :func:`godwit.backends.packet_filters.host_filter`.
 
-    runs_on = True
+    Nothing here waits, so one thread keeps several GPUs busy. A packet's copy is put into a stream before
+    the kernel is looked up.
+    """
 
     def __init__(
         self,
@@ -239,27 +300,67 @@ class GpuPacketFilter:
     ) -> None:
         index = int(endpoint.device.name.partition(":")[2])
         space = endpoint.space
+        trace = endpoint.context.trace
+        self.index = index
+        self.stream = _BorrowedStream(index, int(native_stream(space.stream)))
+        self.arriving: deque[_HostSlot] = deque()
+        """What has been started, and has no kernel yet."""
+        self._times = None if trace is None else CopyTimes(trace)
+        self._made: GpuFilter | None = None
+        self._made_of = index, self.stream, predicate, dtype, packet_items, slots
         with ExitStack() as stack:
-            stream = _BorrowedStream(index, int(native_stream(space.stream)))
-            trace = endpoint.context.trace
-            times = None if trace is None else CopyTimes(trace)
-            filtering = GpuFilter(index, stream, predicate, dtype, packet_items, slots, times=times)
-            stack.callback(filtering.close)
-            if times is not None:
-                stack.callback(times.close)
+            if self._times is not None:
+                stack.callback(self._times.close)
+            packet_bytes = -(-packet_items * dtype.itemsize // _ALIGNED_BYTES) * _ALIGNED_BYTES
             # One allocation for all slots.
-            block = space.allocate(slots * packet_items * dtype.itemsize)
+            block = space.allocate(2 * slots * packet_bytes)
             stack.callback(block.free)
-            rooms = block.view(dtype, (slots, packet_items))
-            self.slots = [_GpuSlot(filtering, number, rooms[number]) for number in range(slots)]
+            place = address_of(block.view(_UINT8, (2 * slots * packet_bytes,)))
+            self.slots = [
+                _HostSlot(self, number, at, at + packet_bytes)
+                for number in range(slots)
+                for at in (place + 2 * number * packet_bytes,)
+            ]
+            self.lane: GpuLane = space.lane()
+            stack.callback(self.lane.close)
+            self._down = Streams(None if trace is None else CopyTimes(trace))
+            stack.callback(self._down.close)
+            stack.callback(self.stream.synchronize)
             for slot in self.slots:
-                stack.callback(slot.close)
-            stack.callback(stream.synchronize)
+                stack.callback(slot.settle)
             self._stack = stack.pop_all()
+
+    @property
+    def filter(self) -> GpuFilter:
+        """Made when it is first needed."""
+        made = self._made
+        if made is None:
+            made = self._made = GpuFilter(*self._made_of, times=self._times)
+        return made
+
+    def prepare(self) -> None:
+        """Make what starts kernels; OperatorError if the predicate does not compile."""
+        _ = self.filter
+
+    def advance(self) -> None:
+        """Start the kernels of packets that are on their way."""
+        while self.arriving and self.arriving[0].launch():
+            self.arriving.popleft()
+
+    def bring(self, origin: int, target: Array) -> Mark:
+        """Start to copy to host memory that copy engines reach."""
+        if not target.nbytes:
+            return READY
+        down, index = self._down, self.index
+        stream, track = down.on(index), f"copy cuda:{index} -> host"
+        return down.copy(target.ctypes.data, origin, target.nbytes, stream, (), track)
 
     def close(self) -> None:
         """Wait for what is under way, and give all memory back."""
-        self._stack.close()
+        with ExitStack() as stack:
+            if self._made is not None:
+                stack.callback(self._made.close)
+            stack.callback(self._stack.close)
 
 
 def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:

@@ -258,7 +258,7 @@ class GpuLane:
         enter_gpu(self._index)
         to, nbytes = address_of(view), int(view.nbytes)
         if isinstance(source, np.ndarray):
-            return self._from_host(source, to, nbytes, after)
+            return self.from_host(source, to, nbytes, after)
         here, origin = gpu_of(source), address_of(source)
         if here == self._index:
             track = f"copy within cuda:{here}"
@@ -269,7 +269,8 @@ class GpuLane:
             self._hop = HostHop(self._streams, self._held)
         return self._hop.copy(to, self._index, origin, here, nbytes, after)
 
-    def _from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Mark]) -> Mark:
+    def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Mark]) -> Mark:
+        """Start to copy an array of the host to an address, once some marks are reached."""
         stream, track = self._streams.on(self._index), f"copy host -> cuda:{self._index}"
         origin = source.ctypes.data
         if is_locked(origin, nbytes):

@@ -41,6 +41,11 @@ class Promise:
     def __init__(self, jobs: Sequence[Job[Mark]]) -> None:
         self._jobs = jobs
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether all pieces are on the bus, so that ordering a stream behind them does not wait."""
+        return all(job.done() for job in self._jobs)
+
     def done(self) -> bool:
         """Whether all pieces have arrived; DeviceError if one has not been able to."""
         return all(job.done() and job.result().done() for job in self._jobs)

@@ -13,7 +13,7 @@ import godwit as gw
 from godwit.algorithms import in_arcs
 from godwit.graph.csr import Graph
 from graphs import graphs, named_graph
-from test_pagerank import by_definition
+from test_pagerank import LAYOUTS, by_definition, lay_out
 
 
 class TestAcceleration:
@@ -51,10 +51,10 @@ class TestAcceleration:
         damping=st.sampled_from([0.0, 1e-9, 0.5, 0.85, 0.99]),
         tolerance=st.sampled_from([1e-2, 1e-4, 1e-6, 1e-11]),
         seed=st.integers(0, 9),
-        by_length=st.booleans(),
+        layout=st.sampled_from(LAYOUTS),
     )
     def test_errors_are_within_the_bound_of_plain_iterations(
-        self, graph: Graph, damping: float, tolerance: float, seed: int, by_length: bool
+        self, graph: Graph, damping: float, tolerance: float, seed: int, layout: str
     ) -> None:
         generator = np.random.default_rng(seed)
         settings: dict[str, Any] = {"max_iterations": 10_000}
@@ -64,7 +64,7 @@ class TestAcceleration:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(in_arcs, "_ALONE_WORK", 0)
             patch.setattr(in_arcs, "_BLOCK_WORK", 8)
-            patch.setattr(in_arcs, "_SHORT_DEGREE", 1_000 if by_length else 0)
+            lay_out(patch, layout)
             graph = graph.with_ids(0)
             exact = gw.pagerank(graph, damping, tolerance=1e-14, accelerated=False, **settings)
             plain = gw.pagerank(graph, damping, tolerance=tolerance, accelerated=False, **settings)
@@ -75,6 +75,23 @@ class TestAcceleration:
         error = np.abs(result.rank - exact.rank).sum()
         assert error <= tolerance * damping / (1 - damping) + 1e-12
         assert result.iterations <= plain.iterations + 9
+
+    @pytest.mark.parametrize("spec", ["road:15x15,seed=3", "grid:60x60", "rmat:7,seed=2"])
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_near_roundings_it_ends(self, spec: str, dtype: str) -> None:
+        """Once changes are below the tolerance, though roundings keep them from what ends acceleration."""
+        graph = gw.generate(spec)
+        exact = gw.pagerank(graph, tolerance=1e-15, max_iterations=300, accelerated=False)
+        floor = 1e-8 if dtype == "float32" else 1e-17
+        ends = set()
+        for tolerance in np.geomspace(floor, 100 * floor, 30):
+            settings: dict[str, Any] = {"tolerance": tolerance, "dtype": dtype}
+            result = gw.pagerank(graph, **settings, max_iterations=300)
+            assert result.converged == (result.iterations < 300)
+            assert result.converged == (result.residual < tolerance)
+            assert np.abs(result.rank - exact.rank).sum() < 1e-6 * floor / 1e-8
+            ends.add(result.converged)
+        assert ends == {False, True}
 
     def test_without_it_every_iteration_is_counted(self) -> None:
         graph = gw.generators.path(500)

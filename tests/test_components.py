@@ -82,9 +82,20 @@ class TestLabels:
         # The only arc to the second part is the last of its row, and stands in the row of vertex 0, too.
         star = np.arange(1, 400)
         graph = Graph.from_arcs([*np.zeros(399, int), 399, 400], [*star, 400, 401], directed=False)
-        for rounds in (1, 2):
+        for rounds in (None, 1, 2):
             found = gw.connected_components(graph, method="afforest", rounds=rounds)
             assert found.count == 1
+
+    @given(roots=st.lists(st.integers(0, 3), min_size=1, max_size=200), seed=st.integers(0, 9))
+    def test_the_vote_does_not_overrate_a_tree(self, roots: list[int], seed: int) -> None:
+        """By it further neighbours are left alone; here, all vertices that have arcs take part."""
+        degree = np.random.default_rng(seed).integers(0, 2, len(roots))
+        parent = np.array(roots)
+        found, voters, others = union_find._most_frequent_root(
+            np.append(0, np.cumsum(degree)), parent
+        )
+        assert voters == degree.sum()
+        assert np.count_nonzero(parent[degree > 0] != found) <= others <= voters
 
     @pytest.mark.parametrize("spec", ["rmat:14", "road:200"])
     def test_auto_goes_by_degree(self, spec: str) -> None:

@@ -48,6 +48,15 @@ def by_definition(
     return rank
 
 
+LAYOUTS = ("as given", "by length", "hot first")
+
+
+def lay_out(patch: pytest.MonkeyPatch, layout: str) -> None:
+    """Until the patch is undone, rows of in-arcs stand in that order, of whatever graph."""
+    patch.setattr(module, "_SHORT_ROW", 1_000 if layout == "by length" else 0)
+    patch.setattr(module, "_gains_hot_first", lambda graph: layout == "hot first")
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the test small graphs have many blocks, and are not left to one thread."""
@@ -187,25 +196,35 @@ class TestTeams:
     ) -> None:
         settings: dict[str, Any] = {"accelerated": accelerated, "max_iterations": 9}
         found = []
-        for degree in (0, 1_000):
-            monkeypatch.setattr(module, "_SHORT_DEGREE", degree)
+        # Sums over other blocks may decide a tie otherwise: whether to accelerate already.
+        for layout in LAYOUTS if accelerated is False else LAYOUTS[:2]:
+            lay_out(monkeypatch, layout)
             graph = named_graph(name).with_ids(0)
             found.append(gw.pagerank(graph, tolerance=1e-300, **settings))
-        np.testing.assert_allclose(found[0].rank, found[1].rank, rtol=1e-12)
-        assert found[0].residual == pytest.approx(found[1].residual, rel=1e-9, abs=1e-14)
+        for other in found[1:]:
+            np.testing.assert_allclose(found[0].rank, other.rank, rtol=1e-12)
+            assert found[0].residual == pytest.approx(other.residual, rel=1e-9, abs=1e-14)
 
     @pytest.mark.usefixtures("small_blocks")
     @given(graph=graphs(min_vertices=1, max_arcs=120))
-    def test_rows_laid_out_anew_are_the_same_rows(self, graph: Graph) -> None:
+    @pytest.mark.parametrize("layout", ["by length", "hot first"])
+    def test_rows_laid_out_anew_are_the_same_rows(self, layout: str, graph: Graph) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_SHORT_DEGREE", 1_000)
+            lay_out(patch, layout)
             arcs = module.in_arcs(graph.with_ids(0), np.float64, weighted=False)
         reverse = graph.reverse
         lengths = np.diff(arcs.offsets)
+        if layout == "hot first":
+            assert sorted(arcs.order) == list(range(graph.vertex_count))
+            assert (np.diff(graph.out_degree()[arcs.order]) >= 0).all()
         for block, (first, last) in enumerate(pairwise(arcs.blocks)):
-            assert sorted(arcs.order[first:last]) == list(range(first, last))
-            assert (np.diff(np.minimum(lengths[first:last], module._LENGTHS - 1)) >= 0).all()
             assert arcs.sections[block, -1] == last
+            if layout == "by length":
+                assert sorted(arcs.order[first:last]) == list(range(first, last))
+                assert (np.diff(np.minimum(lengths[first:last], module._LENGTHS - 1)) >= 0).all()
+            elif graph.directed:
+                assert (arcs.sections[block, :-1] == first).all()
+                continue
             for length in range(module.FEW_ARCS + 1):
                 end = first + np.count_nonzero(lengths[first:last] <= length)
                 assert arcs.sections[block, length] == end
@@ -215,6 +234,18 @@ class TestTeams:
             old = reverse.targets[reverse.offsets[v] : reverse.offsets[v + 1]]
             np.testing.assert_array_equal(new, old)
             assert shares[row] == graph.out_degree()[v]
+
+    @pytest.mark.usefixtures("small_blocks")
+    def test_rows_stand_hot_first_where_hubs_are_scattered(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In an R-MAT graph; not where all have the same degree, nor where neighbours stand together."""
+        monkeypatch.setattr(module, "_NEAR_VERTICES", 256)
+        for spec, wanted in (("rmat:12", True), ("uniform:4000", False), ("road:60x60", False)):
+            graph = gw.generate(spec)
+            order = module.in_arcs(graph, np.float64, weighted=False).order
+            heat = graph.out_degree()[order]
+            assert (len(order) > 0 and bool((np.diff(heat) >= 0).all())) == wanted
 
     def test_blocks_are_of_about_the_same_work(self) -> None:
         graph = gw.generators.rmat(14, 8, seed=2)

@@ -47,8 +47,8 @@ class PageRankResult:
     :ivar graph: the graph that was asked
     :ivar iterations: how many there were
     :ivar converged: whether the last one changed the ranks by less than the tolerance, in sum
-    :ivar residual: by how much the last iteration changed the ranks, in sum (L1); accelerated, by how
-        much one more plain iteration would change them
+    :ivar residual: by how much the last iteration changed the ranks, in sum (L1); if that was an
+        accelerated one, by how much one more plain iteration would change them
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
     """

@@ -25,7 +25,8 @@ the result is the one whose change was seen to be small. What plain iterations l
 ends of the spectrum: damping / (1 + damping) to damping / (1 - damping) times the change. Accelerated ones
 leave something everywhere, up to 1 / (1 - damping) times; so as not to be worse even where plain ones are
 at their best, on graphs that are bipartite or nearly so, as roads, they end at a change of
-damping / (1 + damping) * tolerance.
+damping / (1 + damping) * tolerance. Roundings may forbid that: where a change below the tolerance has not
+fallen, a plain iteration follows, which by its own criterion is the last.
 
 The same bits come out whatever the number of threads: a row is summed in one fixed order, and dangling
 ranks and changes are summed per block, blocks of the graph in order. Blocks depend on the graph alone.
@@ -313,7 +314,9 @@ def _iterate(
         ratio = change / before
         plain = _count(ratio, change, tolerance)
         accelerated = _count(_chebyshev_ratio(radius), 2.0 * change, accelerated_tolerance)
-        if omega > 1.0 or (iteration > 2 and ratio >= ratio_before and accelerated < plain):
+        if omega > 1.0 and change < tolerance and ratio >= 1.0:
+            omega = 1.0
+        elif omega > 1.0 or (iteration > 2 and ratio >= ratio_before and accelerated < plain):
             omega = _next_omega(radius, omega)
         parity = 1 - parity
         # Of the iteration to come: everybody has left the one that used it.

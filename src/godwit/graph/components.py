@@ -20,8 +20,8 @@ from godwit.parallel.team import run_team
 
 UnionMethod = Literal["hook", "rem", "afforest"]
 
-NEIGHBOURS = 2
-"""How many of every vertex Afforest links before it looks for the largest component."""
+MOST_NEIGHBOURS = 2
+"""How many of every vertex Afforest links at most before it leaves the largest component's rows out."""
 
 _TO_THE_ROOT = 1 << 62
 
@@ -52,15 +52,16 @@ def weak_components(
         return np.arange(n, dtype=dtype)
     parent = np.empty(n, dtype)
     progress = np.zeros(1, np.int64)
-    most = config.thread_count() if threads is None else threads
     team: dict[str, Any] = {
-        "threads": min(most, thread_count_for(arcs)),
+        "threads": min(
+            thread_count_for(arcs), config.thread_count() if threads is None else threads
+        ),
         "poll": None if poll is None else lambda: poll(int(progress[0])),
     }
     rows = graph.offsets, graph.targets, graph.directed
     if method == "afforest":
-        rounds = NEIGHBOURS if rounds is None else rounds
-        run_team(link_sampled, *rows, max(1, rounds), parent, progress, **team)
+        least, most = (1, MOST_NEIGHBOURS) if rounds is None else (rounds, rounds)
+        run_team(link_sampled, *rows, least, most, parent, progress, **team)
     else:
         jumps = _TO_THE_ROOT if jumps is None else jumps
         run_team(link_all, *rows, method == "rem", rounds or 0, jumps, parent, progress, **team)

@@ -146,9 +146,13 @@ def link_all(
 
 
 def _most_frequent_root(offsets: Any, parent: Any) -> Any:
-    """The root of most vertices that have arcs, by a vote of some of them; of another tree at worst."""
+    """The root of most vertices that have arcs, by a vote of some of them; of another tree at worst.
+
+    :returns: the root, how many took part, and at most how many of these are in other trees
+    """
     found = parent[0]
     lead = 0
+    voters = 0
     samples = min(_SAMPLES, parent.size)
     for sample in range(samples):
         v = sample * parent.size // samples
@@ -158,7 +162,8 @@ def _most_frequent_root(offsets: Any, parent: Any) -> Any:
         if lead == 0:
             found = root
         lead += 1 if root == found else -1
-    return found
+        voters += 1
+    return found, voters, voters - lead
 
 
 @kernel
@@ -170,34 +175,45 @@ def link_sampled(
     targets: Any,
     directed: bool,
     rounds: int,
+    most_rounds: int,
     parent: Any,
     progress: Any,
 ) -> None:
-    """Every vertex' root by Afforest, of which ``rounds`` neighbours are linked first."""
-    begin, end = block_range(rank, size, parent.size)
-    for v in range(begin, end):  # of the first neighbour, no one else writes here
+    """Every vertex' root by Afforest, of which some neighbours are linked first.
+
+    :param rounds: so many neighbours of every vertex
+    :param most_rounds: up to so many, as long as the rows of vertices outside the largest tree have more
+        arcs than another round
+    """
+    first_own, last_own = block_range(rank, size, parent.size)
+    for v in range(first_own, last_own):  # of the first neighbour, no one else writes here
         first = offsets[v]
         source = targets.dtype.type(v)
         parent[v] = min(targets[first], source) if first < offsets[v + 1] else source
     if not barrier(control, size):
         return
     compress(rank, size, parent, TO_THE_ROOT)
-    for turn in range(1, rounds):
+    linked = 1
+    largest = parent[0]
+    while True:
         if not barrier(control, size):
             return
-        for v in range(begin, end):
-            arc = offsets[v] + turn
+        if linked >= rounds:
+            largest, voters, others = _most_frequent_root(offsets, parent)
+            is_enough = others * offsets[parent.size] <= voters * parent.size
+            # Before anybody links on: all are to see the same, and none a tree that still changes.
+            if not barrier(control, size):
+                return
+            if linked >= most_rounds or is_enough:
+                break
+        for v in range(first_own, last_own):
+            arc = offsets[v] + linked
             if arc < offsets[v + 1]:
                 hook(parent, targets.dtype.type(v), targets[arc])
         if not barrier(control, size):
             return
         compress(rank, size, parent, TO_THE_ROOT)
-    if not barrier(control, size):
-        return
-    largest = _most_frequent_root(offsets, parent)
-    # Before anybody links on: all are to see the same, and none a tree that still changes.
-    if not barrier(control, size):
-        return
+        linked += 1
     while True:
         begin = fetch_add(control, CURSOR, _CHUNK_VERTICES)
         if begin >= parent.size or load_acquire(control, ABORT) != 0:
@@ -210,7 +226,7 @@ def link_sampled(
             first = offsets[v]
             last = offsets[v + 1]
             if first < last and targets[first] < source:
-                first += rounds  # linked already
+                first += linked  # linked already
             for i in range(first, last):
                 if load_relaxed(parent, targets[i]) != load_relaxed(parent, v):
                     hook(parent, source, targets[i])

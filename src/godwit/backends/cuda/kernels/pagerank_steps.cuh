@@ -137,6 +137,8 @@ __device__ __forceinline__ double next_beyond(const Arguments &arguments,
         const double plain = iteration_count(ratio, change, arguments.tolerance);
         const double accelerated = iteration_count(shrinks_to, 2.0 * change, accelerated_tolerance);
         if (!(accelerated < plain)) return 0;
+    } else if (amount_of(state[RESIDUAL]) < arguments.tolerance && ratio >= 1.0) {
+        return 0;
     }
     const double part = beyond == 0 ? 0.5 : 0.25;
     return 1.0 / (1.0 - part * radius * radius * (1.0 + beyond)) - 1.0;

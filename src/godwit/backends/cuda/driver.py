@@ -68,8 +68,8 @@ def checked(outcome: tuple[Any, ...], what: str) -> Any:
 
 
 def _again(status: int, function: Any, given: tuple[Any, ...], index: int, what: str) -> None:
-    """A call of :mod:`~godwit.backends.cuda.native` about a GPU has failed: DeviceError, if not because that
-    GPU was not the thread's current one.
+    """A call of :mod:`~godwit.backends.cuda.native` about a GPU has failed: DeviceError, if not because
+    that GPU was not the current one of the thread.
     """
     if status in ELSEWHERE:
         use(index)

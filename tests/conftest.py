@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ settings.register_profile("gate", max_examples=50)  # the whole suite shall take
 settings.load_profile("gate")
 
 os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
+
+# Compilers make millions of objects that live on; by default Python looks through them again and again.
+gc.set_threshold(20_000, 10, 10)
 
 SAMPLED = {
     "test_accelerated_pagerank.py": 4,
@@ -55,12 +59,6 @@ SAMPLED = {
 graphs, devices and schedules, any part of which finds what is wrong everywhere. Tests on real GPUs are
 never left out."""
 
-THOROUGH = {
-    "test_paths_and_widths_of_any_graph",  # of test_execution.py
-    "test_operators_on_any_graph",  # of test_step_programs.py
-}
-"""Left out, too: they compile for minutes, and what they say the sample says of fewer graphs."""
-
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -78,6 +76,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from scheduling import FileScheduling
 
     return FileScheduling(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A mark of tests, or of parameters, that compile for long and say hardly more than others."""
+    config.addinivalue_line("markers", "thorough: left out unless --all are asked for")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,13 +105,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of one test's parameters; at least one."""
+    """Of one test's parameters; at least one of those that are not marked ``thorough``."""
     first = items[0]
     test = first.name.partition("[")[0]
-    if test in THOROUGH:
-        return []
+    items = [item for item in items if item.get_closest_marker("thorough") is None]
     one_of = SAMPLED.get(test, SAMPLED.get(first.path.name, 1))
-    if one_of == 1 or first.get_closest_marker("gpu") is not None:
+    if not items or one_of == 1 or first.get_closest_marker("gpu") is not None:
         return items
     numbers = {item: crc32(item.name.encode()) for item in items}
     found = [item for item in items if numbers[item] % one_of == 0]
@@ -119,6 +121,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Only one process works on the GPU: marks are what the scheduler groups by."""
     if item.get_closest_marker("gpu") is not None:
         item.add_marker(pytest.mark.xdist_group("gpu"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_there_stays() -> None:
+    """Whoever looks for garbage need not go through what the compilers left in the tests of other files."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from godwit.dtypes import WEIGHT_DTYPES as _WEIGHT_DTYPES
+from godwit.dtypes import Array
 from godwit.graph import build, rows
 from godwit.graph.csr import Graph
 
@@ -50,27 +51,38 @@ def _grid(rows: int, columns: int) -> Graph:
     return Graph.from_arcs(sources, targets, weights.astype(np.int32), directed=False)
 
 
+def _few(*weights: int) -> Array:
+    """Of one type, but for the graphs that are there for another: each is compiled for itself."""
+    return np.array(weights, np.int32)
+
+
 _MAKERS: dict[str, Callable[[], Graph]] = {
     "empty": lambda: Graph.from_arcs([], []),
     "one vertex": lambda: Graph.from_arcs([], [], vertex_count=1),
-    "one self-loop": lambda: Graph.from_arcs([0], [0], [3]),
+    "one self-loop": lambda: Graph.from_arcs([0], [0], _few(3)),
     "isolated vertices": lambda: Graph.from_arcs([], [], vertex_count=7),
     "isolated vertices, weighted": lambda: Graph.from_arcs([], [], np.empty(0), vertex_count=5),
-    "one arc": lambda: Graph.from_arcs([1], [0], [2]),
+    "one arc": lambda: Graph.from_arcs([1], [0], _few(2)),
     "one edge, isolated ends": lambda: Graph.from_arcs([2], [4], vertex_count=7, directed=False),
     "path": lambda: _path(300),
     "directed path": lambda: _path(200, directed=True),
-    "cycle": lambda: Graph.from_arcs(np.arange(50), (np.arange(50) + 1) % 50, np.arange(50) % 5),
+    "cycle": lambda: Graph.from_arcs(
+        np.arange(50), (np.arange(50) + 1) % 50, np.tile(_few(*range(5)), 10)
+    ),
     "star": lambda: Graph.from_arcs(np.zeros(499, int), np.arange(1, 500), directed=False),
     "star from its last vertex": lambda: Graph.from_arcs(
         np.full(400, 400), np.arange(400), (np.arange(400) % 9).astype(np.int32)
     ),
     "complete": lambda: Graph.from_arcs(*np.triu_indices(24, 1), directed=False),
     "two components": lambda: Graph.from_arcs(
-        [0, 1, 2, 4, 5, 6], [1, 2, 0, 5, 6, 7], [1, 2, 3, 4, 5, 6], vertex_count=9, directed=False
+        [0, 1, 2, 4, 5, 6],
+        [1, 2, 0, 5, 6, 7],
+        _few(1, 2, 3, 4, 5, 6),
+        vertex_count=9,
+        directed=False,
     ),
     "parallel arcs and self-loops": lambda: Graph.from_arcs(
-        [0, 0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 0, 2, 2, 2, 0, 3, 1], [5, 2, 0, 1, 1, 7, 9, 1, 2]
+        [0, 0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 0, 2, 2, 2, 0, 3, 1], _few(5, 2, 0, 1, 1, 7, 9, 1, 2)
     ),
     "parallel edges and self-loops": lambda: Graph.from_arcs(
         [0, 1, 0, 1, 2, 2], [1, 0, 0, 2, 1, 2], [4.5, 2.5, 1.0, 0.5, 0.25, 0.0], directed=False

@@ -63,7 +63,9 @@ def hubs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 
 
 def _check(graph: Graph, devices: list[str], gpu: GpuOptions, partition: str | None = None) -> None:
-    """From some vertices of a graph, with a target, with a cutoff, from several."""
+    """From some vertices of a graph, if it has any, with a target, with a cutoff, from several."""
+    if graph.vertex_count == 0:
+        return
     last = graph.vertex_count - 1
     with gw.place(graph, devices, partition) as placed:
         for source in sorted({0, last // 2, last, graph.highest_degree_vertex()}):
@@ -83,9 +85,8 @@ def _check(graph: Graph, devices: list[str], gpu: GpuOptions, partition: str | N
 @each_graph
 def test_emulated(name: str, count: int, turn: str, hubs: int, emulated: Machine) -> None:
     graph = named_graph(name)
-    if graph.vertex_count >= count:
-        partition = [None, "contiguous", "random"][len(name) % 3] if count > 1 else None
-        _check(graph, [f"cuda:{index}" for index in range(count)], SMALL, partition)
+    partition = [None, "contiguous", "random"][len(name) % 3] if count > 1 else None
+    _check(graph, [f"cuda:{index}" for index in range(count)], SMALL, partition)
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -103,9 +104,8 @@ def test_any_schedule(count: int, seed: int, turn: str, hubs: int) -> None:
 def test_queues_grow(name: str, count: int, emulated: Machine, turn: str, hubs: int) -> None:
     """With room for one vertex at first, frontiers are lost again and again, and found again."""
     graph = named_graph(name)
-    if graph.vertex_count >= count:
-        gpu = GpuOptions(threads=64, blocks=3, frontier_items=1)
-        _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
+    gpu = GpuOptions(threads=64, blocks=3, frontier_items=1)
+    _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
 
 
 def test_sources_without_arcs_leave_nothing_behind(emulated: Machine) -> None:
@@ -135,7 +135,7 @@ def test_growth_is_told(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> N
 
 @given(graph=graphs(), source=st.integers(0, 100), count=st.integers(1, 3))
 def test_random_graphs(emulated: Machine, graph: Graph, source: int, count: int) -> None:
-    if graph.vertex_count < count:
+    if graph.vertex_count == 0:
         return
     devices = [f"cuda:{index}" for index in range(count)]
     source %= graph.vertex_count
@@ -256,8 +256,7 @@ class TestOnGpus:
     @each_graph
     def test_zoo(self, name: str, devices: list[str], turn: str, hubs: int) -> None:
         graph = named_graph(name)
-        if graph.vertex_count >= len(devices):
-            _check(graph, devices, GpuOptions(slice_s=[0.1, 0.0][len(name) % 2]))
+        _check(graph, devices, GpuOptions(slice_s=[0.1, 0.0][len(name) % 2]))
 
     @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
     @pytest.mark.parametrize("spec", ["rmat:16", "star:100000", "road:300", "complete:700"])

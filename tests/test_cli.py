@@ -697,8 +697,6 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "negative devices": (ROADS, "sssp FILE -s 1 --devices -1", "at least 1, got -1"),
     "unknown device": (ROADS, "sssp FILE -s 1 --devices gpu", "there is no device 'gpu'"),
     "no device name": (ROADS, "sssp FILE -s 1 --devices cpu:0,", "must be a number or names"),
-    "more parts than vertices": (ROADS, "sssp FILE -s 1 --devices 4", "3 vertices into 4 parts"),
-    "more parts to show": (ROADS, "partition FILE -k 4", "3 vertices into 4 parts"),
     "zero parts": (ROADS, "partition FILE -k 0", "parts must be at least 1, got 0"),
     "unknown method": (ROADS, "sssp FILE -s 1 --partition best", "contiguous, random.*'best'"),
     "owners are no array": (ROADS, "sssp FILE -s 1 --partition no.npy", "cannot read no.npy"),

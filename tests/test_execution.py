@@ -43,23 +43,17 @@ def widest(graph: gw.Graph, source: int) -> list[float]:
     return width
 
 
-def fitting(devices: Any, graph: gw.Graph) -> Any:
-    """The devices, or fewer where the graph has not as many vertices."""
-    if isinstance(devices, list) and graph.vertex_count < len(devices):
-        return devices[:1]
-    return min(devices, max(1, graph.vertex_count)) if isinstance(devices, int) else devices
-
-
 def divided(devices: Any) -> bool:
     return isinstance(devices, list) or (isinstance(devices, int) and devices > 1)
 
 
+@pytest.mark.thorough
 @given(data=st.data(), graph=graphs(min_vertices=1))
 @settings(max_examples=120)
 def test_paths_and_widths_of_any_graph(data: st.DataObject, graph: gw.Graph) -> None:
     if graph.weights is not None:  # one type, since each is compiled for every engine
         graph = graph.with_weights(graph.weights.astype(np.int32))
-    devices = fitting(data.draw(st.sampled_from(DEVICES)), graph)
+    devices = data.draw(st.sampled_from(DEVICES))
     source = data.draw(st.integers(0, graph.vertex_count - 1))
     asked: dict[str, Any] = {
         "devices": devices,
@@ -84,7 +78,6 @@ def test_both_executions_give_the_same_paths(name: str, devices: Any) -> None:
     graph = named_graph(name)
     if graph.vertex_count == 0:
         pytest.skip("no vertex to start from")
-    devices = fitting(devices, graph)
     for source in {0, graph.vertex_count // 2, graph.vertex_count - 1}:
         for query in (gw.bfs, gw.sssp):
             wanted = query(graph, source, devices=devices, execution="asynchronous")
@@ -111,7 +104,7 @@ def test_residual_pagerank_in_supersteps(name: str, partition: str, devices: Any
 @given(data=st.data(), graph=graphs(min_vertices=1, directed=False))
 @settings(max_examples=60)
 def test_label_propagation_finds_scipys_components(data: st.DataObject, graph: gw.Graph) -> None:
-    devices = fitting(data.draw(st.sampled_from(DEVICES)), graph)
+    devices = data.draw(st.sampled_from(DEVICES))
     execution = data.draw(st.sampled_from(EXECUTIONS))
     label = example("label_propagation").label_propagation(
         graph, devices=devices, execution=execution
@@ -263,8 +256,6 @@ def test_gpus_go_in_supersteps(devices: list[str], hops: int | None) -> None:
     widest_path = example("widest_path").widest_path
     for name in ZOO:
         graph = named_graph(name)
-        if graph.vertex_count < len(devices):
-            continue
         partition = "random" if len(devices) > 1 else None
         with gw.place(graph, devices, partition) as placed:
             for source in {0, graph.vertex_count - 1}:

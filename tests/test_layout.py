@@ -71,7 +71,6 @@ def check_layout(layout: Layout, *, every: bool = False) -> None:
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_local_graphs_make_up_the_graph(name: str, method: str, parts: int) -> None:
     graph = named_graph(name)
-    parts = min(parts, max(graph.vertex_count, 1))
     division = partition(graph, parts, method, seed=11)
     check_layout(build_layout(graph, division))
     check_layout(build_layout(graph, division, duplication="all"), every=True)
@@ -81,7 +80,7 @@ def test_local_graphs_make_up_the_graph(name: str, method: str, parts: int) -> N
 @given(graphs(min_vertices=1, max_vertices=150, max_arcs=200), st.data())
 def test_any_owners_and_any_number_of_threads(graph: Graph, data: Any) -> None:
     n = graph.vertex_count
-    parts = data.draw(st.integers(1, min(n, 9)))
+    parts = data.draw(st.integers(1, 9))
     owner = data.draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n))
     if data.draw(st.booleans()):
         owner.sort()

@@ -61,6 +61,7 @@ def test_every_dtype(dtype: str) -> None:
         _check(PUSHED[dtype], named_graph(name), DEVICES[1])
 
 
+@pytest.mark.thorough
 @given(graph=graphs())
 @settings(max_examples=60)
 def test_operators_on_any_graph(graph: gw.Graph) -> None:
@@ -402,6 +403,18 @@ def _sometimes(vertex: int) -> Any:
 def test_operators_return_one_number(step: Any, message: str) -> None:
     with pytest.raises(OperatorError, match=message):
         _program(step).run(gw.generators.path(3), timeout_s=5)
+
+
+def test_what_does_not_compile_is_named_with_its_program_and_place() -> None:
+    def letters(vertex: int) -> Any:
+        return "a" + vertex  # type: ignore[operator]
+
+    line = letters.__code__.co_firstlineno + 1
+    words = (
+        rf"^step program 'wrong', cannot compile 'letters' \(test_step_programs.py, line {line}\)"
+    )
+    with pytest.raises(OperatorError, match=words):
+        _program(gw.compute("x", letters)).run(gw.generators.path(3), devices="cpu", timeout_s=5)
 
 
 def test_what_a_run_counts() -> None:

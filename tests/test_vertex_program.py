@@ -43,8 +43,6 @@ def example(name: str) -> Any:
 @settings(max_examples=80)
 def test_smallest_labels_from_all_vertices(data: st.DataObject, graph: gw.Graph) -> None:
     devices = data.draw(st.sampled_from(DEVICES))
-    if isinstance(devices, int):
-        devices = max(1, min(devices, graph.vertex_count))
     capacity = data.draw(st.sampled_from([None, 1]))
     result = gw.run(LABELS, graph, devices=devices, capacity_items=capacity, ring_items=2)
     assert result.values.tolist() == smallest_label(graph)

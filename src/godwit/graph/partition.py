@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array, as_count, as_integer, frozen, shown
+from godwit.dtypes import Array, as_count, as_integer, frozen
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
@@ -134,7 +134,7 @@ class Partition:
 def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) -> Partition:
     """Divide the vertices of a graph among ``parts`` parts.
 
-    :param parts: how many; at least 1 and at most n (1 for a graph without vertices)
+    :param parts: how many; at least 1. Of more than n, the built-in methods leave those from n on empty
     :param method: how, one of
 
         - ``"contiguous"``: ranges of vertices, balanced by arcs
@@ -194,8 +194,9 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
                 f"an array of owners or a function, got {method!r}"
             )
         division = Division(np.zeros(graph.vertex_count, np.int32), method)
-        if parts > 1:
-            division = partitioner(graph, parts, seed)
+        filled = min(parts, graph.vertex_count)
+        if filled > 1:
+            division = partitioner(graph, filled, seed)
     elif callable(method):
         name = getattr(method, "__name__", type(method).__name__)
         owner = checked_owner(graph, parts, method(graph, parts), f"the result of {name}")
@@ -208,15 +209,7 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
 def _checked_parts(graph: Any, parts: Any) -> int:
     if not isinstance(graph, Graph):
         raise no_graph(graph)
-    count = as_count(parts, "parts", 1)
-    n = graph.vertex_count
-    if count > max(n, 1):
-        raise InputError(
-            f"cannot divide {n} vertices into {shown(count)} parts; at most {max(n, 1)} would work"
-        )
-    if count >= 2**31:
-        raise InputError(f"parts must be below 2**31, got {count}")
-    return count
+    return as_count(parts, "parts", 1, 2**31 - 1)
 
 
 def _rebound(graph: Graph, parts: int, given: Partition) -> Partition:

@@ -22,7 +22,9 @@ from godwit.parallel.content import ADAPTERS, is_users, plain_function, referenc
 RETURN_RULE = "an operator returns one number or a boolean"
 
 _LONGEST_MESSAGE = 199
-_WRONG_RETURN = re.compile(rf"'(\w+)' (returns .*; {RETURN_RULE})")
+_WRONG_RETURN = re.compile(
+    rf"^\s*(?:TypingError: )?(\S.*?) (returns .*; {RETURN_RULE})", re.MULTILINE
+)
 
 
 @dataclass
@@ -46,8 +48,8 @@ class Originals:
         lines = [line.strip() for line in message.splitlines() if line.strip()]
         returns = _WRONG_RETURN.search(message)
         if returns is not None:
-            operator = self._operator(returns[1])
-            who = f"'{returns[1]}'" if operator is None else place(operator, None)
+            operator = self._operator(returns[1].strip("'"))
+            who = returns[1] if operator is None else place(operator, None)
             return _shortened(f"{who} {returns[2]}")
         reason = _reason(lines)
         number: int | None = None

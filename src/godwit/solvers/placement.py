@@ -166,7 +166,7 @@ def place(
     :param seed: of the partitioners that draw
     :param duplication: which remote vertices each device holds copies of: ``"1-hop"`` those that its
         arcs reach, ``"all"`` every one
-    :raises InputError: more devices than vertices, or a wrong partition
+    :raises InputError: a wrong partition
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the parts do not fit in memory
     """

@@ -5,23 +5,13 @@ Both depend on the type that Numba has inferred, so they are decided when the pr
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from godwit.errors import OperatorError
-from godwit.parallel.rebuilding import RETURN_RULE, plain_text
-
-
-def wrong_return(error: OperatorError) -> str | None:
-    """What an operator returns, if it was for this that it did not compile: Numba wraps it in much text."""
-    found = re.search(
-        rf"^\s*(?:TypingError: )?(\S.*; {RETURN_RULE})", plain_text(error.__cause__), re.MULTILINE
-    )
-    return None if found is None else found[1]
+from godwit.parallel.rebuilding import RETURN_RULE
 
 
 def _returned(typing_context: Any, value: Any, who: Any) -> Any:

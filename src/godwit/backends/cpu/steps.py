@@ -11,7 +11,6 @@ from godwit import config
 from godwit.backends.base import Device
 from godwit.backends.cpu import step_team as team
 from godwit.backends.cpu.step_text import ProgramText, accumulators_of
-from godwit.backends.cpu.step_values import wrong_return
 from godwit.backends.step_code import (
     StepCode,
     StepCounts,
@@ -54,10 +53,7 @@ def run_steps_on_cores(
     try:
         kernel.prepare(0, threads, control, shared)
     except OperatorError as error:
-        wrong = wrong_return(error)
-        if wrong is None:
-            raise
-        raise OperatorError(f"step program {code.name!r}, {wrong}") from error
+        raise OperatorError(f"step program {code.name!r}, {error}") from error.__cause__
     compile_s = seconds_since(begin, "compile")
     words = shared.words
     run_team(

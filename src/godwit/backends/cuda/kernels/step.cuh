@@ -177,12 +177,13 @@ __device__ __forceinline__ u64 bits_of_amount(double amount) {
     return bits;
 }
 
-// A warp of each device: the sums of all devices and the union of their flags. Lane k < SUM_WORDS brings and
-// gets word k, lane SUM_WORDS the flags. Returns whether all devices came in time.
-__device__ __forceinline__ bool warp_exchange_sums(const Stage &stage, u64 *state, u64 &word) {
-    constexpr u32 HALVES = 2 * (SUM_WORDS + 1);
-    static_assert(HALVES <= WARP);
-    u32 lane = lane_id(), epoch = static_cast<u32>(state[EPOCH]) + 1;
+constexpr u32 REPORT_HALVES = 2 * (SUM_WORDS + 1);
+static_assert(REPORT_HALVES <= WARP);
+
+// A warp of each device: send what it brings to a meeting. Lane k < SUM_WORDS has word k, lane SUM_WORDS the
+// flags. Returns the lane's half of it, as the others get it.
+__device__ __forceinline__ u64 warp_send_sums(const Stage &stage, u32 epoch, u64 word) {
+    u32 lane = lane_id();
     u64 whole = __shfl_sync(FULL_WARP, word, lane / 2);
     u64 half = static_cast<u64>(epoch) << 32 | (lane & 1 ? whole >> 32 : whole & 0xffffffffull);
     if (stage.latency_ns) {
@@ -192,8 +193,16 @@ __device__ __forceinline__ bool warp_exchange_sums(const Stage &stage, u64 *stat
     __threadfence_system();  // what this device's blocks stored elsewhere goes before
     __syncwarp();
     for (u32 other = 0; other < stage.devices; other++)
-        if (other != stage.device && lane < HALVES)
+        if (other != stage.device && lane < REPORT_HALVES)
             store_system(&stage.boards[other]->reports[epoch & 1][stage.device].halves[lane], half);
+    return half;
+}
+
+// Then: the sums of all devices and the union of their flags, in the same lanes. Returns whether all devices
+// came in time.
+__device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch, u64 half,
+                                                  u64 &word) {
+    u32 lane = lane_id();
     u64 begin = now_ns(), total = 0;
     bool in_time = true;
     for (u32 first = 0; first < stage.devices; first += REPORTS_AT_ONCE) {
@@ -203,7 +212,8 @@ __device__ __forceinline__ bool warp_exchange_sums(const Stage &stage, u64 *stat
 #pragma unroll
             for (u32 i = 0; i < REPORTS_AT_ONCE; i++) {
                 u32 other = first + i;
-                bool is_read = other < stage.devices && other != stage.device && lane < HALVES;
+                bool is_read =
+                    other < stage.devices && other != stage.device && lane < REPORT_HALVES;
                 const StepReport *report = &stage.board->reports[epoch & 1][is_read ? other : 0];
                 theirs[i] = is_read ? load_relaxed_system(&report->halves[lane]) : half;
             }
@@ -244,20 +254,22 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     u32 lane = lane_id();
     StepControl *control = stage.control;
     u64 word = 0, now = now_ns();
-    if (lane < SUM_WORDS) {
+    if (lane < SUM_WORDS)
         word = load_system(&counted[lane]);
-        counted[lane] = 0;
-        if (lane < COUNTS && word) atomicAdd(&control->run_counts[lane], word);
-    } else if (lane == SUM_WORDS && now - begin_ns > stage.slice_ns) {
+    else if (lane == SUM_WORDS && now - begin_ns > stage.slice_ns)
         word = FLAG_LEAVE;  // clocks differ, but all devices hear the same
-    }
-    if (lane < 4) control->cursors[lane] = 0;
     if (is_gate) {
         block.state[lane] = control->state[lane];
         phase = control->phase;
     }
     __syncwarp();
-    bool in_time = stage.devices == 1 || warp_exchange_sums(stage, block.state, word);
+    u32 epoch = static_cast<u32>(block.state[EPOCH]) + 1;
+    u64 half = stage.devices == 1 ? 0 : warp_send_sums(stage, epoch, word);
+    // While it is on its way.
+    if (lane < SUM_WORDS) counted[lane] = 0;
+    if (lane < COUNTS && word) atomicAdd(&control->run_counts[lane], word);
+    if (lane < 4) control->cursors[lane] = 0;
+    bool in_time = stage.devices == 1 || warp_receive_sums(stage, epoch, half, word);
     Sums sums;
     for (u32 which = 0; which < COUNTS; which++)
         sums.counts[which] = __shfl_sync(FULL_WARP, word, which);

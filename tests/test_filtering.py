@@ -728,3 +728,15 @@ def test_gpu_wrong_predicates() -> None:
     for devices in ("cuda:0", ["cuda:0", "cpu"]):
         with pytest.raises(OperatorError, match="a predicate returns a boolean"):
             gw.filter(np.arange(10), lambda x: x * 2, devices)
+
+
+def test_who_filters_an_array_if_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = np.zeros(1000, np.float32), np.zeros(1 << 24, np.float32)
+    monkeypatch.setattr(filtering, "gpu_names", tuple)
+    assert filtering.default_devices(large) == "cpu"
+    monkeypatch.setattr(filtering, "gpu_names", lambda: ("cuda:0", "cuda:1"))
+    monkeypatch.setattr(filtering, "is_page_locked", lambda array: False)
+    assert filtering.default_devices(small) == "cpu"
+    assert filtering.default_devices(large) == ["cuda:0", "cpu"]
+    monkeypatch.setattr(filtering, "is_page_locked", lambda array: True)
+    assert filtering.default_devices(large) is None

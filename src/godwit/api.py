@@ -550,7 +550,8 @@ def filter(
         Numba and into the GPU's kernel; it may call other functions and read constants around it,
         and may be called twice for an element
     :param devices: as for :func:`bfs`, but kinds may be mixed: ``["cuda:0", "cpu"]``. None: of a CuPy
-        array, its GPU; else the first GPU if there is one and the array has at least 64 MiB; else all cores
+        array, its GPU; else, of at least 64 MiB, the first GPU if there is one, and if the array is not
+        page-locked the CPU beside it; else all cores
     :param ordered: False: what is kept may come in any order of packets, which waits for nobody
     :param out: an array to write to, of the same dtype, with room for what is kept
     :param packet_bytes: of the array that a device takes at a time

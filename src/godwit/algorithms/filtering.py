@@ -38,7 +38,7 @@ from godwit.backends.packet_filters import (
     packet_filter,
     shared_filter,
 )
-from godwit.backends.registry import DevicesArgument, resolve_devices
+from godwit.backends.registry import DevicesArgument, gpu_names, resolve_devices
 from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.link import Link
@@ -120,8 +120,15 @@ def filter_array(
 
 
 def default_devices(array: Array) -> DevicesArgument:
-    """Where an array of the host is filtered if nobody says."""
-    return "cpu" if array.nbytes < _LEAST_GPU_BYTES else None
+    """Where an array of the host is filtered if nobody says.
+
+    One GPU takes of ordinary memory what threads can bring to where copy engines reach it, and several only
+    share that; the CPU reads it where it lies.
+    """
+    gpus = gpu_names()
+    if not gpus or array.nbytes < _LEAST_GPU_BYTES:
+        return "cpu"
+    return None if is_page_locked(array) else [gpus[0], "cpu"]
 
 
 def mapped_array(path: str | os.PathLike[str]) -> Array:

@@ -119,9 +119,10 @@ def run_dependencies(devices: list[str]) -> None:
 
 
 def run_searches(devices: list[str]) -> None:
-    """BFS in supersteps: pushed and pulled, queues that grow, long rows, one block alone, schedules."""
-    from godwit.backends.cuda import bfs_steps
+    """BFS in supersteps: pushed and pulled, queues that grow, long rows, hubs, one block alone, schedules."""
+    from godwit.backends.cuda import bfs_steps, step_hubs
 
+    hub_arcs = step_hubs.HUB_ARCS
     usual = bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK
     wide = gw.generators.rmat(10, 8, seed=1)
     arcs = gw.generators.rmat(9, 6, seed=1, symmetrize=False)
@@ -132,11 +133,13 @@ def run_searches(devices: list[str]) -> None:
         wanted = gw.bfs(graph, source, devices="cpu").distance
         for turn in (usual, (1e30, 0.1), (0.0, 1e30)):
             bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = turn
+            step_hubs.HUB_ARCS = hub_arcs if turn == usual else 8
             for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2, frontier_items=1)):
                 found = gw.bfs(
                     graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
                 )
                 check(f"search {name}, {turn=}, {gpu.slice_s=}", found.distance, wanted)
+    step_hubs.HUB_ARCS = hub_arcs
     bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = 1e30, 0.1
     wanted = gw.bfs(hub, 9, devices="cpu").distance
     for schedule in get_args(Schedule):

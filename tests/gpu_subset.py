@@ -119,7 +119,7 @@ def run_dependencies(devices: list[str]) -> None:
 
 
 def run_searches(devices: list[str]) -> None:
-    """BFS in supersteps: pushed and pulled, queues that grow, long rows, hubs, one block alone, schedules."""
+    """BFS in supersteps: pushed and pulled, queues that grow, long rows, hubs, one block, schedules."""
     from godwit.backends.cuda import bfs_steps, step_hubs
 
     hub_arcs = step_hubs.HUB_ARCS

@@ -38,6 +38,8 @@ if COUNT > 1:
 @pytest.mark.parametrize("name", ZOO)
 def test_distances_equal_the_cpus(name: str, devices: list[str]) -> None:
     graph = named_graph(name)
+    if graph.vertex_count == 0:
+        pytest.skip("there is no vertex to begin at")
     for source in {0, graph.vertex_count - 1, graph.vertex_count // 2}:
         for query in (gw.bfs, gw.sssp):
             wanted = query(graph, source, devices="cpu")

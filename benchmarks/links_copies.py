@@ -85,7 +85,8 @@ class Flow:
 
     def send(self) -> None:
         """All of it, by the source's worker."""
-        self.link.send(self.array)
+        with self.link:
+            self.link.send(self.array)
 
     def receive(self) -> None:
         """By the target's worker."""
@@ -93,11 +94,6 @@ class Flow:
             self.received += segment.array.nbytes
             segment.release()
         self.target.space.mark().wait()
-
-    def start(self, workers: Any) -> None:
-        """Both of them."""
-        workers.start(self.link.source, self.send)
-        workers.start(self.link.target, self.receive)
 
 
 def link_seconds(
@@ -121,8 +117,11 @@ def link_seconds(
                     one.free()
             begin = perf_counter()
             with context.workers() as workers:
+                # An endpoint whose workers have all ended takes nothing more: receivers first.
                 for flow in flows:
-                    flow.start(workers)
+                    workers.start(flow.link.target, flow.receive)
+                for flow in flows:
+                    workers.start(flow.link.source, flow.send)
             seconds = perf_counter() - begin
             assert [flow.received for flow in flows] == [array.nbytes for _, _, array in ends]
             return seconds

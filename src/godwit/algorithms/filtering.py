@@ -69,7 +69,8 @@ CPU_SHARE = 0.5
 """Of the cores, beside GPUs; the others move what comes from these, and goes there."""
 _MOST_MOVERS = 8
 _LEAST_GPU_BYTES = 64 << 20
-"""Of a host array for which a GPU is chosen unasked: to set one up takes longer than to filter less."""
+"""Of a host array for which a GPU, or one with the CPU, is chosen unasked: to set one up takes longer than
+to filter less."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,8 @@ def _filter_on_gpus(
             most_held=(most_buffers - 1) // 2,
         )
         stack.callback(assembly.close)
-        is_direct = options.out is not None and is_page_locked(options.out)
+        with endpoints[0].space.entered():
+            is_direct = options.out is not None and is_page_locked(options.out)
         gpus, filters = [], []
         for endpoint, source in zip(endpoints, sources, strict=True):
             with endpoint.space.entered():
@@ -318,7 +320,8 @@ def _sources(
         bounds = [(array.size * k // gpus, array.size * (k + 1) // gpus) for k in range(gpus)]
     else:
         bounds = [units.part(place, gpus + 1) for place in range(gpus)]
-    return [Share(array, dtype, begin, end, packet_items, 1) for begin, end in bounds]
+    unit_items = 1 if units is None else units.unit_items
+    return [Share(array, dtype, *bound, packet_items, 1, unit_items) for bound in bounds]
 
 
 @contextmanager

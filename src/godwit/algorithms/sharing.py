@@ -40,6 +40,7 @@ class Share:
     :param end: behind the last
     :param most_items: of a packet
     :param gpus: that take from it
+    :param unit_items: packets but the last are of whole units, as threads of the CPU have them
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Share:
         end: int,
         most_items: int,
         gpus: int,
+        unit_items: int = 1,
     ) -> None:
         self._array = array
         self._dtype = dtype
@@ -58,13 +60,15 @@ class Share:
         self._end = end
         self._most_items = most_items
         self._gpus = gpus
+        self._unit_items = unit_items
 
     def take(self) -> tuple[int, Array] | None:
         """The next items and where they begin; None behind the last."""
         begin, left = self._begin, self._end - self._begin
         if left == 0:
             return None
-        end = begin + min(left, packet_items(left, self._most_items, self._gpus))
+        units = packet_items(left, self._most_items, self._gpus) // self._unit_items
+        end = begin + min(left, max(1, units) * self._unit_items)
         self._begin = end
         piece = self._array[begin:end]
         return begin, piece if self._is_plain else np.array(piece, self._dtype)

@@ -374,7 +374,7 @@ class _Flow:
             forest = self._forests[0]
             forest.flatten()
             for taker in takers:
-                taker.wait()
+                self._await(taker.pending(), poll)
             for one in self._forests:
                 self._check(one)
             with self._homeward as link:
@@ -382,11 +382,24 @@ class _Flow:
             self._collect()
             sent.wait()
 
+    def _await(self, marks: Sequence[Mark], poll: Callable[[int], None] | None) -> None:
+        """Wait for what merges, so that a time-out or Ctrl-C ends it."""
+        polled = perf_counter()
+        for mark in marks:
+            while not mark.done():
+                sleep(_PAUSE_S)
+                if poll is not None and perf_counter() - polled > _POLL_S:
+                    done = int(self.edges.sum())
+                    poll(EdgeProgress.of(done, done))
+                    polled = perf_counter()
+
     def _deal_all(
         self, array: Array, takers: list[Taker], poll: Callable[[int], None] | None
     ) -> None:
         rows = max(1, self._packet_bytes // (2 * array.itemsize))
         first, polled = 0, perf_counter()
+        if poll is not None:
+            poll(EdgeProgress.of(0, len(array)))  # the time counts from here
         while first < len(array):
             begin = first
             for index, taker in enumerate(takers):
@@ -479,11 +492,14 @@ class Taker:
         finally:
             self._blocks.append((block, self._space.mark(self._stream)))
 
+    def pending(self) -> list[Mark]:
+        """When nothing uses the buffers any more, and all that was put into the stream is done."""
+        return [*(mark for _, mark in self._blocks), self._space.mark(self._stream)]
+
     def wait(self) -> None:
-        """Wait until nothing uses the buffers, and all that was put into the stream is done."""
-        for _, mark in self._blocks:
+        """Wait for that."""
+        for mark in self.pending():
             mark.wait()
-        self._space.mark(self._stream).wait()
 
     def close(self) -> None:
         """Give the memory back, when nothing uses it."""
@@ -496,7 +512,10 @@ def _page_locked(edges: Edges, context: Context) -> Array | None:
         return None
     has_gpus = all(device.kind == "cuda" for device in context.devices)
     is_plain = isinstance(edges.array, np.ndarray) and edges.array.flags.c_contiguous
-    return edges.array if has_gpus and is_plain and is_page_locked(edges.array) else None
+    if not (has_gpus and is_plain):
+        return None
+    with context.endpoints[0].space.entered():
+        return edges.array if is_page_locked(edges.array) else None
 
 
 def _tree(endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[Endpoint, Endpoint]]:

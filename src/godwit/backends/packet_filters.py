@@ -28,7 +28,11 @@ def packet_filter(
 class SharedFilter(Protocol):
     """An array that threads of the CPU and GPUs filter together, by units; see
     :class:`godwit.backends.cpu.filtering.SharedFilter`.
+
+    :ivar unit_items: of a unit: packets begin where units do, and are of whole ones, but the last
     """
+
+    unit_items: int
 
     @property
     def left_items(self) -> int:

@@ -377,13 +377,15 @@ class Stream:
     """A stream that does not wait for the null stream."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
         use(index)
         _, runtime = bindings()
-        self._stream = checked(
-            runtime.cudaStreamCreateWithFlags(_NON_BLOCKING), f"a stream of cuda:{index}"
-        )
-        self._given = ctypes.c_void_p(self.handle)
+        outcome = runtime.cudaStreamCreateWithFlags(_NON_BLOCKING)
+        self._hold(index, checked(outcome, f"a stream of cuda:{index}"))
+
+    def _hold(self, index: int, stream: Any) -> None:
+        self.index = index
+        self._stream = stream
+        self._given = ctypes.c_void_p(int(stream))
         self._wait = calls().synchronize
 
     @property
@@ -406,11 +408,25 @@ class Stream:
     def close(self) -> None:
         """Give it back; what is in it runs to its end."""
         stream, self._stream = self._stream, None
+        self._given = ctypes.c_void_p()
         if stream is not None:
             _, runtime = bindings()
             with current_kept():
                 runtime.cudaSetDevice(self.index)
                 runtime.cudaStreamDestroy(stream)
+
+
+class BorrowedStream(Stream):
+    """Somebody else's stream.
+
+    :param number: its handle
+    """
+
+    def __init__(self, index: int, number: int) -> None:
+        self._hold(index, number)
+
+    def close(self) -> None:
+        """Its owner does."""
 
 
 class Event:

@@ -15,7 +15,7 @@ import numpy as np
 
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.driver import Kernel, Module, PinnedBuffer, Stream
+from godwit.backends.cuda.driver import BorrowedStream, Kernel, Module, PinnedBuffer
 from godwit.backends.cuda.gpu_arrays import address_of
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.marks import native_stream
@@ -116,7 +116,7 @@ class GpuForest:
     def __init__(self, index: int, stream: int, pointer: int, linking: Linking) -> None:
         self.index = index
         self._linking = linking
-        self._stream = _BorrowedStream(index, stream)
+        self._stream = BorrowedStream(index, stream)
         self._fault = PinnedBuffer(FAULT.itemsize)
         self._fault.fill_bytes(0)
         self._said: Any = self._fault.array(FAULT)
@@ -188,17 +188,6 @@ class GpuForest:
             threads=THREADS,
             arguments=[self._stands, *arguments],
         )
-
-
-class _BorrowedStream(Stream):
-    """A stream of somebody else's."""
-
-    def __init__(self, index: int, number: int) -> None:
-        self.index = index
-        self._stream = number
-
-    def close(self) -> None:
-        """Its owner does."""
 
 
 def load_kernels(index: int, linking: Linking, dtype: np.dtype[Any]) -> Kernels:

@@ -10,7 +10,6 @@ import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
 from godwit.backends.cuda.copy_times import CopyTimes, noted
-from godwit.backends.cuda.driver import Event, Kernel, Module
+from godwit.backends.cuda.driver import BorrowedStream, Event, Kernel, Module
 from godwit.backends.cuda.gpu_arrays import address_of, cupy, gpu_of
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.lanes import GpuLane, Streams
@@ -110,19 +109,6 @@ def filter_code(
 def _loaded(index: int, code: bytes) -> tuple[Module, Kernel]:
     module = driver.load(index, code)
     return module, module.kernel("filter_items")
-
-
-@dataclass(frozen=True)
-class _BorrowedStream:
-    """Somebody else's stream, as ours are handed to the driver."""
-
-    index: int
-    handle: int
-
-    def synchronize(self) -> None:
-        _, runtime = bindings()
-        outcome = runtime.cudaStreamSynchronize(self.handle)
-        driver.checked(outcome, f"a kernel on cuda:{self.index} failed")
 
 
 class GpuFilter:
@@ -302,7 +288,7 @@ class GpuHostFilter:
         space = endpoint.space
         trace = endpoint.context.trace
         self.index = index
-        self.stream = _BorrowedStream(index, int(native_stream(space.stream)))
+        self.stream = BorrowedStream(index, int(native_stream(space.stream)))
         self.arriving: deque[_HostSlot] = deque()
         """What has been started, and has no kernel yet."""
         self._times = None if trace is None else CopyTimes(trace)
@@ -374,7 +360,7 @@ def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
     index = gpu_of(array)
     with driver.current_kept(), cupy().cuda.Device(index):
         current = cupy().cuda.get_current_stream()
-        stream = _BorrowedStream(index, int(native_stream(current)))
+        stream = BorrowedStream(index, int(native_stream(current)))
         try:
             room = _room_beside(array)
         except MemoryError as error:

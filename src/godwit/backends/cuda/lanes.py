@@ -271,6 +271,7 @@ class GpuLane:
 
     def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Mark]) -> Mark:
         """Start to copy an array of the host to an address, once some marks are reached."""
+        enter_gpu(self._index)
         stream, track = self._streams.on(self._index), f"copy host -> cuda:{self._index}"
         origin = source.ctypes.data
         if is_locked(origin, nbytes):

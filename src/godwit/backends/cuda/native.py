@@ -55,8 +55,10 @@ def launch_config(
 class Calls(NamedTuple):
     """Functions of the driver, which return the number of a ``CUresult``; they take ctypes objects.
 
-    :param launch: cuLaunchKernelEx, which keeps the interpreter's lock: it does not wait
-    :param synchronize: cuStreamSynchronize, which gives it away
+    Both give the interpreter's lock away: a launch waits where very many are under way.
+
+    :param launch: cuLaunchKernelEx
+    :param synchronize: cuStreamSynchronize
     """
 
     launch: Any
@@ -68,7 +70,7 @@ def calls() -> Calls:
     """Of the driver that the bindings have loaded."""
     bindings()[0].cuDriverGetVersion()
     try:
-        launch = ctypes.PyDLL("libcuda.so.1").cuLaunchKernelEx
-        return Calls(launch, ctypes.CDLL("libcuda.so.1").cuStreamSynchronize)
+        driver = ctypes.CDLL("libcuda.so.1")
+        return Calls(driver.cuLaunchKernelEx, driver.cuStreamSynchronize)
     except (OSError, AttributeError) as error:
         raise DeviceError(f"the CUDA driver cannot be called: {error}") from error

@@ -6,8 +6,8 @@
 constexpr u32 MARKS_AT_ONCE = 4;  // devices
 
 // Some arcs of the frontier: ARCS a lane. One block alone does not look first, as it waits for
-// every trip to memory, and what it reads is near what it read before; nor is it looked where only sources
-// are visited.
+// every trip to memory, and what it reads is near what it read before. Nor does anyone where only sources are
+// visited: nearly all targets are new.
 template <u32 ARCS>
 __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64 (&arcs)[ARCS],
                                           const bool (&there)[ARCS], u32 next) {

@@ -26,7 +26,6 @@ import numpy as np
 import pytest
 
 from godwit.backends.cuda import (
-    copy_times,
     download,
     driver,
     gpu_arrays,
@@ -414,7 +413,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
     runtime, cuda = _counted(machine, _runtime(machine)), _driver(machine)
     properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (driver, marks, lanes, copy_times, segments):
+        for module in (driver, marks, lanes, segments):
             patch.setattr(module, "bindings", lambda: (cuda, runtime))
         calls = Calls(None, lambda stream: runtime.cudaStreamSynchronize(stream.value)[0])
         patch.setattr(driver, "calls", lambda: calls)

@@ -16,67 +16,18 @@ from godwit.algorithms import filtering
 from godwit.algorithms.filtering import FilterOptions, filter_host_array
 from godwit.backends.cuda import filtering as cuda_filtering
 from godwit.backends.cuda.driver import PinnedBuffer
-from godwit.backends.filtering import not_boolean
 from godwit.errors import InputError, OperatorError, RunTimeoutError
-from pretend_cuda import Machine, host_view, pretended_gpus
+from pretend_cuda import Machine, pretended_gpus
+from pretend_filter import PretendedFilter
 
 INT32 = np.dtype(np.int32)
 PEERS = np.ones((2, 2), bool)
-
-
-class PretendedFilter:
-    """Stands for GpuFilter."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        index: int,
-        stream: Any,
-        predicate: Any,
-        dtype: Any,
-        most_items: int,
-        slots: int = 1,
-        **more: Any,
-    ) -> None:
-        if predicate(np.int32(0)) not in (True, False):
-            raise OperatorError(not_boolean(predicate, "a number"))
-        self._machine = machine
-        self._stream = stream.handle
-        self._predicate = np.vectorize(predicate, otypes=[bool])
-        self._dtype = dtype
-        self._most_items = most_items
-        self._done = [threading.Event() for _ in range(slots)]
-        self._counts = [0] * slots
-
-    def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
-        assert count <= self._most_items
-        done = self._done[slot] = threading.Event()
-
-        def kernel() -> None:
-            items = host_view(source, count, self._dtype)
-            kept = items[self._predicate(items)] if count else items
-            host_view(target, len(kept), self._dtype)[...] = kept
-            self._counts[slot] = len(kept)
-            done.set()
-
-        self._machine.launch(self._stream, kernel)
-
-    def is_done(self, slot: int = 0) -> bool:
-        return self._done[slot].is_set()
-
-    def kept_count(self, slot: int = 0) -> int:
-        assert self._done[slot].wait(60)
-        return self._counts[slot]
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     with pretended_gpus(PEERS, delay_s=1e-3) as found:
         monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, found))
-        monkeypatch.setattr(cuda_filtering, "bindings", cuda_filtering.driver.bindings)
         monkeypatch.setattr(filtering, "HOST_BUFFER_BYTES", 1 << 20)
         yield found
         assert found.faults == []

@@ -39,7 +39,8 @@ from godwit.errors import (
 )
 from godwit.parallel.team import GRACE_S
 from godwit.solvers import step_operators
-from pretend_cuda import Machine, host_view, pretended_gpus
+from pretend_cuda import Machine, pretended_gpus
+from pretend_filter import PretendedFilter
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -546,54 +547,10 @@ def test_wrong_predicates_for_gpus(predicate: Any, message: str) -> None:
 # --- The dataflow over GPUs, pretended: their kernels run some time later, in their streams.
 
 
-class _PretendKernel:
-    """Stands for GpuFilter."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        index: int,
-        stream: Any,
-        predicate: Any,
-        dtype: Any,
-        most_items: int,
-        slots: int = 1,
-        **more: Any,
-    ) -> None:
-        self._machine, self._stream = machine, stream.handle
-        self._predicate, self._dtype = predicate, dtype
-        self._done = [threading.Event() for _ in range(slots)]
-        self._counts = [0] * slots
-
-    def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
-        done = self._done[slot] = threading.Event()
-
-        def kernel() -> None:
-            items = host_view(source, count, self._dtype)
-            kept = items[self._predicate(items)]
-            host_view(target, count, self._dtype)[:] = 77  # it may write anywhere into its room
-            host_view(target, len(kept), self._dtype)[:] = kept
-            self._counts[slot] = len(kept)
-            done.set()
-
-        self._machine.launch(self._stream, kernel)
-
-    def is_done(self, slot: int = 0) -> bool:
-        return self._done[slot].is_set()
-
-    def kept_count(self, slot: int = 0) -> int:
-        assert self._done[slot].wait(20)
-        return self._counts[slot]
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.fixture(params=range(3))
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     with pretended_gpus(np.ones((2, 2), bool), seed=request.param) as made:
-        monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(_PretendKernel, made))
-        monkeypatch.setattr(cuda_filtering, "bindings", cuda_filtering.driver.bindings)
+        monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, made))
         yield made
 
 
@@ -652,7 +609,7 @@ def test_a_failure_gives_all_memory_of_gpus_back(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, devices: list[str]
 ) -> None:
     before = machine.bytes_on(0)
-    monkeypatch.setattr(_PretendKernel, "kept_count", lambda self, slot: 1 // 0)
+    monkeypatch.setattr(PretendedFilter, "kept_count", lambda self, slot: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         gw.filter(random_items("int32", 6001), lambda x: x > 30, devices, packet_bytes=400)
     gc.collect()

@@ -24,7 +24,7 @@ from godwit.backends.filtering import HostFilter, HostSlot
 from godwit.backends.segments import Block, Mark, Space
 from godwit.dtypes import Array
 
-_PAUSE_S = 2e-5
+PAUSE_S = 2e-5
 """Between looks, in which threads that move something get hold of the interpreter."""
 
 
@@ -195,4 +195,4 @@ def drive(gpus: list[Gpu], advance: Callable[[], bool], check: Callable[[], None
             return
         check()
         if not has_moved:
-            sleep(_PAUSE_S)
+            sleep(PAUSE_S)

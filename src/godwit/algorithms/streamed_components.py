@@ -29,6 +29,7 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.components import ComponentsResult
 from godwit.algorithms.edge_senders import MOST_READERS, Senders
+from godwit.algorithms.gpu_packets import PAUSE_S
 from godwit.algorithms.sharing import packet_items
 from godwit.backends.base import Progress
 from godwit.backends.edge_streams import compile_for, make_forest
@@ -52,8 +53,6 @@ from godwit.trace import active
 STREAM_METHODS = ("auto", "hook", "rem")
 
 _POLL_S = 0.02
-_PAUSE_S = 2e-5
-"""Between looks at GPUs that are all busy."""
 _MOST_VERTICES = 1 << 62
 _SMALLEST_PACKET_BYTES = 1 << 10
 _ALIGNED_BYTES = 256
@@ -387,7 +386,7 @@ class _Flow:
         polled = perf_counter()
         for mark in marks:
             while not mark.done():
-                sleep(_PAUSE_S)
+                sleep(PAUSE_S)
                 if poll is not None and perf_counter() - polled > _POLL_S:
                     done = int(self.edges.sum())
                     poll(EdgeProgress.of(done, done))
@@ -416,7 +415,7 @@ class _Flow:
                 poll(EdgeProgress.of(first, len(array)))
                 polled = perf_counter()
             if begin == first:
-                sleep(_PAUSE_S)
+                sleep(PAUSE_S)
 
     def _collect(self) -> None:
         """Bring the labels home."""

@@ -176,7 +176,9 @@ def _arguments(
         own["hubs"] = hub_rows[place].count
         own["hub_offsets"] = hub_rows[place].offsets.pointer
         own["hub_targets"] = hub_rows[place].targets.pointer
-        part.room("hub marks", hub_marks.nbytes).upload(hub_marks)
+        marks = part.room("hub marks", hub_marks.nbytes)
+        if hub_rows[place].count:
+            marks.upload(hub_marks)
         own["target"] = target - part.first if target // placement.capacity == place else -1
         # Of a directed graph the classes are of in-degrees.
         own["is_directed"] = directed

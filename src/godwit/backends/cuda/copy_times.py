@@ -15,7 +15,6 @@ from typing import Any
 
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import Event, Stream
-from godwit.backends.cuda.libraries import bindings
 
 _MOST_WAITING = 64
 
@@ -61,10 +60,9 @@ class CopyTimes:
         return event, perf_counter()
 
     def _note(self) -> None:
-        _, runtime = bindings()
         while self._waiting:
             index, track, nbytes, begin, end = self._waiting[0]
-            if runtime.cudaEventQuery(end._event)[0] == runtime.cudaError_t.cudaErrorNotReady:
+            if not end.is_reached():
                 return
             self._waiting.popleft()
             base, base_s = self._bases[index]

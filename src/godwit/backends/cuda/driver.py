@@ -444,6 +444,15 @@ class Event:
         _, runtime = bindings()
         checked(runtime.cudaEventRecord(self._event, stream.handle), "recording an event")
 
+    def is_reached(self) -> bool:
+        """Whether it is; DeviceError if something before it failed."""
+        _, runtime = bindings()
+        outcome = runtime.cudaEventQuery(self._event)
+        if outcome[0] == runtime.cudaError_t.cudaErrorNotReady:
+            return False
+        checked(outcome, f"a kernel on cuda:{self.index} failed")
+        return True
+
     def synchronize(self) -> None:
         """Wait until it is reached."""
         _, runtime = bindings()

@@ -23,7 +23,6 @@ from godwit.backends.cuda.driver import BorrowedStream, Event, Kernel, Module
 from godwit.backends.cuda.gpu_arrays import address_of, cupy, gpu_of
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.lanes import GpuLane, Streams
-from godwit.backends.cuda.libraries import bindings
 from godwit.backends.cuda.marks import native_stream
 from godwit.backends.cuda.operators import DeviceFunction, compile_function
 from godwit.backends.cuda.ordinary_memory import Promise
@@ -196,12 +195,7 @@ class GpuFilter:
 
     def is_done(self, slot: int = 0) -> bool:
         """Whether it is known how many items were kept; DeviceError if the kernel failed."""
-        _, runtime = bindings()
-        outcome = runtime.cudaEventQuery(self._events[slot]._event)
-        if outcome[0] == runtime.cudaError_t.cudaErrorNotReady:
-            return False
-        driver.checked(outcome, "a kernel that filters failed")
-        return True
+        return self._events[slot].is_reached()
 
     def kept_count(self, slot: int = 0) -> int:
         """How many items were kept; waits until that is known."""

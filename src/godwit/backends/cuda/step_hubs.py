@@ -9,23 +9,20 @@ and near its front, as rows are hot first, so nothing travels to make this. Kern
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.driver import Buffer, Module
+from godwit.backends.cuda.driver import Buffer
 from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.step_rows import StepRows, start_kernel
 from godwit.backends.cuda.structures import c_id
 from godwit.backends.cuda.workshop import kernel_source, spare_bytes
 from godwit.errors import GraphTooLargeError
 
 if TYPE_CHECKING:
     from godwit.backends.cuda.step_placement import StepPart, StepPlacement
-    from godwit.backends.cuda.step_rows import StepRows
 
 HUB_ARCS = 1 << 15
 """A vertex with more arcs is a hub: shorter rows keep one device busy for less than a meeting takes."""
@@ -33,9 +30,6 @@ MOST_HUBS = 256
 """Of a device; all of these are looked through at every superstep that pushes."""
 GROUP = 32
 """Hubs of a device are a multiple of so many: a word of a bitmap is of one device's."""
-
-_THREADS = 256
-_BLOCKS_PER_MULTIPROCESSOR = 8
 
 
 @dataclass(frozen=True)
@@ -92,14 +86,11 @@ def _hub_count(placement: StepPlacement, rows: list[StepRows]) -> int:
 def _shared_out(placement: StepPlacement, part: StepPart, rows: StepRows, count: int) -> HubRows:
     """Count what a device has of each hub's row, then place it."""
     hubs = count * len(placement.parts)
-    blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
-    module = _module(part.index, _source(placement))
+    source = kernel_source("step_hub_kernels.cuh", Id=c_id(placement.id_dtype))
 
     def start(name: str, *arguments: Any) -> None:
         given = (rows.offsets.pointer, rows.targets.pointer, part.active, part.first, *arguments)
-        driver.launch(
-            module.kernel(name), part.stream, blocks=blocks, threads=_THREADS, arguments=given
-        )
+        start_kernel(part, source, name, *given)
         part.stream.synchronize()
 
     common = placement.capacity, count
@@ -115,13 +106,3 @@ def _shared_out(placement: StepPlacement, part: StepPart, rows: StepRows, count:
         cursors.upload(offsets[:-1])
         start("place_hub_arcs", *common, cursors.pointer, targets.pointer)
     return HubRows(count, part.buffers["hub offsets"], targets)
-
-
-def _source(placement: StepPlacement) -> str:
-    return kernel_source("step_hub_kernels.cuh", Id=c_id(placement.id_dtype))
-
-
-@lru_cache(maxsize=64)
-def _module(index: int, source: str) -> Module:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(source, (), architecture))

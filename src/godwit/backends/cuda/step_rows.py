@@ -114,7 +114,7 @@ def make_vertices(placement: StepPlacement) -> list[Buffer]:
             positions = positions_on(placement, part).pointer
             made = Buffer(part.index, placement.id_dtype.itemsize * part.owned)
             standing = _standing(placement, part)
-            _start(part, source, "list_vertices", positions, standing, made.pointer)
+            start_kernel(part, source, "list_vertices", positions, standing, made.pointer)
             part.stream.synchronize()
             part.buffers["vertices"] = made
     return [part.buffers["vertices"] for part in placement.parts]
@@ -237,7 +237,9 @@ class _Making:
                             some.nbytes, part.stream,
                         )  # fmt: skip
                     to = part.buffers[name].pointer
-                    _start(part, self.source, kernel, *place, begin, len(some), chunk.pointer, to)
+                    start_kernel(
+                        part, self.source, kernel, *place, begin, len(some), chunk.pointer, to
+                    )
                 self._settle()
 
     def _settle(self) -> None:
@@ -257,12 +259,12 @@ class _Making:
             for first, rows, begin, count in _ranges(part, offsets, arcs, hot_bits):
                 at = targets.pointer + id_bytes * begin
                 with Buffer(part.index, 8 * count) as keys:
-                    _start(
+                    start_kernel(
                         part, self.source, "write_hot_keys", offsets.pointer, targets.pointer,
                         standing, first, rows, hot_bits, begin, count, keys.pointer,
                     )  # fmt: skip
                     sort_keys(keys, count, part.stream)
-                    _start(
+                    start_kernel(
                         part, self.source, "read_hot_keys", keys.pointer, count, hot_bits,
                         standing, at,
                     )  # fmt: skip
@@ -275,7 +277,7 @@ class _Making:
             for part in self.parts:
                 heads = part.room(self.heads, id_bytes * part.owned)
                 offsets, targets = part.buffers[self.offsets], part.buffers[self.targets]
-                _start(
+                start_kernel(
                     part, self.source, "write_heads", offsets.pointer, targets.pointer, part.owned,
                     heads.pointer,
                 )  # fmt: skip
@@ -347,7 +349,9 @@ def _row_lengths(placement: StepPlacement, part: StepPart, graph: Graph, nbytes:
         with Buffer(part.index, graph.offsets.nbytes) as offsets:
             bring_up(offsets, graph.offsets)
             standing = _standing(placement, part)
-            _start(part, source, "count_rows", offsets.pointer, positions, standing, made.pointer)
+            start_kernel(
+                part, source, "count_rows", offsets.pointer, positions, standing, made.pointer
+            )
             part.stream.synchronize()
     except BaseException:
         made.close()
@@ -373,7 +377,7 @@ def _module(index: int, source: str) -> Module:
     return driver.load(index, cubin(source, (), architecture))
 
 
-def _start(part: StepPart, source: str, name: str, *arguments: Any) -> None:
+def start_kernel(part: StepPart, source: str, name: str, *arguments: Any) -> None:
     """Start a kernel on the whole GPU."""
     blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     kernel = _module(part.index, source).kernel(name)

@@ -25,6 +25,7 @@ SAMPLED = {
     "test_bfs_steps.py": 64,
     "test_betweenness_gpu.py": 28,
     "test_communication.py": 3,
+    "test_compiles": 1,
     "test_components.py": 10,
     "test_components_gpu.py": 14,
     "test_components_tiles.py": 10,

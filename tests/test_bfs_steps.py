@@ -239,6 +239,7 @@ def test_numbers_are_those_of_the_kernel() -> None:
 def test_compiles(architecture: str, ids: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
     assert cubin(bfs_steps.source(np.dtype(ids)), (), architecture)
+    assert cubin(step_hubs.source(np.dtype(ids)), (), architecture)
 
 
 @pytest.mark.gpu

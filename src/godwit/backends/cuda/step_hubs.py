@@ -46,6 +46,11 @@ class HubRows:
     targets: Buffer
 
 
+def source(id_dtype: np.dtype[Any]) -> str:
+    """The kernels."""
+    return kernel_source("step_hub_kernels.cuh", Id=c_id(id_dtype))
+
+
 def make_hub_rows(placement: StepPlacement, rows: list[StepRows]) -> list[HubRows]:
     """The rows of hubs as each device needs them; none where that does not fit.
 
@@ -86,11 +91,11 @@ def _hub_count(placement: StepPlacement, rows: list[StepRows]) -> int:
 def _shared_out(placement: StepPlacement, part: StepPart, rows: StepRows, count: int) -> HubRows:
     """Count what a device has of each hub's row, then place it."""
     hubs = count * len(placement.parts)
-    source = kernel_source("step_hub_kernels.cuh", Id=c_id(placement.id_dtype))
+    text = source(placement.id_dtype)
 
     def start(name: str, *arguments: Any) -> None:
         given = (rows.offsets.pointer, rows.targets.pointer, part.active, part.first, *arguments)
-        start_kernel(part, source, name, *given)
+        start_kernel(part, text, name, *given)
         part.stream.synchronize()
 
     common = placement.capacity, count

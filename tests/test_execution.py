@@ -256,6 +256,8 @@ def test_gpus_go_in_supersteps(devices: list[str], hops: int | None) -> None:
     widest_path = example("widest_path").widest_path
     for name in ZOO:
         graph = named_graph(name)
+        if graph.vertex_count == 0:  # there is no vertex to begin at
+            continue
         partition = "random" if len(devices) > 1 else None
         with gw.place(graph, devices, partition) as placed:
             for source in {0, graph.vertex_count - 1}:

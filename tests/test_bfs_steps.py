@@ -23,6 +23,7 @@ from godwit.algorithms.verification import verify_bfs
 from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import bfs_steps, driver, step_hubs
 from godwit.backends.cuda.compilation import ARCHITECTURES, KERNELS, cubin
+from godwit.backends.cuda.slices import SlicedRun
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from graphs import each_graph, graphs, named_graph
@@ -117,6 +118,28 @@ def test_sources_without_arcs_leave_nothing_behind(emulated: Machine) -> None:
                 expected = gw.bfs(graph, sources, devices="cpu")
                 assert np.array_equal(found.distance, expected.distance), sources
                 assert found.statistics.processed_items.sum() == expected.reached.sum()
+
+
+@pytest.mark.parametrize("slice_s", [0.1, 0.0])
+def test_every_kernel_says_that_it_has_ended(
+    slice_s: float, emulated: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each launch, by the word of its endpoint and by no other."""
+    run_slice, seen = SlicedRun._run_slice, []
+
+    def observed(run: SlicedRun, launches: Any, ended: memoryview, ends: list[float]) -> None:
+        assert not any(ended)
+        run_slice(run, launches, ended, ends)
+        seen.append([place for place, word in enumerate(ended) if word])
+
+    monkeypatch.setattr(SlicedRun, "_run_slice", observed)
+    gpu = GpuOptions(threads=64, blocks=3, slice_s=slice_s)
+    found = gw.bfs(
+        gw.generators.path(40), 0, devices=["cuda:0", "cuda:1", "cuda:1"], execution=STEP, gpu=gpu
+    )
+    assert found.distance[39] == 39
+    assert seen == [[0, 1, 2]] * (1 if slice_s else len(seen))
+    assert (len(seen) > 1) == (slice_s == 0)
 
 
 def test_growth_is_told(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,8 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import api
 from godwit import trace as tracing
-from godwit.backends.cuda import bfs_steps, driver, slices
+from godwit.backends.cuda import bfs_steps, driver
+from godwit.backends.cuda.slices import SlicedRun
 from godwit.cli.application import app
 from godwit.errors import FileError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -507,13 +508,16 @@ class TestOnGpus:
     def test_a_slice_that_is_interrupted(
         self, path: Path, gpus: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run_slice = slices._run_slice
+        run_slice = SlicedRun._run_slice
 
-        def interrupted(launches: Any, parts: Any, ends: Any = None) -> None:
-            run_slice(launches, parts[:1], ends)
+        def interrupted(
+            run: SlicedRun, launches: Any, ended: memoryview, ends: list[float]
+        ) -> None:
+            run_slice(run, launches, ended, ends)
+            del ends[1:]
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(slices, "_run_slice", interrupted)
+        monkeypatch.setattr(SlicedRun, "_run_slice", interrupted)
         with pytest.raises(KeyboardInterrupt):
             gw.sssp(GRAPH, 0, devices=["cuda:0", "cuda:1"], trace=path)
         timeline = read(path)

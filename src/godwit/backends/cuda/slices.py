@@ -18,6 +18,7 @@ import numpy as np
 
 from godwit.backends.base import GpuOptions, Progress, ProgressPoll
 from godwit.backends.cuda import driver
+from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
 from godwit.trace import PROGRESS, Trace, active
@@ -27,6 +28,10 @@ RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
 
 _LONGEST_S = 1e9
 _MOST_GPUS = 1024
+_WORDS = 1 + MAXIMAL_DEVICES
+_LOOK_S = 1e-3
+"""So long the host looks for a kernel's word of its end; then it waits for the stream's, and other threads
+go on."""
 
 
 class _Part(Protocol):
@@ -51,9 +56,11 @@ class _Placed(Protocol):
 
 
 @lru_cache(maxsize=1)
-def _stop_words() -> driver.PinnedBuffer:
-    """A word a GPU: the run that has it as its first tells its kernels by it not to wait for others."""
-    words = driver.PinnedBuffer(4 * _MOST_GPUS)
+def _host_words() -> driver.PinnedBuffer:
+    """Of each GPU, for the run that has it as its first: whether kernels shall give up waiting for others;
+    then of each endpoint whether its kernel has ended.
+    """
+    words = driver.PinnedBuffer(4 * _WORDS * _MOST_GPUS)
     words.fill_bytes(0)
     return words
 
@@ -63,31 +70,19 @@ def nanoseconds(seconds: float) -> int:
     return round(min(seconds, _LONGEST_S) * 1e9)
 
 
-def _run_slice(
-    launches: Sequence[driver.Launch], parts: Sequence[_Part], ends: list[float] | None = None
-) -> None:
-    """Start the kernels, and wait for them in their order.
-
-    :param ends: gets the time when each was seen to have ended
-    """
-    for launch in launches:
-        launch.start()
-    for part in parts:
-        part.stream.synchronize()
-        if ends is not None:
-            ends.append(perf_counter())
-
-
 class SlicedRun:
     """One cooperative kernel an endpoint, started slice after slice.
 
     A subclass fills in ``kernels``, ``arguments`` (a struct each, whose field ``prepare`` makes the kernel
     return at once) and ``shapes``; a buffer ``control`` of each part holds a word ``status``.
 
+    :cvar says_ended: each kernel says by its word of the host that it stores nothing any more: so the host
+        sees it sooner than by the stream
     :ivar shapes: blocks, threads and bytes of shared memory of each launch
     """
 
     control_dtype: np.dtype[Any]
+    says_ended = False
 
     def __init__(self, placement: _Placed, gpu: GpuOptions) -> None:
         self.placement = placement
@@ -99,7 +94,16 @@ class SlicedRun:
     @property
     def stop_pointer(self) -> int:
         """Where the host tells kernels to give up waiting."""
-        return _stop_words().pointer + 4 * self.placement.indexes[0]
+        return _host_words().pointer + 4 * _WORDS * self.placement.indexes[0]
+
+    def ended_pointer(self, place: int) -> int:
+        """Where the kernel of an endpoint says that it has ended."""
+        return self.stop_pointer + 4 * (1 + place)
+
+    @property
+    def _words(self) -> Array:
+        first = _WORDS * self.placement.indexes[0]
+        return _host_words().array(np.uint32)[first : first + _WORDS]
 
     def blocks_for(self, place: int, threads: int, shared_bytes: int = 0) -> int:
         """How many blocks of an endpoint's kernel run at once.
@@ -147,17 +151,21 @@ class SlicedRun:
         :raises DeviceError: a device waited for another in vain
         """
         seconds = 0.0
+        words = self._words
+        ended = words[1:].data
         trace = active()
         if poll is not None:
             poll(Progress(0))  # time counts from here
         while True:
             launches = [self._ready(place) for place in range(len(self.placement.parts))]
+            ends: list[float] = []
+            words[1:] = 0
             begin = perf_counter()
             if trace is None:
-                _run_slice(launches, self.placement.parts)
+                self._run_slice(launches, ended, ends)
             else:
-                ends = self._run_traced(trace, launches, begin)
-            seconds += perf_counter() - begin
+                self._run_traced(trace, launches, begin, ended, ends)
+            seconds += ends[-1] - begin
             controls = self.controls()
             if trace is not None:
                 self._note_slice(trace, begin, ends, controls)
@@ -189,18 +197,43 @@ class SlicedRun:
         shared = self.placement.sharing(index) > 1
         return f"cuda:{index}", f"kernel of endpoint {endpoint}" if shared else "kernel"
 
-    def _run_traced(self, trace: Trace, launches: list[driver.Launch], begin: float) -> list[float]:
-        """A slice, and when each endpoint's ended; of one that is interrupted, what is known is noted."""
-        ends: list[float] = []
+    def _run_slice(
+        self, launches: Sequence[driver.Launch], ended: memoryview, ends: list[float]
+    ) -> None:
+        """Start the kernels, and wait for them in their order.
+
+        :param ended: the words by which they say so
+        :param ends: gets the time when each was seen to have ended
+        """
+        for launch in launches:
+            launch.start()
+        until = perf_counter() + _LOOK_S if self.says_ended else 0.0
+        for place, part in enumerate(self.placement.parts):
+            while not ended[place]:
+                if perf_counter() > until:
+                    part.stream.synchronize()
+                    break
+            ends.append(perf_counter())
+        for part in self.placement.parts:  # what comes next is not to find a block about to leave
+            part.stream.synchronize()
+
+    def _run_traced(
+        self,
+        trace: Trace,
+        launches: Sequence[driver.Launch],
+        begin: float,
+        ended: memoryview,
+        ends: list[float],
+    ) -> None:
+        """A slice; of one that is interrupted, what is known is noted."""
         try:
-            _run_slice(launches, self.placement.parts, ends)
+            self._run_slice(launches, ended, ends)
         except BaseException as error:
-            for place in range(len(launches)):
+            for place in range(len(self.placement.parts)):
                 end = ends[place] if place < len(ends) else perf_counter()
                 name = type(error).__name__
                 trace.add(*self._track(place), "slice", begin, end, raised=name)
             raise
-        return ends
 
     def _note_slice(self, trace: Trace, begin: float, ends: list[float], controls: Array) -> None:
         for place, (end, control) in enumerate(zip(ends, controls, strict=True)):
@@ -214,8 +247,8 @@ class SlicedRun:
 
     def give_up(self) -> None:
         """Until no kernel is on any device, whatever happened: those that wait for others need not."""
-        words = _stop_words().array(np.uint32)
-        words[self.placement.indexes[0]] = 1
+        words = self._words
+        words[0] = 1
         interruption: BaseException | None = None
         for part in self.placement.parts:
             waits = True
@@ -227,7 +260,7 @@ class SlicedRun:
                     waits = False
                 except BaseException as error:  # Ctrl-C again: the kernels are about to leave
                     interruption = error
-        words[self.placement.indexes[0]] = 0
+        words[0] = 0
         if interruption is not None:
             raise interruption
 

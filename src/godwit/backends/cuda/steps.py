@@ -40,6 +40,7 @@ STAGE = np.dtype(
         ("board", np.uint64),
         ("boards", np.uint64, MAXIMAL_DEVICES),
         ("stop", np.uint64),
+        ("ended", np.uint64),
         ("capacity", np.int64),
         ("owned", np.int64),
         ("slice_ns", np.uint64),
@@ -148,6 +149,7 @@ class StepRun(SlicedRun):
     """
 
     control_dtype = STEP_CONTROL
+    says_ended = True
 
     def __init__(
         self,
@@ -201,7 +203,7 @@ class StepRun(SlicedRun):
             stage = self.arguments[place]["stage"]
             stage["control"] = part.buffers["control"].pointer
             stage["board"] = part.buffers["board"].pointer
-            stage["stop"] = self.stop_pointer
+            stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(place)
             stage["capacity"], stage["owned"] = placement.capacity, part.owned
             stage["slice_ns"] = nanoseconds(self.gpu.slice_s)
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)

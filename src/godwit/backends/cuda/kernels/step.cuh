@@ -71,6 +71,7 @@ struct Stage {
     StepBoard *board;
     StepBoard *boards[MAX_DEVICES];
     const u32 *stop;  // of the host: give up waiting for other devices
+    u32 *ended;       // of the host: set by the last meeting of a launch; nothing is stored after it
     i64 capacity;     // positions of a device
     i64 owned;        // vertices of this one
     u64 slice_ns;
@@ -332,11 +333,16 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
             u64 *counted = reinterpret_cast<u64 *>(was_alone ? &block.sums : &control->mine);
             word = warp_end_step(stage, block, counted, last.phase(), is_gate, begin_ns, decide);
             if (lane_id() == 0) {
-                bool goes_on = was_alone && !(Meeting{word}.stops()) && (word & ALONE);
+                bool stops = Meeting{word}.stops();
+                bool goes_on = was_alone && !stops && (word & ALONE);
                 generation = (generation + (goes_on ? 0 : 1)) & 0xffffff;
                 word |= generation << 40;
                 if (!was_alone) control->arrived = 0;
                 if (!goes_on) store_release(&control->release, word);
+                if (stops) {
+                    __threadfence_system();
+                    store_system(stage.ended, 1u);
+                }
             }
         } else {
             if (lane_id() == 0) {

@@ -49,6 +49,7 @@ Error = enum.IntEnum(
         "cudaErrorInvalidValue": 1,
         "cudaErrorMemoryAllocation": 2,
         "cudaErrorNotReady": 600,
+        "cudaErrorIllegalAddress": 700,
         "cudaErrorPeerAccessAlreadyEnabled": 704,
     },
 )
@@ -62,6 +63,8 @@ MemoryType = enum.IntEnum(
 )
 CopyKind = enum.IntEnum("CopyKind", {"cudaMemcpyDefault": 4})
 OK = Error.cudaSuccess
+_OF_LOST_GPUS = ("Memcpy", "Event", "Stream", "Malloc", "Free", "HostAlloc", "DeviceSynchronize")
+"""Calls of the runtime that fail from then on, by their beginnings."""
 
 
 class PretendStream:
@@ -121,6 +124,7 @@ class Machine:
     :param delay_s: what a stream does waits up to so long
     :ivar faults: what should not have happened
     :ivar calls: of the runtime, by name
+    :ivar copies_left: until the GPUs are lost, when every call fails; None if they are not going to be
     """
 
     def __init__(self, access: Any, seed: int, delay_s: float) -> None:
@@ -136,6 +140,16 @@ class Machine:
         self._numbers = iter(range(16, 1 << 30))
         self.thread = threading.local()
         self.copies = 0
+        self.copies_left: int | None = None
+
+    def is_lost(self, call: str) -> bool:
+        """Whether a call of the runtime fails."""
+        if self.copies_left is None or not call[4:].startswith(_OF_LOST_GPUS):
+            return False
+        if call.startswith("cudaMemcpy") and self.copies_left:
+            self.copies_left -= 1
+            return False
+        return self.copies_left == 0
 
     # Memory.
 
@@ -355,7 +369,7 @@ def _counted(machine: Machine, runtime: Any) -> Any:
     def counted(name: str, real: Any) -> Any:
         def call(*given: Any) -> Any:
             machine.calls[name] += 1
-            return real(*given)
+            return (Error.cudaErrorIllegalAddress,) if machine.is_lost(name) else real(*given)
 
         return call
 
@@ -374,6 +388,7 @@ class _Driver(types.SimpleNamespace):
 
     class CUresult(enum.IntEnum):
         CUDA_SUCCESS = 0
+        CUDA_ERROR_ILLEGAL_ADDRESS = 700
 
 
 def _driver(machine: Machine) -> Any:
@@ -384,6 +399,8 @@ def _driver(machine: Machine) -> Any:
     return _Driver(
         cuCtxGetCurrent=lambda: (OK, 1 + getattr(machine.thread, "gpu", -1)),
         cuCtxSetCurrent=set_current,
+        cuGetErrorName=lambda status: (OK, "cudaErrorIllegalAddress"),
+        cuGetErrorString=lambda status: (OK, status.name),
     )
 
 

@@ -40,6 +40,15 @@ def test_what_is_kept_is_written(path: Path, devices: str, predicate: str) -> No
     assert f"{np.count_nonzero(VALUES > 0.5):,}" in result.stdout
 
 
+@pytest.mark.parametrize("predicate", [["--", "-x > -0.5"], ["(-x) > -0.5"]])
+def test_a_predicate_may_begin_with_a_minus(path: Path, predicate: list[str]) -> None:
+    kept = path.with_name("kept.npy")
+    run(path, "--devices", "cpu", "-o", kept, *predicate)
+    assert np.array_equal(np.load(kept), VALUES[VALUES < 0.5])
+    assert "No such option: -x (see 'godwit filter --help')" in run(path, "-x > 0", status=2).stderr
+    assert "behind --" in " ".join(run("--help").stdout.replace("│", " ").split())
+
+
 def test_json(path: Path) -> None:
     found = json.loads(run(path, "math.isnan(x)", "--devices", "cpu:0", "--json").stdout)
     assert found["kept"] == 1000

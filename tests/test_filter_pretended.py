@@ -16,7 +16,7 @@ from godwit.algorithms import filtering
 from godwit.algorithms.filtering import FilterOptions, filter_host_array
 from godwit.backends.cuda import filtering as cuda_filtering
 from godwit.backends.cuda.driver import PinnedBuffer
-from godwit.errors import InputError, OperatorError, RunTimeoutError
+from godwit.errors import DeviceError, InputError, OperatorError, RunTimeoutError
 from pretend_cuda import Machine, pretended_gpus
 from pretend_filter import PretendedFilter
 
@@ -54,6 +54,26 @@ def test_all_that_is_kept_comes_back_in_its_order(
     if not ordered:
         found, expected = np.sort(found), np.sort(expected)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("copies", [0, 3, 6])
+@pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:1", "cpu:0"]])
+def test_gpus_that_are_lost_end_it(machine: Machine, devices: list[str], copies: int) -> None:
+    """By one exception; no worker is left, and no memory but what is kept for the next call."""
+    values = np.random.default_rng(3).integers(0, 1000, 60_000, np.int32)
+    before = set(threading.enumerate())
+    machine.copies_left = copies
+    with pytest.raises(DeviceError, match=r"cuda:[01].*cudaErrorIllegalAddress"):
+        filter_host_array(
+            values, lambda x: x < 300, INT32, devices, FilterOptions(packet_bytes=8000)
+        )
+    left = {one.name for one in set(threading.enumerate()) - before}
+    assert not [name for name in left if "worker" in name]
+    machine.copies_left = None
+    found = filter_host_array(
+        values, lambda x: x < 300, INT32, devices, FilterOptions(packet_bytes=8000)
+    )
+    np.testing.assert_array_equal(found, values[values < 300])
 
 
 def test_what_is_wrong_with_a_predicate_is_said_as_it_is(machine: Machine) -> None:

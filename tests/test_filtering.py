@@ -346,6 +346,13 @@ def test_wrong_files(tmp_path: Path) -> None:
         FormatError, match=r"text\.npy: not an array in NumPy's format \(\.npy\): EOF"
     ):
         gw.filter(tmp_path / "text.npy", is_odd)
+    np.save(tmp_path / "short.npy", A)
+    with (tmp_path / "short.npy").open("r+b") as file:
+        file.truncate(130)
+    with pytest.raises(
+        FormatError, match=r"short\.npy: cut short: its array is longer than the file, of 130 bytes"
+    ):
+        gw.filter(tmp_path / "short.npy", is_odd)
     np.savez(tmp_path / "two.npz", a=A, b=A)
     with pytest.raises(FormatError, match=r"two\.npz: not an array in NumPy's format \(\.npy\)"):
         gw.filter(tmp_path / "two.npz", is_odd)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from godwit.backends.cpu.segments import HostSpace
-from godwit.dataflow import future, policies
+from godwit.dataflow import future
 from godwit.dataflow.segment import Segment
 from godwit.errors import (
     ClosedContextError,
@@ -149,6 +149,12 @@ def test_no_more_is_on_its_way_than_there_are_buffers() -> None:
         assert link.statistics.segments == 3
 
 
+def test_packets_and_buffers_may_stand_behind_the_ends() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], 1024, 2)
+        assert (link.packet_bytes, link.buffers) == (1024, 2)
+
+
 def test_rows_of_several_numbers_stay_together() -> None:
     edges = np.arange(14, dtype=np.uint32).reshape(7, 2)
     with gw.Context(["cpu:0"]) as context:
@@ -198,6 +204,79 @@ def test_the_end_of_a_link() -> None:
         assert list(link) == []
         with pytest.raises(ClosedLinkError, match="host -> cpu:0 has been shut down"):
             link.send([2])
+
+
+# --- Segments that are passed on.
+
+
+@pytest.mark.parametrize("what", ["segment", "array", "part"])
+@pytest.mark.parametrize("copies", list(itertools.product([False, True], repeat=2)))
+def test_a_loop_may_send_on_what_it_gets(copies: tuple[bool, bool], what: str) -> None:
+    """Its buffer goes back when that has been read, and not at the next turn."""
+    sent = np.arange(300)
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        first, second = context.endpoints
+        up = gw.Link(context.host, first, packet_bytes=80, copies=copies[0])
+        across = gw.Link(first, second, packet_bytes=80, copies=copies[1])
+        found: list[int] = []
+
+        def pass_on() -> None:
+            for segment in up:
+                if what == "part":
+                    across.send(segment.array[:3])
+                    across.send(segment.array[3:])
+                else:
+                    across.send(segment if what == "segment" else segment.array)
+
+        def read_late() -> None:
+            for segment in across:
+                threading.Event().wait(1e-4)
+                found.extend(segment.array.tolist())
+
+        with context.workers() as workers:
+            workers.start(first, pass_on)
+            workers.start(second, read_late)
+            up.send(sent).wait(LONG_S)
+            sent[:] = -1  # as the future says that it may be, and others still pass it on
+        assert found == list(range(300))
+        for link in (up, across):
+            assert link.receiver is not None
+            assert len(link.receiver._free) == link.buffers
+
+
+def test_who_sends_may_write_again_when_the_last_has_read() -> None:
+    with gw.Context(["cpu:0", "cpu:1", "cpu:2"]) as context:
+        first, *others = context.endpoints
+        up = gw.Link(context.host, first)
+        spread = gw.Router([first], others, "broadcast")
+        future = up.send(np.arange(3))
+        with up.receive().wait() as segment:
+            onward = spread.input(first).send(segment)
+        for end in others:
+            assert not future.done
+            assert not onward.done
+            spread.output(end).receive().wait().release()
+        assert future.done
+        assert onward.done
+
+
+def test_a_segment_that_was_given_back_is_not_sent() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        first, second = context.endpoints
+        up = gw.Link(context.host, first, packet_bytes=8, buffers=1)
+        across = gw.Link(first, second, packet_bytes=8)
+        up.send(np.arange(2))
+        segment = up.receive().wait()
+        segment.release()
+        with pytest.raises(InputError, match=r"Segment\(rows 0 to 1 .* has been given back: send"):
+            across.send(segment)
+        # What is refused keeps no buffer.
+        with up.receive().wait() as segment:
+            across.shutdown()
+            with pytest.raises(ClosedLinkError):
+                across.send(segment)
+        assert up.receiver is not None
+        assert len(up.receiver._free) == 1
 
 
 # --- What cannot be built.
@@ -297,6 +376,8 @@ def test_messages_that_are_refused() -> None:
             link.send("hello")
         with pytest.raises(InputError, match="must hold numbers, got an array of <U1"):
             link.send(["a", "b"])
+        with pytest.raises(InputError, match="a masked array would lose its mask"):
+            link.send(np.ma.ones(1))
         with pytest.raises(InputError, match="priority must be"):
             link.send([1.0], priority="high")  # type: ignore[arg-type]
         link.send([1])
@@ -344,7 +425,7 @@ def test_scatter_gives_equal_parts() -> None:
 
 
 def test_scatter_by_owner() -> None:
-    even = policies.scatter(lambda segment: int(segment.array[0]) % 2)
+    even = gw.policies.scatter(lambda segment: int(segment.array[0]) % 2)
     assert routed(even) == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11], []]
 
 
@@ -524,7 +605,9 @@ def test_several_routers_connect_the_same_pair() -> None:
         (lambda segment, source, destinations: 3, "returned 3; it returns endpoints"),
         (lambda segment, source, destinations: ["cpu:0"], "'cpu:0', which is no destination; there"),
         ("ring-fence", "unknown routing policy"),
-        (policies.scatter(lambda segment: 7), r"must be in \[0, 1\), got 7"),
+        (lambda segment: segment, r"called with \(segment, source, destinations\), but takes \(segment\)"),
+        (gw.Policy("own", lambda: ()), r"policy 'own' is called with .* takes \(\)"),
+        (gw.policies.scatter(lambda segment: 7), r"must be in \[0, 1\), got 7"),
     ],
 )  # fmt: skip
 def test_policies_that_lead_nowhere(policy: Any, message: str) -> None:
@@ -626,7 +709,7 @@ def test_a_worker_that_ends_too_early() -> None:
             link.receive().wait().release()
 
         with (  # noqa: PT012
-            pytest.raises(DeadWorkerError, match=r"end of host -> cpu:0 ended with .* segment"),
+            pytest.raises(DeadWorkerError, match=r"end of host -> cpu:0, with .* segment"),
             context.workers() as workers,
         ):
             workers.start(context.endpoints[0], impatient)
@@ -782,6 +865,7 @@ def dataflows(draw: st.DrawFn) -> dict[str, Any]:
         "copies": draw(st.booleans()),
         "messages": draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, 9, 40]), min_size=0, max_size=5)),
         "hold": draw(st.booleans()),
+        "sends": draw(st.sampled_from(["copy", "array", "segment"])),
     }  # fmt: skip
 
 
@@ -815,7 +899,8 @@ def run_dataflow(plan: dict[str, Any], fail_at: int | None = None) -> tuple[list
             for segment in routers[depth].output(endpoint):
                 if next(handled) == fail_at:
                     raise OwnError
-                future = out.send(segment.array.copy(), metadata=segment.metadata)
+                sent = {"copy": segment.array.copy(), "array": segment.array, "segment": segment}
+                future = out.send(sent[plan["sends"]], metadata=segment.metadata)
                 # One may be held while the next is received, if there are buffers for both.
                 held.append(segment.hold())
                 if not plan["hold"] or len(held) == plan["buffers"][depth]:

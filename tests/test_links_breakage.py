@@ -6,6 +6,7 @@ Each schedule is scripted: what would have to happen in between is put there by 
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -28,10 +29,12 @@ from godwit.dataflow.workers import Workers
 from godwit.errors import (
     ClosedLinkError,
     DataflowEnded,
+    DeadlockError,
     DeadWorkerError,
     EndOfLink,
     InputError,
     RunTimeoutError,
+    TopologyError,
 )
 
 LONG_S = 60
@@ -353,14 +356,49 @@ def test_a_link_that_is_shut_down_meanwhile(monkeypatch: pytest.MonkeyPatch) -> 
     with gw.Context(["cpu:0"]) as context:
         link = gw.Link(context.host, context.endpoints[0])
 
-        def late(array: Any) -> Any:
+        def late(array: Any, stream: Any) -> Any:
             link.shutdown()
-            return np.asarray(array)
+            return np.asarray(array), ()
 
         monkeypatch.setattr(context.host.space, "take", late)
         with pytest.raises(ClosedLinkError):
             link.send([1])
         assert drained(link) == []
+
+
+def test_what_is_passed_on_over_a_link_that_is_shut_down_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        up = gw.Link(context.host, context.endpoints[0])
+        across = gw.Link(*context.endpoints)
+        future = up.send(np.arange(3))
+        segment = up.receive().wait()
+
+        def late(array: Any, stream: Any) -> Any:
+            across.shutdown()
+            return array, ()
+
+        monkeypatch.setattr(context.endpoints[0].space, "take", late)
+        with pytest.raises(ClosedLinkError):
+            across.send(segment)
+        assert not future.done
+        segment.release()
+        assert future.done
+
+
+def test_segments_may_be_released_after_the_end() -> None:
+    """As by a loop that is left in the middle, and goes with its frame."""
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], packet_bytes=8, copies=True)
+        link.send(np.arange(5))
+        turns = iter(link)
+        next(turns)
+        held = next(turns).hold()
+        held.array = held.array.copy()
+    turns.close()  # type: ignore[attr-defined]
+    held.release()
+    assert context.used_bytes == 0
 
 
 def test_a_closed_context_keeps_no_messages() -> None:
@@ -631,7 +669,140 @@ def test_packets_of_nothing() -> None:
         gw.Link(context.host, context.endpoints[0], packet_bytes=0)
 
 
+# --- Waits that would not end.
+
+
+def test_who_receives_from_a_router_that_nobody_sends_to_is_told() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        lonely = gw.Router([], context.endpoints)
+        with pytest.raises(TopologyError, match=f"nothing leads to {lonely}"):
+            list(lonely.output(context.endpoints[0]))
+        tree = gw.Router(context.endpoints, context.endpoints, "tree")
+        within_time(lambda: drained(tree.output(context.endpoints[1])))  # a leaf
+
+
+def test_links_end_at_whose_beginning_nobody_works() -> None:
+    found: list[int] = []
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        first, second = context.endpoints
+        link = gw.Link(first, second)
+        router = gw.Router([first, context.host], [second], "gather")
+
+        def receive() -> None:
+            found.extend(drained(link) + drained(router.output(second)))
+
+        def work() -> None:
+            with context.workers() as workers:
+                workers.start(second, receive)
+                workers.start(context.host, lambda: router.input(context.host).send([1]))
+
+        within_time(work)
+    assert found == [1]
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_who_holds_all_buffers_is_told(monkeypatch: pytest.MonkeyPatch, buffers: int) -> None:
+    monkeypatch.setattr(future_module, "PATIENCE_S", 0.02)
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], packet_bytes=8, buffers=buffers)
+        held: list[Segment] = []
+
+        def hold() -> None:
+            held.extend(segment.hold() for segment in link)
+
+        def work() -> None:
+            message = rf"cpu:0: all buffers of host -> cpu:0 \({buffers}\) are held"
+            with (  # noqa: PT012
+                pytest.raises(DeadlockError, match=message),
+                context.workers() as workers,
+            ):
+                workers.start(context.endpoints[0], hold)
+                link.send(np.arange(10))
+
+        within_time(work)
+        assert threads() == []
+
+
+def test_workers_that_wait_for_each_other_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the body has ended; before, it is told of only, as others may still send."""
+    monkeypatch.setattr(future_module, "PATIENCE_S", 0.02)
+    message = "cpu:0 for a segment over cpu:1 -> cpu:0; cpu:1 for a segment over cpu:0 -> cpu:1"
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        first, second = context.endpoints
+        there, back = gw.Link(first, second), gw.Link(second, first)
+
+        def work() -> None:
+            with (  # noqa: PT012
+                pytest.raises(DeadlockError, match=message),
+                context.workers() as workers,
+            ):
+                workers.start(first, drained, back)
+                workers.start(second, drained, there)
+
+        within_time(work)
+        assert threads() == []
+
+
+def test_who_waits_for_a_time_only_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(future_module, "PATIENCE_S", 0.02)
+    found: list[int] = []
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        first, second = context.endpoints
+        there, back = gw.Link(first, second), gw.Link(second, first)
+
+        def send_late() -> None:
+            with pytest.raises(RunTimeoutError):
+                back.receive().wait(0.3)
+            there.send([1])
+
+        with context.workers() as workers:
+            workers.start(first, send_late)
+            workers.start(second, lambda: found.extend(drained(there)))
+    assert found == [1]
+
+
+def test_a_wait_without_workers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(future_module, "PATIENCE_S", 0.02)
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.endpoints[0], context.host)
+        timer = threading.Timer(0.3, link.shutdown)
+        timer.start()
+        with pytest.warns(UserWarning, match=r"somebody has waited .*: host for a segment over"):
+            assert drained(link) == []
+        timer.join()
+
+
 # --- Workers.
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no signals of one's own")
+def test_an_interruption_while_workers_are_joined_joins_them_all_the_same() -> None:
+    """In Python 3.11 a join that was interrupted takes the thread for one that has ended."""
+    ended: list[str] = []
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with gw.Context(["cpu:0"]) as context:
+            block = context.workers()
+
+            def work() -> None:
+                while block._is_open:
+                    threading.Event().wait(1e-3)
+                threading.Event().wait(0.1)  # by now the block joins
+                signal.pthread_kill(main, signal.SIGUSR1)
+                threading.Event().wait(0.3)
+                ended.append("worker")
+
+            main = threading.get_ident()
+            with pytest.raises(KeyboardInterrupt), block:
+                block.start(context.endpoints[0], work)
+            assert ended == ["worker"]
+            assert threads() == []
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_one_block_of_workers_at_a_time() -> None:

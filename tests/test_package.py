@@ -18,7 +18,7 @@ from godwit.dataflow import context
 from godwit.errors import InputError
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
-_MODULES = ("collectives", "errors", "generators")
+_MODULES = ("collectives", "errors", "generators", "policies")
 
 
 def test_every_public_name_is_there_and_documented() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import threading
 from itertools import pairwise
 from typing import Any
@@ -185,6 +186,79 @@ def test_what_a_users_thread_puts_into_cupys_stream_is_waited_for() -> None:
         assert [segment.array.tolist() for segment in link] == [[5] * 8]
 
 
+@pytest.mark.parametrize("sender", ENDS)
+@pytest.mark.parametrize("is_null", [True, False], ids=["null stream", "stream"])
+@pytest.mark.parametrize("is_worker", [True, False], ids=["worker", "body"])
+def test_what_has_begun_where_a_worker_is_started_goes_before_it(
+    sender: str, is_null: bool, is_worker: bool
+) -> None:
+    """As ``cupy.asarray`` copies: the array is there before its rows are, on whichever GPU it lies."""
+    with pretended_gpus(PEERS) as machine, gw.Context(["cuda:0", "cuda:1"]) as context:
+        source = at(context, sender)
+        target = context.endpoints[sender != "cuda:1"]
+        link = gw.Link(source, target, packet_bytes=PACKET, copies=True)
+        array = gpu_array(machine, 0, np.zeros(8, np.int32))
+        gate = threading.Event()
+
+        def late() -> None:
+            array.host[...] = 5
+
+        with contextlib.ExitStack() as stack:
+            machine.thread.gpu = 0
+            if not is_null:
+                stack.enter_context(sys.modules["cupy"].cuda.Stream())
+            current = sys.modules["cupy"].cuda.get_current_stream()
+            machine.launch(current, lambda: gate.wait(60))
+            machine.launch(current, late)
+            timer = threading.Timer(0.05, gate.set)
+            timer.start()
+            with context.workers() as workers:
+                if is_worker:
+                    workers.start(source, link.send, array)
+                else:
+                    link.send(array)
+                    link.shutdown()
+                assert received(machine, link) == [5] * 8
+            timer.join()
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("what", ["segment", "array", "part"])
+@pytest.mark.parametrize("seed", range(4))
+def test_segments_are_passed_on_from_gpu_to_gpu(what: str, seed: int) -> None:
+    """A loop that sends on what it gets, and goes on: the buffer is not written to before it is read."""
+    with pretended_gpus(PEERS, seed) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            host, (first, second) = context.host, context.endpoints
+            up = gw.Link(host, first, packet_bytes=400)
+            across = gw.Link(first, second, packet_bytes=400)
+            down = gw.Link(second, host, packet_bytes=400)
+
+            def pass_on(source: Any, target: Any) -> None:
+                for segment in source:
+                    if what == "segment":
+                        target.send(segment)
+                    elif what == "array":
+                        target.send(segment.array)
+                    else:
+                        target.send(segment.array[:1])
+                        target.send(segment.array[1:])
+
+            found: list[int] = []
+            with context.workers() as workers:
+                workers.start(first, pass_on, up, across)
+                workers.start(second, pass_on, across, down)
+                with up:
+                    up.send(np.arange(5000, dtype=np.int32))
+                for segment in down:
+                    threading.Event().wait(1e-4)
+                    found += segment.array.tolist()
+            assert found == list(range(5000))
+            for link in (up, across, down):
+                assert len(link.receiver._free) == link.buffers
+        assert machine.faults == []
+
+
 def test_small_arrays_of_ordinary_memory_may_be_written_to_when_the_future_is_done() -> None:
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0"]) as context:
@@ -210,8 +284,7 @@ def test_endpoints_may_share_a_gpu_and_stand_beside_cpus(devices: list[str]) -> 
 
             def pass_on(endpoint: Any) -> None:
                 for segment in spread.output(endpoint):
-                    gather.input(endpoint).send(segment.array, metadata=segment.offset).wait()
-                    segment.release()
+                    gather.input(endpoint).send(segment, metadata=segment.offset)
 
             found = np.zeros(1000, np.int32)
             with context.workers() as workers:
@@ -271,6 +344,40 @@ def test_a_small_message_takes_few_calls() -> None:
         assert calls.pop("cudaEventQuery") < 1.25
         assert sum(calls.values()) < 0.5
         turns.close()
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5, 10, 20])
+def test_gpus_that_are_lost_end_the_dataflow(copies: int) -> None:
+    """By one exception; all workers are joined, and all buffers given back."""
+    with pretended_gpus(PEERS, copies) as machine:
+        context = gw.Context(["cuda:0", "cuda:1"])
+
+        def flow() -> None:
+            host, (first, second) = context.host, context.endpoints
+            up = gw.Link(host, first, packet_bytes=400, buffers=2)
+            across = gw.Link(first, second, packet_bytes=400, buffers=2)
+            down = gw.Link(second, host, packet_bytes=400, buffers=2)
+
+            def pass_on(source: Any, target: Any) -> None:
+                for segment in source:
+                    target.send(segment)
+
+            with context, context.workers() as workers:
+                workers.start(first, pass_on, up, across)
+                workers.start(second, pass_on, across, down)
+                with up:
+                    up.send(np.arange(5000, dtype=np.int32))
+                for _ in down:
+                    pass
+
+        machine.copies_left = copies
+        with pytest.raises(DeviceError, match=r"cuda:[01].*cudaErrorIllegalAddress"):
+            flow()
+        assert not [one.name for one in threading.enumerate() if "worker" in one.name]
+        gc.collect()  # nothing is raised by what is left of the loops
+        assert context.used_bytes == 0
+        machine.copies_left = None
+        assert machine.faults == []
 
 
 def test_contexts_leave_nothing_behind() -> None:

@@ -312,7 +312,8 @@ class TestBadInput:
         path = tmp_path / "graph.el"
         path.write_text("0 1\n")
         with pytest.raises(
-            InputError, match=r"vertex_count is for edges that do not say it; .*\.el"
+            InputError,
+            match=r"vertex_count is for edges that do not say it; .*\.el .* edge_dtype must",
         ):
             gw.connected_components(path, vertex_count=9)
 

@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from godwit.backends.base import GpuOptions as GpuOptions
     from godwit.backends.registry import all_devices as all_devices
     from godwit.dataflow import collectives as collectives
+    from godwit.dataflow import policies as policies
     from godwit.dataflow.context import Context as Context
     from godwit.dataflow.context import Endpoint as Endpoint
     from godwit.dataflow.item_router import ItemLink as ItemLink
     from godwit.dataflow.item_router import ItemRouter as ItemRouter
     from godwit.dataflow.kernel_sizing import kernel_sizing as kernel_sizing
     from godwit.dataflow.link import Link as Link
+    from godwit.dataflow.policies import Policy as Policy
     from godwit.dataflow.policies import every as every
     from godwit.dataflow.router import Router as Router
+    from godwit.dataflow.segment import PendingSegment as PendingSegment
     from godwit.dataflow.segment import Segment as Segment
     from godwit.dataflow.worklist import DistributedWorklist as DistributedWorklist
     from godwit.graph import generators as generators
@@ -72,7 +75,9 @@ _HOMES = {
     "ItemRouter": "dataflow.item_router",
     "Link": "dataflow.link",
     "Partition": "graph.partition",
+    "PendingSegment": "dataflow.segment",
     "PlacedGraph": "solvers.placement",
+    "Policy": "dataflow.policies",
     "Router": "dataflow.router",
     "Segment": "dataflow.segment",
     "StepProgram": "solvers.step_program",
@@ -100,6 +105,7 @@ _HOMES = {
     "pagerank": "api",
     "partition": "graph.partition",
     "place": "solvers.placement",
+    "policies": "dataflow.policies",
     "read": "graph.formats",
     "reduce": "solvers.step_operators",
     "repeat": "solvers.step_operators",
@@ -110,7 +116,7 @@ _HOMES = {
     "write": "graph.formats",
 }
 
-_MODULES = ("collectives", "errors", "generators")
+_MODULES = ("collectives", "errors", "generators", "policies")
 
 __all__ = list(_HOMES)
 

@@ -7,17 +7,20 @@ means a GPU) is copied once, by its own library where that does so, else by CuPy
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from godwit.errors import DeviceError, InputError
+from godwit.errors import DeviceError, FileError, FormatError, InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # DLPack's numbers of the devices whose memory the host can read: its own, and pinned by CUDA or ROCm.
 _HOST_DEVICE_TYPES = (1, 3, 11)
+
+MASKED = "a masked array would lose its mask; array.compressed() has what is valid"
 
 _CUPY_ADVICE = 'pip install ".[cuda]" (".[cuda12]" where the driver knows CUDA 12 only)'
 
@@ -47,6 +50,27 @@ def _shared_or_copied(values: Any) -> Array:
     if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
         return np.from_dlpack(values)
     return np.asarray(values)
+
+
+def mapped_array(path: str | os.PathLike[str]) -> np.memmap[Any, np.dtype[Any]]:
+    """The array of a .npy file, of which nothing is read yet.
+
+    :raises FileError: it cannot be read
+    :raises FormatError: it holds no array, or not all of it
+    """
+    from tokenize import TokenError  # NumPy parses the header as Python
+
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except OSError as error:
+        raise FileError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
+    except (ValueError, SyntaxError, TokenError, EOFError) as error:
+        why = f"not an array in NumPy's format (.npy): {error}"
+        if "mmap length" in str(error):
+            why = (
+                f"cut short: its array is longer than the file, of {os.path.getsize(path):,} bytes"
+            )
+        raise FormatError(os.fspath(path), why) from error
 
 
 def lies_on_gpu(values: Any) -> bool:

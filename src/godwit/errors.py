@@ -83,7 +83,11 @@ class ClosedLinkError(GodwitError, RuntimeError):
 
 
 class DeadWorkerError(GodwitError, RuntimeError):
-    """A worker ended while segments were still on their way to it."""
+    """A worker ended, or there was none, while segments were still on their way to it."""
+
+
+class DeadlockError(GodwitError, RuntimeError):
+    """All workers wait for each other; says who waits for what."""
 
 
 class DataflowEnded(GodwitError, RuntimeError):  # noqa: N818 (a state)

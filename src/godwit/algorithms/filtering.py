@@ -26,7 +26,7 @@ from godwit import config
 from godwit.algorithms.assembly import Assembly, Order, Packet, PacketOrder, room_for, too_small
 from godwit.algorithms.gpu_packets import Buffers, Gpu, Source, drive
 from godwit.algorithms.sharing import Share, UnitOrder, UnitShare, is_plain
-from godwit.arrays import host_array, lies_on_gpu
+from godwit.arrays import MASKED, host_array, lies_on_gpu, mapped_array
 from godwit.backends.filtering import PacketFilter, Predicate, as_item_dtype, as_predicate
 from godwit.backends.packet_filters import (
     SharedFilter,
@@ -45,7 +45,7 @@ from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dataflow.segment import Segment
 from godwit.dtypes import Array, shown
-from godwit.errors import EndOfLink, FileError, FormatError, InputError, RunTimeoutError
+from godwit.errors import EndOfLink, InputError, RunTimeoutError
 from godwit.trace import active
 
 PACKET_BYTES = 32 << 20
@@ -109,7 +109,9 @@ def filter_array(
             if options.out is not None:
                 raise InputError(f"out is for arrays on the host; this one is filtered on {here}")
             return filter_on_gpu(resident.astype(dtype, order="C", copy=False), keeps)
-    found = mapped_array(array) if isinstance(array, str | os.PathLike) else _on_host(array)
+    found = (
+        np.asarray(mapped_array(array)) if isinstance(array, str | os.PathLike) else _on_host(array)
+    )
     _check_shape(found)
     dtype = as_item_dtype(found.dtype)
     if options.out is not None:
@@ -132,28 +134,9 @@ def default_devices(array: Array) -> DevicesArgument:
     return None if is_page_locked(array) else [gpus[0], "cpu"]
 
 
-def mapped_array(path: str | os.PathLike[str]) -> Array:
-    """The array of a .npy file, of which nothing is read yet.
-
-    :raises FileError: it cannot be read
-    :raises FormatError: it holds no array
-    """
-    from tokenize import TokenError  # NumPy parses the header as Python
-
-    try:
-        found = np.lib.format.open_memmap(path, mode="r")
-    except OSError as error:
-        raise FileError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
-    except (ValueError, SyntaxError, TokenError, EOFError) as error:
-        raise FormatError(
-            os.fspath(path), f"not an array in NumPy's format (.npy): {error}"
-        ) from error
-    return np.asarray(found)
-
-
 def _on_host(array: Any) -> Array:
     if isinstance(array, np.ma.MaskedArray):
-        raise InputError("a masked array would lose its mask; array.compressed() has what is valid")
+        raise InputError(MASKED)
     try:
         found = host_array(array)
     except (TypeError, ValueError) as error:

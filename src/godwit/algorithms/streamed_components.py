@@ -167,7 +167,7 @@ def stream_components(
         with statistics.phase("place"):
             context = stack.enter_context(Context(devices, memory_bytes=_limits(devices, stream)))
             context.trace = context.trace or active()
-            statistics.devices = tuple(device.name for device in context.devices)
+            statistics.begin_on([device.name for device in context.devices])
             flow = _Flow(context, edges, linking, stream, stack)
         if not isinstance(edges, EdgeChunks):
             with statistics.phase("compile"):
@@ -190,7 +190,7 @@ def _survey(
     if stream.vertex_count is not None:
         raise InputError(
             f"vertex_count is for edges that do not say it; {edges.name} has as many vertices as "
-            "godwit.read gives its graph"
+            "godwit.read gives its graph, unless it is a file of bare pairs, whose edge_dtype must be given"
         )
     with statistics.phase("scan"):
         return edges.survey(None if poll is None else lambda: poll(EdgeProgress.of(0, None)))
@@ -260,6 +260,14 @@ class _Flow:
         self.segments = np.zeros(len(context.endpoints), np.int64)
         self.gather_s = 0.0
         forest_bytes = linking.vertices * linking.id_dtype.itemsize
+        for endpoint in context.endpoints:
+            limit = context.limit_bytes(endpoint)
+            if limit is not None and forest_bytes > limit:
+                need, room = config.readable_bytes(forest_bytes), config.readable_bytes(limit)
+                raise InputError(
+                    f"the forest of {linking.vertices:,} vertices takes {need} of memory_bytes (--memory) "
+                    f"on every device, which are {room} on {endpoint}"
+                )
         self._packet_bytes = packet = stream.packet_for(edges, forest_bytes, len(context.endpoints))
         self._spread = Router(
             [context.host], context.endpoints, "any", packet_bytes=packet, name="edges"

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from godwit.arrays import host_array
+from godwit.arrays import MASKED, host_array
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 
@@ -106,11 +106,18 @@ class Space(Protocol):
     def reads(self, array: Any) -> bool:
         """Whether an array lies in this memory, so that no copy is needed."""
 
-    def take(self, array: Any) -> Any:
-        """What a user sends, as a C-contiguous array of NumPy or CuPy.
+    def overlaps(self, array: Any, other: Any) -> bool:
+        """Whether two C-contiguous arrays, one of which lies here, have memory in common."""
 
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Mark, ...]]:
+        """What a user sends, as a C-contiguous array of NumPy or CuPy; after which marks it may be read.
+
+        :param stream: what its memory was written to in, so far; if none is named, see :meth:`mark`
         :raises InputError: it is no array of numbers
         """
+
+    def begun(self) -> Mark:
+        """Everything that the calling thread has put into its current stream here so far."""
 
     def mark(self, stream: Any = None) -> Mark:
         """Everything that was put into a stream so far; into the endpoint's own, if none is named."""
@@ -125,12 +132,22 @@ class Space(Protocol):
         """Give all memory back; nothing is under way. Twice does no harm."""
 
 
+def overlap(part: Array, array: Array) -> bool:
+    """Whether an array has memory in common with one that is a view itself, as those of segments are.
+
+    Who has memory of its own is asked no further: it takes longer.
+    """
+    return array.base is not None and np.may_share_memory(part, array)
+
+
 def host_array_to_send(array: Any) -> Array:
     """What a user sends from host memory, without gaps; InputError if it is no array of numbers."""
     if isinstance(array, str | bytes):  # NumPy would make an array of it
         raise InputError(
             f"what is sent must be an array, got {shown(array)}; metadata= takes any object"
         )
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(MASKED)
     try:
         found = host_array(array)
     except (TypeError, ValueError) as error:

@@ -36,6 +36,8 @@ FILTER_EPILOG = """Examples:
 
   godwit filter values.npy "0.2 < x < 0.3 or math.isnan(x)" --json
 
+  godwit filter values.npy -o small.npy -- "-x > -0.5"
+
   godwit filter values.npy "x % 2 == 1" --devices cuda:0,cuda:1,cpu -o odd.npy
 """
 
@@ -48,7 +50,8 @@ PredicateOption = Annotated[
     str,
     typer.Argument(
         metavar="PREDICATE",
-        help='What is true of the items to be kept, such as "x > 0.5", in quotes.',
+        help='What is true of the items to be kept, such as "x > 0.5", in quotes. One that begins with a '
+        'minus stands in brackets, "(-x) < 0.5", or behind --, which ends the options.',
         show_default=False,
     ),
 ]
@@ -105,7 +108,8 @@ def filter_file(
 ) -> None:
     """Filter an array."""
     from godwit import api
-    from godwit.algorithms.filtering import default_devices, mapped_array
+    from godwit.algorithms.filtering import default_devices
+    from godwit.arrays import mapped_array
     from godwit.backends.registry import resolve_devices
     from godwit.cli.report import print_json
     from godwit.trace import recorded, seconds_since

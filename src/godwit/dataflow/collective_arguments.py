@@ -36,12 +36,13 @@ def as_arrays(context: Context, arrays: Sequence[Any]) -> list[Any]:
         raise InputError(f"one array an endpoint is combined: a list of {len(ends)}")
     found = []
     for endpoint, array in zip(ends, arrays, strict=True):
-        taken = endpoint.space.take(array)
+        taken, after = endpoint.space.take(array)
         if not endpoint.space.reads(taken):
             raise InputError(
                 f"the array of {endpoint} lies elsewhere; arrays come from their endpoints"
             )
-        endpoint.space.mark().wait()
+        for mark in after:
+            mark.wait()
         found.append(taken)
     return found
 

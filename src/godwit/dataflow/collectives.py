@@ -62,8 +62,9 @@ def broadcast(
     :raises DeviceError: there is no NCCL for these devices
     """
     source = as_root(context, root)
-    taken = source.space.take(array)
-    source.space.mark().wait()
+    taken, after = source.space.take(array)
+    for mark in after:
+        mark.wait()
     if takes_nccl(context, collective, [taken], source):
         outs = [taken if one is source else _empty(one, taken) for one in context.endpoints]
         own_group(context.devices).broadcast(taken, outs, source.index)

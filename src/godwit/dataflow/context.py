@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
@@ -22,6 +22,7 @@ from godwit.trace import Trace, TraceArgument, active, require_writable
 if TYPE_CHECKING:
     from godwit.dataflow.drawing import DataflowGraph
     from godwit.dataflow.link import Link
+    from godwit.dataflow.receiver import Receiver
     from godwit.dataflow.router import Router
     from godwit.dataflow.workers import Workers
 
@@ -52,6 +53,7 @@ class Endpoint:
         self.name = name
         self.device = device
         self.index = index
+        self.inbound: list[Receiver] = []  # the ends of links to it
 
     @cached_property
     def space(self) -> Space:
@@ -204,10 +206,17 @@ class Context:
     def add(self, link: Link) -> None:
         """A direct link was made."""
         self._links.append(link)
+        self._note_ends([link])
 
     def add_router(self, router: Router) -> None:
         """A router was made."""
         self._routers.append(router)
+        self._note_ends(router.links)
+
+    def _note_ends(self, links: Iterable[Link]) -> None:
+        for link in links:
+            if link.receiver is not None:
+                link.target.inbound.append(link.receiver)
 
     def begin_workers(self) -> None:
         """A block of workers begins: it says when endpoints have ended, so there is one at a time."""

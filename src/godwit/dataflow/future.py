@@ -13,12 +13,13 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any, Generic, NoReturn, TypeVar
 
 from godwit.backends.segments import Mark
 from godwit.dtypes import as_positive_number
-from godwit.errors import DataflowEnded, RunTimeoutError
+from godwit.errors import DataflowEnded, DeadlockError, RunTimeoutError
 from godwit.trace import HOST, Trace
 
 T = TypeVar("T")
@@ -40,9 +41,21 @@ class Fate:
         # The collector of garbage may hand a segment on while it is held.
         self.lock = threading.RLock()
         self.cause: BaseException | None = None
-        self.waiting: dict[Any, str] = {}
-        self.participants = 0  # workers that run, and the body of their block while it does
+        self.waiting: dict[Any, Wait] = {}
+        # Of workers, and of the body of their block.
+        self.participants: set[threading.Thread | None] = set()
+        self._body: threading.Thread | None = None
         self._has_warned = False
+
+    def begin(self) -> None:
+        """The body of a block of workers begins, in the calling thread."""
+        self._body = threading.current_thread()
+        self.participants.add(self._body)
+
+    def body_has_ended(self) -> None:
+        """Only workers are left."""
+        self.participants.discard(self._body)
+        self._body = None
 
     def end(self, cause: BaseException) -> None:
         """End all waits, of now and of later; the first cause counts."""
@@ -52,31 +65,44 @@ class Fate:
             for waiter in self.waiting:
                 wake(waiter)
 
-    def warn_if_stuck(self, hint: str) -> None:
-        """Tell people, once, if everybody has been waiting for others for long.
+    def look_if_stuck(self) -> None:
+        """If everybody waits for others, end it where only workers could go on, or tell people, once.
 
-        :param hint: why one of them may; without workers, nobody knows who else there is
+        Somebody else's thread may still do what they wait for while the body goes on, or without workers.
         """
         with self.lock:
-            waits = sorted(self.waiting.values())
-            is_stuck = 0 < self.participants <= len(waits) or bool(hint and not self.participants)
-            is_news = is_stuck and not self._has_warned
-            self._has_warned = self._has_warned or is_stuck
-        if is_news:
-            why = hint or (
-                ". Who sends over a link shuts it down in the end: with link: ..., or link.shutdown()"
-            )
-            who = "all workers have" if self.participants else "somebody has"
-            warnings.warn(
-                f"{who} waited for {PATIENCE_S:g} s and more: {'; '.join(waits)}{why}",
-                stacklevel=2,
-            )
+            waits = [one for one in self.waiting.values() if not one.future._resolved]
+            participants = set(self.participants)
+            is_stuck = participants <= {one.thread for one in waits if not one.has_limit}
+            is_final = bool(participants) and self._body is None
+            is_known, self._has_warned = self._has_warned, self._has_warned or is_stuck
+        if not is_stuck or (is_known and not is_final):
+            return
+        why = next(filter(None, (one.future._hint() for one in waits)), "") or (
+            ". Who sends over a link shuts it down in the end: with link: ..., or link.shutdown()"
+        )
+        who = "all workers have" if participants else "somebody has"
+        names = "; ".join(sorted(f"{one.future._where} for {one.future._what}" for one in waits))
+        message = f"{who} waited for {PATIENCE_S:g} s and more: {names}{why}"
+        if is_final:
+            self.end(DeadlockError(message))
+        else:
+            warnings.warn(message, stacklevel=2)
 
     def check(self) -> None:
         """Raise DataflowEnded, with the cause, if it has ended."""
         if self.cause is not None:
             why = str(self.cause) or type(self.cause).__name__
             raise DataflowEnded(f"the dataflow has ended: {why}") from self.cause
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Who waits, for what, and whether for so long only."""
+
+    thread: threading.Thread
+    future: Future[Any]
+    has_limit: bool
 
 
 def wake(waiter: Any) -> None:
@@ -167,7 +193,9 @@ class Future(Generic[T]):
             waiter.acquire()
             with self._fate.lock:
                 self._waiters.append(waiter)
-                self._fate.waiting[waiter] = f"{self._where} for {self._what}"
+                self._fate.waiting[waiter] = Wait(
+                    threading.current_thread(), self, deadline is not None
+                )
             try:
                 if self._resolved:
                     return
@@ -176,7 +204,7 @@ class Future(Generic[T]):
                 if deadline is not None:
                     left = min(max(0.0, deadline - perf_counter()), threading.TIMEOUT_MAX)
                 if not waiter.acquire(timeout=left) and deadline is None:
-                    self._fate.warn_if_stuck(self._hint())
+                    self._fate.look_if_stuck()
             finally:
                 with self._fate.lock:
                     del self._fate.waiting[waiter]

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from godwit.backends import spaces
 from godwit.dataflow.future import Future
 from godwit.dataflow.message import Message, rows_of_packet
-from godwit.dataflow.receiver import Offer, Receiver
+from godwit.dataflow.receiver import Offer, Receiver, Slot
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.dtypes import as_count, as_float, shown
-from godwit.errors import ClosedLinkError, EndOfLink, InputError, TopologyError
+from godwit.errors import ClosedLinkError, DeviceError, EndOfLink, InputError, TopologyError
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint
@@ -81,9 +81,9 @@ class Link:
         self,
         source: Endpoint,
         target: Endpoint,
-        *,
         packet_bytes: int | None = None,
         buffers: int | None = None,
+        *,
         copies: bool = False,
     ) -> None:
         context = common_context(source, target)
@@ -203,20 +203,25 @@ class Link:
         """Send an array; returns when as much of it is offered as there may be at once.
 
         :param array: (rows, ...) of NumPy or CuPy, or what DLPack or ``__cuda_array_interface__`` makes one
-            of; cut along its first axis, copied first only if it has gaps
+            of; cut along its first axis, copied first only if it has gaps. Or a segment that the source
+            has received, or part of its array: its buffer is given back when that has been read
         :param metadata: comes along with every segment
         :param priority: higher ones overtake what has not found a receiver yet
         :param stream: what has been put into it so far is done before the array is read; by default the
             endpoint's own
         :returns: done when the array may be written to again
         :raises ClosedLinkError: the link has been shut down
-        :raises InputError: no array of numbers, or one row is larger than a packet
+        :raises InputError: no array of numbers, one row is larger than a packet, or a segment was released
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
         if self._closed or self._is_routers or self._fate.cause is not None or self.context.closed:
             self._refuse_to_send()
-        space = self.source.space
-        taken = space.take(array)
+        segment = array if isinstance(array, Segment) else None
+        if segment is None:
+            taken, after = self.source.space.take(array, stream)
+        else:
+            taken, after = self.source.space.take(segment.array, stream)
+            after = (*segment.marks, *after)
         if priority != 0:
             priority = _as_priority(priority, "priority")
         future: Future[None] = Future(self._fate, self._end_of_message, self.source.name)
@@ -226,17 +231,37 @@ class Link:
             metadata,
             priority,
             self.source,
-            (space.mark(stream),),
+            after,
             future,
             self._claimed,
         )
+        if segment is not None or self.source.inbound:
+            message.passed_on = self._shared(segment, taken)
         with self._lock:
-            if self._closed:
-                self._refuse_to_send()
-            self._sent += 1
-            heappush(self._outbox, (-priority, next(self._numbers), message))
+            is_closed = self._closed
+            if not is_closed:
+                self._sent += 1
+                heappush(self._outbox, (-priority, next(self._numbers), message))
+        if is_closed:
+            message.let_go(())
+            self._refuse_to_send()
         self._pump()
         return future
+
+    def _shared(self, segment: Segment | None, array: Any) -> Slot | Message | None:
+        """What a segment has that is sent on, by itself or by part of its array."""
+        if segment is None:
+            for receiver in self.source.inbound:
+                origin = receiver.shared_part(array)
+                if origin is not None:
+                    return origin
+            return None
+        if segment.receiver is None:  # nobody has received it yet, as where a policy is asked
+            return None
+        origin = segment.receiver.share(segment)
+        if origin is None:
+            raise InputError(f"{segment} has been given back: send it before its release")
+        return origin
 
     def _refuse_to_send(self) -> None:
         if self._is_routers:
@@ -358,7 +383,7 @@ class Link:
         receive goes on until the end of the link. What comes for a future that is dropped unseen, as after
         a time-out, goes to the next who asks.
 
-        :raises TopologyError: a router is at its end
+        :raises TopologyError: a router is at its end, or at its beginning one that nothing leads to
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
         if self._receiver is None:
@@ -367,8 +392,16 @@ class Link:
             self.context.check_open()
             self._fate.check()
         pending = PendingSegment(self._fate, self._a_segment, self.target.name, self._receiver)
+        if not self._receiver.has_begun and self._is_routers:
+            self._check_router()
         self._receiver.request(pending)
         return pending
+
+    def _check_router(self) -> None:
+        """Who begins to receive from a router that nobody sends to would wait for ever."""
+        router: Router = self.source  # type: ignore[assignment]
+        router.check_reachable()
+        router.end_outputs()
 
     def __iter__(self) -> Iterator[Segment]:
         """Segments as they arrive, until the end of the link.
@@ -392,7 +425,11 @@ class Link:
                 yield segment
             finally:
                 if not segment.is_held:
-                    segment.release()
+                    try:
+                        segment.release()
+                    except DeviceError:
+                        if self._fate.cause is None:
+                            raise  # else everybody has been told of what ended the dataflow
             del segment  # what has been given back is not to be kept by a loop that waits
 
     def _next_arrived(self, stream: Any) -> Segment | None:

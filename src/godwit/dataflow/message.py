@@ -13,6 +13,7 @@ from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.receiver import Slot
 
 
 class Message:
@@ -23,6 +24,7 @@ class Message:
     :param after: what has to be reached before the rows may be read
     :param future: resolved when every segment has been taken out of the array
     :param claimed: called whenever a segment has found its receiver
+    :ivar passed_on: the buffer, or the message, that its array is part of, and that waits for it to be read
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Message:
     ) -> None:
         self.after = after
         self.claimed = claimed
+        self.passed_on: Slot | Message | None = None
         self.priority = priority
         self._array = array
         self._rows = rows
@@ -84,9 +87,24 @@ class Message:
             left = self._under_way
             if self._marks or left:
                 marks = tuple(mark for mark in (*self._marks, *marks) if not mark.done())
-                self._marks = marks
+            self._marks = marks
         if left == 0:
             self._future.resolve(None, marks)
+
+    def settle(self) -> None:
+        """Let go of what it passes on, if all of it has been taken; with no receiver's lock."""
+        with self._lock:
+            if self._under_way:
+                return
+            origin, self.passed_on = self.passed_on, None
+        if origin is not None:
+            origin.let_go(self._marks)
+
+    def let_go(self, marks: tuple[Mark, ...]) -> None:
+        """Who read one of its segments in place has done so when marks are reached; likewise."""
+        self.finished(marks)
+        if self.passed_on is not None:
+            self.settle()
 
 
 def rows_of_packet(array: Any, packet_bytes: int, link: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import count
 from typing import Any
 
@@ -173,8 +174,9 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 
 
 def as_policy(value: Any) -> Policy:
-    """A policy of a name, a function or itself; InputError if it is none."""
+    """A policy of a name, a function or itself; InputError if it is none, or takes something else."""
     if isinstance(value, Policy):
+        _check_parameters(value.choose, value.name)
         return value
     if isinstance(value, str):
         if value not in POLICIES:
@@ -182,8 +184,24 @@ def as_policy(value: Any) -> Policy:
             raise InputError(f"unknown routing policy {value!r}; there are {known}")
         return POLICIES[value]()
     if callable(value):
-        return Policy(getattr(value, "__name__", "function"), value)
+        policy = Policy(getattr(value, "__name__", "function"), value)
+        _check_parameters(value, policy.name)
+        return policy
     raise InputError(f"the routing policy must be a name or a function, got {shown(value)}")
+
+
+def _check_parameters(choose: Callable[..., Any], policy: str) -> None:
+    """InputError if it does not take what a router gives it."""
+    try:
+        parameters = signature(choose)
+    except (TypeError, ValueError):  # nobody knows: it is compiled
+        return
+    try:
+        parameters.bind(None, None, ())
+    except TypeError as error:
+        raise InputError(
+            f"policy {policy!r} is called with (segment, source, destinations), but takes {parameters}"
+        ) from error
 
 
 def groups_of(choice: Any, policy: str, destinations: Endpoints) -> tuple[Endpoints, ...]:

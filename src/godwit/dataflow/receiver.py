@@ -7,8 +7,9 @@ that others took are stale, and dropped when they are come upon. There is no loc
 receiver has its own, and an offer is claimed in one step.
 
 Invariant: an offer is in the queue of each of its receivers, or claimed. A buffer is free, or belongs to
-one segment that was taken and has not been released. The copy into a buffer waits for the marks of the
-release of what was in it before, so a buffer may be given back while kernels still read it.
+one segment that was taken and has users: who received it, until it is released, and messages that pass it
+on, until they have been read. The copy into a buffer waits for the marks of all of these, so a buffer may
+be given back while kernels still read it. Where a segment is read in place, its message has these users.
 """
 
 from __future__ import annotations
@@ -73,13 +74,22 @@ class Offer:
         return True
 
 
-class _Slot:
-    """A receive buffer: memory where a copy is needed, else only the right to have one segment."""
+class Slot:
+    """A receive buffer: memory where a copy is needed, else only the right to have one segment.
 
-    __slots__ = ("_view", "after", "block", "taken_s")
+    :ivar segment: that it has been taken for
+    :ivar users: who received that, until it is released, and messages that pass it on
+    :ivar read: what says that former users have read it
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_view", "after", "block", "read", "receiver", "segment", "taken_s", "users")
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
         self.block: Block | None = None
+        self.segment: Segment | None = None
+        self.users = 0
+        self.read: tuple[Mark, ...] = ()
         self.after: tuple[Mark, ...] = ()
         self.taken_s = 0.0  # when it found its segment, for the trace
         self._view: Any = None
@@ -92,9 +102,13 @@ class _Slot:
             view = self._view = self.block.view(dtype, shape)
         return view
 
+    def let_go(self, marks: tuple[Mark, ...]) -> None:
+        """One user has read it when marks are reached."""
+        self.receiver.let_go(self, marks)
+
     def close(self) -> None:
         """Give its memory back."""
-        self._view = None
+        self._view = self.segment = None
         if self.block is not None:
             self.block.free()
             self.block = None
@@ -136,8 +150,8 @@ class Receiver:
         self._fate = fate
         self._keep = keep
         self._lock = threading.RLock()
-        self._free: deque[_Slot] = deque()
-        self._slots: list[_Slot] = []
+        self._free: deque[Slot] = deque()
+        self._slots: list[Slot] = []
         self._lane: Lane | None = None
         self._offers: list[tuple[float, int, Offer]] = []
         self._arrivals = count()
@@ -150,8 +164,8 @@ class Receiver:
         self._is_matching = False
         self._ended = False
         self._abandoned = False
-        self.hint: Callable[[], str] = str
-        """Why nothing may come, behind a message; set by the router that it is an end of."""
+        self.backlog: Callable[[], str] = str
+        """What the router waits for that it is an end of, behind a message; set by that."""
 
     # What senders do.
 
@@ -180,6 +194,15 @@ class Receiver:
         """Whether something waits for it to be taken."""
         return any(not entry[2].is_stale for entry in list(self._offers))
 
+    def hint(self) -> str:
+        """Why nothing may come, behind a message."""
+        if self._slots and not self._free and self.has_offers:
+            return (
+                f": all buffers of {self.name} ({self.buffers}) are held, or sent on and not read yet: "
+                "release what has been read"
+            )
+        return self.backlog()
+
     def end(self) -> None:
         """No more will be offered."""
         with self._lock:
@@ -196,7 +219,7 @@ class Receiver:
         """
         with self._lock:
             if not self._slots:
-                self._slots = [_Slot() for _ in range(self.buffers)]
+                self._slots = [Slot(self) for _ in range(self.buffers)]
                 self._free.extend(self._slots)
             if self._is_contested:
                 _add(self._asking, [ref(pending)])
@@ -206,6 +229,11 @@ class Receiver:
             self.admit(is_settled=False)
         elif self._offers and self._free:
             self.match()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anybody has ever asked."""
+        return bool(self._slots)
 
     def unsettled(self) -> Sequence[Mark]:
         """What is to be reached before those who ask are admitted."""
@@ -270,8 +298,8 @@ class Receiver:
         if unread or stuck:
             self._fate.end(
                 DeadWorkerError(
-                    f"the worker at the end of {self.name} ended with {unread + len(stuck)} segment(s) "
-                    "on their way to it: it must receive until the link ends"
+                    f"nobody is left at the end of {self.name}, with {unread + len(stuck)} segment(s) on "
+                    "their way to it: a worker there must receive until the link ends"
                 )
             )
 
@@ -308,6 +336,8 @@ class Receiver:
                         if other._ended and other is not self:
                             other.match()
                 offer.message.claimed()
+                if offer.message.passed_on is not None:
+                    offer.message.settle()
 
     def _may_take(self, offer: Offer) -> bool:
         """Whether the receiver may have an offer, if nobody else has.
@@ -351,6 +381,7 @@ class Receiver:
                 segment.marks = (mark,)
             message.finished(segment.marks)
             self.copied_bytes += nbytes
+        slot.segment, slot.users = segment, 1
         if self._fate.trace is not None:
             slot.taken_s = perf_counter()
         self.segments += 1
@@ -362,21 +393,60 @@ class Receiver:
         """The buffer of a segment may be used again, once what was put into a stream so far is done."""
         with self._lock:  # of two threads that release it one does
             slot, segment.slot = segment.slot, None
-        if slot is None:
+        if slot is not None:
+            self.let_go(slot, (self.space.mark(stream),))
+
+    def share(self, segment: Segment) -> Slot | Message | None:
+        """Its buffer, or the message that it is read in place of, which waits for one more to let go.
+
+        None if it has been released.
+        """
+        with self._lock:
+            slot: Slot | None = segment.slot
+            message: Message | None = segment.message
+            if slot is None:
+                return None
+            if message is not None:
+                message.started(1)
+                return message
+            slot.users += 1
+            return slot
+
+    def shared_part(self, array: Any) -> Slot | Message | None:
+        """Likewise of the segment that an array is part of; None if there is none."""
+        for slot in self._slots:
+            segment = slot.segment
+            if segment is not None and self.space.overlaps(segment.array, array):
+                found = self.share(segment)
+                if found is not None:
+                    return found
+        return None
+
+    def let_go(self, slot: Slot, marks: tuple[Mark, ...]) -> None:
+        """One user of a buffer has read it when marks are reached; after the last it is free."""
+        if slot.users > 1:  # else it has been released, and nobody else comes any more
+            with self._lock:
+                slot.read = marks = (*slot.read, *marks)
+                slot.users -= 1
+                if slot.users:
+                    return
+        elif slot.read:
+            marks = (*slot.read, *marks)
+        segment, slot.segment, slot.read = slot.segment, None, ()
+        if segment is None:  # the context has been closed
             return
         message = segment.message
-        mark = self.space.mark(stream)
         trace = self._fate.trace
         if trace is not None:
             name = f"rows from {segment.offset:,}"
             nbytes = segment.array.nbytes
             trace.add(self.where, self.name, name, slot.taken_s, perf_counter(), bytes=nbytes)
         if message is not None:
-            message.finished((mark,))
+            message.let_go(marks)
         elif segment.has_arrived:
-            slot.after = (mark,)
+            slot.after = marks
         else:
-            slot.after = (*segment.marks, mark)
+            slot.after = (*segment.marks, *marks)
         self._free.append(slot)
         if self._offers or self._ended:
             self.match()
@@ -403,6 +473,7 @@ class Receiver:
         """Wait until nothing uses the buffers; the dataflow has ended, so no copy begins later."""
         with self._lock:
             marks = [mark for slot in self._slots for mark in slot.after]
+            marks += [mark for slot in self._slots for mark in slot.read]
         with ExitStack() as stack:  # for each, whatever the others raise
             for mark in marks:
                 stack.callback(mark.wait)

@@ -92,7 +92,7 @@ class Router(Endpoint):
                 self._senders[out] += 1
         for link in self._out_of.values():
             if link.receiver is not None:
-                link.receiver.hint = partial(self._backlog, link.receiver)
+                link.receiver.backlog = partial(self._backlog, link.receiver)
         # Only now, that nothing can go wrong any more.
         for end in ends_out:
             if isinstance(end, Router):

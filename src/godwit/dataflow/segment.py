@@ -16,7 +16,8 @@ class Segment:
     """Rows of a message.
 
     Whoever iterates over a link has it until the next turn of the loop, or until :meth:`release` if it is
-    held. It is a context manager, too, which releases it. Then its array is not to be used any more.
+    held. It is a context manager, too, which releases it. Then its array is not to be used any more. What
+    has been sent on before, it or part of its array, keeps the memory until that has been read.
 
     :ivar array: the rows, NumPy's or CuPy's, in the memory of the endpoint that received them; read-only
         where that is the sender's own memory

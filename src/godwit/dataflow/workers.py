@@ -3,7 +3,8 @@
 Rules, so that nothing hangs. A worker that raises ends the dataflow: everyone who waits is told so, and the
 block raises that exception. When the last worker of an endpoint ends, the links by which it sends are shut
 down, and what is still on its way to it is an error. When the body of the block ends, so does what the host
-sends. Ctrl-C in the block ends the dataflow; a second one leaves threads behind that do not return.
+sends, and what endpoints do that had no worker. When all workers wait for each other after that, it is an
+error. Ctrl-C in the block ends the dataflow; a second one leaves threads behind that do not return.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from godwit.backends.segments import Mark
 from godwit.dataflow.context import Endpoint
 from godwit.dtypes import shown
 from godwit.errors import DataflowEnded, InputError, TopologyError
@@ -24,12 +26,30 @@ if TYPE_CHECKING:
     from godwit.dataflow.link import Link
 
 
+class _Thread(threading.Thread):
+    """One that says itself when it ends: a join that Ctrl-C interrupts takes any other for ended.
+
+    (In Python before 3.13, which asks no more afterwards.)
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.has_ended = threading.Event()
+
+    def run(self) -> None:
+        """Call the function."""
+        try:
+            super().run()
+        finally:
+            self.has_ended.set()
+
+
 class Workers:
     """The block; see :meth:`godwit.Context.workers`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._threads: list[threading.Thread] = []
+        self._threads: list[_Thread] = []
         self._lock = threading.Lock()
         self._running: Counter[int] = Counter()
         self._failure: BaseException | None = None
@@ -37,6 +57,8 @@ class Workers:
 
     def start(self, endpoint: Endpoint, function: Callable[..., Any], *arguments: Any) -> None:
         """Run ``function(*arguments)`` for an endpoint: on a GPU, that and its stream are the current ones.
+
+        It begins after what the calling thread has put into its current streams on the context's GPUs.
 
         :raises TopologyError: it is no endpoint of the context that has threads
         :raises InputError: no function, or the block has not begun or has ended
@@ -49,9 +71,10 @@ class Workers:
             raise TopologyError(f"{endpoint} has no worker: it works by itself")
         if not callable(function):
             raise InputError(f"a worker must be a function, got {shown(function)}")
-        thread = threading.Thread(
+        before = [one.space.begun() for one in self._context.endpoints]
+        thread = _Thread(
             target=self._run,
-            args=(endpoint, function, arguments),
+            args=(endpoint, before, function, arguments),
             name=f"godwit-worker-{endpoint}",
             daemon=True,
         )
@@ -66,13 +89,13 @@ class Workers:
                     link.receiver.resume()
             self._threads.append(thread)
             self._running[id(endpoint)] += 1
-            self._context.fate.participants += 1
+            self._context.fate.participants.add(thread)
             try:
                 thread.start()
             except RuntimeError:  # there are too many
                 self._threads.pop()
                 self._running[id(endpoint)] -= 1
-                self._context.fate.participants -= 1
+                self._context.fate.participants.discard(thread)
                 raise
 
     def each(
@@ -89,7 +112,13 @@ class Workers:
         for endpoint in endpoints:
             self.start(endpoint, function, endpoint, *arguments)
 
-    def _run(self, endpoint: Endpoint, function: Callable[..., Any], arguments: Any) -> None:
+    def _run(
+        self,
+        endpoint: Endpoint,
+        before: Iterable[Mark],
+        function: Callable[..., Any],
+        arguments: Any,
+    ) -> None:
         trace = self._context.trace
         name = getattr(function, "__name__", "worker")
         try:
@@ -98,6 +127,8 @@ class Workers:
                 if trace is not None:
                     stack.enter_context(trace.recording())
                     stack.enter_context(trace.span(endpoint.name, "worker", name))
+                for mark in before:
+                    mark.order(endpoint.space.stream)
                 function(*arguments)
                 self._settle(endpoint)
         except BaseException as error:
@@ -107,32 +138,33 @@ class Workers:
         """A worker has ended by itself."""
         with self._lock:
             self._running[id(endpoint)] -= 1
-            self._context.fate.participants -= 1
+            self._context.fate.participants.discard(threading.current_thread())
             left = self._running[id(endpoint)]
-        if left:
-            return
-        for link in self._links_from(endpoint):
-            link.shutdown()
-        with self._lock:
-            body_receives = endpoint.kind == "host" and self._is_open
-            if not (self._running[id(endpoint)] or body_receives):
-                self._abandon(endpoint)
+        if not left:
+            self._settle_endpoint(endpoint)
 
     def _settle_body(self) -> None:
         """The block's body, which is at the host, has ended by itself."""
-        host = self._context.host
         with self._lock:
-            left = self._running[id(host)]
-        if left:
-            return
-        for link in self._links_from(host):
-            link.shutdown()
-        self._abandon(host)
-        # Nor will anybody receive where no worker has been.
+            left = self._running[id(self._context.host)]
+        if not left:
+            self._settle_endpoint(self._context.host)
+
+    def _settle_endpoint(self, endpoint: Endpoint) -> None:
+        """Nobody works at an endpoint any more; if it is the host after the body, nor where nobody has."""
+        host, idle = self._context.host, [endpoint]
         with self._lock:
-            for endpoint in self._context.endpoints:
-                if not self._running[id(endpoint)]:
-                    self._abandon(endpoint)
+            if endpoint is host and not self._is_open:
+                idle += [one for one in self._context.endpoints if not self._running[id(one)]]
+        for one in idle:
+            if one is endpoint or self._threads:  # else nobody waits for what might come from it
+                for link in self._links_from(one):
+                    link.shutdown()
+        with self._lock:
+            for one in idle:
+                body_receives = one is host and self._is_open
+                if not (self._running[id(one)] or body_receives):
+                    self._abandon(one)
 
     def _abandon(self, endpoint: Endpoint) -> None:
         for link in self._links_to(endpoint):
@@ -141,9 +173,10 @@ class Workers:
 
     def _join(self) -> None:
         for thread in self._threads:
-            with suppress(
-                RuntimeError
-            ):  # Ctrl-C came before it had begun: if it does, it ends at once
+            # Ctrl-C came before it had begun: if it does, it ends at once.
+            with suppress(RuntimeError):
+                if thread.ident is not None:
+                    thread.has_ended.wait()
                 thread.join()
 
     def _fail(self, error: BaseException) -> None:
@@ -162,7 +195,7 @@ class Workers:
     def __enter__(self) -> Workers:
         self._context.begin_workers()
         self._threads.clear()
-        self._context.fate.participants = 1
+        self._context.fate.begin()
         self._is_open = True
         return self
 
@@ -175,7 +208,7 @@ class Workers:
         try:
             with self._lock:
                 self._is_open = False
-                self._context.fate.participants -= 1
+                self._context.fate.body_has_ended()
             if value is not None:
                 self._fail(value)
             else:
@@ -187,10 +220,9 @@ class Workers:
             self._join()
             raise
         finally:
-            self._context.fate.participants = 0
-            for (
-                link
-            ) in self._context.all_links():  # who goes on without workers may receive anywhere
+            self._context.fate.participants.clear()
+            # Who goes on without workers may receive anywhere.
+            for link in self._context.all_links():
                 if link.receiver is not None:
                     link.receiver.resume()
             self._context.end_workers()

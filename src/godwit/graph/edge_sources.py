@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from godwit.arrays import lies_on_gpu
+from godwit.arrays import lies_on_gpu, mapped_array
 from godwit.dtypes import Array, as_array, shown
 from godwit.errors import FileError, FormatError, InputError
 from godwit.graph.foreign import maker_of
@@ -327,16 +327,7 @@ def _open(path: Path, edge_dtype: Any) -> Edges:
 
 
 def _open_npy(path: Path) -> EdgeTable:
-    from tokenize import TokenError  # NumPy parses the header as Python
-
-    try:
-        mapped = np.lib.format.open_memmap(path, mode="r")
-    except FileNotFoundError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, SyntaxError, TokenError, EOFError) as error:
-        raise FormatError(path, f"not an array in NumPy's format: {error}") from error
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    mapped = mapped_array(path)
     _check_shape(mapped.shape, mapped.dtype, str(path))
     end_dtype(mapped.dtype, str(path))
     if not mapped.flags.c_contiguous:  # columns one behind the other

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.backends.segments import READY, Mark, host_array_to_send
+from godwit.backends.segments import READY, Mark, host_array_to_send, overlap
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 
@@ -126,9 +126,17 @@ class HostSpace:
         """The host reads all host memory."""
         return isinstance(array, np.ndarray)
 
-    def take(self, array: Any) -> Array:
-        """In host memory, rows one behind the other."""
-        return host_array_to_send(array)
+    def overlaps(self, array: Any, other: Any) -> bool:
+        """Whether arrays have memory in common."""
+        return overlap(array, other)
+
+    def take(self, array: Any, stream: Any = None) -> tuple[Array, tuple[Mark, ...]]:
+        """In host memory, rows one behind the other; at once."""
+        return host_array_to_send(array), ()
+
+    def begun(self) -> Mark:
+        """On the host all is done at once."""
+        return READY
 
     def mark(self, stream: Any = None) -> Mark:
         """On the host all is done at once."""

@@ -59,6 +59,12 @@ def address_of(array: Any) -> int:
     return int(array.data.ptr)
 
 
+def overlap(array: Any, other: Any) -> bool:
+    """Whether two arrays of CuPy have memory in common: an address is of one GPU only."""
+    gap = other.data.ptr - array.data.ptr
+    return bool(-other.nbytes < gap < array.nbytes)
+
+
 def lies_on_gpu(array: Any) -> bool:
     """Whether an array of some library is in a GPU's memory."""
     if is_gpu_array(array) or hasattr(array, "__cuda_array_interface__"):

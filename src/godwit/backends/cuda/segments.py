@@ -26,7 +26,14 @@ from godwit.backends.cuda.pools import (
     gpu_pool,
     pinned_pool,
 )
-from godwit.backends.segments import READY, Mark, Space, Transport, host_array_to_send
+from godwit.backends.segments import (
+    READY,
+    Mark,
+    Space,
+    Transport,
+    host_array_to_send,
+    overlap,
+)
 from godwit.dtypes import Array, shown
 from godwit.errors import InputError
 
@@ -51,6 +58,14 @@ class _Pooled:
     def allocate(self, nbytes: int) -> PoolBlock:
         """Memory of the pool; InputError if the limit does not leave so much."""
         return self._pool.allocate(nbytes)
+
+    def overlaps(self, array: Any, other: Any) -> bool:
+        """Whether arrays have memory in common."""
+        if isinstance(array, np.ndarray):
+            return isinstance(other, np.ndarray) and overlap(array, other)
+        if isinstance(other, np.ndarray):
+            return False
+        return gpu_arrays.overlap(array, other)
 
 
 class GpuSpace(_Pooled):
@@ -88,9 +103,14 @@ class GpuSpace(_Pooled):
         """Kernels use what lies on their GPU."""
         return gpu_arrays.is_gpu_array(array) and gpu_arrays.gpu_of(array) == self.index
 
-    def take(self, array: Any) -> Any:
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Mark, ...]]:
         """As an array of CuPy, or of NumPy where it lies on the host."""
-        return array_to_send(array)
+        taken = array_to_send(array)
+        return taken, (self.mark(stream), *_marks_elsewhere(taken, self.index))
+
+    def begun(self) -> Mark:
+        """Everything that the calling thread has put into CuPy's current stream so far."""
+        return _begun(self.index)
 
     def mark(self, stream: Any = None) -> Mark:
         """What was put into a stream so far.
@@ -162,13 +182,14 @@ class PinnedSpace(_Pooled):
         """The host reads all host memory."""
         return isinstance(array, np.ndarray)
 
-    def take(self, array: Any) -> Any:
-        """As an array of NumPy, or of CuPy where it lies on a GPU, when what CuPy does to it is done."""
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Mark, ...]]:
+        """As an array of NumPy, or of CuPy where it lies on a GPU."""
         taken = array_to_send(array)
-        if not isinstance(taken, np.ndarray):
-            index = gpu_arrays.gpu_of(taken)
-            mark_of(gpu_arrays.current_stream(index)[0], index).wait()
-        return taken
+        return taken, (self.mark(stream), *_marks_elsewhere(taken, None))
+
+    def begun(self) -> Mark:
+        """On the host all is done at once."""
+        return READY
 
     def mark(self, stream: Any = None) -> Mark:
         """The host has done what it does; what a GPU does for it is in a stream that must be named."""
@@ -209,6 +230,17 @@ def array_to_send(array: Any) -> Any:
     if isinstance(array, np.ndarray) or not gpu_arrays.lies_on_gpu(array):
         return host_array_to_send(array)
     return gpu_arrays.sendable_gpu_array(array)
+
+
+def _marks_elsewhere(array: Any, index: int | None) -> tuple[Mark, ...]:
+    """What CuPy was to do to an array on another GPU than an endpoint's, in the calling thread."""
+    if isinstance(array, np.ndarray) or gpu_arrays.gpu_of(array) == index:
+        return ()
+    return (_begun(gpu_arrays.gpu_of(array)),)
+
+
+def _begun(index: int) -> Mark:
+    return mark_of(gpu_arrays.current_stream(index)[0], index)
 
 
 def _times(trace: Any) -> CopyTimes | None:

@@ -139,6 +139,32 @@ class TestNumbering:
         arcs = np.bincount(owner, np.diff(graph.offsets))
         assert arcs.max() < 1.1 * arcs.mean()
 
+    @pytest.mark.parametrize("parts", [2, 3, 4])
+    @pytest.mark.parametrize(
+        ("spec", "stays"),
+        [
+            ("delaunay:2000,seed=1", True),
+            ("stencil:5,points=27,copies=12", True),
+            ("random-geometric:2000,seed=1", True),
+            ("rmat:10", False),
+            ("cliques:2000,count=1300,seed=1", False),
+        ],
+    )
+    def test_ranges_where_arcs_stay_in_them(self, spec: str, stays: bool, parts: int) -> None:
+        graph = gw.generate(spec)
+        found = _check_numbering(graph, parts, None)
+        assert found.by_degree
+        assert found.stays_near == stays
+        owner = found.position // found.capacity
+        assert (np.diff(owner) >= 0).all() == stays
+        arcs = np.bincount(owner, np.diff(graph.offsets))
+        assert arcs.max() < 1.1 * arcs.mean()
+
+    def test_what_was_asked_for_is_not_looked_at(self) -> None:
+        graph = gw.generate("delaunay:500,seed=1")
+        assert not number_vertices(graph, 2, partition(graph, 2, "random", seed=3)).stays_near
+        assert not number_vertices(graph, 1).stays_near
+
     def test_ids(self) -> None:
         graph = GRAPHS["rmat"]()
         assert number_vertices(graph, 2).position.dtype == np.int32

@@ -42,6 +42,12 @@ _STARTS_BY_DEGREE = np.array(
 )
 
 
+_SAMPLED_ROWS, _SAMPLED_ARCS = 4096, 16
+_NEAR_SHARE = 0.9
+"""Of arcs that stay within ranges of ids: from there on parts are ranges. Meshes and geometric graphs have
+0.95 or more on 2 to 4 parts, cliques at random 0.6 to 0.75, R-MAT with scrambled ids 1 over the parts."""
+
+
 @dataclass(frozen=True, eq=False)
 class Positions:
     """Where each vertex of a graph stands.
@@ -51,6 +57,7 @@ class Positions:
     :param owned: (k) int64: vertices of each part
     :param classes: (k, 7) int64: where each class begins among a part's vertices, and where the last ends
     :param by_degree: whether degrees descend within a class; else ids ascend
+    :param stays_near: whether parts are ranges of ids, within which most arcs stay
     """
 
     position: Array
@@ -58,6 +65,7 @@ class Positions:
     owned: Array
     classes: Array
     by_degree: bool
+    stays_near: bool
 
     @property
     def count(self) -> int:
@@ -84,8 +92,9 @@ def number_vertices(
 ) -> Positions:
     """Renumber the vertices of a graph for so many parts.
 
-    :param partition: who owns which vertex; None: ranges of ids, with equal work, where rows are short, and
-        else vertices dealt out by turns in the order of descending degree
+    :param partition: who owns which vertex; None: ranges of ids, with equal work, where rows are short or
+        most arcs stay within their range, and else vertices dealt out by turns in the order of descending
+        degree
     :param id_dtype: of positions; None: int32 where that does
     """
     n = graph.vertex_count
@@ -112,7 +121,10 @@ def number_vertices(
         arguments = (order, frozen(first.astype(np.int64)), step, capacity, position)
         run_team(_stand, *arguments, threads=threads)
     classes = classes.astype(np.int64)
-    return Positions(frozen(position), capacity, frozen(owned), frozen(classes), by_degree)
+    stays_near = owner is not None and partition is None
+    return Positions(
+        frozen(position), capacity, frozen(owned), frozen(classes), by_degree, stays_near
+    )
 
 
 def arcs_per_part(graph: Graph, positions: Positions) -> Array:
@@ -180,12 +192,28 @@ def _owners(graph: Graph, parts: int, partition: Partition | None, by_degree: bo
         return None
     if partition is not None:
         return partition.owner
-    if by_degree:
+    if by_degree and not _stay_near(graph, parts):
         return None
     n = graph.vertex_count
     work = graph.offsets + np.arange(n + 1)
     bounds = np.searchsorted(work, np.linspace(0, float(work[-1]), parts + 1)[1:-1])
     return np.repeat(np.arange(parts, dtype=np.int32), np.diff([0, *bounds, n]))
+
+
+def _stay_near(graph: Graph, parts: int) -> bool:
+    """Whether most arcs would stay within ranges of ids with equal numbers of arcs, by a sample of rows."""
+    if graph.arc_count == 0:
+        return False
+    limits = np.linspace(0, graph.arc_count, parts + 1)[1:-1]
+    bounds = np.searchsorted(graph.offsets, limits)
+    vertex = np.random.default_rng(0).integers(0, graph.vertex_count, _SAMPLED_ROWS)
+    begin = graph.offsets[vertex]
+    arc = begin[:, None] + np.arange(_SAMPLED_ARCS)
+    is_there = arc < graph.offsets[vertex + 1][:, None]
+    target = graph.targets[np.where(is_there, arc, 0)]
+    here, there = (np.searchsorted(bounds, ends, side="right") for ends in (vertex, target))
+    stays = (here[:, None] == there)[is_there]
+    return bool(len(stays)) and float(stays.mean()) >= _NEAR_SHARE
 
 
 def _bucket(length: int, other: int, by_degree: bool) -> int:

@@ -134,18 +134,18 @@ def _require_atomics(placement: StepPlacement) -> None:
 def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
     """How devices come together, by what was measured (docs/components.md).
 
-    Directly, where hardly anything goes over the links: tiles, or rounds without atomics whose trees were
-    compressed, have joined what is near; the rows of a graph with hubs are left out; or hooks stay near, as
-    the order of ids was kept, since rows are short or all of one length. Else nearly every arc asks for
-    both ends, half of them far away: forests are merged.
+    Directly, where hardly anything goes over the links: most arcs stay on their device; tiles, or rounds
+    without atomics whose trees were compressed, have joined what is near; the rows of a graph with hubs are
+    left out; or hooks stay near, as the order of ids was kept, since rows are short or all of one length.
+    Else nearly every arc asks for both ends, half of them far away: forests are merged.
     """
     if len(placement.parts) == 1:
         return "none"
     if query.merge != "auto":
         return query.merge
-    if tiled:
-        return "direct"
     numbering = placement.numbering
+    if tiled or numbering.stays_near:
+        return "direct"
     stays_near = not query.splices and _degrees_are_alike(placement)
     if query.is_sampled:
         has_hubs = bool((numbering.classes[:, 1] > 0).any())

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import godwit as gw
-from godwit.backends.cuda import bfs_steps
 from gpu_steps_plans import (
     FIXED,
     LEVELS,
@@ -105,8 +102,7 @@ def query(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: An
     if algorithm == "bfs":
         return gw.bfs(placed, source, execution=setting.execution, **options)
     if algorithm == PUSHED:
-        with pushing_only():
-            return gw.bfs(placed, source, execution=SUPERSTEPS, **options)
+        return gw.bfs(placed, source, execution=SUPERSTEPS, **options)
     if algorithm == "pagerank":
         return gw.pagerank(
             placed,
@@ -129,6 +125,8 @@ def gpu_options(setting: Setting, known: Reference) -> gw.GpuOptions:
     :raises UnknownSizeError: no run before this has told a fixed size
     """
     options = dict(setting.gpu)
+    if setting.algorithm == PUSHED:
+        options["turn_down"] = math.inf
     if options.get("frontier_items") == MAXIMUM:
         options["frontier_items"] = known.graph.vertex_count
     elif options.get("frontier_items") == FIXED:
@@ -157,14 +155,3 @@ def frontier_bytes(placed: gw.PlacedGraph, setting: Setting, statistics: Any) ->
         for name, buffer in part.buffers.items()
         if name.startswith("step ") and name not in _NO_FRONTIER
     )
-
-
-@contextmanager
-def pushing_only() -> Iterator[None]:
-    """BFS in supersteps never turns while the block lasts."""
-    usual = bfs_steps.TURN_DOWN
-    bfs_steps.TURN_DOWN = math.inf
-    try:
-        yield
-    finally:
-        bfs_steps.TURN_DOWN = usual

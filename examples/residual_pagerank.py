@@ -2,8 +2,12 @@
 
 A vertex's value is the residual that has reached it and is not yet in its rank. Processing a vertex
 takes the residual, adds it to the rank, and passes a damped share on along every arc; it is due when
-the residual exceeds epsilon, so every rank ends within about epsilon * n of the exact one, in sum.
-Residual that reaches a vertex without out-arcs stays in its rank (no redistribution).
+the residual exceeds epsilon, so at most damping / (1 - damping) * epsilon * n of the ranks is missing in
+the end, in sum.
+
+It is there to show a program that adds, and leaves out what a definition would want besides: all arcs of
+a vertex count alike, weights or not, and residual that reaches a vertex without out-arcs stays in its rank,
+so that ranks then sum to less than 1. gw.pagerank(graph, execution="asynchronous") has all of it.
 Run it: python examples/residual_pagerank.py [FILE]
 """
 
@@ -28,7 +32,7 @@ RESIDUAL_PAGERANK = gw.VertexProgram(
 def residual_pagerank(
     graph: gw.Graph, damping: float = 0.85, epsilon: float = 1e-9, **options
 ) -> np.ndarray:
-    """Rank of every vertex, float64 (n), summing to 1 where every vertex has an out-arc."""
+    """Rank of every vertex, float64 (n), of sum 1 where all vertices have out-arcs; heeds no weights."""
     count = graph.vertex_count
     start = np.full(count, (1 - damping) / max(1, count))
     parameters = {"damping": damping, "epsilon": epsilon}

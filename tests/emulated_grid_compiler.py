@@ -197,7 +197,8 @@ def _kernel(library: Any, name: str) -> Kernel:
 
 def _key(function: DeviceFunction) -> tuple[Any, ...]:
     dtypes = tuple(dtype.str for dtype in function.arguments)
-    return function.symbol, content_key(function.function, {}), dtypes, function.parameter_count
+    key = content_key(function.function, {})
+    return function.symbol, key, dtypes, function.parameter_count, function.wanted
 
 
 _OPERATORS: dict[Any, tuple[str, int, Any]] = {}

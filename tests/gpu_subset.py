@@ -10,6 +10,7 @@ result is wrong. racecheck sees shared memory; what is in global and peer memory
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -120,10 +121,9 @@ def run_dependencies(devices: list[str]) -> None:
 
 def run_searches(devices: list[str]) -> None:
     """BFS in supersteps: pushed and pulled, queues that grow, long rows, hubs, one block, schedules."""
-    from godwit.backends.cuda import bfs_steps, step_hubs
+    from godwit.backends.cuda import step_hubs
 
     hub_arcs = step_hubs.HUB_ARCS
-    usual = bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK
     wide = gw.generators.rmat(10, 8, seed=1)
     arcs = gw.generators.rmat(9, 6, seed=1, symmetrize=False)
     hub, path = gw.generators.star(4500), gw.generators.path(300)
@@ -131,23 +131,20 @@ def run_searches(devices: list[str]) -> None:
     for name, graph in {"wide": wide, "arcs": arcs, "hub": hub, "path": path, "ids": ids}.items():
         source = graph.highest_degree_vertex()
         wanted = gw.bfs(graph, source, devices="cpu").distance
-        for turn in (usual, (1e30, 0.1), (0.0, 1e30)):
-            bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = turn
-            step_hubs.HUB_ARCS = hub_arcs if turn == usual else 8
-            for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2, frontier_items=1)):
+        for turn in ({}, {"turn_down": math.inf}, {"turn_down": 0.0, "turn_back": math.inf}):
+            step_hubs.HUB_ARCS = 8 if turn else hub_arcs
+            for more in ({}, {"slice_s": 0, "blocks": 2, "frontier_items": 1}):
+                gpu = gw.GpuOptions(**turn, **more)  # type: ignore[arg-type]
                 found = gw.bfs(
                     graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
                 )
                 check(f"search {name}, {turn=}, {gpu.slice_s=}", found.distance, wanted)
     step_hubs.HUB_ARCS = hub_arcs
-    bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = 1e30, 0.1
     wanted = gw.bfs(hub, 9, devices="cpu").distance
     for schedule in get_args(Schedule):
-        found = gw.bfs(
-            hub, 9, devices=devices, execution="bulk-synchronous", gpu=GpuOptions(schedule=schedule)
-        )
+        gpu = GpuOptions(schedule=schedule, turn_down=math.inf)
+        found = gw.bfs(hub, 9, devices=devices, execution="bulk-synchronous", gpu=gpu)
         check(f"search hub, {schedule=}", found.distance, wanted)
-    bfs_steps.TURN_DOWN, bfs_steps.TURN_BACK = usual
 
 
 def run_unions(devices: list[str]) -> None:

@@ -179,6 +179,27 @@ REFERENCED = {
 }
 
 
+UNFIT = [
+    (gw.compute("x", lambda x, degree: x / degree), "returns float64; an operator for integers"),
+    (gw.advance("x", lambda: 0.5, "add"), "returns float64; an operator for integers"),
+    (
+        gw.advance("x", lambda f_at_target: f_at_target, "min", direction="pull"),
+        "returns float64; an operator for integers",
+    ),
+    (gw.reduce("k", lambda f: f, "max"), "returns float64; an operator for integers"),
+    (gw.assign("k", lambda size: size * 1e30), "returns float64; an operator for integers"),
+    (gw.filter(lambda x: 0.5), "returns float64; a condition returns a boolean"),
+    (gw.arcs(lambda x: x), "returns int32; a condition returns a boolean"),
+    (gw.advance("f", lambda: 1, "add", keep=lambda degree: degree), "int64; a condition returns"),
+    (
+        gw.advance("f", lambda: 1, "add", direction="pull", candidates=lambda f: f),
+        "returns float64; a condition returns a boolean",
+    ),
+    (gw.repeat([gw.assign("k", lambda: 1)], lambda k: k), "returns int64; a condition returns"),
+]
+"""Steps whose types do not fit fields x (int32) and f (float64) or the number k (int64); what is said."""
+
+
 def start_of(program: gw.StepProgram, graph: gw.Graph) -> Any:
     """A frontier to begin with."""
     if program in (LEVELS, LEVELS_PULLED, LEVELS_TURNED, LENGTHS):

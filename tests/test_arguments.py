@@ -230,6 +230,27 @@ def test_a_placed_graph_that_is_closed_says_so() -> None:
 
 # --- Queries.
 
+
+def test_sources() -> None:
+    for sources in ({2, 3}, frozenset([3, 2]), [3, 2, 2], np.array([2, 3])):
+        assert gw.bfs(PATH, sources).distance.tolist() == [2, 1, 0, 0]
+        found = gw.betweenness_centrality(PATH, sources=sources)
+        assert found.sources.tolist() == [2, 3]
+    by_id = r"must be an integer, got 'a'; graph.ids.vertex\('a'\) is the number of the vertex with that id"
+    for wrong in ("a", ["a", "b"]):
+        refused(f"source {by_id}", lambda wrong=wrong: gw.bfs(PATH, wrong))
+        refused(by_id, lambda wrong=wrong: gw.betweenness_centrality(PATH, sources=wrong))
+    refused(
+        f"a vertex of personalization {by_id}", lambda: gw.pagerank(PATH, personalization={"a": 1})
+    )
+    for none in ([], set()):
+        refused("^source must be a vertex or a non-empty", lambda none=none: gw.bfs(PATH, none))
+        refused(
+            "^sources must be a vertex or a non-empty",
+            lambda none=none: gw.betweenness_centrality(PATH, sources=none),
+        )
+
+
 WRONG_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"devices": 2.0}, "devices must be a number.* got 2.0"),
     ({"devices": True}, "devices must be a number.* got True"),
@@ -238,6 +259,10 @@ WRONG_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"devices": np.int64(0)}, "devices must be at least 1, got 0"),
     ({"target": 1.0}, "target must be an integer, got 1.0"),
     ({"target": True}, "target must be an integer, got True"),
+    (
+        {"target": "a"},
+        r"target must be an integer, got 'a'; graph.ids.vertex\('a'\) is the number of",
+    ),
     ({"timeout_s": "3"}, "timeout_s must be a number, got '3'"),
     ({"timeout_s": True}, "timeout_s must be a number, got True"),
     ({"timeout_s": float("nan")}, "timeout_s must be positive, got nan"),
@@ -278,7 +303,7 @@ def test_wrong_cutoffs(cutoff: Any, message: str) -> None:
     refused(f"cutoff {message}", lambda: gw.sssp(PATH, 0, cutoff=cutoff))
 
 
-@pytest.mark.parametrize("source", [True, "0", None, {0}, [[0]], [True], [2**70], np.array(0.0)])
+@pytest.mark.parametrize("source", [True, "0", None, {0.5}, [[0]], [True], [2**70], np.array(0.0)])
 def test_wrong_sources(source: Any) -> None:
     refused("source must be", lambda: gw.bfs(PATH, source))
     refused("source must be", lambda: gw.sssp(PATH, source))

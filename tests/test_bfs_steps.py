@@ -5,9 +5,12 @@ Without a GPU the very kernels run on emulated ones.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from time import sleep
 from typing import Any
@@ -30,13 +33,14 @@ from graphs import each_graph, graphs, named_graph
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
 
-NEVER, AT_ONCE = 1e30, 0.0
-TURNS = {
-    "as it comes": (0.01, 0.1),
-    "never": (NEVER, 0.1),
-    "at once": (AT_ONCE, 0.1),
-    "there and back": (AT_ONCE, NEVER),
+NEVER, AT_ONCE = math.inf, 0.0
+TURNS: dict[str, dict[str, float]] = {
+    "as it comes": {},
+    "never": {"turn_down": NEVER},
+    "at once": {"turn_down": AT_ONCE},
+    "there and back": {"turn_down": AT_ONCE, "turn_back": NEVER},
 }
+Turn = Callable[..., GpuOptions]
 SMALL = GpuOptions(threads=64, blocks=3)
 STEP = "bulk-synchronous"
 
@@ -48,12 +52,9 @@ def emulated() -> Iterator[Machine]:
 
 
 @pytest.fixture(params=TURNS)
-def turn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """When the search turns its direction."""
-    down, back = TURNS[request.param]
-    monkeypatch.setattr(bfs_steps, "TURN_DOWN", down)
-    monkeypatch.setattr(bfs_steps, "TURN_BACK", back)
-    return str(request.param)
+def turn(request: pytest.FixtureRequest) -> Turn:
+    """Options that say when the search turns its direction, among others."""
+    return partial(GpuOptions, **TURNS[request.param])
 
 
 @pytest.fixture(params=[0, step_hubs.HUB_ARCS], ids=["hubs", "no hubs"])
@@ -84,29 +85,53 @@ def _check(graph: Graph, devices: list[str], gpu: GpuOptions, partition: str | N
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @each_graph
-def test_emulated(name: str, count: int, turn: str, hubs: int, emulated: Machine) -> None:
+def test_emulated(name: str, count: int, turn: Turn, hubs: int, emulated: Machine) -> None:
     graph = named_graph(name)
     partition = [None, "contiguous", "random"][len(name) % 3] if count > 1 else None
-    _check(graph, [f"cuda:{index}" for index in range(count)], SMALL, partition)
+    gpu = turn(threads=64, blocks=3)
+    _check(graph, [f"cuda:{index}" for index in range(count)], gpu, partition)
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_any_schedule(count: int, seed: int, turn: str, hubs: int) -> None:
+def test_any_schedule(count: int, seed: int, turn: Turn, hubs: int) -> None:
     """Left at every meeting, and threads in any order."""
     graph = gw.generate(f"rmat:7,edge_factor=4,seed={seed}")
     with emulated_gpus(count, seed=seed):
-        gpu = GpuOptions(threads=64, blocks=3, slice_s=[0.1, 0.0][seed % 2])
+        gpu = turn(threads=64, blocks=3, slice_s=[0.1, 0.0][seed % 2])
         _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @each_graph
-def test_queues_grow(name: str, count: int, emulated: Machine, turn: str, hubs: int) -> None:
+def test_queues_grow(name: str, count: int, emulated: Machine, turn: Turn, hubs: int) -> None:
     """With room for one vertex at first, frontiers are lost again and again, and found again."""
     graph = named_graph(name)
-    gpu = GpuOptions(threads=64, blocks=3, frontier_items=1)
+    gpu = turn(threads=64, blocks=3, frontier_items=1)
     _check(graph, [f"cuda:{index}" for index in range(count)], gpu)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_thresholds_say_when_to_turn(count: int, emulated: Machine) -> None:
+    """Who only pushes goes along all arcs; who pulls stops at the first that will do."""
+    graph = gw.generate("rmat:9,edge_factor=16,seed=1")
+    devices = [f"cuda:{index}" for index in range(count)]
+
+    def looked(**turns: float) -> int:
+        source, gpu = graph.highest_degree_vertex(), replace(SMALL, **turns)
+        found = gw.bfs(graph, source, devices=devices, execution=STEP, gpu=gpu)
+        return int(found.statistics.arcs_relaxed.sum())
+
+    assert looked(turn_down=NEVER) == graph.arc_count
+    assert looked() < looked(turn_down=30) < graph.arc_count
+    assert looked() < looked(turn_back=NEVER)
+
+
+@pytest.mark.parametrize("name", ["turn_down", "turn_back"])
+def test_what_is_no_threshold(name: str) -> None:
+    for wrong in (-0.1, math.nan, "0.1", True):
+        with pytest.raises(InputError, match=f"{name} must "):
+            GpuOptions(**{name: wrong})
 
 
 def test_sources_without_arcs_leave_nothing_behind(emulated: Machine) -> None:
@@ -142,17 +167,16 @@ def test_every_kernel_says_that_it_has_ended(
     assert (len(seen) > 1) == (slice_s == 0)
 
 
-def test_growth_is_told(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bfs_steps, "TURN_DOWN", NEVER)
+def test_growth_is_told(emulated: Machine) -> None:
     rays = np.arange(1, 1001)  # a star, of which every ray goes on to an end
     ends = np.concatenate([np.zeros(1000, np.int64), rays]), np.concatenate([rays, rays + 1000])
     graph = Graph.from_arcs(*ends, directed=False)
-    gpu = GpuOptions(threads=64, blocks=3, frontier_items=64)
+    gpu = GpuOptions(threads=64, blocks=3, frontier_items=64, turn_down=NEVER)
     found = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=gpu)
     assert found.statistics.growths == 1
     assert found.statistics.frontier_bytes == 2 * 4 * 1000
     assert found.distance.tolist() == [0] + [1] * 1000 + [2] * 1000
-    enough = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=SMALL)
+    enough = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=replace(SMALL, turn_down=NEVER))
     assert enough.statistics.growths == 0
 
 
@@ -278,17 +302,17 @@ class TestOnGpus:
 
     @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
     @each_graph
-    def test_zoo(self, name: str, devices: list[str], turn: str, hubs: int) -> None:
+    def test_zoo(self, name: str, devices: list[str], turn: Turn, hubs: int) -> None:
         graph = named_graph(name)
-        _check(graph, devices, GpuOptions(slice_s=[0.1, 0.0][len(name) % 2]))
+        _check(graph, devices, turn(slice_s=[0.1, 0.0][len(name) % 2]))
 
     @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
     @pytest.mark.parametrize("spec", ["rmat:16", "star:100000", "road:300", "complete:700"])
-    def test_larger(self, spec: str, devices: list[str], turn: str, hubs: int) -> None:
-        _check(gw.generate(spec), devices, GpuOptions())
+    def test_larger(self, spec: str, devices: list[str], turn: Turn, hubs: int) -> None:
+        _check(gw.generate(spec), devices, turn())
 
     @pytest.mark.parametrize("devices", ENDPOINTS[1:], ids="+".join)
-    def test_delays(self, devices: list[str], turn: str) -> None:
+    def test_delays(self, devices: list[str], turn: Turn) -> None:
         for seed in range(4):
             graph = gw.generate(f"rmat:8,edge_factor=4,seed={seed}")
-            _check(graph, devices, GpuOptions(delay_ns=300_000, threads=[64, 1024][seed % 2]))
+            _check(graph, devices, turn(delay_ns=300_000, threads=[64, 1024][seed % 2]))

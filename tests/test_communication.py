@@ -9,6 +9,8 @@ import importlib.util
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -333,6 +335,39 @@ class TestRefused:
         with pytest.raises(InputError, match=r"'components', advance into 'label', reads at"):
             COMPONENTS.run(GRAPHS["undirected"](), devices=names_of(2), gpu=gpu)
 
+    def test_options_that_mean_nothing(self, machine: Machine) -> None:
+        """Each option that some primitives lack, for each that lacks it."""
+        graph, devices = GRAPHS["undirected"](), names_of(2)
+        weighted = graph.with_weights(np.ones(graph.arc_count, np.int32))
+        searches: dict[str, Any] = {
+            "frontier_items": 9,
+            "schedule": "warp",
+            "turn_down": 0.5,
+            "turn_back": 0.5,
+        }
+        turns = {name: searches[name] for name in ("turn_down", "turn_back")}
+        workers: dict[str, Any] = {"transport": "host", "hops": 1, "volume": 2}
+        lacking: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+            (partial(gw.pagerank, graph), searches | workers),
+            (partial(gw.betweenness_centrality, graph, sources=[0]), searches | workers),
+            (partial(gw.betweenness_centrality, weighted, sources=[0], weighted=True), turns),
+            (partial(gw.connected_components, graph, method="rem"), searches | workers),
+            (partial(gw.connected_components, graph, method="label-propagation"), searches),
+            (partial(gw.sssp, weighted, 0), searches),
+            (partial(gw.bfs, graph, 0, execution="asynchronous"), searches),
+            (partial(gw.bfs, graph, 0, execution="bulk-synchronous"), workers),
+            (partial(LEVELS.run, graph), turns | workers),
+        ]
+        for query, options in lacking:
+            for name, value in options.items():
+                gpu = GpuOptions(**{name: value})
+                with pytest.raises(InputError, match=rf"\b{name}\b.*leave (it|them) out"):
+                    query(devices=devices, gpu=gpu)
+        for way, merge in product(WAYS, ("direct", "tree", "auto")):
+            gpu = GpuOptions(communication=way)  # type: ignore[arg-type]
+            with pytest.raises(InputError, match=r"communication=.*merge='direct' or 'tree'"):
+                gw.connected_components(graph, method="rem", merge=merge, devices=devices, gpu=gpu)
+
     def test_what_is_no_way(self) -> None:
         with pytest.raises(InputError, match="'selective', 'broadcast' or None, got 'loud'"):
             GpuOptions(communication="loud")  # type: ignore[arg-type]
@@ -345,6 +380,8 @@ class TestRefused:
             )
             assert found.distance[-1] == 17
             COMPONENTS.run(GRAPHS["path"](), devices="cpu", gpu=gpu)
+        gpu = GpuOptions(schedule="warp", hops=3, turn_down=0.5)
+        assert gw.pagerank(GRAPHS["path"](), devices="cpu", gpu=gpu).converged
 
 
 @emulates
@@ -358,6 +395,13 @@ def test_a_search_goes_by_what_is_asked_for() -> None:
             found = gw.bfs(graph, 0, devices=names_of(2), gpu=gpu)
             assert found.statistics.solver == solver
             assert np.array_equal(found.distance, expected)
+        for options in ({"schedule": "warp"}, {"frontier_items": 9}, {"turn_down": 0.5}):
+            gpu = GpuOptions(**options)  # type: ignore[arg-type]
+            for given in (graph, GRAPHS["directed"]()):
+                found = gw.bfs(given, 0, devices=names_of(2), gpu=gpu)
+                assert found.statistics.solver == "direction-optimizing"
+        with pytest.raises(InputError, match=r"leave them out, or schedule$"):
+            gw.bfs(graph, 0, devices=names_of(2), gpu=GpuOptions(schedule="warp", hops=1))
         # Nothing else could take over from supersteps that are given up.
         long = gw.generators.path(300)
         gpu = GpuOptions(communication="broadcast")

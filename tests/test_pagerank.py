@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
+from godwit import api
 from godwit.algorithms import in_arcs as module
-from godwit.algorithms import power_iteration
+from godwit.algorithms import pagerank_push, power_iteration
+from godwit.algorithms.pagerank import RankSettings
 from godwit.cli.application import app
 from godwit.errors import DeviceError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -46,6 +48,48 @@ def by_definition(
     for _ in range(iterations):
         rank = (1 - damping) * teleport + damping * rank @ matrix
     return rank
+
+
+PUSH: dict[str, Any] = {"execution": "asynchronous"}
+PLACES: dict[str, tuple[Any, str | None]] = {
+    "all cores": ("cpu", None),
+    "one": ("cpu:0", None),
+    "two in ranges": (["cpu:0", "cpu:1"], "contiguous"),
+    "three at random": (["cpu:0", "cpu:1", "cpu:0"], "random"),
+}
+each_place = pytest.mark.parametrize("place", PLACES)
+
+
+def exact_ranks(
+    graph: Graph, damping: float, teleport: Any, weighted: bool
+) -> np.ndarray[Any, Any]:
+    """What iterations come to."""
+    n = graph.vertex_count
+    matrix = np.zeros((n, n))
+    for u, v, *weight in arcs_of(graph):
+        matrix[u, v] += weight[0] if weighted and weight else 1
+    leaving = matrix.sum(axis=1)
+    matrix[leaving == 0] = teleport
+    matrix[leaving > 0] /= leaving[leaving > 0, None]
+    solved: np.ndarray[Any, Any] = np.linalg.solve(
+        np.eye(n) - damping * matrix.T, (1 - damping) * teleport
+    )
+    return solved
+
+
+def check_push(
+    graph: Graph, found: gw.PageRankResult, exact: Any, *, damping: float = 0.85, **settings: Any
+) -> None:
+    """Ranks are within what the residual says, and it says no less than another iteration finds."""
+    assert found.converged
+    assert found.iterations is None
+    rank = found.rank.astype(np.float64)
+    assert np.abs(rank - exact).sum() <= found.residual / (1 - damping) + 1e-14
+    assert rank.sum() == pytest.approx(1, abs=4 * float(np.finfo(found.rank.dtype).eps))
+    one_more = gw.pagerank(
+        graph, damping, initial=rank, max_iterations=1, accelerated=False, devices="cpu", **settings
+    )
+    assert one_more.residual <= found.residual + 1e-15
 
 
 LAYOUTS = ("as given", "by length", "hot first")
@@ -276,6 +320,127 @@ class TestTeams:
         assert all(updated % 1000 == 0 for updated in seen)
 
 
+class TestPush:
+    """Residual push: ``execution="asynchronous"``."""
+
+    @each_graph
+    @each_place
+    def test_as_networkx(self, name: str, place: str) -> None:
+        graph = named_graph(name)
+        n = graph.vertex_count
+        with gw.place(graph, *PLACES[place]) as placed:
+            for weighted in (None, False):
+                found = gw.pagerank(placed, tolerance=1e-10, weighted=weighted, **PUSH)
+                assert found.converged
+                assert found.graph is graph
+                expected = by_networkx(graph, weight="weight" if weighted is None else None)
+                # NetworkX leaves off where an iteration changes ranks by n * tol.
+                assert np.abs(found.rank - expected).sum() <= (1e-10 + n * 1e-13) / 0.15
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @given(
+        data=st.data(),
+        graph=graphs(min_vertices=1),
+        damping=st.sampled_from([0.0, 0.5, 0.85, 0.99]),
+        tolerance=st.sampled_from([1e-2, 1e-5, 1e-6]),
+        weighted=st.sampled_from([None, False]),
+    )
+    def test_ranks_are_within_the_tolerance(
+        self, dtype: str, data: st.DataObject, graph: Graph, damping: float, tolerance: float,
+        weighted: bool | None,
+    ) -> None:  # fmt: skip
+        n = graph.vertex_count
+        shares = data.draw(st.dictionaries(st.integers(0, n - 1), st.integers(1, 9)))
+        teleport = np.array([shares.get(v, 0 if shares else 1) for v in range(n)], float)
+        teleport /= teleport.sum()
+        settings: dict[str, Any] = {"personalization": shares or None, "weighted": weighted}
+        found = gw.pagerank(
+            graph,
+            damping,
+            tolerance=tolerance,
+            dtype=dtype,
+            devices=data.draw(st.sampled_from(["cpu", "cpu:0", 2, 3])),
+            **settings,
+            **PUSH,
+        )
+        assert found.rank.dtype == dtype
+        assert found.residual < tolerance
+        exact = exact_ranks(graph, damping, teleport, weighted is None)
+        check_push(graph, found, exact, damping=damping, **settings)
+
+    def test_all_that_is_promised_where_most_rank_is_dropped(self) -> None:
+        """Ranks before scaling sum to little more than 1 - damping."""
+        graph = Graph.from_arcs([*range(20), 0], [*range(1, 20), 0, 21], vertex_count=100)
+        shares = np.where(np.arange(100) < 20, 1e-3, 1.0)
+        for tolerance in (0.5, 1e-3, 1e-9):
+            found = gw.pagerank(graph, personalization=shares, tolerance=tolerance, **PUSH)
+            exact = exact_ranks(graph, 0.85, shares / shares.sum(), False)
+            check_push(graph, found, exact, personalization=shares)
+
+    def test_what_nothing_reaches_is_not_looked_at(self) -> None:
+        graph = gw.generators.path(10_000)
+        found = gw.pagerank(graph, personalization={5000: 1}, devices="cpu:0", **PUSH)
+        assert found.converged
+        assert 100 < found.statistics.arcs_relaxed.sum() < graph.arc_count / 2
+        assert np.count_nonzero(found.rank) < 500
+
+    @pytest.mark.parametrize("scale", [1e-320, 1e-30, 1e30, 1e300])
+    def test_the_scale_of_weights_does_not_matter(self, scale: float) -> None:
+        weights = np.array([1000.0, 3000.0, 2000.0, 1000.0])
+        arcs = [0, 0, 1, 2], [1, 2, 0, 0]
+        expected = gw.pagerank(Graph.from_arcs(*arcs, weights)).rank
+        found = gw.pagerank(Graph.from_arcs(*arcs, weights * scale), **PUSH).rank
+        np.testing.assert_allclose(found, expected, rtol=1e-3 if scale < 1e-300 else 1e-5)
+
+    def test_portions_of_weights_are_placed_once(self) -> None:
+        graph = named_graph("random directed")
+        with gw.place(graph, 2, "random") as placed:
+            portions = pagerank_push.push_rows(
+                graph, RankSettings(0.85, 1.0, np.dtype(float), True, None)
+            ).graph
+            inner = placed.reweighted(portions)
+            assert placed.reweighted(portions) is inner
+            np.testing.assert_array_equal(inner.partition.owner, placed.partition.owner)
+            for _ in range(2):
+                assert gw.pagerank(placed, **PUSH).converged
+            with pytest.raises(InputError, match="placed already"):
+                gw.pagerank(placed, devices=2, **PUSH)
+        for closed in (placed, inner):
+            with pytest.raises(gw.errors.ClosedContextError):
+                gw.pagerank(closed, **PUSH)
+
+    def test_roundings_are_never_below_the_tolerance(self) -> None:
+        graph = gw.generators.rmat(9, 8, seed=1)
+        found = gw.pagerank(graph, dtype="float32", tolerance=1e-8, **PUSH)
+        assert not found.converged
+        assert 1e-8 < found.residual < 1e-6
+        assert "not converged, residual" in repr(found)
+        exact = gw.pagerank(graph, tolerance=1e-12, max_iterations=1000).rank
+        assert np.abs(found.rank - exact).sum() <= found.residual / 0.15
+
+    def test_time_runs_out(self) -> None:
+        graph = Graph.from_arcs([0, 1], [1, 0])
+        with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):
+            gw.pagerank(graph, 1 - 1e-12, tolerance=1e-300, timeout_s=0.3, **PUSH)
+
+    def test_statistics(self) -> None:
+        graph = named_graph("random directed")
+        found = gw.pagerank(graph, devices=["cpu:0", "cpu:1"], **PUSH)
+        statistics = found.statistics
+        assert statistics.devices == ("cpu:0", "cpu:1")
+        assert statistics.solver == "asynchronous"
+        assert (statistics.arcs_relaxed > 0).all()
+        assert {"partition", "place", "run", "gather"} <= set(statistics.seconds)
+        json.dumps(statistics.to_dict())
+
+    @pytest.mark.parametrize("execution", ["auto", "bulk-synchronous"])
+    def test_otherwise_ranks_are_pulled(self, execution: str) -> None:
+        graph = named_graph("random directed")
+        found = gw.pagerank(graph, execution=execution)
+        assert found.statistics.solver == "pull"
+        np.testing.assert_array_equal(found.rank, gw.pagerank(graph).rank)
+
+
 class TestResult:
     def test_by_ids_and_as_tables(self) -> None:
         graph = Graph.from_arcs([0, 1, 2], [1, 2, 1], ids=["Ulm", "Bonn", "Jena"])
@@ -360,11 +525,31 @@ class TestBadInput:
         with pytest.raises(DeviceError if what == "unknown device" else InputError, match=message):
             gw.pagerank(graph, **settings)
 
+    @pytest.mark.parametrize("what", WRONG)
+    def test_push_refuses_it_too(self, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings, message = WRONG[what]
+        settings = {"devices": ["cpu:0", "cpu:1"], **settings, **PUSH}
+        for part, name in ((api, "_placed"), (pagerank_push, "run_team")):
+            monkeypatch.setattr(part, name, None)
+        graph = Graph.from_arcs([0, 1], [1, 2])
+        if what in ("several devices", "unknown device"):
+            return  # they may be several; and which there are is found out when placing
+        if {"max_iterations", "initial", "accelerated"} & set(settings):
+            message = "is of iterations, and execution='asynchronous' has none"
+        with pytest.raises(InputError, match=message):
+            gw.pagerank(graph, **settings)
+
+    def test_unknown_execution(self) -> None:
+        with pytest.raises(InputError, match=r"execution must be 'auto', .* got 'push'"):
+            gw.pagerank(gw.generators.path(3), execution="push")
+
     @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
     def test_of_weights_names_the_arc(self, weight: float) -> None:
         graph = Graph.from_arcs([0, 1, 1], [1, 2, 0], [1.0, 2.0, weight])
         with pytest.raises(InputError, match=f"arc from vertex 1 to 0 has weight {weight}"):
             gw.pagerank(graph)
+        with pytest.raises(InputError, match=f"arc from vertex 1 to 0 has weight {weight}"):
+            gw.pagerank(graph, **PUSH)
         assert gw.pagerank(graph, weighted=False).converged
 
     def test_of_weights_whose_sums_overflow(self) -> None:
@@ -376,8 +561,9 @@ class TestBadInput:
             gw.pagerank(gw.generators.path(3), weighted=True)
 
     def test_no_graph(self) -> None:
-        with pytest.raises(InputError, match=r"expected a godwit\.Graph, got a list"):
-            gw.pagerank([[0, 1]])  # type: ignore[arg-type]
+        for execution in ("auto", "asynchronous"):
+            with pytest.raises(InputError, match=r"expected a godwit\.Graph, got a list"):
+                gw.pagerank([[0, 1]], execution=execution)  # type: ignore[arg-type]
 
 
 class TestGraphalytics:
@@ -483,6 +669,19 @@ class TestCommand:
         assert facts["iterations"] == 1
         assert "tolerance none" in self.run("rmat:7,seed=4", "--tolerance", "inf").stdout
 
+    def test_residual_push(self) -> None:
+        options = ("--execution", "asynchronous", "--devices", "cpu:0,cpu:1")
+        facts = json.loads(self.run("rmat:7,seed=4", *options, "--json").stdout)
+        assert facts["iterations"] is None
+        assert facts["converged"] is True
+        assert facts["statistics"]["solver"] == "asynchronous"
+        expected = gw.pagerank(gw.generate("rmat:7,seed=4"))
+        assert facts["top"][0]["rank"] == pytest.approx(expected.rank.max(), abs=1e-5)
+        tight = (*options, "--dtype", "float32", "--tolerance", 1e-9)
+        failed = self.run("rmat:7,seed=4", *tight, status=3)
+        assert failed.stderr.startswith("godwit: not converged: one more iteration would change")
+        assert "NOT converged: one more iteration" in failed.stdout
+
     def test_json(self) -> None:
         facts = json.loads(self.run("rmat:7,seed=4", "--json", "--top", 3).stdout)
         result = gw.pagerank(gw.generate("rmat:7,seed=4"))
@@ -494,8 +693,10 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("options", "message"),
         [(("--damping", 1), "damping must be in"), (("--tolerance", 0), "tolerance must be"),
+         (("--max-iterations", 0), "Invalid value for '--max-iterations'"),
          (("--top", -1), "top must not be negative"), (("--dtype", "int8"), "dtype must be"),
          (("--devices", "cpu:0,cpu:1"), "one device of the CPU"),
+         (("--execution", "asynchronous", "--max-iterations", 9), "max_iterations is of iterations"),
          (("--json", "--output", "-"), "both want stdout")],
     )  # fmt: skip
     def test_bad_input_is_found_before_the_file(self, options: Any, message: str) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.arrays import Home
+from godwit.arrays import Home, host_array
 from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.pagerank_steps import run_pagerank
@@ -186,7 +186,45 @@ class TestEmulated:
         np.testing.assert_allclose(found, wanted.rank, rtol=1e-12)
 
 
+def check_push(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult:
+    """Residual push gives what pull does, within the residual."""
+    settings = {"tolerance": 1e-5, **settings}
+    found = gw.pagerank(graph, devices=devices, execution="asynchronous", **settings)
+    settings.update(tolerance=1e-12, max_iterations=2000, dtype="float64", results="host")
+    exact = gw.pagerank(graph, devices="cpu", **settings).rank
+    assert found.converged
+    assert found.iterations is None
+    assert np.abs(host_array(found.rank) - exact).sum() <= (found.residual + 1e-12) / 0.15
+    return found
+
+
 class TestSchedules:
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_residual_push(self, count: int) -> None:
+        devices = devices_of(count)
+        with emulated_gpus(count, seed=count) as machine:
+            for name in (
+                "zero weights", "parallel edges and self-loops", "isolated vertices, weighted",
+                "one self-loop", "empty",
+            ):  # fmt: skip
+                graph = named_graph(name)
+                # Each of them is a kernel to compile.
+                for dtype, weighted in (("float32", False), ("float64", None)):
+                    settings: dict[str, Any] = {"dtype": dtype, "weighted": weighted}
+                    found = check_push(graph, devices, tolerance=1e-3, **settings)
+                    assert found.rank.dtype == dtype
+                    assert found.statistics.devices == tuple(devices)
+                    assert found.statistics.solver == "asynchronous"
+            graph = named_graph("zero weights")
+            partition = np.arange(graph.vertex_count) ** 2 % count
+            asked: dict[str, Any] = {"personalization": {3: 1, 5: 2}, "tolerance": 1e-3}
+            wanted = gw.pagerank(graph, devices="cpu", **asked).rank
+            with gw.place(graph, devices, partition) as placed:
+                for _ in range(2):
+                    rank = gw.pagerank(placed, **asked, execution="asynchronous").rank
+                    assert np.abs(rank - wanted).sum() <= 2e-3 / 0.15
+            assert [machine.held_bytes(index) for index in range(count)] == [0] * count
+
     @pytest.mark.parametrize("seed", range(1, 6))
     def test_no_order_of_threads_matters(self, seed: int) -> None:
         graph = gw.generators.rmat(6, 5, seed=seed, weights=(1, 9))
@@ -272,6 +310,21 @@ class TestOnGpus:
         again = gw.pagerank(graph, devices=devices, accelerated=False, **settings)
         assert first.rank.tobytes() == again.rank.tobytes()
         check(graph, devices, dtype="float32", tolerance=1e-5)
+
+    @on_endpoints
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_residual_push(self, dtype: str, weighted: bool, devices: list[str]) -> None:
+        for spec in ("rmat:13", "rmat:12,symmetrize=false", "road:100"):
+            graph = gw.generate(spec)
+            if weighted:
+                graph = graph.with_random_weights(0, 9, seed=1)
+            check_push(graph, devices, dtype=dtype)
+            check_push(graph, devices, dtype=dtype, personalization={0: 1, 7: 2})
+        check_push(graph, devices, dtype=dtype, gpu=GpuOptions(slice_s=0, delay_ns=20_000))
+        found = check_push(graph, devices, dtype=dtype, results=f"cuda:{COUNT - 1}")
+        assert found.rank.device.id == COUNT - 1
+        assert found.rank.dtype == dtype
 
     @on_endpoints
     def test_results_on_a_gpu(self, devices: list[str]) -> None:

@@ -6,8 +6,10 @@ programs and schedules are paired: what a program asks of a schedule does not de
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -76,12 +78,13 @@ def emulated() -> Iterator[Machine]:
 
 @pytest.fixture(autouse=True)
 def by_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches push only, and programs run on whole grids."""
-    monkeypatch.setattr(bfs_steps, "TURN_DOWN", 1e30)
+    """Programs run on whole grids."""
     monkeypatch.setattr(step_program_text, "SMALL", 0)
 
 
 def _check_search(graph: gw.Graph, devices: list[str], gpu: GpuOptions) -> None:
+    """By pushing only."""
+    gpu = replace(gpu, turn_down=math.inf)
     with gw.place(graph, devices) as placed:
         for source in sorted({0, graph.vertex_count // 2, graph.vertex_count - 1}):
             wanted = gw.bfs(graph, source, devices="cpu")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import godwit as gw
+from emulated_grid import emulated_gpus
 from godwit.backends.base import WorklistCounts
 from godwit.solvers.statistics import RunStatistics
 
@@ -37,6 +40,37 @@ def of_gpus(devices: int = 2) -> RunStatistics:
     return made
 
 
+LEVELS = gw.StepProgram(
+    name="levels",
+    fields={"level": ("int32", 99)},
+    steps=[
+        gw.repeat(
+            [gw.advance("level", lambda level: level + 1, "min")], until=lambda size: size == 0
+        )
+    ],
+)
+QUERIES: dict[str, Any] = {
+    "bfs": partial(gw.bfs, source=0, execution="bulk-synchronous"),
+    "sssp": partial(gw.sssp, source=0),
+    "pagerank": gw.pagerank,
+    "betweenness": partial(gw.betweenness_centrality, sources=[0, 9]),
+    "weighted betweenness": lambda graph, devices: gw.betweenness_centrality(
+        graph.with_weights(np.ones(graph.arc_count)), sources=[0], weighted=True,
+        devices=devices,
+    ),
+    "components": gw.connected_components,
+    "step program": partial(LEVELS.run, fields={"level": np.where(np.arange(20) > 0, 99, 0)}),
+}  # fmt: skip
+DEVICES_OF_CPU = ["cpu:0", "cpu:1", "cpu:2"]
+
+
+def check_entries(found: RunStatistics) -> None:
+    count = len(found.devices)
+    for name, value in vars(found).items():
+        if isinstance(value, np.ndarray):
+            assert value.shape == ((count, count) if name == "sent_items" else (count,)), name
+
+
 class TestTime:
     def test_no_time_is_in_two_phases(self) -> None:
         made = of_gpus()
@@ -62,6 +96,31 @@ class TestBytes:
         made = RunStatistics(("cpu:0", "cpu:1"), "asynchronous", {"run": 1.0})
         made.take_counts(counts(2))
         assert made.sent_bytes is None
+
+
+class TestEntries:
+    """Every array has an entry a device, whatever ran and whether it counts such things."""
+
+    @pytest.mark.parametrize("name", QUERIES)
+    def test_of_cpus(self, name: str) -> None:
+        devices = DEVICES_OF_CPU if name in ("bfs", "sssp", "step program") else "cpu"
+        check_entries(QUERIES[name](gw.generators.grid(5, 4), devices=devices).statistics)
+
+    @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate GPUs with")
+    def test_of_gpus(self) -> None:
+        graph = gw.generators.grid(5, 4)
+        with emulated_gpus(2):
+            for query in QUERIES.values():
+                found = query(graph, devices=["cuda:0", "cuda:1"]).statistics
+                check_entries(found)
+                assert found.processed_items.sum() > 0, found.solver
+            assert (found.processed_items > 0).all(), "of a step program, each GPU counts its own"
+
+    def test_of_others_than_were_meant(self) -> None:
+        made = of_gpus()
+        made.begin_on(["cpu"])
+        check_entries(made)
+        assert not made.processed_items.any()
 
 
 class TestPlainValues:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import godwit as gw
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
+from godwit.parallel.rebuilding import wrong_return
 from graphs import each_graph, graphs, named_graph
 from references import as_list, breadth_first, dijkstra, smallest_label
 from step_programs import (
@@ -22,6 +23,7 @@ from step_programs import (
     LEVELS_TURNED,
     PUSHED,
     REFERENCED,
+    UNFIT,
     Reference,
     colours,
     connected_components,
@@ -155,8 +157,8 @@ def test_when_a_step_turns() -> None:
     for devices in DEVICES:
         for size, arcs in ((2, 2), (3, 64 - 1)):
             found = program.run(star, range(1, 1 + size), devices=devices)
-            assert found.statistics.arcs_relaxed.tolist() == [arcs]
-            assert found.statistics.processed_items.tolist() == [size]
+            assert found.statistics.arcs_relaxed.sum() == arcs
+            assert found.statistics.processed_items.sum() == size
             assert found.fields["x"].tolist() == [sum(range(1 + size)), *[0] * 32]
         for frontier in ([0], range(33)):  # pushed, and pulled, from the hub
             leaves = program.run(star, frontier, devices=devices)
@@ -333,22 +335,12 @@ def test_operators_that_do_not_compile_are_named() -> None:
     ("step", "message"),
     [
         (gw.compute("x", lambda: 2**31), "compute 'x': a value does not fit 'x', of int32"),
-        (gw.compute("x", lambda f: f / 0.0), "a value does not fit 'x', of int32; declare it as"),
-        (gw.compute("x", lambda: 2.0**31), "a value does not fit 'x', of int32; declare it as"),
-        (gw.assign("k", lambda: 2.0**63), "assign 'k': a value does not fit 'k', of int64"),
-        (gw.assign("k", lambda: np.uint64(2**63 + 5)), "a value does not fit 'k', of int64"),
-        (gw.reduce("k", lambda: 2.0**63, "max"), "a value does not fit 'k', of int64"),
+        (gw.compute("x", lambda: 2**31), "a value does not fit 'x', of int32; declare it as"),
+        (gw.assign("k", lambda: np.uint64(2**63 + 5)), "assign 'k': a value does not fit 'k', of"),
+        (gw.reduce("k", lambda: np.uint64(2**63), "max"), "reduce to 'k': a value does not fit"),
         (gw.advance("x", lambda: 2**30, "add"), "advance into 'x': a value does not fit 'x'"),
         (gw.advance("x", lambda: -(2**40), "min"), "advance into 'x': a value does not fit 'x'"),
         (gw.advance("x", lambda: 2**30, "add", direction="pull"), "a value does not fit 'x'"),
-        (
-            gw.assign("k", lambda size: size * 1e30),
-            "assign 'k': a value does not fit 'k', of int64",
-        ),
-        (
-            gw.reduce("k", lambda: np.nan, "max"),
-            "reduce to 'k': a value does not fit 'k', of int64",
-        ),
     ],
 )
 def test_values_that_do_not_fit(step: Any, message: str) -> None:
@@ -360,9 +352,9 @@ def test_values_that_do_not_fit(step: Any, message: str) -> None:
 
 def test_the_largest_values_that_fit() -> None:
     program = _program(
-        gw.compute("x", lambda: 2.0**31 - 0.5),
+        gw.compute("x", lambda: 2**31 - 1),
         gw.compute("f", lambda: True),
-        gw.assign("k", lambda: -(2.0**63)),
+        gw.assign("k", lambda: -(2**63)),
     )
     found = program.run(gw.generators.path(2))
     assert found.fields["x"].tolist() == [2**31 - 1] * 2
@@ -405,6 +397,24 @@ def test_operators_return_one_number(step: Any, message: str) -> None:
         _program(step).run(gw.generators.path(3), timeout_s=5)
 
 
+def test_what_operators_may_return() -> None:
+    """Whatever a NumPy conversion keeps the kind of; conditions, a boolean."""
+    kinds = ("bool", "int32", "uint32", "int64", "uint64", "float32", "float64")
+    for returned in map(np.dtype, kinds):
+        assert wrong_return("it", returned, None) == ""
+        for wanted in map(np.dtype, kinds):
+            is_right = np.can_cast(returned, wanted, "same_kind") or returned.kind in "i"
+            is_right = is_right and (wanted.kind != "b" or returned.kind == "b")
+            assert (wrong_return("it", returned, wanted) == "") == is_right, (returned, wanted)
+    assert wrong_return("it", None, None) != ""
+
+
+@pytest.mark.parametrize(("step", "message"), UNFIT)
+def test_types_that_do_not_fit_are_refused(step: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=message):
+        _program(step).run(gw.generators.path(3), devices="cpu", timeout_s=5)
+
+
 def test_what_does_not_compile_is_named_with_its_program_and_place() -> None:
     def letters(vertex: int) -> Any:
         return "a" + vertex  # type: ignore[operator]
@@ -431,8 +441,9 @@ def test_what_a_run_counts() -> None:
     for devices in DEVICES:
         found = _program(*steps).run(star, [0], devices=devices).statistics
         assert found.rounds.tolist() == [6] * len(found.devices)
-        assert found.processed_items.tolist() == [9 + 1 + 1 + 9 + 5 + 5]
-        assert found.arcs_relaxed.tolist() == [8 + 8 + 16]
+        others = [0] * (len(found.devices) - 1)
+        assert found.processed_items.tolist() == [9 + 1 + 1 + 9 + 5 + 5, *others]
+        assert found.arcs_relaxed.tolist() == [8 + 8 + 16, *others]
 
 
 def test_an_explorer_is_as_before_after_a_failure() -> None:
@@ -454,6 +465,13 @@ def test_an_explorer_is_as_before_after_a_failure() -> None:
             explorer.do(failing)
         assert np.array_equal(explorer.frontier, before)
         assert explorer.numbers == {"size": 17, "vertex_count": 12, "k": 0}
+
+
+def test_without_fields() -> None:
+    graph, steps = gw.generators.star(5), [gw.filter(lambda degree: degree > 1)]
+    assert gw.StepProgram("hubs", steps=steps).run(graph).frontier.tolist() == [0]
+    explorer = gw.explore(graph, numbers={"k": "int64"})
+    assert explorer.do(*steps, gw.assign("k", lambda size: size)) == explorer.numbers["k"] == 1
 
 
 def test_what_an_explorer_shows_is_to_be_read() -> None:

@@ -19,7 +19,7 @@ from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import driver, step_program_text
 from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.step_program_text import ProgramText
-from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
+from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
     ARCS,
@@ -32,6 +32,7 @@ from step_programs import (
     LEVELS_TURNED,
     PUSHED,
     REFERENCED,
+    UNFIT,
     explore_arcs,
     start_of,
 )
@@ -266,15 +267,44 @@ def _program(step: Any) -> gw.StepProgram:
 
 
 @emulates
+def test_an_explorer_takes_options(emulated: Machine) -> None:
+    graph, devices = named_graph("grid"), ["cuda:0", "cuda:1"]
+    step = gw.advance("x", lambda: 1, "add")
+    room = []
+    for items in (3, 5):
+        gpu = GpuOptions(frontier_items=items)
+        with gw.explore(graph, fields={"x": ("int32", 0)}, devices=devices, gpu=gpu) as explorer:
+            explorer.do(step)
+            assert np.array_equal(explorer.fields["x"], graph.out_degree())
+            assert explorer.statistics is not None
+            room.append(explorer.statistics.frontier_bytes)
+    assert room[0] < room[1]
+    with pytest.raises(InputError, match="gpu must be GpuOptions, got 'warp'"):
+        gw.explore(graph, gpu="warp")  # type: ignore[arg-type]
+
+
+@emulates
+def test_types_that_do_not_fit_are_refused(emulated: Machine) -> None:
+    emulated.launched.clear()
+    for step, message in UNFIT:
+        with pytest.raises(OperatorError, match=message):
+            _program(step).run(gw.generators.path(3), devices=["cuda:0", "cuda:1"])
+    assert "work" not in emulated.launched
+
+
+@emulates
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(
     ("step", "kind", "message"),
     [
         (gw.compute("x", lambda: 2**31), ValueOverflowError, "compute 'x': a value does not fit"),
         (gw.advance("x", lambda: 2**30, "add"), ValueOverflowError, "a value does not fit 'x'"),
-        (gw.assign("k", lambda size: size * 1e30), ValueOverflowError, "assign 'k': a value does"),
-        (gw.assign("k", lambda: 2.0**63), ValueOverflowError, "assign 'k': a value does"),
-        (gw.reduce("k", lambda f: f / f, "max"), ValueOverflowError, "reduce to 'k': a value does"),
+        (gw.assign("k", lambda: np.uint64(2**63)), ValueOverflowError, "assign 'k': a value does"),
+        (
+            gw.reduce("k", lambda: np.uint64(2**63), "max"),
+            ValueOverflowError,
+            "reduce to 'k': a value does",
+        ),
         (
             gw.compute("f", lambda f_at_x: f_at_x),
             InputError,

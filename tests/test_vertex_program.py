@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
+from emulated_grid import emulated_gpus
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
 from graphs import graphs, named_graph
 from programs import WALKS
@@ -281,6 +283,28 @@ def test_operators_return_numbers(operator: str) -> None:
     program = gw.VertexProgram(name="wrong", combine=combine, dtype="int32", **operators)
     with pytest.raises(OperatorError, match=f"'{operator}'.* returns nothing .None.; an operator"):
         gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")
+
+
+UNFIT: dict[str, tuple[Any, str]] = {
+    "message": (lambda value: value + 0.5, "returns float64; an operator for integers returns"),
+    "activate": (lambda value: value, r"returns int\d\d; a condition returns a boolean"),
+    "update": (lambda field, value: value / 2, "returns float64; an operator for integers"),
+}
+
+
+@pytest.mark.parametrize("devices", ["cpu", "cuda"])
+def test_types_that_do_not_fit_are_refused(devices: Any) -> None:
+    right = {"message": lambda value: value, "update": lambda field, value: field + value}
+    with emulated_gpus(2) if devices == "cuda" else nullcontext() as gpus:
+        for role, (operator, message) in UNFIT.items():
+            program = gw.VertexProgram(
+                name="wrong", combine="min", dtype="int32", field_dtype="int64",
+                **{**right, role: operator},
+            )  # fmt: skip
+            words = rf"\(test_vertex_program.py, line \d+\) {message}"
+            with pytest.raises(OperatorError, match=words):
+                gw.run(program, gw.generators.path(3), {0: 1}, devices=devices)
+    assert gpus is None or "work" not in gpus.launched
 
 
 def test_what_returns_no_number_is_called_by_its_name_and_place() -> None:

@@ -422,4 +422,4 @@ def test_command(tmp_path: Path) -> None:
     assert json.loads(run("--json"))["top"][0]["centrality"] == 0
     assert "by weights" in run("--weighted")
     file.write_text("source,target\nUlm,Bonn\n")
-    assert "needs a graph with weights" in run("--weighted", status=2)
+    assert "--weighted needs a graph with weights" in run("--weighted", status=2)

@@ -46,10 +46,11 @@ def emulated() -> Iterator[Machine]:
         yield machine
 
 
-def _check(graph: Graph, devices: list[str]) -> None:
+def _check(graph: Graph, devices: list[str], **options: Any) -> None:
     asked: dict[str, Any] = {"weighted": True, "sources": [0, 5, 40], "endpoints": True}
     wanted = gw.betweenness_centrality(graph, devices="cpu", **asked)
-    found = gw.betweenness_centrality(graph, devices=devices, **asked)
+    gpu = gw.GpuOptions(**options)
+    found = gw.betweenness_centrality(graph, devices=devices, gpu=gpu, **asked)
     np.testing.assert_allclose(found.centrality, wanted.centrality, **_CLOSE)
     statistics = found.statistics
     assert statistics.devices == tuple(devices)
@@ -64,6 +65,12 @@ def _check(graph: Graph, devices: list[str]) -> None:
 def test_one_and_two_emulated_gpus(name: str, emulated: Machine) -> None:
     for count in (1, 2):
         _check(GRAPHS[name](), [f"cuda:{place}" for place in range(count)])
+
+
+def test_each_part_takes_its_options(emulated: Machine) -> None:
+    """Paths are found asynchronously, and go into a step program."""
+    for options in ({"communication": "broadcast"}, {"schedule": "warp", "transport": "host"}):
+        _check(GRAPHS["rmat"](), ["cuda:0", "cuda:1"], **options)
 
 
 @needs_gpu

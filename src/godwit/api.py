@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +16,7 @@ from godwit.algorithms.betweenness import betweenness_centrality as _betweenness
 from godwit.algorithms.bfs import bfs as _bfs
 from godwit.algorithms.components import ComponentsResult, as_merge, as_method, propagate_labels
 from godwit.algorithms.components import connected_components as _components
-from godwit.algorithms.pagerank import Distribution, PageRankResult
+from godwit.algorithms.pagerank import Distribution, PageRankResult, RankSettings
 from godwit.algorithms.pagerank import pagerank as _pagerank
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
@@ -40,7 +41,7 @@ from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_operators import Of, Step
 from godwit.solvers.step_operators import filter as _filter_step
 from godwit.solvers.step_program import StepProgram
-from godwit.trace import TraceArgument, recorded
+from godwit.trace import TraceArgument, recorded, seconds_since
 
 GraphArgument = Graph | PlacedGraph
 
@@ -147,12 +148,13 @@ def pagerank(
     damping: float = 0.85,
     *,
     tolerance: float = 1e-6,
-    max_iterations: int = 100,
+    max_iterations: int | None = None,
     personalization: Distribution = None,
     initial: Distribution = None,
     weighted: bool | None = None,
     accelerated: bool | None = None,
     dtype: Any = "float64",
+    execution: str = "auto",
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
@@ -169,13 +171,14 @@ def pagerank(
     A vertex without out-arcs (or whose weights sum to 0) passes its rank on to all vertices, in
     proportion to the personalization. The result is bit by bit the same for any number of threads, and
     on the same GPUs every time; between these, it differs by rounding, or, where that makes for an
-    iteration more or less, by what the tolerance leaves.
+    iteration more or less, by what the tolerance leaves. With ``execution="asynchronous"`` it differs by
+    what the tolerance leaves from one run to the next.
 
     :param damping: how much of a rank goes along arcs, in [0, 1); the rest goes everywhere
-    :param tolerance: converged when an iteration changes the ranks by less in sum (L1). NetworkX's
-        ``tol`` is per vertex: its ``tol=t`` is ``tolerance=n * t`` here. float32 ranks do not get
-        below some 1e-7
-    :param max_iterations: stop then, converged or not; the result says which
+    :param tolerance: converged when an iteration changes the ranks by less in sum (L1), or, with
+        ``execution="asynchronous"``, one more would. NetworkX's ``tol`` is per vertex: its ``tol=t`` is
+        ``tolerance=n * t`` here. float32 ranks do not get below some 1e-7
+    :param max_iterations: stop then, converged or not; the result says which. None: 100
     :param personalization: where walks begin anew: an array of shape (n), or a mapping of some vertices
         (numbers, not ids: ``graph.ids.vertex(id)``) to weights, the others having 0; scaled to
         sum 1. None: everywhere alike
@@ -189,21 +192,48 @@ def pagerank(
     :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
         vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs add
         these up in the precision of the ranks
-    :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
-        one. Several GPUs have to reach each other's memory
+    :param execution: ``"bulk-synchronous"`` (also ``"auto"``): iterations, in each of which every vertex
+        pulls from its in-arcs. ``"asynchronous"``: residual push; a vertex passes on what has come when
+        that is enough, and nobody waits. There are no iterations, so ``max_iterations``, ``initial`` and
+        ``accelerated`` are refused: it ends within the tolerance, or by ``timeout_s``. It goes along most
+        arcs more often, and never along those that little rank reaches from the personalization
+    :param devices: as for :func:`bfs`, but, except with ``execution="asynchronous"``, CPU devices one at a
+        time: ``"cpu"`` is all cores, ``"cpu:0"`` one; and several GPUs have to reach each other's memory
     :param results: where ``.rank`` lives, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
-    :param progress: called now and then with the number of vertices updated so far, n an iteration
+    :param progress: called now and then with the number of vertices updated so far, n an iteration; where
+        residuals are pushed, as for :func:`bfs`
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
-    :returns: ``.rank`` (n), ``.converged``, ``.iterations``, ``.residual``, ``.to_dict()``,
-        ``.statistics``
+    :returns: ``.rank`` (n), ``.converged``, ``.iterations`` (None where there are none), ``.residual``,
+        ``.highest(count)``, ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument, a negative weight, or several devices of the CPU
     :raises DeviceError: a device is not there, or GPUs do not reach each other
     :raises RunTimeoutError: out of time
     """
-    options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    tuning = {"execution": execution, **({} if gpu is None else {"gpu": gpu})}
+    options = _options(timeout_s, progress, results, tuning)
+    asked = {
+        "damping": damping,
+        "tolerance": tolerance,
+        "personalization": personalization,
+        "weighted": weighted,
+        "dtype": dtype,
+    }
+    if options.execution == "asynchronous":
+        for name, value in {
+            "max_iterations": max_iterations,
+            "initial": initial,
+            "accelerated": accelerated,
+        }.items():
+            if value is not None:
+                raise InputError(
+                    f"{name} is of iterations, and execution='asynchronous' has none: it pushes residuals, "
+                    "from the personalization on"
+                )
+        with recorded(trace, "pagerank"):
+            return _push_ranks(graph, devices, options, asked)
     with recorded(trace, "pagerank"), _on_gpus_or_cores(graph, devices, "pagerank") as (
         plain, device, placed,
     ):  # fmt: skip
@@ -211,18 +241,38 @@ def pagerank(
             plain,
             device,
             placed,
-            damping=damping,
-            tolerance=tolerance,
             max_iterations=max_iterations,
-            personalization=personalization,
             initial=initial,
-            weighted=weighted,
             accelerated=accelerated,
-            dtype=dtype,
             options=options,
+            **asked,
         )
         if placed is not None:
             _add_placement(result.statistics, placed, graph)
+        return result
+
+
+def _push_ranks(
+    graph: GraphArgument, devices: DevicesArgument, options: SolverOptions, asked: dict[str, Any]
+) -> PageRankResult:
+    """PageRank by a vertex program."""
+    from godwit.algorithms.pagerank_push import push_residuals, push_rows
+
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if not isinstance(plain, Graph):
+        raise no_graph(plain)
+    settings = RankSettings.checked(plain, **asked)
+    begin = perf_counter()
+    rows = push_rows(plain, settings)
+    prepared_s = seconds_since(begin, "place")
+    given: GraphArgument = rows.graph
+    if isinstance(graph, PlacedGraph):
+        given = graph if rows.graph is plain else graph.reweighted(rows.graph)
+    with _placed(given, devices, None) as placed:
+        result = push_residuals(plain, placed, rows, settings, options)
+        _add_placement(result.statistics, placed, given)
+        seconds = result.statistics.seconds
+        seconds["place"] = seconds.get("place", 0.0) + prepared_s
         return result
 
 
@@ -283,7 +333,7 @@ def betweenness_centrality(
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
-        ``.sources``, ``.highest()``, ``.to_dict()``, ``.statistics``
+        ``.sources``, ``.highest(count)``, ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument, several devices of the CPU, edges by weights on GPUs, or a weight
         that is zero, negative or not finite, or lost in a sum of float64
     :raises DeviceError: a device is not there, or GPUs do not reach each other
@@ -328,7 +378,7 @@ def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
     if sources is None:
         return graph.vertex_count
     try:
-        return int(np.size(sources))
+        return len(sources) if isinstance(sources, Set) else int(np.size(sources))
     except (TypeError, ValueError):  # lists of several lengths
         return 0
 
@@ -803,8 +853,8 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
     if len(found) > 1:
         names = ", ".join(device.name for device in found)
         raise InputError(
-            f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; "
-            "devices='cpu' is all cores as one"
+            f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; devices='cpu' is all "
+            "cores as one. BFS, SSSP, step programs and vertex programs take several of the CPU"
         )
     return graph, found[0]
 

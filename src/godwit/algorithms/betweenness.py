@@ -33,6 +33,7 @@ from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import run_team
 from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.communication import OF_FRONTIERS, OF_WORKERS, check_options
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 
@@ -162,6 +163,10 @@ def betweenness_centrality(
                 "(or edges=False, or weighted=False)"
             )
     devices = (device,) if placed is None else placed.context.devices
+    if weighted:
+        check_options(devices, options.gpu, "betweenness by weights", OF_WORKERS + OF_FRONTIERS)
+    else:
+        check_options(devices, options.gpu, "betweenness")
     statistics = RunStatistics(tuple(one.name for one in devices), "brandes")
     sums = None
     if placed is not None and len(chosen) > 0:
@@ -201,7 +206,7 @@ def _sums_on_gpus(
         found = sum_dependencies_on_gpus(steps, query, make_poll(options))
     if found.vertices is None:
         statistics.split_run({"overflow": sum(found.seconds.values())})
-        statistics.devices = ("cpu",)
+        statistics.begin_on(["cpu"])
         return None
     statistics.split_run(found.seconds)
     statistics.processed_items = found.visited
@@ -222,7 +227,7 @@ def _weighted_sums_on_gpus(
     sums = sum_weighted_dependencies(placed, sources, statistics, options, endpoints=endpoints)
     if sums is None:
         statistics.seconds = {"overflow": sum(statistics.seconds.values())}
-        statistics.devices = ("cpu",)
+        statistics.begin_on(["cpu"])
         return None
     others = np.zeros(len(placed.context.devices) - 1, np.int64)
     statistics.processed_items = np.append(np.int64(sums.vertices_visited), others)
@@ -243,7 +248,7 @@ def choose_sources(count: int, sources: Sources | None, samples: int | None, see
             f"got sources={shown(sources)} and samples={shown(samples)}"
         )
     if sources is not None:
-        return check_sources(sources, count)
+        return check_sources(sources, count, "sources")
     if samples is None:
         return np.arange(count, dtype=np.int64)
     seed = as_count(seed, "seed")

@@ -17,7 +17,7 @@ from godwit.backends.base import GpuOptions
 from godwit.backends.searches import SearchQuery, search, take_supersteps
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
-from godwit.solvers.communication import check_search
+from godwit.solvers.communication import OF_SEARCHES, OF_WORKERS, asked_for, check_search
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
@@ -85,10 +85,8 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     if _asks_for_supersteps(options):
         check_search(devices, options.gpu)
         if not _takes_any_solver(options):
-            broadcasts = options.gpu.communication == "broadcast"
-            instead = (
-                "communication='broadcast'" if broadcasts else "ask for execution='asynchronous'"
-            )
+            steps_only = ", ".join(_of_supersteps(options.gpu))
+            instead = steps_only or "ask for execution='asynchronous'"
             raise InputError(
                 "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
                 f"are of the asynchronous solver: leave them out, or {instead}"
@@ -102,21 +100,26 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
 
 
 def _asks_for_supersteps(options: SolverOptions) -> bool:
-    """Whether nothing else will do: they alone broadcast."""
+    """Whether nothing else will do."""
     if options.execution == "auto":
-        return options.gpu.communication == "broadcast"
+        return bool(_of_supersteps(options.gpu))
     return options.execution == "bulk-synchronous"
+
+
+def _of_supersteps(gpu: GpuOptions) -> list[str]:
+    """What was asked for that only supersteps have: they alone broadcast, and have frontiers."""
+    broadcasts = ["communication='broadcast'"] if gpu.communication == "broadcast" else []
+    return broadcasts + asked_for(gpu, OF_SEARCHES)
 
 
 def _takes_any_solver(options: SolverOptions) -> bool:
     """Whether nothing was asked for that only the asynchronous solver has."""
-    gpu, usual = options.gpu, GpuOptions()
     return (
         options.delta is None
         and options.ring_items is None
         and options.capacity_items is None
         and options.window == SolverOptions().window
-        and (gpu.transport, gpu.hops, gpu.volume) == (usual.transport, usual.hops, usual.volume)
+        and not asked_for(options.gpu, OF_WORKERS)
     )
 
 

@@ -22,6 +22,7 @@ from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
+from godwit.solvers.communication import check_components
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
@@ -203,6 +204,7 @@ def connected_components(
         jumps = as_count(jumps, "jumps", 0, _MOST_ROUNDS)
     n, dtype = graph.vertex_count, graph.targets.dtype
     devices = (device,) if placed is None else placed.context.devices
+    check_components(devices, options.gpu)
     statistics = RunStatistics(tuple(one.name for one in devices), method)
     if n == 0:
         return ComponentsResult(

@@ -2,8 +2,9 @@
 
 Definition of NetworkX: with probability ``damping`` along an out-arc, in proportion to weights;
 otherwise, and always from a dangling vertex (without out-arcs, or whose weights sum to 0), to a vertex
-drawn from the personalization. Ranks sum to 1. On the CPU :mod:`godwit.algorithms.power_iteration`
-computes them, on GPUs a kernel in supersteps, which the backend knows.
+drawn from the personalization. Ranks sum to 1. By pull, :mod:`godwit.algorithms.power_iteration`
+computes them on the CPU, on GPUs a kernel in supersteps, which the backend knows; by push
+:mod:`godwit.algorithms.pagerank_push`, on the asynchronous solver.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -33,22 +35,26 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.communication import check_options
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
 
 _HOST = Home()
+_MOST_ITERATIONS = 100
+"""Where nobody says."""
 
 
 class PageRankResult:
     """Ranks of all vertices.
 
     :ivar graph: the graph that was asked
-    :ivar iterations: how many there were
-    :ivar converged: whether the last one changed the ranks by less than the tolerance, in sum
+    :ivar iterations: how many there were; None where residuals were pushed
+    :ivar converged: whether the residual is below the tolerance
     :ivar residual: by how much the last iteration changed the ranks, in sum (L1); if that was an
-        accelerated one, by how much one more plain iteration would change them
+        accelerated one, by how much one more plain iteration would change them; where residuals were
+        pushed, by how much it would at most
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
     """
@@ -59,7 +65,7 @@ class PageRankResult:
         rank: Any,
         statistics: RunStatistics,
         *,
-        iterations: int,
+        iterations: int | None,
         converged: bool,
         residual: float,
         home: Home = _HOST,
@@ -113,9 +119,11 @@ class PageRankResult:
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"
+        if self.iterations is not None:
+            state += f" after {self.iterations} iteration(s)"
         return (
-            f"PageRankResult({len(self._given)} vertices, {state} after {self.iterations} "
-            f"iteration(s), residual {self.residual:.3g}, {self._given.dtype})"
+            f"PageRankResult({len(self._given)} vertices, {state}, residual {self.residual:.3g}, "
+            f"{self._given.dtype})"
         )
 
 
@@ -124,36 +132,66 @@ def rank_columns(result: PageRankResult) -> list[Column]:
     return [Column("rank", result._rank)]
 
 
+@dataclass(frozen=True)
+class RankSettings:
+    """Which ranks are asked for.
+
+    :param damping: in [0, 1)
+    :param tolerance: positive, perhaps infinite
+    :param number: dtype of the ranks, float32 or float64
+    :param weighted: whether weights count; if so, they have been looked at
+    :param teleport: (n) float64 of sum 1, where walks begin anew; None for everywhere alike
+    """
+
+    damping: float
+    tolerance: float
+    number: np.dtype[Any]
+    weighted: bool
+    teleport: Array | None
+
+    @classmethod
+    def checked(
+        cls, graph: Graph, *, damping: Any, tolerance: Any, personalization: Distribution,
+        weighted: Any, dtype: Any,
+    ) -> RankSettings:  # fmt: skip
+        """As they were given, if they are right for the graph; InputError if not."""
+        return cls(
+            check_damping(damping),
+            as_positive_number(tolerance, "tolerance"),
+            check_dtype(dtype),
+            _uses_weights(graph, weighted),
+            _distribution(personalization, graph.vertex_count, "personalization"),
+        )
+
+
 def pagerank(
     graph: Graph,
     device: Device,
     placed: PlacedGraph | None = None,
     *,
-    damping: float,
-    tolerance: float,
-    max_iterations: int,
-    personalization: Distribution,
+    max_iterations: int | None,
     initial: Distribution,
-    weighted: bool | None,
     accelerated: bool | None,
-    dtype: Any,
     options: SolverOptions,
+    **asked: Any,
 ) -> PageRankResult:
-    """Ranks of all vertices; see :func:`godwit.api.pagerank`.
+    """Ranks of all vertices by pull; see :func:`godwit.api.pagerank`.
 
     :param device: of the CPU
     :param placed: the graph on GPUs, which take the device's place
+    :param asked: of :meth:`RankSettings.checked`
     """
-    damping = check_damping(damping)
-    tolerance = as_positive_number(tolerance, "tolerance")
+    settings = RankSettings.checked(graph, **asked)
+    damping, tolerance, number = settings.damping, settings.tolerance, settings.number
+    weighted, teleport = settings.weighted, settings.teleport
+    if max_iterations is None:
+        max_iterations = _MOST_ITERATIONS
     max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
-    number = check_dtype(dtype)
-    weighted = _uses_weights(graph, weighted)
     accelerated = _is_accelerated(graph, accelerated)
     n = graph.vertex_count
-    teleport = _distribution(personalization, n, "personalization")
     start = _distribution(initial, n, "initial")
     devices = (device,) if placed is None else placed.context.devices
+    check_options(devices, options.gpu, "PageRank by iterations")
     statistics = RunStatistics(tuple(one.name for one in devices), "pull")
     if n == 0:
         return PageRankResult(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.statistics import RunStatistics
 
-Sources = int | Sequence[int] | Array
+Sources = int | Sequence[int] | Set[int] | Array
 
 _HOST = Home()
 
@@ -166,12 +166,21 @@ def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
 
 def check_vertex(vertex: Any, count: int, what: str) -> int:
     """The vertex as int; InputError if it is no integer in [0, count)."""
+    if isinstance(vertex, str):
+        raise InputError(_not_by_id(what, vertex))
     found = as_integer(vertex, what)
     if not 0 <= found < count:
         if count == 0:
             raise InputError(f"{what} is {shown(found)}, and the graph has no vertices")
         raise InputError(f"{what} must be in [0, {count}), got {shown(found)}")
     return found
+
+
+def _not_by_id(what: str, name: str) -> str:
+    return (
+        f"{what} must be an integer, got {shown(name)}; graph.ids.vertex({shown(name)}) is the number of "
+        "the vertex with that id"
+    )
 
 
 def uses_weights(graph: Graph, weighted: Any) -> bool:
@@ -186,17 +195,23 @@ def uses_weights(graph: Graph, weighted: Any) -> bool:
     return graph.is_weighted and weighted is not False
 
 
-def check_sources(source: Sources, count: int) -> Array:
-    """The sources, ascending and unique, int64; InputError if there is none or one is no vertex."""
-    if hasattr(source, "__index__") and np.ndim(source) == 0:
-        return np.array([check_vertex(source, count, "source")], np.int64)
+def check_sources(source: Sources, count: int, what: str = "source") -> Array:
+    """The sources, ascending and unique, int64; InputError if there is none or one is no vertex.
+
+    :param what: the parameter that they were given by
+    """
+    given: Any = list(source) if isinstance(source, Set) else source
+    if isinstance(given, str) or (hasattr(given, "__index__") and np.ndim(given) == 0):
+        return np.array([check_vertex(given, count, what)], np.int64)
     try:
-        several = host_array(source)
+        several = host_array(given)
     except (TypeError, ValueError):  # lists of several lengths
         several = np.empty(0)
+    if several.ndim == 1 and several.dtype.kind == "U":
+        raise InputError(_not_by_id(f"each of {what}", str(several[0])))
     if several.ndim != 1 or several.size == 0 or several.dtype.kind not in "iu":
         raise InputError(
-            f"source must be a vertex or a non-empty list of vertices, got {shown(source)}"
+            f"{what} must be a vertex or a non-empty list of vertices, got {shown(source)}"
         )
     wrong = (several < 0) | (several >= count)
     if wrong.any():

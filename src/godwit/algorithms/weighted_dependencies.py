@@ -26,6 +26,7 @@ from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import SolverOptions, make_poll
+from godwit.solvers.communication import OF_FRONTIERS, OF_WORKERS, options_for
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_operators import advance, assign, compute, repeat
@@ -139,12 +140,15 @@ def _search(
     placed: PlacedGraph, source: int, options: SolverOptions
 ) -> tuple[RunStatistics, StepResult]:
     """From one source: numbers of shortest paths, and dependencies; and what finding distances took."""
-    paths = sssp(placed, source, target=None, cutoff=None, options=options)
+    gpu = options_for(options.gpu, OF_WORKERS)
+    of_paths = replace(options, gpu=replace(gpu, communication=None))
+    paths = sssp(placed, source, target=None, cutoff=None, options=of_paths)
     distance = paths.distance
     reached = np.flatnonzero(paths.reached)
     found = _program(distance.dtype.name, paths.unreached).run(
-        placed, reached, fields={"distance": distance}, progress=options.progress, gpu=options.gpu
-    )
+        placed, reached, fields={"distance": distance}, progress=options.progress,
+        gpu=options_for(options.gpu, OF_FRONTIERS),
+    )  # fmt: skip
     if np.count_nonzero(found.fields["count"]) < len(reached):
         raise _lost(placed.graph, distance, reached)
     return paths.statistics, found

@@ -144,6 +144,10 @@ class GpuOptions:
     :param schedule: how searches in supersteps and step programs share out the arcs that they push along:
         a row a ``"thread"``, ``"warp"`` or ``"block"``, by ``"merge-path"``, or ``"mixed"``, by the rows'
         lengths (docs/supersteps.md). The results are the same; what does not push does not ask
+    :param turn_down: a search in supersteps pulls once pushing would look at more than so many times the
+        arcs that pulling would: 0 for at once, infinity for never (``do_a`` of multi-GPU Gunrock, section
+        VI-A)
+    :param turn_back: and pushes again once it would look at less than so many times these (``do_b``)
     :raises InputError: a value out of range
     """
 
@@ -159,6 +163,8 @@ class GpuOptions:
     frontier_items: int | None = None
     communication: Communication | None = None
     schedule: Schedule = "mixed"
+    turn_down: float = 0.01
+    turn_back: float = 0.1
 
     def __post_init__(self) -> None:
         if not _is_one_of(self.transport, ("direct", "host", "ring")):
@@ -180,6 +186,9 @@ class GpuOptions:
                 "time-outs wait for its end"
             )
         as_positive_number(self.patience_s, "patience_s")
+        for name in ("turn_down", "turn_back"):
+            if not as_float(getattr(self, name), name) >= 0:
+                raise InputError(f"{name} must not be negative, got {shown(getattr(self, name))}")
         if self.hops is not None:
             as_count(self.hops, "hops", 0, 2**31)
         as_count(self.delay_ns, "delay_ns", 0, 10**10)

@@ -209,17 +209,17 @@ class StepCounts:
 
     :param supersteps: operators on vertices or arcs that were run, each once, however often devices meet
         in it; assigning numbers and asking whether a loop ends are none
-    :param processed: vertices that operators were run for: those of the frontier, those that its arcs
-        leave, or all
-    :param arcs: that ``advance`` and ``arcs`` looked at: of rows, all
+    :param processed: (devices) vertices that operators were run for: those of the frontier, those that its
+        arcs leave, or all; a team of threads has all of them at its first device
+    :param arcs: (devices) that ``advance`` and ``arcs`` looked at: of rows, all; likewise
     :param compile_s: of the time, what compiling took
     :param kernel_s: the time of a GPU's kernels; None elsewhere
     :param frontier_bytes: of GPUs' queues; None elsewhere
     """
 
-    supersteps: int = 0
-    processed: int = 0
-    arcs: int = 0
+    supersteps: int
+    processed: Array
+    arcs: Array
     compile_s: float = 0.0
     kernel_s: float | None = None
     frontier_bytes: int | None = None

@@ -162,6 +162,8 @@ def _search(
 ) -> BetweennessResult:
     from godwit import api
 
+    if asked["weighted"] and not loaded.is_weighted:
+        raise InputError("--weighted needs a graph with weights, and this one has none")
     sources = [inputs.parse_vertex(text, loaded, "source") for text in source] or None
     return api.betweenness_centrality(loaded, sources=sources, progress=progress, **asked)
 

@@ -39,6 +39,8 @@ BFS_EPILOG = """Examples:
 
   godwit bfs rmat:20,edge_factor=8 --source max-degree --verify
 
+  godwit bfs rmat:20 -s max-degree --devices cuda:0,cuda:1 --execution bulk-synchronous
+
   godwit bfs soc.mtx --undirected -s 1 -s 17 --cutoff 3 --output - | sort -t, -k2n | head
 """
 SSSP_EPILOG = """Examples:

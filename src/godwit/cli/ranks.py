@@ -20,7 +20,9 @@ PAGERANK_HELP = (
     "then begins anew anywhere.\n\n"
     "Arcs are followed in proportion to their weights, where the graph has some; a vertex without "
     "out-arcs passes its rank on to all. Ranks sum to 1. Where they have not converged after "
-    "--max-iterations, they are written and shown all the same, and the exit status is 3.\n\n"
+    "--max-iterations, they are written and shown all the same, and the exit status is 3. "
+    "--execution asynchronous pushes residuals, also on several devices of the CPU: there are no "
+    "iterations, so neither --max-iterations nor --plain.\n\n"
     "Files: .npy holds the ranks in the order of the vertices; in .csv and .parquet vertices are "
     "numbered as in the file of the graph."
 )
@@ -44,11 +46,19 @@ DampingOption = Annotated[
 ToleranceOption = Annotated[
     float,
     typer.Option(
-        "--tolerance", help="Stop when an iteration changes the ranks by less than this in sum."
+        "--tolerance",
+        help="Stop when an iteration changes the ranks (asynchronously: would change them) by less than "
+        "this in sum.",
     ),
 ]
 IterationsOption = Annotated[
-    int, typer.Option("--max-iterations", help="Stop then, converged or not.")
+    int | None,
+    typer.Option(
+        "--max-iterations",
+        min=1,
+        help="Stop then, converged or not; after 100 by default.",
+        show_default=False,
+    ),
 ]
 IgnoreWeightsOption = Annotated[
     bool, typer.Option("--ignore-weights", help="Follow all arcs of a vertex alike.")
@@ -87,7 +97,7 @@ def pagerank(
     graph: options.GraphOption,
     damping: DampingOption = 0.85,
     tolerance: ToleranceOption = 1e-6,
-    max_iterations: IterationsOption = 100,
+    max_iterations: IterationsOption = None,
     ignore_weights: IgnoreWeightsOption = False,
     plain: PlainOption = False,
     dtype: DtypeOption = "float64",
@@ -96,6 +106,7 @@ def pagerank(
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
     devices: options.DevicesOption = None,
+    execution: options.ExecutionOption = None,
     timeout: options.TimeoutOption = None,
     trace: options.TraceOption = None,
     *,
@@ -110,6 +121,7 @@ def pagerank(
         "max_iterations": max_iterations,
         "accelerated": False if plain else None,
         "dtype": dtype,
+        "execution": "auto" if execution is None else execution,
         "devices": inputs.parse_devices(devices),
         "timeout_s": timeout,
     }
@@ -128,9 +140,12 @@ def pagerank(
         kind, graph, reading, top=top, output=output, json=json, quiet=quiet, trace=trace
     )
     if not result.converged:
+        by = f"{result.residual:.3g} in sum"
         end_unconverged(
-            f"not converged after {result.iterations} iterations: the last changed the ranks by "
-            f"{result.residual:.3g} in sum (--max-iterations, --tolerance)"
+            f"not converged: one more iteration would change the ranks by up to {by} (--tolerance)"
+            if result.iterations is None
+            else f"not converged after {result.iterations} iterations: the last changed the ranks by {by} "
+            "(--max-iterations, --tolerance)"
         )
 
 
@@ -165,8 +180,9 @@ def _line(facts: dict[str, Any]) -> tuple[str, str]:
 
     state = "converged" if facts["converged"] else "NOT converged"
     tolerance = "none" if facts["tolerance"] is None else number(facts["tolerance"])
-    said = (
-        f"{state} after {integer(facts['iterations'])} iterations: the last changed them by "
-        f"{number(facts['residual'])} in sum, tolerance {tolerance}"
+    changed = (
+        ": one more iteration would change them by up to"
+        if facts["iterations"] is None
+        else f" after {integer(facts['iterations'])} iterations: the last changed them by"
     )
-    return "ranks", said
+    return "ranks", f"{state}{changed} {number(facts['residual'])} in sum, tolerance {tolerance}"

@@ -38,10 +38,14 @@ def plain_function(value: Any) -> types.FunctionType | None:
 
 
 class Content:
-    """Feeds all that a function refers to into a hash. Numba bakes each of these values in."""
+    """Feeds all that a function refers to into a hash. Numba bakes each of these values in.
+
+    After visits, ``is_ours`` says whether all functions were Godwit's own.
+    """
 
     def __init__(self, bindings: Mapping[str, Any]) -> None:
         self.digest = hashlib.sha256()
+        self.is_ours = True
         self._bindings = bindings
         self._seen: dict[int, int] = {}
 
@@ -76,6 +80,7 @@ class Content:
             self.add(f"seen {self._seen[id(plain)]}")
             return
         self._seen[id(plain)] = len(self._seen)
+        self.is_ours &= is_ours(plain)
         self.add(f"function {_code_text(plain.__code__)}")
         self.visit(plain.__defaults__, where)
         for name, value in sorted((plain.__kwdefaults__ or {}).items()):

@@ -28,16 +28,50 @@ from typing import Any, NoReturn
 
 import numba
 import numpy as np
+from numba.core import compiler
+from numba.core.codegen import JITCodeLibrary
 
 from godwit import config
 from godwit.errors import OperatorError
 from godwit.parallel.content import Content, plain_function
 from godwit.parallel.rebuilding import Originals, rebuild
 
+
+class _InlinedLibrary(JITCodeLibrary):
+    """The LLVM of a function that is only ever inlined: others link it, and it never becomes machine
+    code, which would be half of the time that compiling takes.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Left to those into which it is inlined."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+
+class _InlinedCompiler(compiler.Compiler):
+    """Numba's compiler, for a function that is only ever inlined."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+        self.state.flags.no_compile = True
+        codegen = self.state.targetctx.codegen()
+        self.state.library = _InlinedLibrary(codegen, "inlined")  # type: ignore[no-untyped-call]
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile; what dispatchers want as machine code is a built-in function that nobody calls."""
+        result = super().compile_extra(func)  # type: ignore[no-untyped-call]
+        entry_point: Any = list[Any]().append
+        self.state.targetctx.insert_user_function(entry_point, result.fndesc, [result.library])
+        return result._replace(entry_point=entry_point)
+
+
 # Every function below an entry is inlined into it: a call costs nothing. Reference counting
 # (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
 # none.
 _HELPER_OPTIONS: dict[str, Any] = {
+    "pipeline_class": _InlinedCompiler,
     "nogil": True,
     "forceinline": True,
     "error_model": "numpy",
@@ -130,7 +164,7 @@ def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> st
     """A hash of the function and of everything that it refers to, equal in every process."""
     content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
-    options = (sorted(_HELPER_OPTIONS.items()), sorted(_ENTRY_OPTIONS.items()))
+    options = (sorted(map(repr, _HELPER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))
     return content.digest.hexdigest()[:32]
@@ -180,13 +214,44 @@ def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key:
     def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
         return numba.njit(**(_ENTRY_OPTIONS if is_entry else _HELPER_OPTIONS))(rebuilt)
 
+    def shared(plain: types.FunctionType) -> Any:
+        return _shared_helper(plain, bindings)
+
     module = types.ModuleType(module_name)
     sys.modules[module_name] = module  # where Numba looks for the globals of what it loads
-    dispatcher, originals = rebuild(function, bindings, module_name, file_name, compiled)
+    dispatcher, originals = rebuild(function, bindings, module_name, file_name, compiled, shared)
     module.__dict__[function.__name__] = dispatcher
     if path is not None:
         _enable_caching(dispatcher)
     return _Instance(key, dispatcher, originals)
+
+
+_HELPERS: dict[str, Any] = {}
+_HELPERS_MODULE = "godwit._instances.helpers"
+sys.modules[_HELPERS_MODULE] = types.ModuleType(_HELPERS_MODULE)  # as for each instantiation
+
+
+def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> Any:
+    """A function of Godwit's below which no user's is, compiled once for all kernels of the process;
+    None for any other.
+    """
+    content = Content(bindings)
+    content.visit(plain, plain.__name__)
+    if not content.is_ours:
+        return None
+    key = content.digest.hexdigest()
+    if key not in _HELPERS:
+
+        def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
+            return numba.njit(**_HELPER_OPTIONS)(rebuilt)
+
+        def shared(below: types.FunctionType) -> Any:
+            return _shared_helper(below, bindings)
+
+        _HELPERS[key], _ = rebuild(
+            plain, bindings, _HELPERS_MODULE, f"<{_HELPERS_MODULE}>", compiled, shared
+        )
+    return _HELPERS[key]
 
 
 def _enable_caching(dispatcher: Any) -> None:

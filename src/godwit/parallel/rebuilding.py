@@ -17,14 +17,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from godwit.parallel.content import ADAPTERS, is_users, plain_function, references
 
-RETURN_RULE = "an operator returns one number or a boolean"
+_NUMBERS = "an operator returns one number or a boolean"
+_INTEGERS = "an operator for integers returns integers: write int(...), or declare float64"
+_CONDITIONS = "a condition returns a boolean, such as value > 0"
 
 _LONGEST_MESSAGE = 199
 _WRONG_RETURN = re.compile(
-    rf"^\s*(?:TypingError: )?(\S.*?) (returns .*; {RETURN_RULE})", re.MULTILINE
+    r"^\s*(?:TypingError: )?(\S.*?) "
+    rf"(returns .*; (?:{'|'.join(map(re.escape, (_NUMBERS, _INTEGERS, _CONDITIONS)))}))",
+    re.MULTILINE,
 )
+
+
+def wrong_return(what: str, returned: np.dtype[Any] | None, wanted: np.dtype[Any] | None) -> str:
+    """What to say of an operator that returns ``what``; empty if that is as wanted.
+
+    :param returned: its dtype, if it is a number or a boolean
+    :param wanted: the dtype of what it is converted to, a boolean's of conditions; None: any
+    """
+    rule = ""
+    if returned is None:
+        rule = _NUMBERS
+    elif wanted is not None and wanted.kind == "b" and returned.kind != "b":
+        rule = _CONDITIONS
+    elif wanted is not None and wanted.kind in "iu" and returned.kind == "f":
+        rule = _INTEGERS
+    return f"returns {what}; {rule}" if rule else ""
 
 
 @dataclass
@@ -169,12 +191,14 @@ def rebuild(
     module_name: str,
     file_name: str,
     compiled: Compile,
+    shared: Callable[[types.FunctionType], Any] = lambda plain: None,
 ) -> tuple[Any, Originals]:
     """The entry, rebuilt and compiled with all that it refers to; and what that was made of.
 
     :param bindings: values for global names of the functions of Godwit's own modules
     :param module_name: in which the functions shall say that they lie
     :param file_name: likewise
+    :param shared: what stands for a function below the entry already, if anything does
     """
     built: dict[int, Any] = {}
     originals = Originals(function.__name__)
@@ -211,6 +235,9 @@ def rebuild(
         plain = plain_function(value)
         if plain is None:
             return value
+        known = None if id(plain) in built else shared(plain)
+        if known is not None:
+            return known
         # A lambda is called as what refers to it calls it: the operator's name in the template.
         name = label if plain.__name__ == "<lambda>" else plain.__name__
         return build(plain, name, is_entry=False)

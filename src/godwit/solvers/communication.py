@@ -1,20 +1,64 @@
-"""Ways of communication that a primitive cannot be run with, refused before anything is started.
+"""What of ``GpuOptions`` a primitive cannot be run with, refused before anything is started.
 
-What each takes, and why: docs/supersteps.md, "What travels". PageRank and betweenness take either way.
+Ways of communication, and why: docs/supersteps.md, "What travels". PageRank and betweenness take either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import get_args
 
 from godwit.backends.base import Communication, Device, GpuOptions
 from godwit.backends.step_code import StepCode
 from godwit.backends.step_reads import reads_anywhere
 from godwit.errors import InputError
 
+OF_WORKERS = ("transport", "hops", "volume")
+"""Options of the asynchronous solver alone."""
+OF_FRONTIERS = ("frontier_items", "schedule")
+"""Of BFS in supersteps and step programs."""
+OF_SEARCHES = (*OF_FRONTIERS, "turn_down", "turn_back")
+"""Of BFS in supersteps."""
+
+_USUAL = GpuOptions()
+_WHOSE = {
+    **dict.fromkeys(OF_SEARCHES, "BFS in supersteps"),
+    **dict.fromkeys(OF_FRONTIERS, "BFS in supersteps and step programs"),
+    **dict.fromkeys(OF_WORKERS, "the asynchronous solver"),
+}
+
+
+def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
+    """Which of these options are not as usual."""
+    return [name for name in names if getattr(gpu, name) != getattr(_USUAL, name)]
+
+
+def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
+    """The options for a part of a primitive that takes, of those that not all take, these only."""
+    return replace(gpu, **{name: getattr(_USUAL, name) for name in _WHOSE if name not in names})
+
+
+def check_options(
+    devices: Sequence[Device], gpu: GpuOptions, what: str, names: Sequence[str] = ()
+) -> None:
+    """InputError if an option was given that a primitive has no use for.
+
+    :param what: the primitive
+    :param names: of the options that not all primitives take, those that it does
+    """
+    if devices[0].kind == "cpu":
+        return
+    for name in asked_for(gpu, [one for one in _WHOSE if one not in names]):
+        raise InputError(
+            f"{name} of GpuOptions is for {_WHOSE[name]}, and means nothing to {what}: leave it out"
+        )
+
 
 def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if what goes from worker to worker is to be broadcast."""
+    """InputError if what goes from worker to worker is to be broadcast, or an option is not for workers."""
+    what = "vertex programs, SSSP, and BFS with execution='asynchronous'"
+    check_options(devices, gpu, what, OF_WORKERS)
     _refuse(
         devices, gpu, "broadcast",
         "of a vertex program, a message goes to the device that owns its vertex; leave communication out "
@@ -32,13 +76,24 @@ def check_search(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 
 def check_steps(code: StepCode, devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if a step program that reads at any vertex is to be selective."""
+    """InputError if a step program that reads at any vertex is to be selective; or another option."""
+    check_options(devices, gpu, "step programs", OF_FRONTIERS)
     step = reads_anywhere(code)
     if step is not None:
         _refuse(
             devices, gpu, "selective",
             f"step program {code.name!r}, {step.label}, reads at vertices that a field names, which may be "
             "any device's; leave communication out",
+        )  # fmt: skip
+
+
+def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
+    """InputError if components, whose merge says who tells whom, are to communicate in any way."""
+    check_options(devices, gpu, "connected components")
+    for wrong in get_args(Communication):
+        _refuse(
+            devices, gpu, wrong,
+            "how GPUs come to one result of connected components is what merge='direct' or 'tree' says",
         )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class PlacedGraph:
         self._resident: Placement | None = None
         self._steps: Placement | None = None
         self.suits_steps = True
+        self._reweighted: list[PlacedGraph] = []
         self._placing = threading.Lock()
 
     @property
@@ -98,6 +99,21 @@ class PlacedGraph:
                     self.seconds["number"] = seconds_since(begin, "number")
             return self._steps
 
+    def reweighted(self, graph: Graph) -> PlacedGraph:
+        """The same arcs with other weights, on the same devices and divided alike; closed with this.
+
+        :param graph: one that is kept, as by :meth:`Graph.cached`: it is placed once
+        """
+        self.check_open()
+        with self._placing:
+            for made in self._reweighted:
+                if made.graph is graph:
+                    return made
+            method = self._method if self._layout is None else self._layout.partition
+            made = PlacedGraph(graph, self.context, method, self._seed, self._duplication)
+            self._reweighted.append(made)
+            return made
+
     def refuse_steps(self) -> None:
         """The graph's memory for supersteps goes back: it is too large for them, or they do not suit it."""
         self.suits_steps = False
@@ -131,6 +147,8 @@ class PlacedGraph:
             if self._steps is not None:
                 self._steps.close()
                 self._steps = None
+        for made in self._reweighted:
+            made.close()
         self._layout = None
         self.context.close()
 

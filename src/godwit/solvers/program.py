@@ -48,8 +48,9 @@ class VertexProgram:
     :param message: ``message(value, weight, degree, vertex, field, ...)``: what travels along an arc
         of ``weight`` (1 where the graph has none) from a vertex of this value, out-degree, id and field
     :param combine: how messages join: ``"min"``, ``"max"`` or ``"add"``
-    :param dtype: of the values: int32, uint32, int64, float32 or float64. What ``message``
-        returns is converted to it; an integer that does not fit 32 bits ends the run with an error
+    :param dtype: of the values: int32, uint32, int64, float32 or float64. What ``message`` returns is
+        converted to it, but no floating-point number to an integer: that is an OperatorError before
+        anything runs. An integer that does not fit 32 bits ends the run with an error
     :param initial: value of every vertex at the start: a number, an array of shape (n), or a function
         of the array of vertex ids. Default: what every message improves on (0 for ``"add"``)
     :param activate: ``activate(value, ...)``: whether a vertex of this value needs processing. For min

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
@@ -53,14 +53,14 @@ class RunStatistics:
     devices: tuple[str, ...]
     solver: str
     seconds: dict[str, float] = field(default_factory=dict)
-    processed_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    useless_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    arcs_relaxed: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    threshold_changes: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    sent_items: Array = field(default_factory=lambda: np.zeros((1, 1), np.int64))
-    received_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    filtered_items: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    rounds: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    processed_items: Array = field(init=False)
+    useless_items: Array = field(init=False)
+    arcs_relaxed: Array = field(init=False)
+    threshold_changes: Array = field(init=False)
+    sent_items: Array = field(init=False)
+    received_items: Array = field(init=False)
+    filtered_items: Array = field(init=False)
+    rounds: Array = field(init=False)
     delta: float | None = None
     hops: int | None = None
     window: int | None = None
@@ -69,6 +69,21 @@ class RunStatistics:
     frontier_bytes: int | None = None
     busy_share: Array | None = None
     item_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self.begin_on(self.devices)
+
+    def begin_on(self, devices: Sequence[str]) -> None:
+        """These devices are to run it, and have counted nothing yet."""
+        self.devices = tuple(devices)
+        count = len(self.devices)
+        for name in (
+            "processed_items", "useless_items", "arcs_relaxed", "threshold_changes", "received_items",
+            "filtered_items", "rounds",
+        ):  # fmt: skip
+            setattr(self, name, np.zeros(count, np.int64))
+        self.sent_items = np.zeros((count, count), np.int64)
+        self.busy_share = None
 
     @property
     def run_s(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from godwit.backends.base import GpuOptions
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import SIZE, VERTEX_COUNT, StepCode
 from godwit.dtypes import Array, frozen, shown
@@ -42,11 +43,12 @@ class Explorer:
     def __init__(
         self,
         graph: Graph | PlacedGraph,
-        fields: Mapping[str, Any],
+        fields: Mapping[str, Any] | None,
         numbers: Mapping[str, Any] | None,
         frontier: Frontier,
         devices: DevicesArgument,
         trace: TraceArgument,
+        gpu: GpuOptions,
     ) -> None:
         self._trace = trace if trace is None or isinstance(trace, Trace) else Trace()
         self._trace_path = None if isinstance(trace, Trace) else trace
@@ -54,6 +56,7 @@ class Explorer:
             require_writable(self._trace_path)
         self._placed = placed_for_steps(graph, devices)
         self._closes = self._placed is not graph
+        self._gpu = gpu
         self.graph = self._placed.graph
         self._declared = Declared.of(fields, numbers)
         self._code = self._declared.code("explored", ())
@@ -75,7 +78,7 @@ class Explorer:
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
         """
-        options = SolverOptions(timeout_s=timeout_s)
+        options = SolverOptions(timeout_s=timeout_s, gpu=self._gpu)
         for step in steps:
             if not isinstance(step, Step):
                 raise InputError(f"expected an operator such as advance(...), got {shown(step)}")
@@ -158,11 +161,12 @@ class Explorer:
 def explore(
     graph: Graph | PlacedGraph,
     *,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, Any] | None = None,
     numbers: Mapping[str, Any] | None = None,
     frontier: Frontier = "all",
     devices: DevicesArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> Explorer:
     """A graph to run operators on, one at a time.
 
@@ -179,7 +183,9 @@ def explore(
     :param devices: as for :func:`godwit.bfs`
     :param trace: a file for the timeline of all operators, written when the explorer is closed, as the end
         of a ``with`` block does; or a :class:`godwit.Trace`
+    :param gpu: how kernels are run
     :raises InputError: a wrong argument
     :raises FileError: the trace cannot be written
     """
-    return Explorer(graph, fields, numbers, frontier, devices, trace)
+    options = SolverOptions(gpu=GpuOptions() if gpu is None else gpu)
+    return Explorer(graph, fields, numbers, frontier, devices, trace, options.gpu)

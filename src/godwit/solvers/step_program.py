@@ -75,7 +75,7 @@ class StepProgram:
         self,
         name: str,
         *,
-        fields: Mapping[str, Any],
+        fields: Mapping[str, Any] | None = None,
         steps: Sequence[Step],
         numbers: Mapping[str, Any] | None = None,
     ) -> None:

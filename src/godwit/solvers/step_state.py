@@ -56,7 +56,7 @@ class Declared:
     def of(cls, fields: Any, numbers: Any) -> Declared:
         """What a user declared as ``{name: (dtype, initial)}`` or ``{name: dtype}``."""
         found = cls(
-            MappingProxyType(dict(_declared_fields(fields))),
+            MappingProxyType(dict(_declared_fields({} if fields is None else fields))),
             MappingProxyType(dict(_declared_numbers({} if numbers is None else numbers))),
         )
         for name in found.fields:
@@ -278,11 +278,11 @@ def run_code(
         statistics.split_run({"kernel": counts.kernel_s})
     statistics.frontier_bytes = counts.frontier_bytes
     statistics.rounds = np.full(len(devices), counts.supersteps, np.int64)
-    statistics.processed_items = np.array([counts.processed], np.int64)
+    statistics.processed_items = counts.processed
     trace = active()
     if trace is not None:
-        trace.count(PROGRESS, counts.processed)
-    statistics.arcs_relaxed = np.array([counts.arcs], np.int64)
+        trace.count(PROGRESS, int(counts.processed.sum()))
+    statistics.arcs_relaxed = counts.arcs
     return statistics
 
 

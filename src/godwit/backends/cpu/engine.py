@@ -16,7 +16,7 @@ from godwit.backends.base import (
     WorklistOperators,
     WorklistOptions,
 )
-from godwit.backends.cpu import shared_memory, supersteps, worker
+from godwit.backends.cpu import shared_memory, worker
 from godwit.backends.cpu.bins import (
     BASE,
     NO_BUCKET,
@@ -28,20 +28,40 @@ from godwit.backends.cpu.bins import (
     new_bins,
 )
 from godwit.backends.cpu.mailbox import new_mailboxes
+from godwit.backends.cpu.shared_memory import run_shared
 from godwit.backends.cpu.step_values import returned
-from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist
+from godwit.backends.cpu.supersteps import run_in_steps
+from godwit.backends.cpu.worker import PUBLISHED_WORDS, Worklist, run_worker
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
 from godwit.parallel.bits import FROM_BITS
-from godwit.parallel.kernel import Kernel
+from godwit.parallel.kernel import Kernel, kernel
+from godwit.parallel.references import by_reference
 from godwit.parallel.team import ABORT, borrowed_team, new_control, thread_track
 from godwit.trace import active, seconds_since
 
 RING_ITEMS = 4096
 """Slots of a mailbox where nobody says otherwise."""
 
-_WORKER = Kernel(worker.run_worker)
-_STEPS = Kernel(supersteps.run_in_steps)
-_SHARED = Kernel(shared_memory.run_shared)
+
+@kernel
+def _worker(
+    worklist: Any, mailboxes: Any, published: Any, seen: Any, control: Any, state: Any, window: int
+) -> int:
+    worklist, state = by_reference(worklist), by_reference(state)
+    return run_worker(worklist, by_reference(mailboxes), published, seen, control, state, window)
+
+
+@kernel
+def _in_steps(worklist: Any, mailboxes: Any, published: Any, control: Any, state: Any) -> int:
+    worklist, state = by_reference(worklist), by_reference(state)
+    return run_in_steps(worklist, by_reference(mailboxes), published, control, state)
+
+
+@kernel
+def _shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
+            frontier: Any, capacity: int, state: Any) -> int:  # fmt: skip
+    worklist, state = by_reference(worklist), by_reference(state)
+    return run_shared(rank, size, control, worklist, published, shared, frontier, capacity, state)
 
 
 def priority(value: Any) -> Any:
@@ -50,7 +70,7 @@ def priority(value: Any) -> Any:
 
 
 def _prioritized_bucket(buckets_per_unit: float, value: Any) -> int:
-    return bucket_of(returned(priority(value), "'priority'"), buckets_per_unit)
+    return bucket_of(returned(priority(value), "'priority'", None), buckets_per_unit)
 
 
 def _one_bucket(buckets_per_unit: float, value: Any) -> int:
@@ -69,7 +89,7 @@ def run_workers(
 
     :param names: of the devices, for a trace
     """
-    kernel = _instantiation(operators, _STEPS if options.in_steps else _WORKER)
+    kernel = _instantiation(operators, _in_steps if options.in_steps else _worker)
     devices = len(states)
     words = operators.item_bytes // 8
     worklists = _new_worklists(operators, seeds, options, devices)
@@ -123,7 +143,7 @@ def run_threads(
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
     """Run a team of threads that share one state, meeting after every bucket."""
-    kernel = _instantiation(operators, _SHARED)
+    kernel = _instantiation(operators, _shared)
     words = operators.item_bytes // 8
     nothing = Seeds(seeds.keys[:0], seeds.values[:0])
     worklists = _new_worklists(operators, [seeds] + [nothing] * (threads - 1), options, threads)

@@ -144,7 +144,7 @@ def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[b
 
 def is_active(state: Any, value: Any) -> bool:
     """Whether a vertex of this value is to be processed."""
-    return bool(returned(activate(value, state.parameters), "'activate'"))
+    return bool(returned(activate(value, state.parameters), "'activate'", np.bool_))
 
 
 def note_target(state: Any, index: int, value: Any) -> None:
@@ -204,7 +204,9 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
         target = int(load(state.targets, arc))
         candidate = to_message(
             worklist,
-            returned(message(value, weight, degree, vertex, field, state.parameters), "'message'"),
+            returned(
+                message(value, weight, degree, vertex, field, state.parameters), "'message'", VALUE
+            ),
             value,
         )
         if ACCUMULATES:
@@ -233,11 +235,11 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
 def update_field(state: Any, key: int, value: Any) -> Any:
     """Hand the taken value to ``update``; the vertex's new field."""
     old = load_relaxed(state.field, key)
-    new = FIELD(returned(update(old, value, state.parameters), "'update'"))
+    new = FIELD(returned(update(old, value, state.parameters), "'update'", FIELD))
     if SHARED:
         while not compare_exchange(state.field, key, old, new):
             old = load_relaxed(state.field, key)
-            new = FIELD(returned(update(old, value, state.parameters), "'update'"))
+            new = FIELD(returned(update(old, value, state.parameters), "'update'", FIELD))
     else:
         store(state.field, key, new)
     return new

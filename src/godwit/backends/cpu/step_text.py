@@ -13,6 +13,7 @@ from godwit.backends.cpu import step_team as team
 from godwit.backends.cpu.step_values import fits, returned
 from godwit.backends.step_code import Instruction, Operator, Read, StepCode, accumulator_dtype
 from godwit.parallel.content import ADAPTERS
+from godwit.parallel.references import by_reference
 
 _ARC = "source, target, arc"
 
@@ -51,6 +52,7 @@ class ProgramText:
         self._namespace: dict[str, Any] = {
             "__name__": ADAPTERS,
             "at": np.uint64,
+            "by_reference": by_reference,
             "int64": np.int64,
             "vertex_named": team.vertex_named,
             "fail": team.fail,
@@ -58,13 +60,15 @@ class ProgramText:
             "returned": returned,
             **{name: getattr(templates, name) for name in _TEMPLATES},
             **{f"to_{name}": getattr(np, name) for name in _DTYPES},
+            "condition": np.bool_,
             "inf": np.inf,
         }
 
     def entry(self) -> Callable[..., Any]:
         """The function."""
         self._steps(self._code.steps, 1)
-        body = "\n".join(["def run_steps(rank, size, control, state):", *self._lines])
+        lines = ["def run_steps(rank, size, control, shared):", "    state = by_reference(shared)"]
+        body = "\n".join([*lines, *self._lines])
         for text in [*self._helpers, body]:
             exec(compile(text, f"<{self._code.name}>", "exec"), self._namespace)
         entry: Callable[..., Any] = self._namespace["run_steps"]
@@ -233,7 +237,8 @@ class ProgramText:
         symbol = operator.symbol
         self._namespace[f"{symbol}_operator"] = operator.function
         who = f"{step.label}: {symbol.partition('_')[0]}"
-        call = f"returned({symbol}_operator({given}), {who!r})"
+        wanted = "condition" if converted is None else f"to_{converted.name}"
+        call = f"returned({symbol}_operator({given}), {who!r}, {wanted})"
         if converted is None:
             self._define(symbol, taken, f"return bool({call})")
             return

@@ -77,10 +77,15 @@ def run_steps_on_cores(
     state.frontier = np.sort(shared.frontiers[base : base + size])
     return StepCounts(
         supersteps=int(words[team.SUPERSTEPS]),
-        processed=int(words[team.PROCESSED]),
-        arcs=int(words[team.ARCS]),
+        processed=_of_team(words[team.PROCESSED], devices),
+        arcs=_of_team(words[team.ARCS], devices),
         compile_s=compile_s,
     )
+
+
+def _of_team(count: int, devices: Sequence[Device]) -> Array:
+    """(devices) what was counted of work that nobody in particular owns."""
+    return np.array([count, *[0] * (len(devices) - 1)], np.int64)
 
 
 def _shared(

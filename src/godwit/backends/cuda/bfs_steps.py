@@ -24,11 +24,6 @@ from godwit.trace import active
 
 UNREACHED = np.iinfo(np.int32).max
 
-TURN_DOWN = 0.01
-"""``do_a`` of multi-GPU Gunrock, section VI-A: pull once so many times the arcs that pulling would look at
-are exceeded by those that pushing would."""
-TURN_BACK = 0.1
-"""``do_b``: push again below so many times these."""
 DEEP_STEPS = 24
 """After so many levels a search that was not asked for gives up if it looks like a long one."""
 
@@ -208,8 +203,8 @@ def _first_state(placement: StepPlacement, query: SearchQuery) -> list[int | flo
         "limit": UNREACHED - 1 if query.cutoff is None else query.cutoff,
         "vertices": max(1, sum(part.active for part in placement.parts)),
         "arcs": placement.graph.arc_count,
-        "turn_down": TURN_DOWN,
-        "turn_back": TURN_BACK,
+        "turn_down": float(query.gpu.turn_down),
+        "turn_back": float(query.gpu.turn_back),
         "deep_steps": DEEP_STEPS if query.may_give_up else 0,
     }
     return list(state.values())

@@ -84,7 +84,8 @@ def _key(
         content.add(text)
     for function in functions:
         dtypes = [dtype.str for dtype in function.arguments]
-        content.add(repr((function.symbol, dtypes, function.parameter_count)))
+        wanted = None if function.wanted is None else function.wanted.str
+        content.add(repr((function.symbol, dtypes, function.parameter_count, wanted)))
         content.visit(function.function, function.symbol)
     return content.digest.hexdigest()
 

@@ -228,13 +228,16 @@ def functions(
             program.message,
             (value, weight, degree, variant.id_dtype, field),
             parameter_count,
+            value,
         ),
-        DeviceFunction("godwit_activate", program.activate, (value,), parameter_count),
+        DeviceFunction(
+            "godwit_activate", program.activate, (value,), parameter_count, np.dtype(np.bool_)
+        ),
     ]
     if program.priority is not None:
         made.append(DeviceFunction("godwit_priority", program.priority, (value,), 0))
     if program.update is not None:
         made.append(
-            DeviceFunction("godwit_update", program.update, (field, value), parameter_count)
+            DeviceFunction("godwit_update", program.update, (field, value), parameter_count, field)
         )
     return made

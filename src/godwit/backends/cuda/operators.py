@@ -25,7 +25,7 @@ from godwit.backends.cuda import libraries
 from godwit.errors import OperatorError
 from godwit.parallel.content import ADAPTERS, plain_function
 from godwit.parallel.kernel import Kernel
-from godwit.parallel.rebuilding import RETURN_RULE, Originals, place, rebuild
+from godwit.parallel.rebuilding import Originals, place, rebuild, wrong_return
 
 _C_TYPES = {
     "bool": "bool",
@@ -52,12 +52,14 @@ class DeviceFunction:
         the parameters' values
     :param arguments: dtypes
     :param parameter_count: how many doubles follow them
+    :param wanted: what the kernel converts the result to, a boolean's dtype of conditions; None: any number
     """
 
     symbol: str
     function: Callable[..., Any]
     arguments: tuple[np.dtype[Any], ...]
     parameter_count: int = 0
+    wanted: np.dtype[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,17 +143,18 @@ def _entry(function: DeviceFunction) -> Callable[..., Any]:
 
 
 def _return_type(returned: Any, function: DeviceFunction, originals: Originals) -> str:
-    """C's type of what an operator returns; OperatorError if it has none."""
+    """C's type of what an operator returns; OperatorError if it has none, or it is not as wanted."""
     kind = str(getattr(returned, "literal_type", returned))
-    if kind in _C_TYPES:
-        return _C_TYPES[kind]
-    users = originals.users()
-    who = place(users[0], None) if users else f"'{function.symbol}'"
     if isinstance(returned, numba.types.Optional):
         what = f"{returned.type} or nothing (None)"
     else:
         what = "nothing (None)" if kind == "none" else kind
-    raise OperatorError(f"{who} returns {what}; {RETURN_RULE}")
+    wrong = wrong_return(what, np.dtype(kind) if kind in _C_TYPES else None, function.wanted)
+    if wrong:
+        users = originals.users()
+        who = place(users[0], None) if users else f"'{function.symbol}'"
+        raise OperatorError(f"{who} {wrong}")
+    return _C_TYPES[kind]
 
 
 def _check_on_cpu(function: DeviceFunction, error: Exception) -> None:

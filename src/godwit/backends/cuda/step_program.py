@@ -69,8 +69,8 @@ def run_steps_on_gpus(
     counts = controls["run_counts"]
     return StepCounts(
         supersteps=int(words[OPERATORS]),
-        processed=int(counts[:, _PROCESSED].sum()),
-        arcs=int(counts[:, _ARCS].sum()),
+        processed=counts[:, _PROCESSED].astype(np.int64),
+        arcs=counts[:, _ARCS].astype(np.int64),
         compile_s=run.compile_s,
         kernel_s=kernel_s,
         frontier_bytes=running.queues.nbytes,

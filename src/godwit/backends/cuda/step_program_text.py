@@ -37,7 +37,7 @@ SMALL = 4096
 NOTHING = 0xFFFFFF
 """The phase of a superstep that does nothing: the first, and where a round of a loop does nothing else."""
 
-_INT64 = np.dtype(np.int64)
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 _COMBINES = {"add": "COMBINE_ADD", "min": "COMBINE_MIN", "max": "COMBINE_MAX"}
 _LOWEST_INT64 = "(-0x7fffffffffffffffll - 1)"
 _IDENTITIES = {
@@ -260,7 +260,7 @@ work(const __grid_constant__ Arguments arguments) {{
             f"using Wide = {c_type(wide)};",
             f"static constexpr bool CHOOSES = {chooses};",
             _method("static Wide", "identity", "", none, const=False),
-            _method("auto", "message", ends, self._call(step, step.value)),
+            _method("auto", "message", ends, self._call(step, step.value, wide)),
             _method("bool", "keep", ends, self._test(step, step.keep)),
             _method(
                 "bool", "candidate", "i64 source, Tally &tally", self._test(step, step.candidates)
@@ -276,17 +276,22 @@ work(const __grid_constant__ Arguments arguments) {{
         return [_method("bool", "keep", ends, self._test(step, step.keep))]
 
     def _compute(self, step: Instruction) -> list[str]:
-        assert step.value is not None
-        return [_method("auto", "value", "i64 source, Tally &tally", self._call(step, step.value))]
+        return [self._value(step, self._code.field_dtype(step.into), "i64 source, Tally &tally")]
 
     def _reduce(self, step: Instruction) -> list[str]:
         dtype = self._code.number_dtype(step.into)
         none = "0" if step.combine == "add" else _IDENTITIES[step.combine, dtype.name]
-        return [*self._compute(step), _method("static Number", "identity", "", none, const=False)]
+        return [
+            self._value(step, dtype, "i64 source, Tally &tally"),
+            _method("static Number", "identity", "", none, const=False),
+        ]
 
     def _assign(self, step: Instruction) -> list[str]:
+        return [self._value(step, self._code.number_dtype(step.into), "Tally &tally")]
+
+    def _value(self, step: Instruction, wanted: np.dtype[Any], taken: str) -> str:
         assert step.value is not None
-        return [_method("auto", "value", "Tally &tally", self._call(step, step.value))]
+        return _method("auto", "value", taken, self._call(step, step.value, wanted))
 
     def _repeat(self, step: Instruction) -> list[str]:
         return [_method("bool", "ends", "", self._test(step, step.value))]
@@ -294,13 +299,13 @@ work(const __grid_constant__ Arguments arguments) {{
     # The user's functions.
 
     def _test(self, step: Instruction, operator: Operator | None) -> str:
-        call = "true" if operator is None else self._call(step, operator)
+        call = "true" if operator is None else self._call(step, operator, _BOOL)
         return f"static_cast<bool>({call})"
 
-    def _call(self, step: Instruction, operator: Operator) -> str:
+    def _call(self, step: Instruction, operator: Operator, wanted: np.dtype[Any]) -> str:
         symbol = f"godwit_{operator.symbol}"
         dtypes = tuple(self._dtype(read) for read in operator.reads)
-        function = DeviceFunction(symbol, operator.function, dtypes)
+        function = DeviceFunction(symbol, operator.function, dtypes, wanted=wanted)
         if function not in self.functions:  # of both directions there is one
             self.functions.append(function)
         given = ", ".join(self._expression(step, read) for read in operator.reads)

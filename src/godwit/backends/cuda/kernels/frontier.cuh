@@ -107,12 +107,9 @@ __device__ __forceinline__ To thread_fit(From value, Tally &tally) {
         constexpr i64 high = is_wide          ? 0x7fffffffffffffffll
                              : To(-1) < To(0) ? 0x7fffffffll
                                               : 0xffffffffll;
+        static_assert(IS_WHOLE<From>);  // others were refused before (operators.py)
         bool fits;
-        if constexpr (!IS_WHOLE<From>)
-            // The largest value plus one is a power of two, which is exact.
-            fits =
-                value >= static_cast<double>(low) && value < 2 * static_cast<double>(high / 2 + 1);
-        else if constexpr (sizeof(From) == 8 && From(-1) > From(0))
+        if constexpr (sizeof(From) == 8 && From(-1) > From(0))
             fits = value <= static_cast<u64>(high);
         else
             fits = static_cast<i64>(value) >= low && static_cast<i64>(value) <= high;

@@ -71,9 +71,9 @@ struct Stage {
     StepBoard *board;
     StepBoard *boards[MAX_DEVICES];
     const u32 *stop;  // of the host: give up waiting for other devices
-    u32 *ended;       // of the host: set by the last meeting of a launch; nothing is stored after it
-    i64 capacity;     // positions of a device
-    i64 owned;        // vertices of this one
+    u32 *ended;    // of the host: set by the last meeting of a launch; nothing is stored after it
+    i64 capacity;  // positions of a device
+    i64 owned;     // vertices of this one
     u64 slice_ns;
     u64 patience_ns;
     u64 latency_ns;  // added to every meeting of devices

@@ -811,6 +811,42 @@ def test_links_go_on_after_a_block_of_workers() -> None:
         assert rows([back.receive().wait(LONG_S)]) == [2]
 
 
+def test_a_block_leaves_links_of_those_that_work_in_the_next() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        first, second = context.endpoints
+        to_first, back = gw.Link(context.host, first), gw.Link(second, context.host)
+        with context.workers() as workers:
+            workers.start(first, lambda: [segment.release() for segment in to_first])
+            to_first.send([1])
+        with context.workers() as workers:
+            workers.start(second, back.send, [2])
+            assert rows([back.receive().wait(LONG_S)]) == [2]
+
+
+def test_a_long_chain_of_segments_that_are_passed_on() -> None:
+    """To and fro, thousands of times: what is passed on in place waits for no chain of messages."""
+    turns = 3000
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        one, other = context.endpoints
+        there, back = gw.Link(one, other), gw.Link(other, one)
+
+        def pass_on(link: gw.Link, onward: gw.Link) -> None:
+            for segment in link:
+                if segment.metadata == turns:
+                    there.shutdown()
+                    back.shutdown()
+                else:
+                    onward.send(segment, metadata=segment.metadata + 1)
+
+        first = np.arange(3)
+        with context.workers() as workers:
+            workers.start(other, pass_on, there, back)
+            workers.start(one, pass_on, back, there)
+            sent = there.send(first, metadata=0)
+        sent.wait(LONG_S)
+        assert there.receiver.segments + back.receiver.segments == turns + 1
+
+
 def test_workers_that_are_refused() -> None:
     with gw.Context(["cpu:0"]) as context, gw.Context(["cpu:0"]) as other:
         router = gw.Router([context.host], context.endpoints)

@@ -208,7 +208,7 @@ def pagerank(
     :param gpu: how kernels are run
     :returns: ``.rank`` (n), ``.converged``, ``.iterations`` (None where there are none), ``.residual``,
         ``.highest(count)``, ``.to_dict()``, ``.statistics``
-    :raises InputError: a wrong argument, a negative weight, or several devices of the CPU
+    :raises InputError: a wrong argument, a negative weight, or several devices of the CPU to pull on
     :raises DeviceError: a device is not there, or GPUs do not reach each other
     :raises RunTimeoutError: out of time
     """
@@ -854,7 +854,8 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
         names = ", ".join(device.name for device in found)
         raise InputError(
             f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; devices='cpu' is all "
-            "cores as one. BFS, SSSP, step programs and vertex programs take several of the CPU"
+            "cores as one. BFS, SSSP, step programs, vertex programs and "
+            "pagerank(execution='asynchronous') take several of the CPU"
         )
     return graph, found[0]
 

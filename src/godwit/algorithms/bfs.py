@@ -86,7 +86,10 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
         check_search(devices, options.gpu)
         if not _takes_any_solver(options):
             steps_only = ", ".join(_of_supersteps(options.gpu))
-            instead = steps_only or "ask for execution='asynchronous'"
+            if options.execution == "auto" and steps_only:
+                instead = f"leave {steps_only} out"
+            else:
+                instead = "ask for execution='asynchronous'"
             raise InputError(
                 "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
                 f"are of the asynchronous solver: leave them out, or {instead}"

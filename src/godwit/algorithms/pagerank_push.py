@@ -178,6 +178,6 @@ def push_residuals(
 
 def _least_sum(graph: Graph, dangling: Array, start: Array, damping: float) -> float:
     """What y sums to, at least; L above."""
-    if not graph.directed:
-        return 1 - damping * float(start[dangling].sum())
+    if not graph.directed:  # roundings aside it is no less than anywhere
+        return max(1 - damping, 1 - damping * float(start[dangling].sum()))
     return 1 - damping * bool(dangling.any())

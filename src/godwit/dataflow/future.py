@@ -76,7 +76,7 @@ class Fate:
             is_stuck = participants <= {one.thread for one in waits if not one.has_limit}
             is_final = bool(participants) and self._body is None
             is_known, self._has_warned = self._has_warned, self._has_warned or is_stuck
-        if not is_stuck or (is_known and not is_final):
+        if not waits or not is_stuck or (is_known and not is_final):
             return
         why = next(filter(None, (one.future._hint() for one in waits)), "") or (
             ". Who sends over a link shuts it down in the end: with link: ..., or link.shutdown()"

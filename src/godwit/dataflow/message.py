@@ -80,6 +80,10 @@ class Message:
         with self._lock:
             self._under_way += segments
 
+    def hold(self) -> None:
+        """One more reads a segment of it in place, while another one is sure to do."""
+        self.started(1)
+
     def finished(self, marks: tuple[Mark, ...]) -> None:
         """One of them has it, or will have read it when marks are reached."""
         with self._lock:

@@ -102,6 +102,10 @@ class Slot:
             view = self._view = self.block.view(dtype, shape)
         return view
 
+    def hold(self) -> None:
+        """There is one more user, while another one is sure to stay."""
+        self.receiver.hold(self)
+
     def let_go(self, marks: tuple[Mark, ...]) -> None:
         """One user has read it when marks are reached."""
         self.receiver.let_go(self, marks)
@@ -406,11 +410,17 @@ class Receiver:
             message: Message | None = segment.message
             if slot is None:
                 return None
-            if message is not None:
-                message.started(1)
-                return message
-            slot.users += 1
-            return slot
+            if message is None:
+                slot.users += 1
+                return slot
+            message.hold()
+        # What passes on itself is waited for by whom it passes on: so no chain grows behind the first.
+        origin = message.passed_on
+        if origin is None:
+            return message
+        origin.hold()
+        message.let_go(())
+        return origin
 
     def shared_part(self, array: Any) -> Slot | Message | None:
         """Likewise of the segment that an array is part of; None if there is none."""
@@ -421,6 +431,11 @@ class Receiver:
                 if found is not None:
                     return found
         return None
+
+    def hold(self, slot: Slot) -> None:
+        """A buffer has one more user, while another one is sure to stay."""
+        with self._lock:
+            slot.users += 1
 
     def let_go(self, slot: Slot, marks: tuple[Mark, ...]) -> None:
         """One user of a buffer has read it when marks are reached; after the last it is free."""

@@ -138,10 +138,12 @@ class Workers:
         """A worker has ended by itself."""
         with self._lock:
             self._running[id(endpoint)] -= 1
-            self._context.fate.participants.discard(threading.current_thread())
             left = self._running[id(endpoint)]
-        if not left:
-            self._settle_endpoint(endpoint)
+        try:
+            if not left:
+                self._settle_endpoint(endpoint)
+        finally:  # until then others may still get what they wait for
+            self._context.fate.participants.discard(threading.current_thread())
 
     def _settle_body(self) -> None:
         """The block's body, which is at the host, has ended by itself."""
@@ -157,14 +159,21 @@ class Workers:
             if endpoint is host and not self._is_open:
                 idle += [one for one in self._context.endpoints if not self._running[id(one)]]
         for one in idle:
-            if one is endpoint or self._threads:  # else nobody waits for what might come from it
-                for link in self._links_from(one):
+            for link in self._links_from(one):
+                if one is endpoint or self._is_awaited(link):
                     link.shutdown()
         with self._lock:
             for one in idle:
                 body_receives = one is host and self._is_open
                 if not (self._running[id(one)] or body_receives):
                     self._abandon(one)
+
+    def _is_awaited(self, link: Link) -> bool:
+        """Whether somebody has asked for what comes over it, or works where it leads and may yet do so."""
+        if link.target.kind == "router":
+            return any(map(self._is_awaited, self._links_from(link.target)))
+        is_asked = link.receiver is not None and link.receiver.has_begun
+        return is_asked or bool(self._running[id(link.target)])
 
     def _abandon(self, endpoint: Endpoint) -> None:
         for link in self._links_to(endpoint):
@@ -208,12 +217,12 @@ class Workers:
         try:
             with self._lock:
                 self._is_open = False
-                self._context.fate.body_has_ended()
             if value is not None:
                 self._fail(value)
             else:
                 with suppress(DataflowEnded):
                     self._settle_body()
+            self._context.fate.body_has_ended()
             self._join()
         except BaseException as error:  # Ctrl-C, or a policy asked for what the host still sends
             self._fail(error)

@@ -28,6 +28,11 @@ class _Reference(types.Type):
         self.tuple_type = tuple_type
         super().__init__(name=f"reference({tuple_type})")
 
+    @property
+    def key(self) -> Any:
+        """The tuple's class and the names of its members are not in its name."""
+        return self.tuple_type.key
+
 
 @register_model(_Reference)
 class _ReferenceModel(models.PrimitiveModel):

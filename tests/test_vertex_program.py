@@ -328,3 +328,20 @@ def test_what_returns_no_number_is_called_by_its_name_and_place() -> None:
     line = program.update.__code__.co_firstlineno
     with pytest.raises(OperatorError, match=rf"'update' \(\S+, line {line}\) returns Tuple"):
         gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")
+
+
+def _is_even(number: Any) -> Any:
+    return True if number <= 0 else _is_odd(number - 1)
+
+
+def _is_odd(number: Any) -> Any:
+    return False if number <= 0 else _is_even(number - 1)
+
+
+def test_functions_of_an_operator_may_call_each_other_in_a_ring() -> None:
+    program = gw.VertexProgram(
+        name="ring", dtype="int64", combine="min",
+        message=lambda value: value + (1 if _is_even(value % 4) else 2),
+    )  # fmt: skip
+    found = gw.run(program, gw.generators.path(5), {0: 0}, devices="cpu")
+    assert found.values.tolist() == [0, 1, 3, 5, 7]

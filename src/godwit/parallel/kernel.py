@@ -79,6 +79,8 @@ _HELPER_OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
     "_nrt": False,
 }
+# A user's functions may call each other in a ring, which only machine code can.
+_USER_OPTIONS = {name: one for name, one in _HELPER_OPTIONS.items() if name != "pipeline_class"}
 _ENTRY_OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -211,8 +213,9 @@ def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key:
     path = _stamp_file(function.__name__, key)
     file_name = f"<godwit {key}>" if path is None else str(path)
 
-    def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
-        return numba.njit(**(_ENTRY_OPTIONS if is_entry else _HELPER_OPTIONS))(rebuilt)
+    def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
+        options = _ENTRY_OPTIONS if is_entry else _USER_OPTIONS if by_user else _HELPER_OPTIONS
+        return numba.njit(**options)(rebuilt)
 
     def shared(plain: types.FunctionType) -> Any:
         return _shared_helper(plain, bindings)
@@ -242,7 +245,7 @@ def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> An
     key = content.digest.hexdigest()
     if key not in _HELPERS:
 
-        def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
+        def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
             return numba.njit(**_HELPER_OPTIONS)(rebuilt)
 
         def shared(below: types.FunctionType) -> Any:

@@ -181,7 +181,7 @@ def plain_text(error: BaseException | None) -> str:
 class Compile(Protocol):
     """Makes of a rebuilt function what others may refer to; it is compiled when it is called."""
 
-    def __call__(self, rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
+    def __call__(self, rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
         """What stands for the function from now on."""
 
 
@@ -219,7 +219,9 @@ def rebuild(
             name: build_value(value, name) for name, value in plain.__kwdefaults__.items()
         }
         rebuilt.__qualname__ = plain.__name__
-        stands_for = built[id(plain)] = compiled(rebuilt, is_entry=is_entry)
+        stands_for = built[id(plain)] = compiled(
+            rebuilt, is_entry=is_entry, by_user=is_users(plain)
+        )
         originals.made[id(rebuilt)] = (plain, label)
         for name, value in references(plain, bindings).items():
             value_label = plain.__name__ if plain.__module__ == ADAPTERS else name

@@ -83,7 +83,7 @@ def compile_function(function: DeviceFunction, architecture: str) -> CompiledFun
     cuda = libraries.numba_cuda()
     capability = divmod(int(architecture), 10)
 
-    def compiled(rebuilt: types.FunctionType, *, is_entry: bool) -> Any:
+    def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
         return rebuilt if is_entry else _helper_class()(rebuilt, capability)
 
     entry, originals = rebuild(

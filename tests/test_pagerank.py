@@ -33,10 +33,8 @@ def by_networkx(graph: Graph, **settings: Any) -> np.ndarray[Any, Any]:
     return np.array([found[graph.ids[v]] for v in range(graph.vertex_count)])
 
 
-def by_definition(
-    graph: Graph, iterations: int, damping: float, teleport: Any, weighted: bool
-) -> np.ndarray[Any, Any]:
-    """So many steps of a matrix of all pairs, from ranks that are alike."""
+def steps_of_walks(graph: Graph, teleport: Any, weighted: bool) -> np.ndarray[Any, Any]:
+    """(n, n) with which chance a walk goes from where to where, if it does not begin anew."""
     n = graph.vertex_count
     matrix = np.zeros((n, n))
     for u, v, *weight in arcs_of(graph):
@@ -44,6 +42,15 @@ def by_definition(
     leaving = matrix.sum(axis=1)
     matrix[leaving == 0] = teleport
     matrix[leaving > 0] /= leaving[leaving > 0, None]
+    return matrix
+
+
+def by_definition(
+    graph: Graph, iterations: int, damping: float, teleport: Any, weighted: bool
+) -> np.ndarray[Any, Any]:
+    """So many steps of a matrix of all pairs, from ranks that are alike."""
+    n = graph.vertex_count
+    matrix = steps_of_walks(graph, teleport, weighted)
     rank = np.full(n, 1 / n)
     for _ in range(iterations):
         rank = (1 - damping) * teleport + damping * rank @ matrix
@@ -64,15 +71,9 @@ def exact_ranks(
     graph: Graph, damping: float, teleport: Any, weighted: bool
 ) -> np.ndarray[Any, Any]:
     """What iterations come to."""
-    n = graph.vertex_count
-    matrix = np.zeros((n, n))
-    for u, v, *weight in arcs_of(graph):
-        matrix[u, v] += weight[0] if weighted and weight else 1
-    leaving = matrix.sum(axis=1)
-    matrix[leaving == 0] = teleport
-    matrix[leaving > 0] /= leaving[leaving > 0, None]
+    matrix = steps_of_walks(graph, teleport, weighted)
     solved: np.ndarray[Any, Any] = np.linalg.solve(
-        np.eye(n) - damping * matrix.T, (1 - damping) * teleport
+        np.eye(len(matrix)) - damping * matrix.T, (1 - damping) * teleport
     )
     return solved
 

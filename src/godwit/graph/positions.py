@@ -196,16 +196,24 @@ def _owners(graph: Graph, parts: int, partition: Partition | None, by_degree: bo
         return None
     n = graph.vertex_count
     work = graph.offsets + np.arange(n + 1)
-    bounds = np.searchsorted(work, np.linspace(0, float(work[-1]), parts + 1)[1:-1])
+    bounds = _bounds(work, parts)
     return np.repeat(np.arange(parts, dtype=np.int32), np.diff([0, *bounds, n]))
+
+
+def _bounds(sums: Array, parts: int) -> Array:
+    """(parts - 1) where ranges of equal sums begin, but the first.
+
+    :param sums: (n + 1) ascending, of what lies before each
+    """
+    bounds: Array = np.searchsorted(sums, np.linspace(0, float(sums[-1]), parts + 1)[1:-1])
+    return bounds
 
 
 def _stay_near(graph: Graph, parts: int) -> bool:
     """Whether most arcs would stay within ranges of ids with equal numbers of arcs, by a sample."""
     if graph.arc_count == 0:
         return False
-    limits = np.linspace(0, graph.arc_count, parts + 1)[1:-1]
-    bounds = np.searchsorted(graph.offsets, limits)
+    bounds = _bounds(graph.offsets, parts)
     arc = np.random.default_rng(0).integers(0, graph.arc_count, _SAMPLED_ARCS)
     vertex = np.searchsorted(graph.offsets, arc, side="right") - 1
     here, there = (

@@ -216,7 +216,7 @@ def _compiled_operator(function: DeviceFunction) -> tuple[str, int, Any]:
     kinds = [numba.from_dtype(dtype) for dtype in function.arguments]
     kinds += [numba.float64] * function.parameter_count
 
-    def compiled(rebuilt: Any, *, is_entry: bool) -> Any:
+    def compiled(rebuilt: Any, *, is_entry: bool, by_user: bool) -> Any:
         return numba.njit(error_model="numpy", forceinline=not is_entry)(rebuilt)
 
     entry, originals = rebuild(

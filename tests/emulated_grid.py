@@ -40,6 +40,7 @@ from godwit.backends.cuda import (
     sorting,
 )  # fmt: skip
 from godwit.backends.cuda.driver import Buffer, Stream
+from godwit.backends.cuda.kept_memory import KeptMemory
 from godwit.backends.cuda.native import Calls
 
 __all__ = [
@@ -112,8 +113,8 @@ def emulated_gpus(
                         patch.setattr(module, name, stand_in)
         patch.setattr(engine._Run, "load", load)
         patch.setattr(driver, "_ABANDONED", _Abandoned(machine))
-        patch.setattr(driver, "_KEPT", driver.KeptMemory(driver.KEPT_BYTES))
-        patch.setattr(pools, "_KEPT_PINNED", pools.KeptMemory(pools.KEPT_PINNED_BYTES))
+        patch.setattr(driver, "_KEPT", KeptMemory(driver.KEPT_BYTES))
+        patch.setattr(pools, "_KEPT_PINNED", KeptMemory(pools.KEPT_PINNED_BYTES))
         patch.setattr(download, "_SPARE", [])
         try:
             yield machine

@@ -18,8 +18,9 @@ import sys
 import threading
 import time
 import types
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from godwit.backends.cuda import (
     segments,
 )
 from godwit.backends.cuda.driver import GpuProperties
+from godwit.backends.cuda.kept_memory import KeptMemory
 from godwit.backends.cuda.native import Calls
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 
@@ -205,10 +207,10 @@ class Machine:
 
     def copy(self, to: int, origin: int, nbytes: int, stream: Any, ends: Any = None) -> None:
         found = self.stream(stream)
-        homes = self.home(to, nbytes), self.home(origin, nbytes)
-        if None in homes or (ends is not None and ends != homes):
-            self.faults.append(f"copy of {nbytes} bytes from {homes[1]} to {homes[0]}, not {ends}")
-        elif min(homes) >= 0 and not self.access[homes]:
+        target, source = homes = self.home(to, nbytes), self.home(origin, nbytes)
+        if target is None or source is None or (ends is not None and ends != homes):
+            self.faults.append(f"copy of {nbytes} bytes from {source} to {target}, not {ends}")
+        elif min(target, source) >= 0 and not self.access[target, source]:
             self.faults.append(f"copy between {homes}, which are no peers")
         elif found.index not in homes:
             self.faults.append(f"copy between {homes} in a stream of {found.index}")
@@ -441,19 +443,19 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setitem(sys.modules, "cupy", cupy_module(machine))
         patch.setattr(gpu_arrays, "lies_on_gpu", lambda array: isinstance(array, Array))
         patch.setattr(driver, "_ABANDONED", [])
-        patch.setattr(driver, "_KEPT", driver.KeptMemory(driver.KEPT_BYTES))
-        patch.setattr(pools, "_KEPT_PINNED", pools.KeptMemory(pools.KEPT_PINNED_BYTES))
-        patch.setattr(pools, "_let_go", pools.deque())
+        patch.setattr(driver, "_KEPT", KeptMemory(driver.KEPT_BYTES))
+        patch.setattr(pools, "_KEPT_PINNED", KeptMemory(pools.KEPT_PINNED_BYTES))
+        patch.setattr(pools, "_let_go", deque())
         patch.setattr(download, "_SPARE", [])
         for module in (lanes, gpu_arrays):
             patch.setattr(module, "_spare_streams", {})
-        patch.setattr(marks, "event_pool", marks.lru_cache(marks.EventPool))
+        patch.setattr(marks, "event_pool", lru_cache(marks.EventPool))
         for module in (lanes, segments):
             patch.setattr(module, "event_pool", marks.event_pool)
         from godwit.backends.cuda import ordinary_memory
 
         patch.setattr(ordinary_memory, "event_pool", marks.event_pool)
-        patch.setattr(lanes, "are_peers", marks.lru_cache(lanes.are_peers.__wrapped__))
+        patch.setattr(lanes, "are_peers", lru_cache(lanes.are_peers.__wrapped__))
         try:
             yield machine
         finally:

@@ -1,6 +1,7 @@
 """BFS and SSSP beside SciPy, networkit and igraph, in one process run.
 
-    python benchmarks/paths.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER] [--json]
+    python benchmarks/paths.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER]
+                               [--algorithm bfs|sssp] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them. Distances only, as each peer offers it
 without predecessors; Godwit's predecessors, a pass of their own, are a row too, and so are supersteps.
@@ -37,6 +38,7 @@ from peers import (
 )
 
 ROADS = ("USA-road-d.NY", "road:1000x1000")
+ALGORITHMS: dict[str, Callable[..., Any]] = {"bfs": gw.bfs, "sssp": gw.sssp}
 GAP_DELTAS = tuple(8**power for power in range(7))
 
 
@@ -84,7 +86,8 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
     source = graph.highest_degree_vertex()
     rows: list[Row] = []
     others = peers(graph, source)
-    for algorithm, run in (("bfs", gw.bfs), ("sssp", gw.sssp)):
+    for algorithm in (arguments.algorithm,) if arguments.algorithm else ALGORITHMS:
+        run = ALGORITHMS[algorithm]
         steps = partial(run, execution="bulk-synchronous")
         contenders: dict[str, Callable[[], Any]] = {REFERENCE: partial(run, graph, source)}
         contenders["Godwit, predecessors"] = lambda run=run: run(graph, source).predecessor
@@ -100,6 +103,7 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
                 query()  # compiles, warms caches
             times = measure(contenders, arguments.runs)
         if arguments.gap is not None:
+            times |= measure({"Godwit, in a row": contenders[REFERENCE]}, arguments.runs)
             times |= gap(arguments.gap, algorithm, graph, source, arguments.runs)
         rows += compared(times, graph=name, algorithm=algorithm)
     return rows
@@ -107,4 +111,6 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
 
 if __name__ == "__main__":
     columns = (Column("", "algorithm", 8), Column("", "system", 38), *TIMES)
-    report(parser(__doc__, runs=9).parse_args(), bench, columns)
+    options = parser(__doc__, runs=9)
+    options.add_argument("--algorithm", choices=list(ALGORITHMS), help="this one alone")
+    report(options.parse_args(), bench, columns)

@@ -21,7 +21,7 @@ from godwit.parallel.team import ABORT, new_control
 from graphs import each_graph, named_graph
 
 each_team = pytest.mark.parametrize("threads", [1, 2, 3])
-each_way = pytest.mark.parametrize("way", ["as it likes", "together", "bottom-up"])
+each_way = pytest.mark.parametrize("way", ["as it likes", "together", "marks", "bottom-up"])
 
 
 @contextmanager
@@ -31,6 +31,7 @@ def forced(way: str) -> Iterator[dict[str, int]]:
         patch.setattr(driver, "_ALONE_GRAPH_ARCS", 0)
         if way != "as it likes":
             patch.setattr(driver, "_TEAM_ARCS", 0)
+            patch.setattr(driver, "_MARK_ARCS_PER_VERTEX", 0 if way == "marks" else 1 << 30)
         if way != "bottom-up":
             yield {}
             return
@@ -90,7 +91,9 @@ def test_sources_targets_cutoffs_of_any_graph(data: Any) -> None:
     cutoff = data.draw(st.none() | st.integers(0, 6), "cutoff")
     threads = data.draw(st.integers(1, 3), "threads")
     expected = reference(graph, sources, cutoff, target)
-    with forced(data.draw(st.sampled_from(["as it likes", "together", "bottom-up"]))) as arguments:
+    with forced(
+        data.draw(st.sampled_from(["as it likes", "together", "marks", "bottom-up"]))
+    ) as arguments:
         if "alpha" in arguments:
             # Small betas turn back to top-down after a sweep, large ones stay bottom-up.
             arguments["beta"] = data.draw(st.sampled_from([0, 18, 1 << 40]), "beta")

@@ -182,6 +182,8 @@ def frozen(array: Array, dtype: Any = None) -> Array:
     Kernels are compiled per type, and being read-only is part of it: handed over like this, arrays
     that the caller may write and arrays that he may not need one kernel, not two.
     """
-    view = np.require(array, dtype, ["C", "A"]).view(np.ndarray)
+    view = np.asarray(array, dtype, order="C").view()
+    if not view.flags.aligned:
+        view = view.copy()
     view.flags.writeable = False
     return view

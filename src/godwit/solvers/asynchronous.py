@@ -55,6 +55,9 @@ _STEP_HOPS = 1
 """A GPU's block processes what it took up, and meets the others before it goes on."""
 
 
+_AS_IT_LIKES = GpuOptions()
+
+
 @dataclass
 class SolverOptions:
     """How to run; the defaults are good.
@@ -78,7 +81,7 @@ class SolverOptions:
     capacity_items: int | None = None
     timeout_s: float | None = None
     progress: Callable[[int], None] | None = None
-    gpu: GpuOptions = field(default_factory=GpuOptions)
+    gpu: GpuOptions = _AS_IT_LIKES
     home: Home = field(default_factory=Home)
 
     def __post_init__(self) -> None:

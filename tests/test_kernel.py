@@ -443,6 +443,18 @@ def test_a_failing_task_stops_the_others() -> None:
     assert run_team(lambda rank, size, control: rank, threads=2) == [0, 1]
 
 
+def test_brief_work_of_one_is_done_by_the_caller_unless_that_is_to_poll() -> None:
+    def who(rank: int, size: int, control: Any) -> int:
+        assert (rank, size, control[ABORT]) == (0, 1, 0)
+        return threading.get_ident()
+
+    me = threading.get_ident()
+    assert run_team(who, threads=1, brief=True) == [me]
+    assert run_team(who, threads=1) != [me]
+    assert run_team(who, threads=1, brief=True, poll=lambda: None) != [me]
+    assert me not in run_team(lambda *_: threading.get_ident(), threads=2, brief=True)
+
+
 def test_teams_are_kept_and_end() -> None:
     before = threading.active_count()
     team = Team(2)

@@ -135,7 +135,8 @@ def direction_optimizing_bfs(
     if n == 0:
         return distance, SearchCounts(0, 0, 0, 0, True)
     sparse = graph.arc_count < min(_ALONE_SPARSE_ARCS, _SPARSE_DEGREE * n)
-    if sparse or graph.arc_count < _ALONE_GRAPH_ARCS:
+    brief = graph.arc_count < _ALONE_GRAPH_ARCS
+    if sparse or brief:
         threads = 1
     elif threads is None:
         threads = config.thread_count()
@@ -166,6 +167,7 @@ def direction_optimizing_bfs(
             threads=threads,
             control=control,
             poll=poll,
+            brief=brief,
         )
     return distance, SearchCounts(
         arcs_examined=int(shared[EXAMINED]),

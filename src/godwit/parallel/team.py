@@ -276,16 +276,21 @@ def run_team(
     control: np.ndarray[Any, np.dtype[np.int64]] | None = None,
     poll: Callable[[], None] | None = None,
     tracks: Sequence[tuple[str, str]] | None = None,
+    brief: bool = False,
 ) -> list[Any]:
     """Call ``function(rank, size, control, *arguments)`` on ``size`` threads at once.
 
     :param threads: size of the team; all that the process may use by default
     :param tracks: of each thread, as for :meth:`Team.run`
+    :param brief: it takes milliseconds whatever it is given, so that Ctrl-C may wait for it: a team of one
+        is then the calling thread, which spares waking another
     :returns: the results by rank
     """
     size = config.thread_count() if threads is None else threads
     if control is None:
         control = new_control()
+    if brief and size == 1 and poll is None and active() is None:
+        return [function(0, 1, control, *arguments)]
     with borrowed_team(size) as team:
         tasks = [(function, (rank, size, control, *arguments)) for rank in range(size)]
         return team.run(tasks, control, poll, tracks=tracks)

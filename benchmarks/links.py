@@ -155,7 +155,7 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
             "mark": space.mark,
             "mark and order": lambda: space.mark().order(space.stream),
             "view": lambda: block.view(np.uint8, (SMALL,)),
-            "take": lambda: space.take(far),
+            "take, with its mark": lambda: space.take(view),
             "copy from GPU": lambda: lane.copy(far, view, ()),
             "copy after a mark": lambda: lane.copy(far, view, (mark,)),
             "copy from page-locked": lambda: lane.copy(locked, view, ()),

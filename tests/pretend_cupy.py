@@ -67,14 +67,27 @@ class Memory:
 
 def cupy_module(machine: Any) -> Any:
     """What the library uses of CuPy, on pretended GPUs."""
-    local = threading.local()
+
+    class Local(threading.local):
+        """Of a thread, the current stream on each GPU."""
+
+        def __init__(self) -> None:
+            self.streams: dict[int, Any] = {}
+
+    local = Local()
+
+    def gpu() -> int:
+        return getattr(machine.thread, "gpu", 0)
+
+    def get_current_stream(device_id: int = -1) -> Any:
+        return local.streams.get(gpu() if device_id < 0 else device_id, Stream.null)
 
     class Device:
         def __init__(self, index: int) -> None:
             self.id = index
 
         def __enter__(self) -> Device:
-            self._before = getattr(machine.thread, "gpu", 0)
+            self._before = gpu()
             machine.thread.gpu = self.id
             return self
 
@@ -88,12 +101,12 @@ def cupy_module(machine: Any) -> Any:
             self.ptr = machine.new_stream(machine.thread.gpu) if ptr is None else ptr
 
         def __enter__(self) -> Stream:
-            self._before = getattr(local, "stream", Stream.null)
-            local.stream = self
+            self._index, self._before = gpu(), get_current_stream()
+            local.streams[self._index] = self
             return self
 
         def __exit__(self, *_: object) -> None:
-            local.stream = self._before
+            local.streams[self._index] = self._before
 
         def __del__(self) -> None:
             if self.ptr:
@@ -105,7 +118,7 @@ def cupy_module(machine: Any) -> Any:
         Stream=Stream,
         UnownedMemory=Memory,
         MemoryPointer=Pointer,
-        get_current_stream=lambda: getattr(local, "stream", Stream.null),
-        runtime=types.SimpleNamespace(getDevice=lambda: getattr(machine.thread, "gpu", 0)),
+        get_current_stream=get_current_stream,
+        runtime=types.SimpleNamespace(getDevice=gpu),
     )
     return types.SimpleNamespace(ndarray=Array, cuda=cuda)

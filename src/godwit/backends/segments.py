@@ -142,12 +142,13 @@ def overlap(part: Array, array: Array) -> bool:
 
 def host_array_to_send(array: Any) -> Array:
     """What a user sends from host memory, without gaps; InputError if it is no array of numbers."""
-    if isinstance(array, str | bytes):  # NumPy would make an array of it
-        raise InputError(
-            f"what is sent must be an array, got {shown(array)}; metadata= takes any object"
-        )
-    if isinstance(array, np.ma.MaskedArray):
-        raise InputError(MASKED)
+    if type(array) is not np.ndarray:
+        if isinstance(array, str | bytes):  # NumPy would make an array of it
+            raise InputError(
+                f"what is sent must be an array, got {shown(array)}; metadata= takes any object"
+            )
+        if isinstance(array, np.ma.MaskedArray):
+            raise InputError(MASKED)
     try:
         found = host_array(array)
     except (TypeError, ValueError) as error:

@@ -29,6 +29,14 @@ def as_root(context: Context, root: Any) -> Endpoint:
     return context.endpoints[place]
 
 
+def when_made(endpoint: Endpoint, array: Any) -> Any:
+    """What an endpoint sends, when all that makes it is done."""
+    taken, after = endpoint.space.take(array)
+    for mark in after:
+        mark.wait()
+    return taken
+
+
 def as_arrays(context: Context, arrays: Sequence[Any]) -> list[Any]:
     """The arrays, one an endpoint, when all that makes them is done."""
     ends = context.endpoints
@@ -36,13 +44,11 @@ def as_arrays(context: Context, arrays: Sequence[Any]) -> list[Any]:
         raise InputError(f"one array an endpoint is combined: a list of {len(ends)}")
     found = []
     for endpoint, array in zip(ends, arrays, strict=True):
-        taken, after = endpoint.space.take(array)
+        taken = when_made(endpoint, array)
         if not endpoint.space.reads(taken):
             raise InputError(
                 f"the array of {endpoint} lies elsewhere; arrays come from their endpoints"
             )
-        for mark in after:
-            mark.wait()
         found.append(taken)
     return found
 

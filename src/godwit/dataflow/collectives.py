@@ -29,6 +29,7 @@ from godwit.dataflow.collective_arguments import (
     as_operands,
     as_root,
     takes_nccl,
+    when_made,
 )
 from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.link import Link
@@ -62,9 +63,7 @@ def broadcast(
     :raises DeviceError: there is no NCCL for these devices
     """
     source = as_root(context, root)
-    taken, after = source.space.take(array)
-    for mark in after:
-        mark.wait()
+    taken = when_made(source, array)
     if takes_nccl(context, collective, [taken], source):
         outs = [taken if one is source else _empty(one, taken) for one in context.endpoints]
         own_group(context.devices).broadcast(taken, outs, source.index)

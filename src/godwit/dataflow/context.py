@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
@@ -53,7 +53,7 @@ class Endpoint:
         self.name = name
         self.device = device
         self.index = index
-        self.inbound: list[Receiver] = []  # the ends of links to it
+        self.inbound: list[Receiver] = []  # the ends of links to it where receiving has begun
 
     @cached_property
     def space(self) -> Space:
@@ -206,17 +206,10 @@ class Context:
     def add(self, link: Link) -> None:
         """A direct link was made."""
         self._links.append(link)
-        self._note_ends([link])
 
     def add_router(self, router: Router) -> None:
         """A router was made."""
         self._routers.append(router)
-        self._note_ends(router.links)
-
-    def _note_ends(self, links: Iterable[Link]) -> None:
-        for link in links:
-            if link.receiver is not None:
-                link.target.inbound.append(link.receiver)
 
     def begin_workers(self) -> None:
         """A block of workers begins: it says when endpoints have ended, so there is one at a time."""

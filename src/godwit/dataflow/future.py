@@ -13,9 +13,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter, sleep
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from godwit.backends.segments import Mark
 from godwit.dtypes import as_positive_number
@@ -96,8 +95,7 @@ class Fate:
             raise DataflowEnded(f"the dataflow has ended: {why}") from self.cause
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(NamedTuple):
     """Who waits, for what, and whether for so long only."""
 
     thread: threading.Thread
@@ -188,30 +186,34 @@ class Future(Generic[T]):
         return found
 
     def _sleep(self, timeout_s: float | None, deadline: float | None) -> None:
-        while True:
-            waiter = threading.Lock()
-            waiter.acquire()
-            with self._fate.lock:
-                self._waiters.append(waiter)
-                self._fate.waiting[waiter] = Wait(
-                    threading.current_thread(), self, deadline is not None
-                )
-            try:
-                if self._resolved:
-                    return
-                self._fate.check()
-                left = PATIENCE_S
-                if deadline is not None:
-                    left = min(max(0.0, deadline - perf_counter()), threading.TIMEOUT_MAX)
-                if not waiter.acquire(timeout=left) and deadline is None:
-                    self._fate.look_if_stuck()
-            finally:
-                with self._fate.lock:
-                    del self._fate.waiting[waiter]
-                    self._waiters.remove(waiter)
+        while not self._resolved:
+            self._sleep_once(deadline)
             if deadline is not None and not self._resolved and perf_counter() >= deadline:
                 self._fate.check()
                 self._refuse_to_wait(timeout_s)
+
+    def _sleep_once(self, deadline: float | None) -> None:
+        """Until somebody wakes the caller, or for some time."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        with self._fate.lock:
+            self._waiters.append(waiter)
+            self._fate.waiting[waiter] = Wait(
+                threading.current_thread(), self, deadline is not None
+            )
+        try:
+            if self._resolved:
+                return
+            self._fate.check()
+            left = PATIENCE_S
+            if deadline is not None:
+                left = min(max(0.0, deadline - perf_counter()), threading.TIMEOUT_MAX)
+            if not waiter.acquire(timeout=left) and deadline is None:
+                self._fate.look_if_stuck()
+        finally:
+            with self._fate.lock:
+                del self._fate.waiting[waiter]
+                self._waiters.remove(waiter)
 
     def _refuse_to_wait(self, timeout_s: float | None) -> NoReturn:
         raise RunTimeoutError(f"{self._what} was not there after {timeout_s:g} s{self._hint()}")
@@ -225,16 +227,18 @@ class Future(Generic[T]):
     def resolve(self, value: Any, marks: Sequence[Mark]) -> None:
         """It is under way, and there when the marks are reached."""
         self._value, self._marks = value, marks
-        self._settle()
+        self._resolved = True
+        if self._waiters:
+            self._wake()
 
     def fail(self, error: BaseException) -> None:
         """It will not come."""
         self._error = error
-        self._settle()
-
-    def _settle(self) -> None:
         self._resolved = True
         if self._waiters:
-            with self._fate.lock:
-                for waiter in self._waiters:
-                    wake(waiter)
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._fate.lock:
+            for waiter in self._waiters:
+                wake(waiter)

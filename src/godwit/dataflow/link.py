@@ -73,6 +73,7 @@ class Link:
         be on its way back besides; None for what suits the pair
     :param copies: whether segments are copied also where the receiver could read the sender's memory
     :ivar name: for people: from where to where
+    :ivar receiver: its end; None where a router is there
     :raises TopologyError: source and target are the same, of different contexts, or linked already
     :raises InputError: a number out of range
     """
@@ -117,7 +118,7 @@ class Link:
         self.name = f"{source} -> {target}"
         self._end_of_message = f"the end of a message over {self.name}"
         self._a_segment = f"a segment over {self.name}"
-        self._receiver: Receiver | None = None
+        self.receiver: Receiver | None = None
         self._router: Router | None = None
         if target.kind == "router":
             self._router = target  # type: ignore[assignment]
@@ -132,7 +133,7 @@ class Link:
                 raise TopologyError(
                     f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
                 )
-            self._receiver = Receiver(
+            self.receiver = Receiver(
                 self.name,
                 str(target),
                 target.space,
@@ -141,6 +142,7 @@ class Link:
                 copies=copies,
                 fate=context.fate,
                 keep=context.keep,
+                begun=target.inbound,
             )
         receivers = self._receivers()
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
@@ -180,7 +182,7 @@ class Link:
     @property
     def buffers(self) -> int:
         """Receive buffers at its end; 0 where a router is there."""
-        return 0 if self._receiver is None else self._receiver.buffers
+        return 0 if self.receiver is None else self.receiver.buffers
 
     @property
     def closed(self) -> bool:
@@ -190,7 +192,7 @@ class Link:
     @property
     def statistics(self) -> LinkStatistics:
         """What has gone over it so far."""
-        end = self._receiver
+        end = self.receiver
         if end is None:
             return LinkStatistics(self._sent, 0, 0, 0)
         return LinkStatistics(self._sent, end.segments, end.bytes, end.copied_bytes)
@@ -214,7 +216,7 @@ class Link:
         :raises InputError: no array of numbers, one row is larger than a packet, or a segment was released
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
-        if self._closed or self._is_routers or self._fate.cause is not None or self.context.closed:
+        if self._closed or self._is_routers or self._fate.cause is not None:
             self._refuse_to_send()
         segment = array if isinstance(array, Segment) else None
         if segment is None:
@@ -237,15 +239,9 @@ class Link:
         )
         if segment is not None or self.source.inbound:
             message.passed_on = self._shared(segment, taken)
-        with self._lock:
-            is_closed = self._closed
-            if not is_closed:
-                self._sent += 1
-                heappush(self._outbox, (-priority, next(self._numbers), message))
-        if is_closed:
+        if not self._pump(message):
             message.let_go(())
             self._refuse_to_send()
-        self._pump()
         return future
 
     def _shared(self, segment: Segment | None, array: Any) -> Slot | Message | None:
@@ -286,8 +282,10 @@ class Link:
                 return  # who puts something there pumps after that
         self._pump()
 
-    def _pump(self) -> None:
-        """Offer segments, as long as few are waiting.
+    def _pump(self, message: Message | None = None) -> bool:
+        """Offer segments, as long as few are waiting; of a message, too, that is put behind the others.
+
+        False if it cannot be, as the link is shut down.
 
         Invariant: one thread at a time offers, so that segments stay in order. It stops being the one under
         the lock under which it has seen that there is nothing to do; whoever changes that does so under
@@ -295,45 +293,51 @@ class Link:
         """
         try:
             with self._lock:
+                if message is not None:
+                    if self._closed:
+                        return False
+                    self._sent += 1
+                    heappush(self._outbox, (-message.priority, next(self._numbers), message))
                 if self._is_pumping or self._fate.cause is not None:
-                    return
-                cut = self._cut()
-            while cut:
-                is_last = cut[-1] is None
-                self._offer([one for one in cut if one is not None])
-                if is_last:
+                    return True
+                cut, is_end = self._cut()
+            while cut or is_end:
+                self._offer(cut)
+                if is_end:
                     self._end()
                 with self._lock:
-                    cut = self._cut()
+                    cut, is_end = self._cut()
         except BaseException as error:
             self._fate.end(error)  # from now on nobody pumps
             self._is_pumping = False
             raise
+        return True
 
-    def _cut(self) -> list[tuple[Segment, Message] | None]:
-        """What may be offered now, None where the link ends; with the lock.
+    def _cut(self) -> tuple[list[tuple[Segment, Message]], bool]:
+        """What may be offered now, and whether the link ends behind it; with the lock.
 
         The collector of garbage may claim in between; it does not where it is seen that there is nothing.
         """
         self._is_pumping = True
-        cut: list[tuple[Segment, Message] | None] = []
+        cut: list[tuple[Segment, Message]] = []
+        is_end = False
         outbox = self._outbox
         while outbox and self._unclaimed < self._most_ahead and len(cut) < self._cut_at_once:
             message = outbox[0][2]
             if message is None:
                 heappop(outbox)
-                cut.append(None)
-                continue
+                is_end = True
+                break
             cut.append((message.cut(), message))
             if message.is_cut:
                 heappop(outbox)
             self._unclaimed += 1
-        if not cut:
+        if not (cut or is_end):
             self._is_pumping = False
-        return cut
+        return cut, is_end
 
     def _offer(self, cut: list[tuple[Segment, Message]]) -> None:
-        receiver = self._receiver
+        receiver = self.receiver
         if receiver is None:
             for one in cut:
                 self._route(*one)
@@ -357,15 +361,15 @@ class Link:
                 receiver.post([offer])
 
     def _end(self) -> None:
-        if self._receiver is not None:
-            self._receiver.end()
+        if self.receiver is not None:
+            self.receiver.end()
         else:
             assert self._router is not None
             self._router.input_ended(self.source)
 
     def _receivers(self) -> Sequence[Receiver]:
-        if self._receiver is not None:
-            return (self._receiver,)
+        if self.receiver is not None:
+            return (self.receiver,)
         assert self._router is not None
         return self._router.receivers()
 
@@ -386,15 +390,15 @@ class Link:
         :raises TopologyError: a router is at its end, or at its beginning one that nothing leads to
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
-        if self._receiver is None:
+        if self.receiver is None:
             raise TopologyError(f"{self.target} receives by itself; ask router.output(endpoint)")
-        if self._fate.cause is not None or self.context.closed:
+        if self._fate.cause is not None:
             self.context.check_open()
             self._fate.check()
-        pending = PendingSegment(self._fate, self._a_segment, self.target.name, self._receiver)
-        if not self._receiver.has_begun and self._is_routers:
+        pending = PendingSegment(self._fate, self._a_segment, self.target.name, self.receiver)
+        if self._is_routers and not self.receiver.has_begun:
             self._check_router()
-        self._receiver.request(pending)
+        self.receiver.request(pending)
         return pending
 
     def _check_router(self) -> None:
@@ -410,10 +414,14 @@ class Link:
         (:meth:`Segment.hold`).
         On a GPU they are handed out while they are on their way: the endpoint's stream waits for them.
         """
-        stream = self.target.space.stream
+        stream, receiver = self.target.space.stream, self.receiver
         while True:
-            segment = self._next_arrived(stream)
-            if segment is None:
+            # What is under way already needs no future.
+            segment = None if receiver is None else receiver.next_arrived()
+            if segment is not None:
+                for mark in segment.marks:
+                    mark.wait() if stream is None else mark.order(stream)
+            else:
                 pending = self.receive()
                 try:
                     segment = pending.wait() if stream is None else pending.wait_on(stream)
@@ -432,30 +440,15 @@ class Link:
                             raise  # else everybody has been told of what ended the dataflow
             del segment  # what has been given back is not to be kept by a loop that waits
 
-    def _next_arrived(self, stream: Any) -> Segment | None:
-        """What :meth:`receive` would bring at once, without a future."""
-        if self._receiver is None or self._fate.cause is not None:
-            return None
-        segment = self._receiver.next_arrived()
-        if segment is not None:
-            for mark in segment.marks:
-                mark.wait() if stream is None else mark.order(stream)
-        return segment
-
     # What the context does.
-
-    @property
-    def receiver(self) -> Receiver | None:
-        """Its end, where there is no router."""
-        return self._receiver
 
     def close(self) -> None:
         """Give all back; nothing is under way."""
         with self._lock:
             self._closed = True
             self._outbox.clear()
-        if self._receiver is not None:
-            self._receiver.close()
+        if self.receiver is not None:
+            self.receiver.close()
 
     def __enter__(self) -> Link:
         return self

@@ -24,6 +24,7 @@ class Message:
     :param after: what has to be reached before the rows may be read
     :param future: resolved when every segment has been taken out of the array
     :param claimed: called whenever a segment has found its receiver
+    :ivar is_cut: whether all of its segments have been made
     :ivar passed_on: the buffer, or the message, that its array is part of, and that waits for it to be read
     """
 
@@ -42,6 +43,7 @@ class Message:
         self.claimed = claimed
         self.passed_on: Slot | Message | None = None
         self.priority = priority
+        self.is_cut = False
         self._array = array
         self._rows = rows
         self._metadata = metadata
@@ -52,11 +54,6 @@ class Message:
         self._under_way = 1  # the last segment, which is to come
         self._marks: tuple[Mark, ...] = ()
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether all of its segments have been made."""
-        return self._next < 0
-
     def cut(self) -> Segment:
         """The next segment; an array without rows is one segment.
 
@@ -65,12 +62,12 @@ class Message:
         begin, array = self._next, self._array
         total = len(array)
         if begin == 0 and total <= self._rows:
-            self._next, self._array = -1, None
+            self.is_cut, self._array = True, None
             return Segment(array, 0, total, self._metadata, self._source)
         end = min(begin + self._rows, total)
         self._next = end
         if end == total:
-            self._next, self._array = -1, None
+            self.is_cut, self._array = True, None
         else:
             self.started(1)
         return Segment(array[begin:end], begin, total, self._metadata, self._source)

@@ -62,6 +62,8 @@ class Policy:
 
 def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
     """Nobody sends to itself, where senders are among the destinations."""
+    if source not in destinations:
+        return destinations
     return tuple(one for one in destinations if one is not source)
 
 
@@ -218,7 +220,7 @@ def groups_of(choice: Any, policy: str, destinations: Endpoints) -> tuple[Endpoi
                 f"policy {policy!r} returned {shown(one)}; it returns endpoints among its destinations"
             )
         for endpoint in group:
-            if not any(endpoint is known for known in destinations):
+            if not isinstance(endpoint, Endpoint) or endpoint not in destinations:
                 there = ", ".join(map(str, destinations))
                 raise InputError(
                     f"policy {policy!r} returned {shown(endpoint)}, which is no destination; there are "

@@ -128,6 +128,7 @@ class Receiver:
     :param buffers: how many
     :param copies: whether a segment is copied even where the sender's memory could be read
     :param keep: holds what copies read until they are done
+    :param begun: the endpoint's receivers that have been asked for something; it adds itself
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Receiver:
         copies: bool,
         fate: Fate,
         keep: Callable[[Mark, Any], None],
+        begun: list[Receiver],
     ) -> None:
         self.name = name
         self.where = where
@@ -153,6 +155,7 @@ class Receiver:
         self._copies = copies
         self._fate = fate
         self._keep = keep
+        self._begun = begun
         self._lock = threading.RLock()
         self._free: deque[Slot] = deque()
         self._slots: list[Slot] = []
@@ -175,17 +178,17 @@ class Receiver:
 
     def post(self, offers: Sequence[Offer]) -> None:
         """Offer segments."""
-        with self._lock:
-            if len(self._offers) > self._most_offers:
-                self._drop_stale()
-            for offer in offers:
-                heappush(self._offers, (offer.order, next(self._arrivals), offer))
-                self._is_contested = self._is_contested or len(offer.receivers) > 1
-            is_abandoned = self._abandoned
-        if is_abandoned:
+        self.match(offers)
+        if self._abandoned:
             self._give_up()
-        elif self._free:
-            self.match()
+
+    def _queue(self, offers: Sequence[Offer]) -> None:
+        """Put offers behind the others of their priority; with the lock."""
+        if len(self._offers) > self._most_offers:
+            self._drop_stale()
+        for offer in offers:
+            heappush(self._offers, (offer.order, next(self._arrivals), offer))
+            self._is_contested = self._is_contested or len(offer.receivers) > 1
 
     def _drop_stale(self) -> None:
         """Who receives slowly, or not at all, is not to hold what others have taken long ago."""
@@ -225,6 +228,7 @@ class Receiver:
             if not self._slots:
                 self._slots = [Slot(self) for _ in range(self.buffers)]
                 self._free.extend(self._slots)
+                self._begun.append(self)
             if self._is_contested:
                 _add(self._asking, [ref(pending)])
             else:
@@ -268,9 +272,11 @@ class Receiver:
             self._check_end()
 
     def next_arrived(self) -> Segment | None:
-        """The next segment, if it is under way already and nobody has asked for it."""
+        """The next segment, if it is under way already, nobody has asked for it and all goes on."""
+        if self._requests or self._asking or self._fate.cause is not None:
+            return None
         try:
-            return None if self._requests or self._asking else self._arrived.popleft()
+            return self._arrived.popleft()
         except IndexError:
             return None
 
@@ -307,14 +313,16 @@ class Receiver:
                 )
             )
 
-    def match(self) -> None:
-        """Take offers as long as there are buffers.
+    def match(self, offers: Sequence[Offer] = ()) -> None:
+        """Take offers, of those that are brought, too, as long as there are buffers.
 
         Whoever brings an offer, frees a buffer or says that the link ends comes here after that.
         """
         taken: list[Offer] = []
         try:
             with self._lock:
+                if offers:
+                    self._queue(offers)
                 # The collector of garbage may come in between, and free a buffer for the loop below.
                 if self._is_matching:
                     return
@@ -522,5 +530,5 @@ def _read_only(array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         return array
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view

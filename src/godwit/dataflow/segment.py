@@ -78,8 +78,9 @@ class Segment:
 
         :param stream: the endpoint's own, if none is named
         """
-        if self.receiver is not None:
-            self.receiver.give_back(self, stream)
+        slot = self.slot
+        if slot is not None:
+            slot.receiver.give_back(self, stream)
 
     def wait(self) -> None:
         """Wait on the host until its data are there (who iterates over a link of the host need not)."""

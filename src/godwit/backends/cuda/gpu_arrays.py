@@ -49,6 +49,12 @@ def is_gpu_array(array: Any) -> bool:
     return module is not None and isinstance(array, module.ndarray)
 
 
+def place_of(array: Any) -> tuple[int, int]:
+    """On which GPU an array of CuPy lies, and where it begins there."""
+    data = array.data
+    return int(data.device_id), int(data.ptr)
+
+
 def gpu_of(array: Any) -> int:
     """Where an array of CuPy lies."""
     return int(array.data.device_id)
@@ -126,13 +132,14 @@ def give_stream_back(index: int, stream: Any) -> None:
         spare.append(stream)
 
 
-def current_stream(index: int) -> tuple[Any, bool]:
-    """What CuPy puts work of this thread into, on a GPU; whether that GPU is the current one."""
-    cuda = cupy().cuda
-    if cuda.runtime.getDevice() == index:
-        return cuda.get_current_stream(), True
-    with cuda.Device(index):
-        return cuda.get_current_stream(), False
+def current_stream(index: int) -> Any:
+    """What CuPy puts work of this thread into, on a GPU."""
+    return cupy().cuda.get_current_stream(index)
+
+
+def is_current(index: int) -> bool:
+    """Whether a GPU is the one that CuPy puts work of this thread onto."""
+    return bool(cupy().cuda.runtime.getDevice() == index)
 
 
 def entered(index: int, stream: Any) -> AbstractContextManager[Any]:

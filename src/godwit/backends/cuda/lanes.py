@@ -23,7 +23,7 @@ from godwit.backends.cuda import driver
 from godwit.backends.cuda.copy_times import CopyTimes, noted
 from godwit.backends.cuda.download import STAGING_BYTES, Staging, stagings
 from godwit.backends.cuda.driver import Stream
-from godwit.backends.cuda.gpu_arrays import address_of, gpu_of
+from godwit.backends.cuda.gpu_arrays import address_of, place_of
 from godwit.backends.cuda.libraries import bindings
 from godwit.backends.cuda.marks import event_pool
 from godwit.backends.cuda.ordinary_memory import Crew
@@ -129,9 +129,10 @@ class Streams:
     ) -> Mark:
         """Push from one GPU to another."""
         stream = self.on(here)
+        native = stream.native
         for mark in after:
             mark.order(stream)
-        given = to, there, origin, here, nbytes, stream.native
+        given = to, there, origin, here, nbytes, native
         if self._times is None:
             outcome = self._copy_peer(*given)
         else:
@@ -139,7 +140,7 @@ class Streams:
                 outcome = self._copy_peer(*given)
         if outcome[0]:
             driver.checked(outcome, f"copying {nbytes:,} bytes from cuda:{here} to cuda:{there}")
-        return event_pool(here).record(stream.native)
+        return event_pool(here).record(native)
 
     def close(self) -> None:
         """Wait for what is on its way, and give the streams back; twice does no harm."""
@@ -259,7 +260,7 @@ class GpuLane:
         to, nbytes = address_of(view), int(view.nbytes)
         if isinstance(source, np.ndarray):
             return self.from_host(source, to, nbytes, after)
-        here, origin = gpu_of(source), address_of(source)
+        here, origin = place_of(source)
         if here == self._index:
             track = f"copy within cuda:{here}"
             return self._streams.copy(to, origin, nbytes, self._streams.on(here), after, track)
@@ -307,9 +308,9 @@ class PinnedLane:
     def copy(self, source: Any, view: Any, after: Sequence[Mark]) -> Mark:
         """Start to copy an array of a GPU, or of the host."""
         if not isinstance(source, np.ndarray):
-            here = gpu_of(source)
+            here, origin = place_of(source)
             enter_gpu(here)
-            origin, nbytes = address_of(source), int(source.nbytes)
+            nbytes = int(source.nbytes)
             stream, track = self._streams.on(here), f"copy cuda:{here} -> host"
             return self._streams.copy(view.ctypes.data, origin, nbytes, stream, after, track)
         if source.nbytes <= _AT_ONCE_BYTES and all(mark.done() for mark in after):

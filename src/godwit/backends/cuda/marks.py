@@ -43,6 +43,7 @@ class EventPool:
         self._record = runtime.cudaEventRecord
         self._query_stream = runtime.cudaStreamQuery
         self._spare: deque[Any] = deque()
+        self.put_back = self._spare.append  # of who uses an event no more
         self._make()
 
     @property
@@ -57,10 +58,6 @@ class EventPool:
                 return self._spare.pop()
             except IndexError:
                 self._make()
-
-    def put_back(self, event: Any) -> None:
-        """Nobody uses it any more."""
-        self._spare.append(event)
 
     def mark(self, stream: Any) -> Mark:
         """Everything that was put into a stream of this GPU so far: READY where that is done.

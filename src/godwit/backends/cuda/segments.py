@@ -122,13 +122,16 @@ class GpuSpace(_Pooled):
         if stream is not None:
             return mark_of(stream, self.index)
         own = self._events.mark(self._native)
-        current, is_here = gpu_arrays.current_stream(self.index)
+        current = gpu_arrays.current_stream(self.index)
         if current is self.stream:
             return own
         native = native_stream(current)
         if native == self._native:
             return own
-        other = self._events.record(native) if is_here else mark_of(current, self.index)
+        if gpu_arrays.is_current(self.index):
+            other: Mark = self._events.record(native)
+        else:
+            other = mark_of(current, self.index)
         return other if own is READY else AllOf((own, other))
 
     def lane(self) -> GpuLane:
@@ -240,7 +243,7 @@ def _marks_elsewhere(array: Any, index: int | None) -> tuple[Mark, ...]:
 
 
 def _begun(index: int) -> Mark:
-    return mark_of(gpu_arrays.current_stream(index)[0], index)
+    return mark_of(gpu_arrays.current_stream(index), index)
 
 
 def _times(trace: Any) -> CopyTimes | None:

@@ -1,6 +1,6 @@
 """Betweenness from a few sources beside networkit and igraph, in one process run.
 
-    python benchmarks/betweenness.py [--data FOLDER] [--runs N] [--sources K] [--only GRAPH]
+    python benchmarks/betweenness.py [--data FOLDER] [--runs N] [--sources K] [--only GRAPH | --file FILE]
                                      [--weighted | --gap FOLDER] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights; ``--weighted``: paths are

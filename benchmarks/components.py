@@ -1,6 +1,7 @@
 """Connected components beside SciPy, networkit and igraph, in one process run.
 
-    python benchmarks/components.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER] [--json]
+    python benchmarks/components.py [--data FOLDER] [--runs N] [--only GRAPH | --file FILE]
+        [--gap FOLDER] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights. Godwit takes the method that
 it chooses itself, and each of the others beside it. All partitions are compared with Godwit's, but those of

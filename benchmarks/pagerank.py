@@ -1,6 +1,7 @@
 """PageRank beside networkit, igraph and SciPy, in one process run.
 
-    python benchmarks/pagerank.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER] [--json]
+    python benchmarks/pagerank.py [--data FOLDER] [--runs N] [--only GRAPH | --file FILE]
+        [--gap FOLDER] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them, without weights. Everybody starts from equal
 ranks, with damping 0.85, and ends when an iteration changes them by less than 1e-6 in sum, but for igraph,

@@ -1,6 +1,6 @@
 """BFS and SSSP beside SciPy, networkit and igraph, in one process run.
 
-    python benchmarks/paths.py [--data FOLDER] [--runs N] [--only GRAPH] [--gap FOLDER]
+    python benchmarks/paths.py [--data FOLDER] [--runs N] [--only GRAPH | --file FILE] [--gap FOLDER]
                                [--algorithm bfs|sssp] [--json]
 
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them. Distances only, as each peer offers it

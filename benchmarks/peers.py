@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -73,16 +74,16 @@ TIMES = (
 
 def graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
     """The graphs by their names, made or read when called."""
-
-    def from_file(name: str) -> gw.Graph:
-        return gw.read(folder / name).remove_self_loops().symmetrize()
-
     return {
-        "USA-road-d.NY": lambda: from_file("USA-road-d.NY.gr.xz"),
+        "USA-road-d.NY": partial(_from_file, folder / "USA-road-d.NY.gr.xz"),
         "road:1000x1000": lambda: gw.generators.road(1000, 1000, seed=1),
         "rmat:20": lambda: gw.generators.rmat(20, 16, seed=1),
-        "soc-Slashdot0902": lambda: from_file("soc-Slashdot0902.mtx.xz"),
+        "soc-Slashdot0902": partial(_from_file, folder / "soc-Slashdot0902.mtx.xz"),
     }
+
+
+def _from_file(file: Path) -> gw.Graph:
+    return gw.read(file).remove_self_loops().symmetrize()
 
 
 def in_networkit_and_igraph(graph: gw.Graph) -> tuple[Any, Any]:
@@ -179,6 +180,9 @@ def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
     made.add_argument(
         "--only", action="append", choices=list(graphs(beside)), help="a graph's name, repeatable"
     )
+    made.add_argument(
+        "--file", type=Path, action="append", help="a graph's file instead of these, repeatable"
+    )
     made.add_argument("--json", action="store_true")
     made.add_argument(
         "--gap",
@@ -192,8 +196,9 @@ def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
 def report(arguments: argparse.Namespace, bench: Bench, columns: Sequence[Column]) -> None:
     """Measure on one graph after the other, and print tables or JSON."""
     found: list[Row] = []
-    for name, make in graphs(arguments.data).items():
-        if arguments.only and name not in arguments.only:
+    wanted = {file.name: partial(_from_file, file) for file in arguments.file or ()}
+    for name, make in (wanted or graphs(arguments.data)).items():
+        if not wanted and arguments.only and name not in arguments.only:
             continue
         try:
             graph = make()

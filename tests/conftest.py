@@ -25,17 +25,20 @@ SAMPLED = {
     "test_bfs_steps.py": 64,
     "test_betweenness_gpu.py": 28,
     "test_communication.py": 3,
-    "test_compiles": 1,
     "test_components.py": 10,
     "test_components_gpu.py": 14,
     "test_components_tiles.py": 10,
     "test_direction_optimizing.py": 2,
     "test_emulated_grid.py": 8,
     "test_emulated_races.py": 8,
+    "test_dataflow_over_gpus": 2,
+    "test_every_division_gives_the_same": 4,
     "test_every_dtype": 8,
     "test_execution.py": 48,
     "test_filter_pretended.py": 3,
+    "test_from_arcs_of_more_arcs_than_one_digit_sorts": 3,
     "test_layout.py": 2,
+    "test_local_graphs_make_up_the_graph": 4,
     "test_pagerank.py": 4,
     "test_pagerank_gpu.py": 12,
     "test_partition.py": 2,
@@ -51,6 +54,7 @@ SAMPLED = {
     "test_step_programs_gpu.py": 72,
     "test_streamed_components_gpu.py": 6,
     "test_streamed_text.py": 10,
+    "test_threads_set_aside_and_share_large_pieces": 2,
     "test_trace.py": 3,
     "test_vertex_program.py": 12,
     "test_weighted_betweenness.py": 4,
@@ -59,6 +63,21 @@ SAMPLED = {
 """By file or test: one of so many of its parameters, unless ``--all`` are asked for. They are products of
 graphs, devices and schedules, any part of which finds what is wrong everywhere. Tests on real GPUs are
 never left out."""
+
+EACH_VALUE = {
+    "test_betweenness.py::test_the_zoo_as_networkx",
+    "test_bfs_steps.py::test_compiles",
+    "test_build.py::test_from_arcs_of_more_arcs_than_one_digit_sorts",
+    "test_cli.py::test_every_division_gives_the_same",
+    "test_cli.py::test_real_road_network",
+    "test_cli.py::test_what_is_closed_is_not_written_to",
+    "test_filtering.py::test_dataflow_over_gpus",
+    "test_filtering.py::test_threads_set_aside_and_share_large_pieces",
+    "test_layout.py::test_local_graphs_make_up_the_graph",
+    "test_predecessors.py::test_the_zoo",
+}
+"""Tests of whose parameters each value has its turn, but without ``--all`` not together with each value of
+the others: in the sample, where there is one, or besides it."""
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -111,11 +130,34 @@ def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
     test = first.name.partition("[")[0]
     items = [item for item in items if item.get_closest_marker("thorough") is None]
     one_of = SAMPLED.get(test, SAMPLED.get(first.path.name, 1))
-    if not items or one_of == 1 or first.get_closest_marker("gpu") is not None:
+    if not items or first.get_closest_marker("gpu") is not None:
+        return items
+    each_value = f"{first.path.name}::{test}" in EACH_VALUE
+    if one_of == 1 and not each_value:
         return items
     numbers = {item: crc32(item.name.encode()) for item in items}
-    found = [item for item in items if numbers[item] % one_of == 0]
+    found = [item for item in items if one_of > 1 and numbers[item] % one_of == 0]
+    if each_value:
+        return _with_each_value(found, items)
     return found or [min(items, key=numbers.__getitem__)]
+
+
+def _with_each_value(found: list[pytest.Item], items: list[pytest.Item]) -> list[pytest.Item]:
+    """Those found, and as few more as it takes for each value of each parameter to be in one of them."""
+    values = {
+        item: {(name, repr(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
+        for item in items
+    }
+    kept = list(found)
+    missing = set().union(*values.values()).difference(*(values[item] for item in kept))
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        return len(values[item] & missing), crc32(item.name.encode())
+
+    while missing:
+        kept.append(max(items, key=rank))
+        missing -= values[kept[-1]]
+    return kept
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

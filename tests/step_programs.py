@@ -207,6 +207,12 @@ def start_of(program: gw.StepProgram, graph: gw.Graph) -> Any:
     return "all"
 
 
+def with_integer_weights(graph: gw.Graph) -> gw.Graph:
+    """For the largest program, which is compiled for one dtype of weights: 1 where there were none."""
+    weights = np.ones(graph.arc_count) if graph.weights is None else graph.weights
+    return graph.with_weights(weights.astype(np.int32))
+
+
 class Reference:
     """A run in plain Python: fields, numbers and frontier after it."""
 

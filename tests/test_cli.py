@@ -792,6 +792,24 @@ class TestBadInput:
             CliRunner().invoke(app, ["--traceback", "info", "path:3"], catch_exceptions=False)
 
 
+def check_ends_by_signals(script: str) -> None:
+    """For each signal it ends with that one's status; at the same time, as they wait for seconds."""
+    statuses = {signal.SIGINT: 130, signal.SIGTERM: 143}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script.replace("SIGNAL", str(int(number)))],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )
+        for number in statuses
+    ]  # fmt: skip
+    try:
+        errors = [process.communicate(timeout=60)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == list(statuses.values()), errors
+
+
 class TestProcess:
     """What only a process of its own shows."""
 
@@ -902,13 +920,12 @@ class TestProcess:
         assert list(tmp_path.iterdir()) == [fifo]
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-    def test_a_signal_that_python_loses_is_not_lost(self, number: int, status: int) -> None:
+    def test_a_signal_that_python_loses_is_not_lost(self) -> None:
         """It comes while an object is finalized: Python prints the exception, and goes on."""
         script = (
             "import os, time, godwit.cli, godwit.cli.application as application\n"
             "class Finalized:\n"
-            f"    def __del__(self): os.kill(os.getpid(), {int(number)}); time.sleep(0.1)\n"
+            "    def __del__(self): os.kill(os.getpid(), SIGNAL); time.sleep(0.1)\n"
             "class Command:\n"
             "    def main(self, **_):\n"
             "        del self.inner\n"
@@ -917,21 +934,17 @@ class TestProcess:
             "application.command = lambda: made\n"
             "godwit.cli.main([])\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, timeout=60, check=False
-        )
-        assert done.returncode == status, done.stderr
+        check_ends_by_signals(script)
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-    def test_a_signal_that_wakes_nobody_is_not_lost(self, number: int, status: int) -> None:
+    def test_a_signal_that_wakes_nobody_is_not_lost(self) -> None:
         """It comes to another thread, or right before a read: the main thread goes on waiting."""
         script = (
             "import os, signal, threading, time\n"
             "import godwit.cli, godwit.cli.application as application\n"
             "def send():\n"
             "    time.sleep(0.5)\n"
-            f"    signal.pthread_kill(threading.get_ident(), {int(number)})\n"
+            "    signal.pthread_kill(threading.get_ident(), SIGNAL)\n"
             "    time.sleep(100)\n"
             "class Command:\n"
             "    def main(self, **_):\n"
@@ -940,10 +953,7 @@ class TestProcess:
             "application.command = Command\n"
             "godwit.cli.main([])\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, timeout=60, check=False
-        )
-        assert done.returncode == status, done.stderr
+        check_ends_by_signals(script)
 
     @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
     @pytest.mark.parametrize("quiet", [False, True])

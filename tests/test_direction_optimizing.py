@@ -31,7 +31,7 @@ def forced(way: str) -> Iterator[dict[str, int]]:
         patch.setattr(driver, "_ALONE_GRAPH_ARCS", 0)
         if way != "as it likes":
             patch.setattr(driver, "_TEAM_ARCS", 0)
-            patch.setattr(driver, "_MARK_ARCS_PER_VERTEX", 0 if way == "marks" else 1 << 30)
+            patch.setattr(driver, "_MARK_ARCS_PER_VERTEX", 1 << 30 if way == "together" else 0)
         if way != "bottom-up":
             yield {}
             return
@@ -156,6 +156,21 @@ def test_long_thin_graphs_never_go_bottom_up() -> None:
     assert np.array_equal(distance, np.arange(70_001))
     assert counts.bottom_up_levels == 0
     assert counts.arcs_examined == graph.arc_count
+
+
+def test_what_is_left_behind_a_hub_is_not_swept_level_by_level() -> None:
+    """The hub's arcs exceed what is left, which then takes thousands of levels of a vertex each."""
+    leaves, path = 20_000, 4_000
+    hub = leaves + 1
+    core = np.arange(1, hub)
+    ahead = np.arange(hub, hub + path)
+    tails = np.concatenate([np.zeros(hub, int), np.full(leaves, hub), ahead])
+    heads = np.concatenate([core, [hub], core, ahead + 1])
+    graph = Graph.from_arcs(tails, heads, vertex_count=hub + path + 1, directed=True)
+    assert graph.reverse is not None
+    distance, counts = direction_optimizing_bfs(graph, np.array([0]))
+    assert distance.max() == counts.levels - 1 == path + 1
+    assert counts.arcs_examined < 3 * graph.arc_count
 
 
 @each_way

@@ -99,7 +99,7 @@ def together(
     is_all = False
     try:
         while not (is_all and not held and shared.placed[0] == len(array)):
-            if not is_all and rng.random() < 0.5:
+            if not is_all and len(held) < 100 and rng.random() < 0.5:
                 if own is None:
                     span = shared.take(int(rng.integers(1, packet + 1)))
                 else:

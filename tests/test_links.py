@@ -10,6 +10,7 @@ import gc
 import itertools
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -529,6 +530,29 @@ def test_who_has_not_done_its_work_takes_no_more() -> None:
             workers.each(context.endpoints, work)
         assert sorted(found["cpu:0"] + found["cpu:1"]) == list(range(20))
         assert len(found["cpu:0"]) == 2
+
+
+def test_who_asks_waits_on_if_another_took_the_segment() -> None:
+    """What iterates over a link takes what is under way without a lock, right before it is handed out."""
+    taken = []
+
+    class Robbed(deque[Segment]):
+        def popleft(self) -> Segment:
+            segment = super().popleft()
+            if not taken:
+                taken.append(segment)
+                raise IndexError
+            return segment
+
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], packet_bytes=64, buffers=4)
+        assert link.receiver is not None
+        link.receiver._arrived = Robbed()
+        pending = link.receive()
+        link.send(np.arange(2))
+        assert [one.array.tolist() for one in taken] == [[0, 1]]
+        link.send(np.arange(3))
+        assert pending.wait(LONG_S).array.tolist() == [0, 1, 2]
 
 
 def test_stale_offers_hold_nothing() -> None:

@@ -30,16 +30,15 @@ from step_programs import (
     core_numbers,
     explore_arcs,
     start_of,
+    with_integer_weights,
 )
 
 DEVICES = ("cpu:0", ["cpu:0", "cpu:1", "cpu:2"])
 
 
 def _check(program: gw.StepProgram, graph: gw.Graph, devices: Any) -> None:
-    if (
-        program is EVERYTHING and graph.weights is not None
-    ):  # compiled for one dtype of weights only
-        graph = graph.with_weights(graph.weights.astype(np.int32))
+    if program is EVERYTHING:
+        graph = with_integer_weights(graph)
     start = start_of(program, graph)
     expected = Reference(program, graph, start)
     found = program.run(graph, start, devices=devices)

@@ -35,6 +35,7 @@ from step_programs import (
     UNFIT,
     explore_arcs,
     start_of,
+    with_integer_weights,
 )
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -56,10 +57,8 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def _check(
     program: gw.StepProgram, graph: gw.Graph, devices: Any, partition: Any = None, **options: Any
 ) -> None:
-    if (
-        program is EVERYTHING and graph.weights is not None
-    ):  # compiled for one dtype of weights only
-        graph = graph.with_weights(graph.weights.astype(np.int32))
+    if program is EVERYTHING:
+        graph = with_integer_weights(graph)
     start = start_of(program, graph)
     expected = program.run(graph, start, devices="cpu")
     with gw.place(graph, devices, partition) as placed:

@@ -125,7 +125,7 @@ def _diamonds(count: int) -> Graph:
     joints = np.arange(count) * 3
     tails = np.concatenate([joints, joints, joints + 1, joints + 2])
     heads = np.concatenate([joints + 1, joints + 2, joints + 3, joints + 3])
-    return Graph.from_arcs(tails, heads, np.full(len(tails), 2))
+    return Graph.from_arcs(tails, heads, np.full(len(tails), 2, np.int32))
 
 
 def test_more_paths_than_a_double_holds(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,10 @@ Top-down: the frontier is a stretch of one queue, and its out-arcs are followed.
 frontier is a bitmap, and every vertex not reached yet looks through its in-arcs for one member of it.
 ``alpha`` and ``beta`` are the paper's: bottom-up begins when the arcs of the frontier exceed the arcs
 not followed yet over alpha, and ends when the frontier shrinks below n over beta. Ours is a second
-condition to begin: the frontier has several arcs for every vertex not reached yet, for a sweep visits
-those. Without it long thin graphs turn back and forth at their ends.
+condition to begin, and to go on with a small frontier that does not shrink: it has several arcs for
+every vertex not reached yet, for a sweep visits those. So however long a graph is, all sweeps
+together visit few vertices more than it has arcs. Nor does a frontier become a bitmap if it has fewer arcs
+than what goes through all vertices costs.
 
 Rank 0 plans, all perform: between two barriers rank 0 alone reads what the step gave and writes down
 the next one. While the frontier has few arcs it follows them there and then, level after level; the
@@ -33,6 +35,7 @@ from godwit import config
 from godwit.algorithms.predecessors import in_arcs_at_hand
 from godwit.algorithms.search_steps import (
     BOTTOM_UP_LEVELS,
+    COMMON_BITMAPS,
     EXAMINED,
     EXPAND,
     FOLLOWED,
@@ -74,10 +77,13 @@ from godwit.parallel.atomics import load_acquire, store_relaxed
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import ABORT, CURSOR, barrier, block_range, run_team
 
-# Frontiers of fewer arcs are followed by one thread: the rest would take longer to meet than to help.
-_TEAM_ARCS = 100_000
-# Frontiers of fewer arcs a vertex of the graph are not marked: the merge goes through all vertices.
+# Frontiers of at least so many arcs a vertex of the graph become bitmaps: they are marked, or looked for by
+# the vertices left. Either goes through all vertices.
 _MARK_ARCS_PER_VERTEX = 0.5
+# So many threads may clear and merge a bitmap each for that; for more there have to be more arcs.
+_MARK_THREADS = 32
+# Smaller ones of fewer arcs are followed by one thread: the rest would take longer to meet than to help.
+_TEAM_ARCS = 100_000
 # A vertex in a bottom-up sweep costs about as much as so many arcs top-down.
 _SWEEP_ARCS_PER_VERTEX = 4
 # Graphs of fewer arcs are searched by one thread, which takes a millisecond at most. Waking a second
@@ -135,8 +141,7 @@ def direction_optimizing_bfs(
     if n == 0:
         return distance, SearchCounts(0, 0, 0, 0, True)
     sparse = graph.arc_count < min(_ALONE_SPARSE_ARCS, _SPARSE_DEGREE * n)
-    brief = graph.arc_count < _ALONE_GRAPH_ARCS
-    if sparse or brief:
+    if sparse or graph.arc_count < _ALONE_GRAPH_ARCS:
         threads = 1
     elif threads is None:
         threads = config.thread_count()
@@ -158,7 +163,7 @@ def direction_optimizing_bfs(
             frozen(sources, np.int64),
             _largest_degree(graph),
             _TEAM_ARCS,
-            int(_MARK_ARCS_PER_VERTEX * n),
+            int(_MARK_ARCS_PER_VERTEX * n * max(1, threads / _MARK_THREADS)),
             _SWEEP_ARCS_PER_VERTEX,
             -1 if target is None else int(target),
             UNREACHED - 1 if cutoff is None else int(min(cutoff, UNREACHED - 1)),
@@ -167,7 +172,7 @@ def direction_optimizing_bfs(
             threads=threads,
             control=control,
             poll=poll,
-            brief=brief,
+            brief=n + graph.arc_count < _ALONE_GRAPH_ARCS,
         )
     return distance, SearchCounts(
         arcs_examined=int(shared[EXAMINED]),
@@ -192,14 +197,13 @@ def _workspace(graph: Graph, threads: int) -> Iterator[tuple[Array, Array]]:
     """
     idle: list[tuple[Array, Array]] = graph.cached("search workspaces", list)
     n = graph.vertex_count
-    needed = (3 + threads) * words_of(n)
+    needed = (COMMON_BITMAPS + threads) * words_of(n)
     try:
         pair = idle.pop()
         if pair[1].size < needed:
             pair = pair[0], np.empty(needed, np.int64)
     except IndexError:
-        # One more: `expand_alone` writes before it knows whether the vertex is new. Two bitmaps of
-        # frontiers, one of vertices left, and one of marks for each thread, each of n bits.
+        # One more: `expand_alone` writes before it knows whether the vertex is new.
         pair = np.empty(n + 1, graph.targets.dtype), np.empty(needed, np.int64)
     yield pair
     # Only after a search that ended: the threads of one that was left may still write to its own.
@@ -235,7 +239,7 @@ def _count_arcs(offsets: Any, queue: Any, head: int, tail: int) -> int:
     return arcs
 
 
-def _take_results(size: int, control: Any, shared: Any) -> tuple[int, int]:
+def _take_results(size: int, shared: Any) -> tuple[int, int]:
     """Vertices found in the step just done, and their arcs, of all threads together."""
     found = 0
     arcs = 0
@@ -274,16 +278,14 @@ def _plan(
     if step == MARK:
         return MERGE
     if step in (SWEEP, MERGE):
-        found, arcs = _take_results(size, control, shared)
-        before = shared[FRONTIER]
-        shared[FRONTIER] = found
-        shared[FRONTIER_ARCS] = arcs
+        found, arcs = _take_results(size, shared)
+        sweeps = _pays_to_sweep(n, arcs, sweep_arcs, alpha, shared)
         if step == SWEEP:
             shared[BOTTOM_UP_LEVELS] += 1
             shared[PARITY] = 1 - shared[PARITY]
-            sweeps = found >= before or found * beta > n
-        else:
-            sweeps = _pays_to_sweep(n, arcs, sweep_arcs, alpha, shared)
+            sweeps = found * beta > n or (sweeps and found >= shared[FRONTIER])
+        shared[FRONTIER] = found
+        shared[FRONTIER_ARCS] = arcs
         if found == 0 or _is_over(distance, shared, target, cutoff):
             return STOP
         if sweeps:
@@ -296,7 +298,7 @@ def _plan(
         shared[TAIL] = shared[QUEUE_END]
         arcs = shared[FRONTIER_ARCS]
     elif step == EXPAND:
-        _, arcs = _take_results(size, control, shared)
+        _, arcs = _take_results(size, shared)
         shared[HEAD] = shared[TAIL]
         shared[TAIL] = shared[QUEUE_END]
     few = min(team_arcs, mark_arcs)
@@ -307,14 +309,14 @@ def _plan(
                 arcs = _count_arcs(offsets, queue, shared[HEAD], shared[TAIL])
         if arcs >= few:
             following = STOP
-            if step != TO_QUEUE and _pays_to_sweep(n, arcs, sweep_arcs, alpha, shared):
+            if arcs < mark_arcs:
+                following = EXPAND if size > 1 else STOP
+            elif step != TO_QUEUE and _pays_to_sweep(n, arcs, sweep_arcs, alpha, shared):
                 following = TO_BITMAP
-            elif arcs >= mark_arcs:
-                following = MARK
-            elif size > 1:
-                following = EXPAND
-            if following != STOP:
                 shared[FRONTIER] = shared[TAIL] - shared[HEAD]
+            else:
+                following = MARK
+            if following != STOP:
                 shared[LEFT_ARCS] -= arcs
                 return following
         expand_alone(control, offsets, targets, distance, queue, shared)

@@ -73,6 +73,7 @@ def predecessors(
     unreached = distance.dtype.type(
         np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
     )
+    brief = graph.vertex_count + graph.arc_count < _ALONE_ARCS
     if graph.arc_count < _ALONE_ARCS:
         threads = 1
     elif threads is None:
@@ -81,13 +82,13 @@ def predecessors(
     if in_arcs is None:
         without = run_team(
             _push, graph.offsets, graph.targets, _lengths(graph, unit), distance, unreached,
-            candidates, unit, threads=threads, brief=graph.arc_count < _ALONE_ARCS,
+            candidates, unit, threads=threads, brief=brief,
         )  # fmt: skip
     else:
         without = run_team(
             _pull, graph.offsets, graph.targets, in_arcs.offsets, in_arcs.targets,
             _lengths(in_arcs, unit), distance, unreached, candidates, sources, unit,
-            _has_sorted_rows(in_arcs), threads=threads, brief=graph.arc_count < _ALONE_ARCS,
+            _has_sorted_rows(in_arcs), threads=threads, brief=brief,
         )  # fmt: skip
     if not unit and sum(without) > len(sources):
         _settle_ties(graph, distance, unreached, candidates, sources)

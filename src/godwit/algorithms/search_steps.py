@@ -7,9 +7,9 @@ There are three ways top-down. One thread alone follows frontiers of few arcs. F
 about as many as there are vertices are followed without a branch and without an atomic operation: every
 thread marks the heads of its arcs in a bitmap of its own, then the marks of all are merged, each
 thread going through its part of the vertices. (Threads that take vertices from each other by
-compare-and-exchange pass the cache lines of ``distance`` to and fro: in a graph that fits into a cache,
-that takes four times as long.) Frontiers in between, in graphs of millions of vertices, are followed by all
-with compare-and-exchange, since a merge would cost more than they do.
+compare-and-exchange pass the cache lines of ``distance`` to and fro, which in a graph that fits into a
+cache takes longer than all else.) Frontiers in between, in graphs of millions of vertices, are followed by
+all with compare-and-exchange, since a merge would cost more than they do.
 
 Invariants: a distance other than UNREACHED is written once, in the step of its level, and never
 changed; every vertex is in the queue at most once; while a step runs, a word of a bitmap has one writer.

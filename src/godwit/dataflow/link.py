@@ -142,7 +142,7 @@ class Link:
                 copies=copies,
                 fate=context.fate,
                 keep=context.keep,
-                begun=target.inbound,
+                begun=target.inbound.append,
             )
         receivers = self._receivers()
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)

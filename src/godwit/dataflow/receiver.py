@@ -128,7 +128,7 @@ class Receiver:
     :param buffers: how many
     :param copies: whether a segment is copied even where the sender's memory could be read
     :param keep: holds what copies read until they are done
-    :param begun: the endpoint's receivers that have been asked for something; it adds itself
+    :param begun: called with it when it is asked for something for the first time
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Receiver:
         copies: bool,
         fate: Fate,
         keep: Callable[[Mark, Any], None],
-        begun: list[Receiver],
+        begun: Callable[[Receiver], None],
     ) -> None:
         self.name = name
         self.where = where
@@ -228,7 +228,7 @@ class Receiver:
             if not self._slots:
                 self._slots = [Slot(self) for _ in range(self.buffers)]
                 self._free.extend(self._slots)
-                self._begun.append(self)
+                self._begun(self)
             if self._is_contested:
                 _add(self._asking, [ref(pending)])
             else:
@@ -476,10 +476,16 @@ class Receiver:
 
     def _hand_out(self) -> None:
         while self._requests and self._arrived:
-            pending = self._requests.popleft()()
-            if pending is not None:
+            request = self._requests.popleft()
+            pending = request()
+            if pending is None:
+                continue
+            try:
                 segment = self._arrived.popleft()
-                pending.resolve(segment, segment.marks)
+            except IndexError:  # `next_arrived` has taken it, which needs no lock
+                self._requests.appendleft(request)
+                return
+            pending.resolve(segment, segment.marks)
 
     def _check_end(self) -> None:
         if not (self._ended and self._requests):

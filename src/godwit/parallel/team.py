@@ -282,8 +282,8 @@ def run_team(
 
     :param threads: size of the team; all that the process may use by default
     :param tracks: of each thread, as for :meth:`Team.run`
-    :param brief: it takes milliseconds whatever it is given, so that Ctrl-C may wait for it: a team of one
-        is then the calling thread, which spares waking another
+    :param brief: with these arguments it takes milliseconds, so that Ctrl-C may wait for it: a team of
+        one is then the calling thread, which spares waking another
     :returns: the results by rank
     """
     size = config.thread_count() if threads is None else threads

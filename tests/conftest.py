@@ -25,6 +25,7 @@ SAMPLED = {
     "test_bfs_steps.py": 64,
     "test_betweenness_gpu.py": 28,
     "test_communication.py": 3,
+    "test_compiles": 1,
     "test_components.py": 10,
     "test_components_gpu.py": 14,
     "test_components_tiles.py": 10,
@@ -66,7 +67,6 @@ never left out."""
 
 EACH_VALUE = {
     "test_betweenness.py::test_the_zoo_as_networkx",
-    "test_bfs_steps.py::test_compiles",
     "test_build.py::test_from_arcs_of_more_arcs_than_one_digit_sorts",
     "test_cli.py::test_every_division_gives_the_same",
     "test_cli.py::test_real_road_network",

@@ -165,6 +165,7 @@ class TestGap:
         parser = import_module("peers").parser("What it is.", runs=2)
         parser.add_argument("--sources", type=int, default=4)
         parser.add_argument("--weighted", action="store_true")
+        parser.add_argument("--algorithm")
         arguments = parser.parse_args(["--gap", str(folder), *line])
         graph = gw.generators.grid(4, 5, seed=1)
         rows: list[dict[str, Any]] = module.bench("grid", graph, arguments)

@@ -28,9 +28,9 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
-from godwit.parallel.atomics import fetch_add, fetch_min, load_acquire
+from godwit.parallel.atomics import fetch_min, load_acquire
 from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, CURSOR, barrier, block_range, run_team
+from godwit.parallel.team import ABORT, barrier, block_range, next_range, run_team
 
 # Graphs of fewer arcs are left to one thread: waking others takes longer.
 _ALONE_ARCS = 60_000
@@ -153,10 +153,10 @@ def _push(
     if not barrier(control, size):
         return 0
     while True:
-        begin = fetch_add(control, CURSOR, _CHUNK)
-        if begin >= n or load_acquire(control, ABORT) != 0:
+        begin, end = next_range(control, _CHUNK, n)
+        if begin == end:
             break
-        for u in range(begin, min(begin + _CHUNK, n)):
+        for u in range(begin, end):
             near = distance[_at(u)]
             if near == unreached:
                 continue
@@ -197,10 +197,10 @@ def _pull(
                     fetch_min(candidates, _at(v), candidates.dtype.type(u))
     without = 0
     while True:
-        begin = fetch_add(control, CURSOR, _CHUNK)
-        if begin >= n or load_acquire(control, ABORT) != 0:
+        begin, end = next_range(control, _CHUNK, n)
+        if begin == end:
             break
-        for v in range(begin, min(begin + _CHUNK, n)):
+        for v in range(begin, end):
             far = distance[_at(v)]
             if far == unreached or (unit and far <= 1):
                 continue

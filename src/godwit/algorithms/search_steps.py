@@ -29,7 +29,7 @@ from godwit.parallel.atomics import (
     load_relaxed,
     prefetch,
 )
-from godwit.parallel.team import ABORT, CURSOR, block_range
+from godwit.parallel.team import ABORT, block_range, next_range
 
 UNREACHED = 2147483647
 """The distance of vertices that were not reached."""
@@ -151,6 +151,19 @@ def _flush(queue: Any, shared: Any, local: Any, begin: int, count: int) -> None:
         queue[at(end + i)] = local[at(begin + i)]
 
 
+def _report(rank: int, shared: Any, found: int, found_arcs: int) -> None:
+    """Note what a thread has found in a step."""
+    shared[RESULTS + 8 * rank + FOUND] = found
+    shared[RESULTS + 8 * rank + FOUND_ARCS] = found_arcs
+
+
+def _row(offsets: Any, targets: Any, queue: Any, i: int, tail: int) -> tuple[int, int]:
+    """Where the out-arcs of a vertex of the queue begin and end; a later one's are asked for."""
+    prefetch(targets, offsets[at(queue[at(min(i + _DISTANCE_AHEAD, tail - 1))])])
+    v = queue[at(i)]
+    return offsets[at(v)], offsets[at(v) + at(1)]
+
+
 def expand(
     rank: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, local: Any,
     shared: Any,
@@ -165,16 +178,13 @@ def expand(
     found_arcs = 0
     followed = 0
     while True:
-        begin = head + fetch_add(control, CURSOR, _EXPAND_CHUNK)
-        if begin >= tail or load_acquire(control, ABORT) != 0:
+        begin, end = next_range(control, _EXPAND_CHUNK, tail - head)
+        if begin == end:
             break
-        for i in range(begin, min(begin + _EXPAND_CHUNK, tail)):
-            prefetch(targets, offsets[at(queue[at(min(i + _DISTANCE_AHEAD, tail - 1))])])
-            v = queue[at(i)]
-            first = offsets[at(v)]
-            end = offsets[at(v) + at(1)]
-            followed += end - first
-            for arc in range(first, end):
+        for i in range(head + begin, head + end):
+            first, last = _row(offsets, targets, queue, i, tail)
+            followed += last - first
+            for arc in range(first, last):
                 u = targets[at(arc)]
                 if load_relaxed(distance, at(u)) == UNREACHED and compare_exchange(
                     distance, at(u), np.int32(UNREACHED), level
@@ -187,10 +197,8 @@ def expand(
                         found += held
                         held = 0
     _flush(queue, shared, local, mine, held)
-    result = RESULTS + 8 * rank
-    shared[result + FOUND] = found + held
-    shared[result + FOUND_ARCS] = found_arcs
-    shared[result + FOLLOWED] = followed
+    _report(rank, shared, found + held, found_arcs)
+    shared[RESULTS + 8 * rank + FOLLOWED] = followed
 
 
 def _where(distance: Any, first: Any, value: Any) -> Any:
@@ -223,16 +231,13 @@ def mark(
     tail = shared[TAIL]
     followed = 0
     while True:
-        begin = head + fetch_add(control, CURSOR, _EXPAND_CHUNK)
-        if begin >= tail or load_acquire(control, ABORT) != 0:
+        begin, end = next_range(control, _EXPAND_CHUNK, tail - head)
+        if begin == end:
             break
-        for i in range(begin, min(begin + _EXPAND_CHUNK, tail)):
-            prefetch(targets, offsets[at(queue[at(min(i + _DISTANCE_AHEAD, tail - 1))])])
-            v = queue[at(i)]
-            first = offsets[at(v)]
-            end = offsets[at(v) + at(1)]
-            followed += end - first
-            for arc in range(first, end):
+        for i in range(head + begin, head + end):
+            first, last = _row(offsets, targets, queue, i, tail)
+            followed += last - first
+            for arc in range(first, last):
                 u = np.int64(targets[at(arc)])
                 bitmaps[at(mine + (u >> 6))] |= np.int64(1) << (u & 63)
     shared[RESULTS + 8 * rank + FOLLOWED] = followed
@@ -263,9 +268,7 @@ def merge(
             distance[at(v)] = level
             found += 1
             found_arcs += offsets[at(v + 1)] - offsets[at(v)]
-    result = RESULTS + 8 * rank
-    shared[result + FOUND] = found
-    shared[result + FOUND_ARCS] = found_arcs
+    _report(rank, shared, found, found_arcs)
 
 
 def sweep(
@@ -285,10 +288,10 @@ def sweep(
     found_arcs = 0
     followed = 0
     while True:
-        begin = fetch_add(control, CURSOR, _SWEEP_CHUNK_WORDS)
-        if begin >= words or load_acquire(control, ABORT) != 0:
+        begin, stop = next_range(control, _SWEEP_CHUNK_WORDS, words)
+        if begin == stop:
             break
-        for word in range(begin, min(begin + _SWEEP_CHUNK_WORDS, words)):
+        for word in range(begin, stop):
             first_of_word = word << 6
             waiting = bitmaps[at(left_bitmap + word)]
             left = np.int64(0)  # those that have in-arcs
@@ -340,10 +343,8 @@ def sweep(
                     found_arcs += end - first
             bitmaps[at(found_bitmap + word)] = found_here
             bitmaps[at(left_bitmap + word)] = left & ~found_here
-    result = RESULTS + 8 * rank
-    shared[result + FOUND] = found
-    shared[result + FOUND_ARCS] = found_arcs
-    shared[result + FOLLOWED] = followed
+    _report(rank, shared, found, found_arcs)
+    shared[RESULTS + 8 * rank + FOLLOWED] = followed
 
 
 def to_queue(

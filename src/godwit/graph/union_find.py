@@ -25,7 +25,7 @@ from godwit.parallel.atomics import (
     store_relaxed,
 )
 from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, CURSOR, barrier, block_range
+from godwit.parallel.team import ABORT, barrier, block_range, next_range
 
 POLL_VERTICES = 4096
 _CHUNK_VERTICES = 1024  # dealt out at once where rows may be left out
@@ -215,10 +215,9 @@ def link_sampled(
         compress(rank, size, parent, TO_THE_ROOT)
         linked += 1
     while True:
-        begin = fetch_add(control, CURSOR, _CHUNK_VERTICES)
-        if begin >= parent.size or load_acquire(control, ABORT) != 0:
+        begin, end = next_range(control, _CHUNK_VERTICES, parent.size)
+        if begin == end:
             break
-        end = min(begin + _CHUNK_VERTICES, parent.size)
         for v in range(begin, end):
             if not directed and load_relaxed(parent, v) == largest:
                 continue

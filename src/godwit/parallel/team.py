@@ -68,6 +68,17 @@ def barrier(control: Any, size: int) -> bool:
     return bool(load_acquire(control, ABORT) == 0)
 
 
+def next_range(control: Any, chunk: int, count: int) -> tuple[int, int]:
+    """The next part [begin, end) of ``range(count)`` that no thread has taken, by the run's cursor.
+
+    For compiled code. Empty if there is none left, or the run is to be aborted.
+    """
+    begin = fetch_add(control, CURSOR, chunk)
+    if begin >= count or load_acquire(control, ABORT) != 0:
+        return count, count
+    return begin, min(begin + chunk, count)
+
+
 class Team:
     """Some threads, waiting for work."""
 

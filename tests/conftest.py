@@ -92,15 +92,22 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests stay with those that share their compiled code."""
+    """Tests stay with those that share their compiled code; what ``--dist`` names instead is as ever."""
     from scheduling import FileScheduling
 
-    return FileScheduling(config, log)
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A mark of tests, or of parameters, that compile for long and say hardly more than others."""
+    """What there is besides pyproject.toml's marks: a process of several has its own first GPU."""
+    # Of tests, or of parameters, that compile for long and say hardly more than others.
     config.addinivalue_line("markers", "thorough: left out unless --all are asked for")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    worker = getattr(config, "workerinput", None)
+    if visible and worker is not None:  # each begins with another GPU
+        gpus = visible.split(",")
+        first = int(worker["workerid"].removeprefix("gw")) % len(gpus)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -394,6 +394,7 @@ class TestOnGpu:
         with pytest.raises(InputError, match=r"targets\[1\] must be a vertex in \[0, 4\), got 5"):
             gw.Graph.from_arcs(cupy.array([1, 1, 1]), abs(ids), vertex_count=4)
 
+    @pytest.mark.alone
     def test_memory_is_given_back(self) -> None:
         def make(seed: int) -> int:
             rmat(18, seed=seed, weights=(1, 9))

@@ -33,6 +33,7 @@ class Result(IntEnum):
 
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_INVALID_DEVICE = 101
     CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720
 
 
@@ -80,12 +81,6 @@ class Runtime:
 
     def cudaGetDeviceCount(self) -> tuple[int, int]:
         return 0, self._machine.count
-
-    def cudaSetDevice(self, index: int) -> tuple[Error]:
-        if not 0 <= index < self._machine.count:
-            return (Error.cudaErrorInvalidValue,)
-        self._machine.device = index
-        return (Error.cudaSuccess,)
 
     def cudaGetDeviceProperties(self, index: int) -> tuple[int, Any]:
         class Properties:
@@ -220,6 +215,13 @@ class Driver:
 
     def cuGetErrorString(self, status: Result) -> tuple[int, bytes]:
         return 0, status.name.lower().replace("_", " ").encode()
+
+    def cuDeviceGet(self, index: int) -> tuple[Result, int]:
+        is_there = 0 <= index < self._machine.count
+        return Result.CUDA_SUCCESS if is_there else Result.CUDA_ERROR_INVALID_DEVICE, index
+
+    def cuDevicePrimaryCtxRetain(self, index: int) -> tuple[int, int]:
+        return 0, index
 
     def cuCtxGetCurrent(self) -> tuple[int, int]:
         return 0, self._machine.device

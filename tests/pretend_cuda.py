@@ -243,10 +243,6 @@ def _runtime(machine: Machine) -> Any:
         machine.free(int(address))
         return (OK,)
 
-    def use(index: int) -> Any:
-        machine.thread.gpu = index
-        return (OK,)
-
     def attributes(address: int) -> Any:
         home = machine.home(address)
         kinds = MemoryType
@@ -340,7 +336,6 @@ def _runtime(machine: Machine) -> Any:
         cudaFreeHost=free,
         cudaHostRegister=register,
         cudaHostUnregister=unregister,
-        cudaSetDevice=use,
         cudaPointerGetAttributes=attributes,
         cudaMemcpyAsync=copy,
         cudaMemcpyPeerAsync=copy_peer,
@@ -436,6 +431,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
             patch.setattr(module, "bindings", lambda: (cuda, runtime))
         calls = Calls(None, lambda stream: runtime.cudaStreamSynchronize(stream.value)[0])
         patch.setattr(driver, "calls", lambda: calls)
+        patch.setattr(driver, "_context", lambda index: 1 + index)
         patch.setattr(driver, "device_count", lambda: len(machine.access))
         patch.setattr(driver, "properties", lambda index: properties)
         patch.setattr(driver, "why_not", str)

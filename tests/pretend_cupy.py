@@ -82,18 +82,6 @@ def cupy_module(machine: Any) -> Any:
     def get_current_stream(device_id: int = -1) -> Any:
         return local.streams.get(gpu() if device_id < 0 else device_id, Stream.null)
 
-    class Device:
-        def __init__(self, index: int) -> None:
-            self.id = index
-
-        def __enter__(self) -> Device:
-            self._before = gpu()
-            machine.thread.gpu = self.id
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            machine.thread.gpu = self._before
-
     class Stream:
         null: Any
 
@@ -114,7 +102,6 @@ def cupy_module(machine: Any) -> Any:
 
     Stream.null = Stream(0)
     cuda = types.SimpleNamespace(
-        Device=Device,
         Stream=Stream,
         UnownedMemory=Memory,
         MemoryPointer=Pointer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,7 @@ def test_ctrl_c_while_a_kernel_runs() -> None:
     assert "interrupted 999" in done.stdout, done.stderr
 
 
+@pytest.mark.alone
 def test_a_graph_that_does_not_fit_is_refused() -> None:
     graph = gw.generators.road(1000)
     free = driver.free_memory_bytes(0)
@@ -335,6 +337,29 @@ def test_the_callers_gpu_stays_current() -> None:
     with cupy.cuda.Device(0):
         gw.bfs(gw.generators.path(100), 0, devices=ENDPOINTS[-1])
         assert cupy.cuda.runtime.getDevice() == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda devices: gw.bfs(gw.generators.path(100), 0, devices=devices),
+        lambda devices: gw.bfs(gw.generators.path(100), 0, devices=devices, results=devices[-1]),
+        lambda devices: gw.connected_components(gw.generators.path(100), devices=devices),
+        lambda devices: gw.filter(np.ones(1 << 20), lambda value: value > 0, devices=devices),
+    ],
+    ids=["bfs", "results", "components", "filter"],
+)
+@pytest.mark.parametrize("devices", [ENDPOINTS[-1], [f"cuda:{driver.device_count() - 1}"]])
+def test_a_thread_new_to_gpus_has_the_first_afterwards(query: Any, devices: list[str]) -> None:
+    cupy = pytest.importorskip("cupy")
+
+    def current() -> int:
+        for _ in range(2):
+            query(devices)
+        return int(cupy.arange(3).device.id)
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(current).result() == 0
 
 
 def test_too_many_endpoints_are_refused() -> None:

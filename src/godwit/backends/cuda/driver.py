@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
@@ -125,20 +125,46 @@ def why_not() -> str:
 
 def use(index: int) -> None:
     """Make a GPU the current one of this thread."""
-    _, runtime = bindings()
-    checked(runtime.cudaSetDevice(index), f"cuda:{index} cannot be used")
+    driver, _ = bindings()
+    checked(driver.cuCtxSetCurrent(_context(index)), f"cuda:{index} cannot be used")
+
+
+@lru_cache(maxsize=64)
+def _context(index: int) -> Any:
+    """What the runtime, CuPy and PyTorch use of a GPU as well."""
+    driver, _ = bindings()
+    what = f"cuda:{index} cannot be used"
+    device = checked(driver.cuDeviceGet(index), what)
+    return checked(driver.cuDevicePrimaryCtxRetain(device), what)
 
 
 @contextmanager
 def current_kept() -> Iterator[None]:
-    """Leave the thread's current GPU as it was: it is the caller's, who may use CuPy or PyTorch."""
+    """Leave the thread's current GPU as it was: it is the caller's, who may use CuPy or PyTorch.
+
+    What a thread has entered is kept by the driver. For a thread that has entered nothing each copy of the
+    runtime has a GPU of its own, the first, until cudaSetDevice names another, which outlives a return to
+    nothing: so nobody calls it here (:func:`use` does not), and what CuPy has called meanwhile is undone.
+    """
     driver, _ = bindings()
-    status, before = driver.cuCtxGetCurrent()  # asking the runtime would make a context on GPU 0
+    status, before = driver.cuCtxGetCurrent()
+    is_new = int(status) != 0 or not int(before)
+    chosen = _chosen_by_cupy() if is_new else 0
     try:
         yield
     finally:
-        if int(status) == 0:
-            driver.cuCtxSetCurrent(before)
+        driver.cuCtxSetCurrent(0 if is_new else before)
+        with suppress(RuntimeError):  # of CuPy, for a GPU that is lost, which others have reported
+            if is_new and _chosen_by_cupy() != chosen:
+                _loaded_cupy().cuda.runtime.setDevice(chosen)
+
+
+@contextmanager
+def entered(index: int) -> Iterator[None]:
+    """A block in which a GPU is the current one of this thread, for CuPy too."""
+    with current_kept():
+        use(index)
+        yield
 
 
 @lru_cache(maxsize=64)
@@ -161,25 +187,31 @@ def properties(index: int) -> GpuProperties:
 def free_memory_bytes(index: int) -> int:
     """Memory of a GPU that nothing holds, plus what CuPy's pool and the process keep for later."""
     _, runtime = bindings()
-    with current_kept():
-        use(index)
+    with entered(index):
         free, _total = checked(runtime.cudaMemGetInfo(), f"cuda:{index} does not tell its memory")
-        return int(free) + _pooled_bytes(index) + _KEPT.kept_bytes(index)
+        return int(free) + _pooled_bytes() + _KEPT.kept_bytes(index)
 
 
-def _pooled_bytes(index: int) -> int:
-    """Free blocks of CuPy's pool, where a program has loaded it; given back when memory is short."""
+def _pooled_bytes() -> int:
+    """Free blocks of CuPy's pool of the current GPU, if it is loaded; given back when memory is short."""
     cupy = _loaded_cupy()
     if cupy is None:
         return 0
-    with cupy.cuda.Device(index):
-        return int(cupy.get_default_memory_pool().free_bytes())
+    return int(cupy.get_default_memory_pool().free_bytes())
 
 
 def _loaded_cupy() -> Any:
     import sys
 
-    return sys.modules.get("cupy")
+    cupy = sys.modules.get("cupy")
+    is_whole = hasattr(cupy, "get_default_memory_pool")  # nobody is just importing it
+    return cupy if is_whole else None
+
+
+def _chosen_by_cupy() -> int:
+    """Where a thread's next array of CuPy would be made; the first GPU, if nothing was said."""
+    cupy = _loaded_cupy()
+    return 0 if cupy is None else int(cupy.cuda.runtime.getDevice())
 
 
 class Buffer:
@@ -202,8 +234,7 @@ class Buffer:
         if status == runtime.cudaError_t.cudaErrorMemoryAllocation:
             cupy = _loaded_cupy()
             if cupy is not None:
-                with cupy.cuda.Device(index):
-                    cupy.get_default_memory_pool().free_all_blocks()
+                cupy.get_default_memory_pool().free_all_blocks()
                 status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
         if status == runtime.cudaError_t.cudaErrorMemoryAllocation:
             free = config.readable_bytes(free_memory_bytes(index))
@@ -266,11 +297,10 @@ class Buffer:
             return
         surplus = [pointer]
         _, runtime = bindings()
-        with current_kept():
-            if int(runtime.cudaSetDevice(self.index)[0]) == 0:
-                is_sound = int(runtime.cudaDeviceSynchronize()[0]) == 0
-                if is_sound:
-                    surplus = _KEPT.put(self.index, nbytes, pointer)
+        with suppress(DeviceError), entered(self.index):
+            is_sound = int(runtime.cudaDeviceSynchronize()[0]) == 0
+            if is_sound:
+                surplus = _KEPT.put(self.index, nbytes, pointer)
         for one in surplus:
             _free(self.index, one)
 
@@ -322,9 +352,8 @@ def free_abandoned(indexes: Sequence[int]) -> None:
 
 def _free(index: int, pointer: int) -> None:
     _, runtime = bindings()
-    with current_kept():
-        if int(runtime.cudaSetDevice(index)[0]) == 0:
-            runtime.cudaFree(pointer)
+    with suppress(DeviceError), entered(index):
+        runtime.cudaFree(pointer)
 
 
 class PinnedBuffer:
@@ -411,8 +440,7 @@ class Stream:
         self._given = ctypes.c_void_p()
         if stream is not None:
             _, runtime = bindings()
-            with current_kept():
-                runtime.cudaSetDevice(self.index)
+            with suppress(DeviceError), entered(self.index):
                 runtime.cudaStreamDestroy(stream)
 
 

@@ -352,7 +352,7 @@ def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
     :raises DeviceError: the GPU has no room for what may be kept
     """
     index = gpu_of(array)
-    with driver.current_kept(), cupy().cuda.Device(index):
+    with driver.entered(index):
         current = cupy().cuda.get_current_stream()
         stream = BorrowedStream(index, int(native_stream(current)))
         try:

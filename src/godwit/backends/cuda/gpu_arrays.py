@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.backends.cuda import driver
 from godwit.backends.cuda.libraries import INSTALL
 from godwit.dtypes import shown
 from godwit.errors import DeviceError, InputError
@@ -102,7 +103,7 @@ def sendable_gpu_array(array: Any) -> Any:
         array = array.reshape(1)
     if array.flags.c_contiguous:
         return array
-    with module.cuda.Device(gpu_of(array)):
+    with driver.entered(gpu_of(array)):
         return module.ascontiguousarray(array)
 
 
@@ -120,9 +121,8 @@ def take_stream(index: int) -> Any:
     try:
         return _spare_streams.setdefault(index, []).pop()
     except IndexError:
-        module = cupy()
-        with module.cuda.Device(index):
-            return module.cuda.Stream(non_blocking=True)
+        with driver.entered(index):
+            return cupy().cuda.Stream(non_blocking=True)
 
 
 def give_stream_back(index: int, stream: Any) -> None:
@@ -145,6 +145,6 @@ def is_current(index: int) -> bool:
 def entered(index: int, stream: Any) -> AbstractContextManager[Any]:
     """A block in which a GPU and a stream are CuPy's current ones."""
     with ExitStack() as stack:
-        stack.enter_context(cupy().cuda.Device(index))
+        stack.enter_context(driver.entered(index))
         stack.enter_context(stream)
         return stack.pop_all()

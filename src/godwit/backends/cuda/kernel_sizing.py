@@ -75,8 +75,7 @@ def size_of_kernel(
         registers
     :raises InputError: none of these, or not one block fits
     """
-    with driver.current_kept():
-        driver.use(index)
+    with driver.entered(index):
         limits = limits_of(index)
         ask = _question(index, kernel, limits)
         choices = _THREADS if threads is None else (threads,)

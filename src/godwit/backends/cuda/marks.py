@@ -82,8 +82,7 @@ class EventPool:
 
     def _make(self) -> None:
         _, runtime = bindings()
-        with driver.current_kept():
-            driver.use(self.index)
+        with driver.entered(self.index):
             for _ in range(_MADE_AHEAD):
                 outcome = runtime.cudaEventCreateWithFlags(_WITHOUT_TIMES)
                 self._spare.append(driver.checked(outcome, f"an event of cuda:{self.index}"))
@@ -202,8 +201,7 @@ def mark_of(stream: Any, default_gpu: int | None) -> Mark:
     if int(native) in _SPECIAL_STREAMS:
         if default_gpu is None:
             return READY
-        with driver.current_kept():
-            driver.use(default_gpu)  # the null stream is that of the current GPU
+        with driver.entered(default_gpu):  # the null stream is that of the current GPU
             return event_pool(default_gpu).record(native)
     index = _gpu_of(native, default_gpu)
     return event_pool(index).mark(native)

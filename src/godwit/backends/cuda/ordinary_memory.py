@@ -144,8 +144,7 @@ class Crew:
             return self._threads
 
     def _make_berths(self, index: int, count: int) -> None:
-        with driver.current_kept():
-            driver.use(index)
+        with driver.entered(index):
             for staging in self._held.enter_context(stagings(count)):
                 staging.stream(index)  # made now: two threads may have halves of it
                 for offset in range(0, STAGING_BYTES, _PIECE_BYTES):

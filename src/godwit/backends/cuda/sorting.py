@@ -48,7 +48,7 @@ def _on(cupy: Any, stream: Stream, what: str) -> Iterator[None]:
     else:
         foreign = cupy.cuda.ExternalStream(stream.handle, stream.index)
     try:
-        with cupy.cuda.Device(stream.index), foreign, cupy.cuda.using_allocator(None):
+        with driver.entered(stream.index), foreign, cupy.cuda.using_allocator(None):
             yield
     except MemoryError as error:
         free = config.readable_bytes(driver.free_memory_bytes(stream.index))

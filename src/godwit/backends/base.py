@@ -207,6 +207,9 @@ def _is_one_of(value: Any, known: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value in known
 
 
+USUAL = GpuOptions()
+
+
 @dataclass
 class Destination:
     """Where a run's results go: arrays of all vertices, in their order.

@@ -15,6 +15,7 @@ import numpy as np
 
 from godwit.arrays import Home, host_array
 from godwit.backends.base import (
+    USUAL,
     Array,
     GpuOptions,
     PlacedPart,
@@ -55,9 +56,6 @@ _STEP_HOPS = 1
 """A GPU's block processes what it took up, and meets the others before it goes on."""
 
 
-_AS_IT_LIKES = GpuOptions()
-
-
 @dataclass
 class SolverOptions:
     """How to run; the defaults are good.
@@ -81,7 +79,7 @@ class SolverOptions:
     capacity_items: int | None = None
     timeout_s: float | None = None
     progress: Callable[[int], None] | None = None
-    gpu: GpuOptions = _AS_IT_LIKES
+    gpu: GpuOptions = USUAL
     home: Home = field(default_factory=Home)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from godwit.backends.base import Communication, Device, GpuOptions
+from godwit.backends.base import USUAL, Communication, Device, GpuOptions
 from godwit.backends.step_code import StepCode
 from godwit.backends.step_reads import reads_anywhere
 from godwit.errors import InputError
@@ -21,7 +21,6 @@ OF_FRONTIERS = ("frontier_items", "schedule")
 OF_SEARCHES = (*OF_FRONTIERS, "turn_down", "turn_back")
 """Of BFS in supersteps."""
 
-_USUAL = GpuOptions()
 _WHOSE = {
     **dict.fromkeys(OF_SEARCHES, "BFS in supersteps"),
     **dict.fromkeys(OF_FRONTIERS, "BFS in supersteps and step programs"),
@@ -31,12 +30,12 @@ _WHOSE = {
 
 def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
     """Which of these options are not as usual."""
-    return [name for name in names if getattr(gpu, name) != getattr(_USUAL, name)]
+    return [name for name in names if getattr(gpu, name) != getattr(USUAL, name)]
 
 
 def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
     """The options for a part of a primitive that takes, of those that not all take, these only."""
-    return replace(gpu, **{name: getattr(_USUAL, name) for name in _WHOSE if name not in names})
+    return replace(gpu, **{name: getattr(USUAL, name) for name in _WHOSE if name not in names})
 
 
 def check_options(

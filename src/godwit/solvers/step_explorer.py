@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from godwit.backends.base import GpuOptions
+from godwit.backends.base import USUAL, GpuOptions
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import SIZE, VERTEX_COUNT, StepCode
 from godwit.dtypes import Array, frozen, shown
@@ -187,5 +187,5 @@ def explore(
     :raises InputError: a wrong argument
     :raises FileError: the trace cannot be written
     """
-    options = SolverOptions(gpu=GpuOptions() if gpu is None else gpu)
+    options = SolverOptions(gpu=gpu or USUAL)
     return Explorer(graph, fields, numbers, frontier, devices, trace, options.gpu)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from godwit.arrays import Home, host_array
-from godwit.backends.base import GpuOptions
+from godwit.backends.base import USUAL, GpuOptions
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import Instruction
 from godwit.dtypes import Array, shown
@@ -114,7 +114,7 @@ class StepProgram:
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
         """
-        options = SolverOptions(timeout_s=timeout_s, progress=progress, gpu=gpu or GpuOptions())
+        options = SolverOptions(timeout_s=timeout_s, progress=progress, gpu=gpu or USUAL)
         options.home = Home.named(results)
         with recorded(trace, self.name):
             placed = placed_for_steps(graph, devices)

@@ -99,15 +99,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What there is besides pyproject.toml's marks: a process of several has its own first GPU."""
-    # Of tests, or of parameters, that compile for long and say hardly more than others.
+    """A mark of tests, or of parameters, that compile for long and say hardly more than others."""
     config.addinivalue_line("markers", "thorough: left out unless --all are asked for")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     worker = getattr(config, "workerinput", None)
-    if visible and worker is not None:  # each begins with another GPU
-        gpus = visible.split(",")
-        first = int(worker["workerid"].removeprefix("gw")) % len(gpus)
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
+    if worker is not None and os.environ.get("CUDA_VISIBLE_DEVICES"):
+        _begin_with_gpu(int(worker["workerid"].removeprefix("gw")))
+
+
+def _begin_with_gpu(number: int) -> None:
+    """Turn the list of GPUs that are given: most tests use the first, on which all processes would be."""
+    gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    first = number % len(gpus)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -168,7 +171,7 @@ def _with_each_value(found: list[pytest.Item], items: list[pytest.Item]) -> list
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Only one process works on the GPU: marks are what the scheduler groups by."""
+    """In the suite's usual division only one process works on the GPU: the scheduler groups by marks."""
     if item.get_closest_marker("gpu") is not None:
         item.add_marker(pytest.mark.xdist_group("gpu"))
 

@@ -221,13 +221,13 @@ class Driver:
         return Result.CUDA_SUCCESS if is_there else Result.CUDA_ERROR_INVALID_DEVICE, index
 
     def cuDevicePrimaryCtxRetain(self, index: int) -> tuple[int, int]:
-        return 0, index
+        return 0, index + 1
 
     def cuCtxGetCurrent(self) -> tuple[int, int]:
-        return 0, self._machine.device
+        return 0, self._machine.device + 1
 
-    def cuCtxSetCurrent(self, index: int) -> tuple[int]:
-        self._machine.device = index
+    def cuCtxSetCurrent(self, context: int) -> tuple[int]:
+        self._machine.device = context - 1
         return (0,)
 
     def cuModuleLoadData(self, code: bytes) -> tuple[int, dict[str, Kernel]]:

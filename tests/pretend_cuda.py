@@ -140,9 +140,14 @@ class Machine:
         self.freed: list[Any] = []  # so that no address comes twice
         self.streams: dict[int, PretendStream] = {}
         self._numbers = iter(range(16, 1 << 30))
-        self.thread = threading.local()
+        self.thread = threading.local()  # the GPU that each has entered
         self.copies = 0
         self.copies_left: int | None = None
+
+    @property
+    def current(self) -> int:
+        """The calling thread's GPU, the first if it has entered none."""
+        return getattr(self.thread, "gpu", None) or 0
 
     def is_lost(self, call: str) -> bool:
         """Whether a call of the runtime fails."""
@@ -189,7 +194,7 @@ class Machine:
     def stream(self, number: int, index: int | None = None) -> PretendStream:
         number = int(number)
         if number in (0, 1, 2):
-            index = getattr(self.thread, "gpu", 0) if index is None else index
+            index = self.current if index is None else index
             number = -1 - index
             with self.lock:
                 if number not in self.streams:
@@ -235,7 +240,7 @@ def _runtime(machine: Machine) -> Any:
     """What the library calls of cuda.bindings.runtime."""
 
     def malloc(nbytes: int) -> Any:
-        return OK, machine.allocate(machine.thread.gpu, nbytes)
+        return OK, machine.allocate(machine.current, nbytes)
 
     def free(address: int) -> Any:
         if address not in machine.held:  # of a machine that is gone
@@ -316,12 +321,12 @@ def _runtime(machine: Machine) -> Any:
 
     def sync_device() -> Any:
         for stream in list(machine.streams.values()):
-            if stream.index == machine.thread.gpu:
+            if stream.index == machine.current:
                 stream.drain()
         return (OK,)
 
     def new_event(*_: int) -> Any:
-        return OK, PretendEvent(machine.thread.gpu)
+        return OK, PretendEvent(machine.current)
 
     def elapsed(begin: PretendEvent, end: PretendEvent) -> Any:
         return OK, end.at_ms - begin.at_ms
@@ -339,7 +344,7 @@ def _runtime(machine: Machine) -> Any:
         cudaPointerGetAttributes=attributes,
         cudaMemcpyAsync=copy,
         cudaMemcpyPeerAsync=copy_peer,
-        cudaStreamCreateWithFlags=lambda flags: (OK, machine.new_stream(machine.thread.gpu)),
+        cudaStreamCreateWithFlags=lambda flags: (OK, machine.new_stream(machine.current)),
         cudaStreamDestroy=destroy_stream,
         cudaStreamSynchronize=sync_stream,
         cudaStreamQuery=query_stream,
@@ -389,12 +394,19 @@ class _Driver(types.SimpleNamespace):
 
 
 def _driver(machine: Machine) -> Any:
+    def current() -> Any:
+        gpu = getattr(machine.thread, "gpu", None)
+        return OK, 0 if gpu is None else 1 + gpu
+
     def set_current(context: int) -> Any:
-        machine.thread.gpu = max(0, context - 1)
+        machine.thread.gpu = context - 1 if context else None
         return (OK,)
 
     return _Driver(
-        cuCtxGetCurrent=lambda: (OK, 1 + getattr(machine.thread, "gpu", -1)),
+        cuCtxGetCurrent=current,
+        cuDeviceGet=lambda index: (OK, index),
+        cuDevicePrimaryCtxRetain=lambda index: (OK, 1 + index),
+        cuDevicePrimaryCtxGetState=lambda index: (OK, 0, 1),
         cuCtxSetCurrent=set_current,
         cuGetErrorName=lambda status: (OK, "cudaErrorIllegalAddress"),
         cuGetErrorString=lambda status: (OK, status.name),

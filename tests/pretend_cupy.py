@@ -77,7 +77,7 @@ def cupy_module(machine: Any) -> Any:
     local = Local()
 
     def gpu() -> int:
-        return getattr(machine.thread, "gpu", 0)
+        return int(machine.current)
 
     def get_current_stream(device_id: int = -1) -> Any:
         return local.streams.get(gpu() if device_id < 0 else device_id, Stream.null)
@@ -86,7 +86,7 @@ def cupy_module(machine: Any) -> Any:
         null: Any
 
         def __init__(self, ptr: int | None = None, non_blocking: bool = False) -> None:
-            self.ptr = machine.new_stream(machine.thread.gpu) if ptr is None else ptr
+            self.ptr = machine.new_stream(machine.current) if ptr is None else ptr
 
         def __enter__(self) -> Stream:
             self._index, self._before = gpu(), get_current_stream()

@@ -362,6 +362,21 @@ def test_a_thread_new_to_gpus_has_the_first_afterwards(query: Any, devices: list
         assert thread.submit(current).result() == 0
 
 
+def test_cupy_goes_on_in_a_thread_new_to_gpus() -> None:
+    cupy = pytest.importorskip("cupy")
+    array = cupy.arange(1 << 16)
+    free_blocks = [cupy.empty(1 << power, np.int8) for power in range(9, 22)]
+    free_blocks.clear()  # so that what follows is launched without asking the runtime for memory
+
+    def keep_and_add() -> int:
+        kept = gw.filter(array[::2], lambda value: value > 10)
+        return int((kept + 1).sum())
+
+    with ThreadPoolExecutor(1) as thread:
+        for _ in range(2):
+            assert thread.submit(keep_and_add).result() == sum(range(12, 1 << 16, 2)) + 32767 - 5
+
+
 def test_too_many_endpoints_are_refused() -> None:
     with pytest.raises(InputError, match="at most 16 endpoints can run, got 17"):
         gw.bfs(gw.generators.path(100), 0, devices=["cuda:0"] * 17)

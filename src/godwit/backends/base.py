@@ -208,6 +208,7 @@ def _is_one_of(value: Any, known: tuple[str, ...]) -> bool:
 
 
 USUAL = GpuOptions()
+"""As kernels are run if nobody says how."""
 
 
 @dataclass

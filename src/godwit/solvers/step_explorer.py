@@ -187,5 +187,5 @@ def explore(
     :raises InputError: a wrong argument
     :raises FileError: the trace cannot be written
     """
-    options = SolverOptions(gpu=gpu or USUAL)
+    options = SolverOptions(gpu=USUAL if gpu is None else gpu)
     return Explorer(graph, fields, numbers, frontier, devices, trace, options.gpu)

@@ -114,7 +114,9 @@ class StepProgram:
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
         """
-        options = SolverOptions(timeout_s=timeout_s, progress=progress, gpu=gpu or USUAL)
+        options = SolverOptions(
+            timeout_s=timeout_s, progress=progress, gpu=USUAL if gpu is None else gpu
+        )
         options.home = Home.named(results)
         with recorded(trace, self.name):
             placed = placed_for_steps(graph, devices)

@@ -95,7 +95,7 @@ def _on_gpu(values: Any) -> Any:
     try:
         shared = cupy.from_dlpack if hasattr(values, "__dlpack__") else cupy.asarray
         array = shared(values)
-        with array.device:
+        with driver.entered(int(array.device.id)):
             return cupy.ascontiguousarray(array) if array.ndim == 1 else None
     except (RuntimeError, BufferError, TypeError, ValueError):  # not CUDA's, or not what CuPy knows
         return None

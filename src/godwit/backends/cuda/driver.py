@@ -72,8 +72,8 @@ def _again(status: int, function: Any, given: tuple[Any, ...], index: int, what:
     that GPU was not the current one of the thread.
     """
     if status in ELSEWHERE:
-        use(index)
-        status = function(*given)
+        with entered(index):
+            status = function(*given)
     if status:
         checked((bindings()[0].CUresult(status),), what)
 
@@ -131,32 +131,66 @@ def use(index: int) -> None:
 
 @lru_cache(maxsize=64)
 def _context(index: int) -> Any:
-    """What the runtime, CuPy and PyTorch use of a GPU as well."""
+    """What the runtime, CuPy and PyTorch use of a GPU as well; it is made if there is none."""
     driver, _ = bindings()
     what = f"cuda:{index} cannot be used"
     device = checked(driver.cuDeviceGet(index), what)
     return checked(driver.cuDevicePrimaryCtxRetain(device), what)
 
 
+def _has_context(index: int) -> bool:
+    """Whether anybody in this process uses a GPU."""
+    driver, _ = bindings()
+    status, device = driver.cuDeviceGet(index)
+    if int(status) != 0:
+        return False
+    status, _flags, active = driver.cuDevicePrimaryCtxGetState(device)
+    return int(status) == 0 and bool(active)
+
+
+def _entered() -> Any:
+    """The context that this thread has entered; None if it has none yet."""
+    driver, _ = bindings()
+    status, context = driver.cuCtxGetCurrent()
+    return context if int(status) == 0 and int(context) else None
+
+
+def enter_any(index: int) -> None:
+    """Let a thread that has entered no GPU enter the first, which CUDA would give it; this one if nobody
+    uses the first, whose memory a context would take.
+    """
+    if _entered() is None:
+        use(0 if _has_context(0) else index)
+
+
 @contextmanager
 def current_kept() -> Iterator[None]:
     """Leave the thread's current GPU as it was: it is the caller's, who may use CuPy or PyTorch.
 
-    What a thread has entered is kept by the driver. For a thread that has entered nothing each copy of the
-    runtime has a GPU of its own, the first, until cudaSetDevice names another, which outlives a return to
-    nothing: so nobody calls it here (:func:`use` does not), and what CuPy has called meanwhile is undone.
+    What a thread has entered is kept by the driver. If it has entered nothing, every library has a copy of
+    CUDA's runtime with a GPU of its own for the thread: the first, until cudaSetDevice names another, which
+    outlives a return to nothing. So nobody calls that here (:func:`use` does not), and what CuPy has chosen
+    meanwhile is undone. Nor does a thread return to nothing where its GPU has a context: once CuPy has
+    launched a kernel there, it takes for granted that the thread has entered it.
     """
     driver, _ = bindings()
-    status, before = driver.cuCtxGetCurrent()
-    is_new = int(status) != 0 or not int(before)
-    chosen = _chosen_by_cupy() if is_new else 0
+    before = _entered()
+    chosen = _cupys_choice() if before is None else 0
     try:
         yield
     finally:
-        driver.cuCtxSetCurrent(0 if is_new else before)
-        with suppress(RuntimeError):  # of CuPy, for a GPU that is lost, which others have reported
-            if is_new and _chosen_by_cupy() != chosen:
-                _loaded_cupy().cuda.runtime.setDevice(chosen)
+        if before is not None:
+            driver.cuCtxSetCurrent(before)
+        else:
+            _return_to(chosen)
+
+
+def _return_to(chosen: int) -> None:
+    driver, _ = bindings()
+    with suppress(DeviceError, RuntimeError):  # a GPU is lost, as others have reported
+        driver.cuCtxSetCurrent(_context(chosen) if _has_context(chosen) else 0)
+        if _cupys_choice() != chosen:
+            _loaded_cupy().cuda.runtime.setDevice(chosen)
 
 
 @contextmanager
@@ -208,10 +242,13 @@ def _loaded_cupy() -> Any:
     return cupy if is_whole else None
 
 
-def _chosen_by_cupy() -> int:
-    """Where a thread's next array of CuPy would be made; the first GPU, if nothing was said."""
+def _cupys_choice() -> int:
+    """The GPU on which a thread's next array of CuPy would be made."""
     cupy = _loaded_cupy()
-    return 0 if cupy is None else int(cupy.cuda.runtime.getDevice())
+    try:
+        return 0 if cupy is None else int(cupy.cuda.runtime.getDevice())
+    except RuntimeError:  # on a GPU that is lost, or in a process that was forked: others report it
+        return 0
 
 
 class Buffer:

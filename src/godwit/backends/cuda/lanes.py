@@ -11,7 +11,6 @@ the host makes itself.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
@@ -38,19 +37,6 @@ _AT_ONCE_BYTES = 256 << 10
 _PAGE_BYTES = 4096
 _HOP_PIECES = 4
 _HOP_BYTES = 2 << 20
-
-_thread = threading.local()
-
-
-def enter_gpu(index: int) -> None:
-    """Give a thread that has used no GPU yet this one, lest CUDA gives it the first."""
-    if getattr(_thread, "has_gpu", False):
-        return
-    cuda, _ = bindings()
-    status, current = cuda.cuCtxGetCurrent()
-    if int(status) != 0 or not int(current):
-        driver.use(index)
-    _thread.has_gpu = True
 
 
 @lru_cache(maxsize=1024)
@@ -256,7 +242,7 @@ class GpuLane:
 
     def copy(self, source: Any, view: Any, after: Sequence[Mark]) -> Mark:
         """Start to copy an array of the host, or of any GPU."""
-        enter_gpu(self._index)
+        driver.enter_any(self._index)
         to, nbytes = address_of(view), int(view.nbytes)
         if isinstance(source, np.ndarray):
             return self.from_host(source, to, nbytes, after)
@@ -272,7 +258,7 @@ class GpuLane:
 
     def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Mark]) -> Mark:
         """Start to copy an array of the host to an address, once some marks are reached."""
-        enter_gpu(self._index)
+        driver.enter_any(self._index)
         stream, track = self._streams.on(self._index), f"copy host -> cuda:{self._index}"
         origin = source.ctypes.data
         if is_locked(origin, nbytes):
@@ -309,7 +295,7 @@ class PinnedLane:
         """Start to copy an array of a GPU, or of the host."""
         if not isinstance(source, np.ndarray):
             here, origin = place_of(source)
-            enter_gpu(here)
+            driver.enter_any(here)
             nbytes = int(source.nbytes)
             stream, track = self._streams.on(here), f"copy cuda:{here} -> host"
             return self._streams.copy(view.ctypes.data, origin, nbytes, stream, after, track)

@@ -14,7 +14,7 @@ import numpy as np
 from godwit.backends.base import Device
 from godwit.backends.cuda import driver, gpu_arrays
 from godwit.backends.cuda.copy_times import CopyTimes
-from godwit.backends.cuda.lanes import GpuLane, PinnedLane, enter_gpu, is_locked
+from godwit.backends.cuda.lanes import GpuLane, PinnedLane, is_locked
 from godwit.backends.cuda.libraries import bindings
 from godwit.backends.cuda.marks import AllOf, event_pool, mark_of, native_stream
 from godwit.backends.cuda.ordinary_memory import Crew
@@ -118,7 +118,7 @@ class GpuSpace(_Pooled):
         If none is named: into the endpoint's own, and into the one that is CuPy's current one in the
         calling thread, which in a thread of the user's is another.
         """
-        enter_gpu(self.index)
+        driver.enter_any(self.index)
         if stream is not None:
             return mark_of(stream, self.index)
         own = self._events.mark(self._native)

@@ -28,6 +28,8 @@ CHECK_ITERATIONS = 5
 """Of PageRank on the CPU and on the devices, whose ranks must be equal then."""
 L1_SLACK = 1e-5
 RELATIVE_SLACK = 1e-5
+MOST_OF_SCIPY = 1 << 31
+"""Arcs."""
 REFERENCE_S = 120.0
 """What takes the CPU longer is not checked."""
 
@@ -96,7 +98,9 @@ class Reference:
 
     @cached_property
     def smallest_labels(self) -> Any:
-        """The smallest vertex of every vertex's component."""
+        """The smallest vertex of every vertex's component: SciPy's, or the CPU's of a large graph."""
+        if self.graph.arc_count > MOST_OF_SCIPY:
+            return gw.connected_components(self.graph, devices="cpu").label
         from scipy.sparse.csgraph import connected_components
 
         _, labels = connected_components(self.graph.to_scipy(), directed=False)

@@ -10,7 +10,7 @@ from gpu_paths import device_list
 
 AUTO, ASYNCHRONOUS, SUPERSTEPS = EXECUTIONS = ("auto", "asynchronous", "bulk-synchronous")
 PATH_VERTICES = 4096
-MANY_SOURCES = 64
+MANY_SOURCES, MORE_SOURCES = 64, 1024
 
 PUSHED = "bfs pushed"
 """BFS that never turns its direction, so that wide frontiers are queued."""
@@ -192,8 +192,8 @@ def plan_pagerank(devices: Sequence[str]) -> Plan:
 
 
 def plan_betweenness(devices: Sequence[str]) -> Plan:
-    wanted = {"rmat22": 1, "rmat24": 1, "road1000": 1, "rmat16": MANY_SOURCES}
-    for graph, sources in wanted.items():
+    one = {"rmat22": 1, "rmat24": 1, "road1000": 1}
+    for graph, sources in [*one.items(), ("rmat16", MANY_SOURCES), ("rmat16", MORE_SOURCES)]:
         for text in devices:
             yield "", Setting(graph, "betweenness", text, sources=sources)
 
@@ -219,7 +219,7 @@ def plan_ids(devices: Sequence[str]) -> Plan:
 
 
 def plan_wide(devices: Sequence[str]) -> Plan:
-    for algorithm in ("bfs", "pagerank", "betweenness"):
+    for algorithm in ("bfs", "pagerank", "betweenness", LEVELS, "afforest", "rem", "sssp"):
         for text in devices:
             yield "", Setting("rmat27_20", algorithm, text)
 

@@ -200,13 +200,14 @@ def ids(rows: Sequence[Row], every: Sequence[Row]) -> str:
 
 
 def wide(rows: Sequence[Row], every: Sequence[Row]) -> str:
-    header = ["graph", "arcs", "", "GPUs", "ms", "G edges/s or arcs/s", "query"]
+    header = ["graph", "arcs", "", "GPUs", "ms", "G edges/s or arcs/s", "query", "checked"]
 
     def names(row: Row) -> list[str]:
         return [row["graph"], f"{row.get('arcs', 0):,}", row["algorithm"], row["devices"]]
 
     def cells(row: Row) -> list[str]:
-        return [_ms(unit_ms(row)), f"{rate(row):.1f}", _ms(row["query_ms"])]
+        return [_ms(unit_ms(row)), f"{rate(row):.1f}", _ms(row["query_ms"]),
+                "no" if row["unchecked"] else "yes"]  # fmt: skip
 
     lines = _lines(rows, names, cells, len(header))
     return table("Arcs beyond 2^32: kernel ms, of PageRank an iteration", header, lines)

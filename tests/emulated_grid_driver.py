@@ -216,6 +216,9 @@ class Driver:
     def cuGetErrorString(self, status: Result) -> tuple[int, bytes]:
         return 0, status.name.lower().replace("_", " ").encode()
 
+    def cuInit(self, _: int) -> tuple[int]:
+        return (0,)
+
     def cuDeviceGet(self, index: int) -> tuple[Result, int]:
         is_there = 0 <= index < self._machine.count
         return Result.CUDA_SUCCESS if is_there else Result.CUDA_ERROR_INVALID_DEVICE, index

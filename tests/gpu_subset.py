@@ -102,13 +102,13 @@ def run_dependencies(devices: list[str]) -> None:
     """Betweenness: by all blocks and by each for itself; rows of every class; arcs, too."""
     from godwit.backends.cuda import brandes_steps
 
-    usual = brandes_steps.first_suffices
+    usual = brandes_steps.gpus_apart
     wide = gw.generators.rmat(9, 6, seed=1)
     arcs = gw.generators.rmat(8, 6, seed=1, symmetrize=False)
     for name, graph in {"wide": wide, "arcs": arcs, "hub": gw.generators.star(4500)}.items():
         for sources in ([1], [0, 2, 5], range(100)):
-            # The first device has many sources to itself.
-            brandes_steps.first_suffices = usual if len(sources) > 3 else lambda *_: False
+            # Of many sources each device has some to itself.
+            brandes_steps.gpus_apart = usual if len(sources) > 3 else lambda *_: 0
             for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2)):
                 settings: dict[str, Any] = {"sources": sources, "edges": True, "endpoints": True}
                 wanted = gw.betweenness_centrality(graph, devices="cpu", **settings)
@@ -116,7 +116,7 @@ def run_dependencies(devices: list[str]) -> None:
                 what = f"betweenness {name}, {len(sources)} sources, {gpu.slice_s=}"
                 check(what, found.centrality, wanted.centrality, 1e-9)
                 check(f"{what}, arcs", found.edge_centrality, wanted.edge_centrality, 1e-9)
-    brandes_steps.first_suffices = usual
+    brandes_steps.gpus_apart = usual
 
 
 def run_searches(devices: list[str]) -> None:

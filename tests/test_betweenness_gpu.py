@@ -19,7 +19,7 @@ from godwit.algorithms.brandes import sum_dependencies
 from godwit.backends.base import GpuOptions
 from godwit.backends.cuda import brandes_steps, driver
 from godwit.backends.cuda.brandes_steps import run_brandes
-from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.cuda.step_placement import StepCopies, StepPlacement
 from godwit.backends.cuda.steps import StepRun
 from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
 from godwit.backends.registry import resolve_devices
@@ -37,9 +37,9 @@ _CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 
 @pytest.fixture(autouse=True)
 def all_devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All devices work together, also where the first one would be faster."""
-    if "first" not in request.node.name:
-        monkeypatch.setattr(brandes_steps, "first_suffices", lambda *_: False)
+    """All devices work together, also where they would be faster apart."""
+    if "apart" not in request.node.name:
+        monkeypatch.setattr(brandes_steps, "gpus_apart", lambda *_: 0)
 
 
 def devices_of(count: int) -> list[str]:
@@ -250,29 +250,57 @@ class TestBlockSearches:
             found = check_sums(graph, ["cuda:0"], range(100), edges=edges, endpoints=edges)
             assert found.block_searches == 3
 
-    def test_the_first_of_several_devices_is_faster_alone(self) -> None:
-        for graph in (gw.generators.rmat(7, 5, seed=6), gw.generators.path(40)):
-            with emulated_gpus(2) as machine:
-                found = check_sums(graph, devices_of(2), range(20), endpoints=False)
+    @pytest.mark.parametrize(
+        "graph",
+        [gw.generators.rmat(7, 5, seed=6, symmetrize=False), gw.generators.path(40)],
+        ids=["rmat", "path"],
+    )
+    def test_devices_search_apart(self, graph: Graph) -> None:
+        """A GPU has three blocks here, so that for few sources not all GPUs are needed."""
+        with emulated_gpus(4) as machine:
+            for count, busy in ((20, 4), (8, 3)):
+                found = check_sums(graph, devices_of(4), range(count), endpoints=False)
                 assert found.block_searches == 3
-                assert found.supersteps[0] > 0
-                assert found.supersteps[1] == 0
-                with gw.place(graph, devices_of(2)) as placed:
-                    for sources in ([*range(20)], [3], [*range(20)]):  # alone, together, alone
-                        wanted = gw.betweenness_centrality(graph, devices="cpu", sources=sources)
-                        again = gw.betweenness_centrality(placed, sources=sources)
-                        np.testing.assert_allclose(again.centrality, wanted.centrality, **_CLOSE)
-                        assert again.statistics.rounds.all() == (len(sources) == 1)
-                assert machine.held_bytes(0) == 0
-                assert machine.held_bytes(1) == 0
+                assert np.count_nonzero(found.supersteps) == busy
+                assert np.count_nonzero(found.visited) == busy
+            with gw.place(graph, ["cuda:0", "cuda:0", "cuda:2"]) as placed:
+                for sources in ([*range(20)], [3], [*range(20)]):  # apart, together, apart
+                    query = {"sources": sources, "edges": True}
+                    wanted = gw.betweenness_centrality(graph, devices="cpu", **query)
+                    again = gw.betweenness_centrality(placed, **query)
+                    np.testing.assert_allclose(again.centrality, wanted.centrality, **_CLOSE)
+                    np.testing.assert_allclose(
+                        again.edge_centrality, wanted.edge_centrality, **_CLOSE
+                    )
+                    is_at_work = again.statistics.rounds > 0
+                    assert is_at_work.tolist() == [True, len(sources) == 1, True]
+            assert not any(machine.held_bytes(index) for index in range(4))
 
-    def test_the_first_has_no_room_for_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def no_room(placement: StepPlacement) -> StepPlacement:
+    def test_one_search_at_a_time_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As on graphs that are too large for a search a block; slices end at different times."""
+        monkeypatch.setattr(brandes_steps, "BLOCK_SEARCH_ARCS", 0)
+        graph = gw.generators.rmat(7, 5, seed=6)
+        with emulated_gpus(2, seed=5):
+            for gpu in (GpuOptions(), GpuOptions(slice_s=0)):
+                found = check_sums(graph, devices_of(2), range(17), gpu=gpu)
+                assert found.block_searches == 0
+                assert found.visited.all()
+
+    def test_too_many_paths_apart(self) -> None:
+        """One source of one GPU is enough."""
+        with emulated_gpus(2):
+            graph = layers([1, *[2] * 1000, 1])
+            found = run(graph, devices_of(2), [*[2001] * 7, 0])
+        assert found.vertices is None
+
+    def test_no_room_to_search_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def no_room(placement: StepPlacement, count: int) -> StepCopies:
             raise GraphTooLargeError("too large for one")
 
-        monkeypatch.setattr(StepPlacement, "alone", no_room)
+        monkeypatch.setattr(StepPlacement, "copies", no_room)
         with emulated_gpus(2):
             found = check_sums(gw.generators.path(40), devices_of(2), range(20))
+            assert found.block_searches == 0
             assert found.supersteps.all()
 
     def test_several_rounds(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,8 +43,8 @@ GRAPHS: dict[str, Callable[[], gw.Graph]] = {
 
 @pytest.fixture(autouse=True)
 def all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Betweenness from many sources would not use more than one."""
-    monkeypatch.setattr(brandes_steps, "first_suffices", lambda *_: False)
+    """Betweenness from many sources would have each search for itself."""
+    monkeypatch.setattr(brandes_steps, "gpus_apart", lambda *_: 0)
 
 
 def names_of(count: int) -> list[str]:

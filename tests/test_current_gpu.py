@@ -73,6 +73,7 @@ class Model:
         return SimpleNamespace(
             cuCtxGetCurrent=lambda: (OK, self.entered),
             cuCtxSetCurrent=self.set_current,
+            cuInit=lambda flags: (OK,),
             cuDeviceGet=lambda gpu: (OK, gpu),
             cuDevicePrimaryCtxRetain=self.retain,
             cuDevicePrimaryCtxGetState=lambda gpu: (OK, 0, int(gpu in self.present)),
@@ -89,6 +90,7 @@ def standing_in(model: Model, *, has_cupy: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "bindings", lambda: (model.bindings, None))
         patch.setattr(driver, "_context", driver._context.__wrapped__)
+        patch.setattr(driver, "_thread", SimpleNamespace())
         patch.setattr(driver, "_loaded_cupy", lambda: model.cupy if has_cupy else None)
         yield
 

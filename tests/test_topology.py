@@ -348,6 +348,7 @@ class TestOnGpus:
                 assert found.links[i][j] == found.links[j][i]
                 assert found.native_atomics[i][j] <= found.access[i][j]
 
+    @pytest.mark.alone
     def test_measurements_are_plausible(self) -> None:
         count = min(4, driver.device_count())
         found = measure.measure(range(count))

@@ -1,12 +1,14 @@
 """Brandes' dependencies on GPUs: what kernels/brandes_steps.cuh needs, and what it gives.
 
-One search at a time by all blocks of all devices, or, on one GPU and with enough sources, one a block, each
-in memory of its own.
+One search at a time by all blocks of all devices; or, with enough sources, each GPU has the whole graph and
+a share of the sources, and there one search at a time, or one a block, each in memory of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES, c_type
-from godwit.backends.cuda.step_placement import StepPart, StepPlacement
+from godwit.backends.cuda.step_placement import StepCopies, StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.backends.cuda.steps import (
@@ -26,6 +28,7 @@ from godwit.backends.cuda.steps import (
     THREADS,
     StepRun,
     point_rows,
+    pointers,
     step_run,
     step_source,
 )
@@ -47,6 +50,8 @@ ARCS_PER_SOURCE = 45_000
 much as so many arcs take it."""
 LEAST_LONG_SOURCES = 8
 """On roads, whose levels are many and small, so many sources pay."""
+SOURCES_A_COPY = 8
+"""On larger graphs so many sources a GPU pay for bringing the whole graph there."""
 
 _LONG_ROW = 4096  # as in brandes_memory.cuh
 _SETS = 4
@@ -109,25 +114,36 @@ def run_brandes(
 ) -> DependencyOutcome:
     """Dependencies of all vertices, added up over the sources.
 
-    Of several devices the first alone has many searches under way at a time, as a block then has the whole
-    graph at hand, and waits for nobody.
-
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
     """
-    if first_suffices(placement, len(query.sources)):
-        with suppress(GraphTooLargeError):  # for one
-            found = _run(placement.alone(), query, poll)
-            others = np.zeros(len(placement.parts) - 1, np.int64)
+    apart = gpus_apart(placement, len(query.sources))
+    if apart:
+        with suppress(GraphTooLargeError):  # for one GPU
+            copies = placement.copies(apart)
+            found = _run(copies, copies.placements, query, poll)
             for name in ("visited", "examined", "supersteps"):
-                setattr(found, name, np.append(getattr(found, name), others))
+                counts = np.zeros(len(placement.parts), np.int64)
+                counts[copies.places] = getattr(found, name)
+                setattr(found, name, counts)
             return found
-    return _run(placement, query, poll)
+    return _run(placement, [placement], query, poll)
 
 
-def first_suffices(placement: StepPlacement, sources: int) -> bool:
-    """Whether the first of several devices is faster by itself than all of them together."""
-    blocks = driver.properties(placement.indexes[0]).multiprocessors
-    return len(placement.parts) > 1 and _blocks_pay(placement, sources, blocks)
+def gpus_apart(placement: StepPlacement, sources: int) -> int:
+    """On how many GPUs, each with the whole graph, searches go on faster by themselves; 0: not even on one,
+    compared with all devices that do each search together.
+    """
+    if len(placement.parts) == 1:
+        return 0
+    gpus = len(set(placement.indexes))
+    blocks = _multiprocessors(placement)
+    if _blocks_pay(placement, sources, blocks):
+        return min(gpus, -(-sources // blocks))
+    return gpus if sources >= SOURCES_A_COPY * gpus else 0
+
+
+def _multiprocessors(placement: StepPlacement) -> int:
+    return driver.properties(placement.indexes[0]).multiprocessors
 
 
 def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
@@ -141,48 +157,93 @@ def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
 
 
 def _run(
-    placement: StepPlacement, query: DependencyQuery, poll: ProgressPoll | None
+    placed: StepPlacement | StepCopies,
+    teams: Sequence[StepPlacement],
+    query: DependencyQuery,
+    poll: ProgressPoll | None,
 ) -> DependencyOutcome:
-    """All devices."""
-    positions = placement.position(query.sources).astype(placement.id_dtype)
-    with placement.held():
-        searching = _Searching(placement, query, positions)
-        code = source(placement.id_dtype)
-        with step_run(placement, code, searching.arguments, query.gpu) as run:
-            searching.bring_up(run)
+    """Searches of all sources.
+
+    :param teams: devices that do each search of theirs together: all of them, or one each
+    """
+    code = source(teams[0].id_dtype)
+    arguments = np.zeros(len(placed.parts), ARGUMENTS)
+    with placed.held():
+        searchings = [
+            _Searching(team, replace(query, sources=query.sources[place :: len(teams)]), own)
+            for place, (team, own) in enumerate(
+                zip(teams, np.split(arguments, len(teams)), strict=True)
+            )
+        ]
+        with step_run(placed, code, arguments, query.gpu) as run:
+            block_searches = _choose_block_searches(searchings, run, len(query.sources))
+            for searching, count in zip(searchings, block_searches, strict=True):
+                searching.bring_up(count)
             state = [0] * 12
             state[_STATE_COUNT] = 1
             state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
-            phase = state[_STATE_PHASE] = _ROUND if searching.block_searches else _BEGIN
+            phase = state[_STATE_PHASE] = _ROUND if block_searches[0] else _BEGIN
             run.prepare(state, phase=phase)
             kernel_s = run.drive(poll)
             controls = run.controls()
-        seconds = {"rows": searching.rows_s, "compile": run.compile_s, "kernel": kernel_s}
-        words = controls["state"][0]
+        seconds = {
+            "rows": sum(searching.rows_s for searching in searchings),
+            "compile": run.compile_s,
+            "kernel": kernel_s,
+        }
+        words = controls["state"]
         vertices = arcs = None
-        if not words[_FAILED]:
-            vertices = np.empty(placement.vertex_count)
-            seconds["gather"] = deliver_positions(placement, "sums", np.float64, vertices)
-            arcs = searching.edges() if query.edges else None
-    others = np.zeros(len(placement.parts) - 1, np.int64)
+        if not words[:, _FAILED].any():
+            begin = perf_counter()
+            vertices = _sum([searching.vertices() for searching in searchings])
+            seconds["gather"] = perf_counter() - begin
+            if query.edges:
+                arcs = _sum([searching.edges() for searching in searchings])
+    # What devices have done together each of them has counted.
+    is_counted = np.arange(len(words)) % placed.joint == 0
     return DependencyOutcome(
         vertices,
         arcs,
-        visited=np.append(words[_ALL_COUNT].astype(np.int64), others),
-        examined=np.append(words[_ALL_ARCS].astype(np.int64), others),
-        supersteps=controls["state"][:, STEP].astype(np.int64),
-        block_searches=searching.block_searches,
+        visited=np.where(is_counted, words[:, _ALL_COUNT], 0).astype(np.int64),
+        examined=np.where(is_counted, words[:, _ALL_ARCS], 0).astype(np.int64),
+        supersteps=words[:, STEP].astype(np.int64),
+        block_searches=max(block_searches),
         seconds=seconds,
     )
 
 
-class _Searching:
-    """What a query has on the devices."""
+def _choose_block_searches(
+    searchings: Sequence[_Searching], run: StepRun, sources: int
+) -> list[int]:
+    """How many blocks of each team have searches of their own; 0 if those of none have."""
+    if searchings[0].devices > 1:
+        return [0]
+    threads = max(64, searchings[0].query.gpu.threads or THREADS)
+    blocks = [run.blocks_for(place, threads) for place in range(len(searchings))]
+    if not _blocks_pay(searchings[0].placement, sources, min(blocks)):
+        return [0] * len(searchings)
+    found = [one.block_searches_at_most(most) for one, most in zip(searchings, blocks, strict=True)]
+    return found if all(found) else [0] * len(found)
 
-    def __init__(self, placement: StepPlacement, query: DependencyQuery, positions: Array) -> None:
+
+def _sum(arrays: Sequence[Array]) -> Array:
+    first, *others = arrays
+    for other in others:
+        first += other
+    return first
+
+
+class _Searching:
+    """What a query has on the devices that do each search together.
+
+    :param arguments: (devices) :data:`ARGUMENTS`, which are filled in here
+    """
+
+    def __init__(self, placement: StepPlacement, query: DependencyQuery, arguments: Array) -> None:
         self.placement = placement
         self.query = query
-        self.positions = positions
+        self.arguments = arguments
+        self.positions = placement.position(query.sources).astype(placement.id_dtype)
         self.block_searches = 0
         begin = perf_counter()
         # Sums of arcs are told apart by where the arcs are in the graph.
@@ -191,15 +252,15 @@ class _Searching:
         directed = placement.graph.directed
         self.into = placement.rows("in") if directed else self.out
         self.is_hot_first = directed or not ordered
-        self.long_out = [self._long_rows(place, self.out[place]) for place in range(self._devices)]
+        self.long_out = [self._long_rows(place, self.out[place]) for place in range(self.devices)]
         # Paths come along arcs in, coefficients along arcs out.
-        selects = self._devices > 1 and query.gpu.communication == "selective"
+        selects = self.devices > 1 and query.gpu.communication == "selective"
         self.readers = placement.readers("in", "out") if selects else None
         self.rows_s = perf_counter() - begin
-        self.arguments = np.zeros(self._devices, ARGUMENTS)
 
     @property
-    def _devices(self) -> int:
+    def devices(self) -> int:
+        """How many they are."""
         return len(self.placement.parts)
 
     def _long_rows(self, place: int, rows: StepRows) -> Array:
@@ -209,27 +270,25 @@ class _Searching:
         offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
         return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
 
-    def bring_up(self, run: StepRun) -> None:
+    def bring_up(self, block_searches: int) -> None:
         """Make room for everything and fill the arguments in.
 
+        :param block_searches: as of the outcome
         :raises GraphTooLargeError: need against free
         """
-        placement, query = self.placement, self.query
+        placement = self.placement
+        self.block_searches = block_searches
         layouts = [self._layout(part, rows) for part, rows in self._each()]
         # A place in one device's memory is found from its own by the others.
         layout = {name: max(one[name] for one in layouts) for name in (*_PLACES, "nbytes")}
-        blocks = run.blocks_for(0, max(64, query.gpu.threads or THREADS))
-        self.block_searches = self._choose_block_searches(blocks, layout)
         if self.block_searches:
             layout = self._layout(placement.parts[0], self.out[0], is_block=True)
         search_bytes = layout["nbytes"] * max(1, self.block_searches)
-        sizes = [self._sizes(place, search_bytes) for place in range(self._devices)]
+        sizes = [self._sizes(place, search_bytes) for place in range(self.devices)]
         placement.make_room(sizes)
         for place, part in enumerate(placement.parts):
             self._fill(place, part, layout)
-        searches = run.pointers("searches")
-        for place in range(self._devices):
-            self.arguments[place]["searches"] = searches
+        self.arguments["searches"] = pointers(placement.parts, "searches")
 
     def _each(self) -> list[tuple[StepPart, StepRows]]:
         return list(zip(self.placement.parts, self.out, strict=True))
@@ -252,7 +311,7 @@ class _Searching:
         placement = self.placement
         words, ids = placement.count // 32, placement.id_dtype.itemsize
         levels = placement.vertex_count + 3
-        others = self._devices > 1
+        others = self.devices > 1
         owned = max(1, part.owned)
         sizes = {
             "visited": 4 * words,
@@ -275,18 +334,15 @@ class _Searching:
             end += -(-sizes[name] // 128) * 128
         return layout | {"nbytes": end}
 
-    def _choose_block_searches(self, blocks: int, layout: dict[str, int]) -> int:
-        """How many blocks have searches of their own; 0 if all of them search together."""
-        count = len(self.positions)
-        if self._devices > 1 or not _blocks_pay(self.placement, count, blocks):
-            return 0
+    def block_searches_at_most(self, blocks: int) -> int:
+        """How many of so many blocks have memory for searches of their own; 0 if not enough have."""
         part = self.placement.parts[0]
         nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
         free = driver.free_memory_bytes(part.index)
         if "searches" in part.buffers:
             free += part.buffers["searches"].nbytes
         free -= sum(self._sizes(0, 0).values()) + free // _SPARE_SHARE
-        wanted = min(blocks, count)
+        wanted = min(blocks, len(self.positions))
         # With fewer, the rest of the GPU would be idle.
         return wanted if wanted * nbytes <= free else 0
 
@@ -329,6 +385,12 @@ class _Searching:
         own["has_long_rows"] = any(map(len, self.long_out)) or any(
             rows.classes[_CLASS_BLOCK] for rows in self.into
         )
+
+    def vertices(self) -> Array:
+        """The sums of the vertices in the graph's order."""
+        found = np.empty(self.placement.vertex_count)
+        deliver_positions(self.placement, "sums", np.float64, found)
+        return found
 
     def edges(self) -> Array:
         """The sums of the arcs in the graph's order: each row is a range here as there."""

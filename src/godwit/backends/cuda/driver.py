@@ -9,6 +9,7 @@ Whatever CUDA reports becomes a DeviceError with CUDA's own words.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -134,6 +135,7 @@ def _context(index: int) -> Any:
     """What the runtime, CuPy and PyTorch use of a GPU as well; it is made if there is none."""
     driver, _ = bindings()
     what = f"cuda:{index} cannot be used"
+    checked(driver.cuInit(0), what)
     device = checked(driver.cuDeviceGet(index), what)
     return checked(driver.cuDevicePrimaryCtxRetain(device), what)
 
@@ -155,12 +157,18 @@ def _entered() -> Any:
     return context if int(status) == 0 and int(context) else None
 
 
+_thread = threading.local()  # whether it has entered a GPU, as far as is known
+
+
 def enter_any(index: int) -> None:
     """Let a thread that has entered no GPU enter the first, which CUDA would give it; this one if nobody
     uses the first, whose memory a context would take.
     """
+    if getattr(_thread, "has_entered", False):
+        return
     if _entered() is None:
         use(0 if _has_context(0) else index)
+    _thread.has_entered = True
 
 
 @contextmanager
@@ -187,6 +195,7 @@ def current_kept() -> Iterator[None]:
 
 def _return_to(chosen: int) -> None:
     driver, _ = bindings()
+    _thread.has_entered = False
     with suppress(DeviceError, RuntimeError):  # a GPU is lost, as others have reported
         driver.cuCtxSetCurrent(_context(chosen) if _has_context(chosen) else 0)
         if _cupys_choice() != chosen:

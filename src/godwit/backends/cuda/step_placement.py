@@ -31,6 +31,8 @@ from godwit.trace import seconds_since
 
 Direction = Literal["out", "in"]
 
+_CLOSED = "this placed graph was closed; place the graph again"
+
 
 @dataclass
 class StepPart(GpuMemory):
@@ -94,7 +96,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.graph = graph
         self.devices = tuple(devices)
         self.seconds: dict[str, float] = {}
-        self._alone: StepPlacement | None = None
+        self._copies: list[StepPlacement] = []
         self._making = Lock()
         self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
         self._readers: dict[tuple[Direction, ...], list[Buffer]] = {}
@@ -146,7 +148,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """
         with held_gpus(self.indexes):
             if self.closed:
-                raise ClosedContextError("this placed graph was closed; place the graph again")
+                raise ClosedContextError(_CLOSED)
             yield
 
     def rows(
@@ -242,26 +244,70 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """(k) int64 vertices of positions; -1 where there is none."""
         return self.numbering.vertex[np.asarray(positions, np.int64)].astype(np.int64)
 
-    def alone(self) -> StepPlacement:
-        """The same graph on the first device by itself, for what does not gain by more devices.
+    @property
+    def joint(self) -> int:
+        """How many devices work together: all."""
+        return len(self.parts)
+
+    def copies(self, count: int) -> StepCopies:
+        """The whole graph on each of the first GPUs, for what they do faster apart.
 
         Made once and kept, by someone who does not hold the GPUs.
 
+        :param count: at most as many as there are GPUs
         :raises ClosedContextError: the placement is closed
         """
+        places = [self.indexes.index(index) for index in dict.fromkeys(self.indexes)][:count]
         with self._making:
-            if self._alone is None and not self.closed:
-                self._alone = StepPlacement(self.devices[:1], self.graph)
-            found = self._alone
-            if self.closed or found is None:
-                if found is not None:  # it was closed while this was made
-                    found.close()
-                raise ClosedContextError("this placed graph was closed; place the graph again")
-            return found
+            while len(self._copies) < count and not self.closed:
+                device = self.devices[places[len(self._copies)]]
+                self._copies.append(StepPlacement([device], self.graph))
+            if self.closed:
+                for copy in self._copies:  # it was closed while these were made
+                    copy.close()
+                raise ClosedContextError(_CLOSED)
+            return StepCopies(self._copies[:count], places)
 
     def _free(self) -> None:
         super()._free()
         self._rows, self._readers, self._hub_rows = {}, {}, None
-        if self._alone is not None:
-            self._alone.closed = True
-            self._alone._free()
+        for copy in self._copies:
+            copy.closed = True
+            copy._free()
+
+
+class StepCopies:
+    """The whole graph on each of several GPUs, which know nothing of each other: for one run.
+
+    :param placements: of one device each
+    :param places: which devices of the placement that they are copies of
+    """
+
+    joint = 1
+
+    def __init__(self, placements: Sequence[StepPlacement], places: Sequence[int]) -> None:
+        self.placements = tuple(placements)
+        self.places = list(places)
+        self.indexes = [index for one in placements for index in one.indexes]
+
+    @property
+    def parts(self) -> list[StepPart]:
+        """One a GPU."""
+        return [part for one in self.placements for part in one.parts]
+
+    @property
+    def capacity(self) -> int:
+        """Positions of a part."""
+        return self.placements[0].capacity
+
+    def sharing(self, index: int) -> int:
+        """How many endpoints a GPU has."""
+        return self.indexes.count(index)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """As :meth:`StepPlacement.held`."""
+        with held_gpus(self.indexes):
+            if any(one.closed for one in self.placements):
+                raise ClosedContextError(_CLOSED)
+            yield

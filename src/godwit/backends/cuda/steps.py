@@ -22,7 +22,7 @@ from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
 from godwit.backends.cuda.operators import DeviceFunction
 from godwit.backends.cuda.placement import gpu_index
 from godwit.backends.cuda.slices import SlicedRun, nanoseconds
-from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.cuda.step_placement import StepCopies, StepPart, StepPlacement
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.dtypes import Array
 from godwit.trace import seconds_since
@@ -109,6 +109,14 @@ work(const __grid_constant__ Arguments arguments) {{
 """
 
 
+def pointers(parts: Sequence[StepPart], name: str) -> Array:
+    """Where a buffer lies at each device, as :data:`PEERS` takes it."""
+    found = np.zeros(MAXIMAL_DEVICES, np.uint64)
+    for place, part in enumerate(parts):
+        found[place] = part.buffers[name].pointer
+    return found
+
+
 def point_rows(own: Any, rows: StepRows) -> None:
     """Fill in a :data:`ROWS`."""
     own["offsets"] = rows.offsets.pointer
@@ -138,7 +146,7 @@ def reach_each_other(devices: Sequence[Device], *, atomics: bool = False) -> boo
 class StepRun(SlicedRun):
     """One run of a step kernel.
 
-    :param placement: the graph's positions on the devices
+    :param placement: the graph's positions on the devices, or copies for each of them
     :param source: of :func:`step_source`
     :param arguments: (devices) structs, whose first field ``stage`` is filled in here
     :param gpu: how kernels are run
@@ -153,7 +161,7 @@ class StepRun(SlicedRun):
 
     def __init__(
         self,
-        placement: StepPlacement,
+        placement: StepPlacement | StepCopies,
         source: str,
         arguments: Array,
         gpu: GpuOptions,
@@ -162,7 +170,7 @@ class StepRun(SlicedRun):
         threads: int = THREADS,
     ) -> None:
         super().__init__(placement, gpu)
-        self.placement: StepPlacement = placement
+        self.placement: StepPlacement | StepCopies = placement
         self.arguments = arguments
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
         self._source = delay + source
@@ -189,7 +197,6 @@ class StepRun(SlicedRun):
         :param early: it touches no other device's memory, and so need not wait until all are launched
         """
         placement = self.placement
-        count = len(placement.parts)
         for place, part in enumerate(placement.parts):
             control = np.zeros(1, STEP_CONTROL)
             for word, number in enumerate(state):
@@ -208,13 +215,11 @@ class StepRun(SlicedRun):
             stage["slice_ns"] = nanoseconds(self.gpu.slice_s)
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
             stage["latency_ns"] = self.gpu.latency_ns
-            stage["devices"], stage["device"] = count, place
+            stage["devices"], stage["device"] = placement.joint, place % placement.joint
             stage["early"] = early
             blocks = self.blocks_with(place, self.shared_bytes)
             self.shapes.append((blocks, self._threads, self.shared_bytes))
-        boards = self.pointers("board")
-        for place in range(count):
-            self.arguments[place]["stage"]["boards"] = boards
+        self.arguments["stage"]["boards"] = self.pointers("board")
         self.warm()
 
     def blocks_with(self, place: int, shared_bytes: int) -> int:
@@ -224,11 +229,8 @@ class StepRun(SlicedRun):
         return self.blocks_for(place, self._threads, shared_bytes)
 
     def pointers(self, name: str) -> Array:
-        """Where a buffer lies at each device, as :data:`PEERS` takes it."""
-        found = np.zeros(MAXIMAL_DEVICES, np.uint64)
-        for place, part in enumerate(self.placement.parts):
-            found[place] = part.buffers[name].pointer
-        return found
+        """Where a buffer lies at each device."""
+        return pointers(self.placement.parts, name)
 
     def progress(self, controls: Array) -> Progress:
         """What the kernels count first is what they got done."""
@@ -249,7 +251,7 @@ class StepRun(SlicedRun):
 
 @contextmanager
 def step_run(
-    placement: StepPlacement,
+    placement: StepPlacement | StepCopies,
     source: str,
     arguments: Array,
     gpu: GpuOptions,

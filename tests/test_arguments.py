@@ -241,7 +241,8 @@ def test_sources() -> None:
         refused(f"source {by_id}", lambda wrong=wrong: gw.bfs(PATH, wrong))
         refused(by_id, lambda wrong=wrong: gw.betweenness_centrality(PATH, sources=wrong))
     refused(
-        f"a vertex of personalization {by_id}", lambda: gw.pagerank(PATH, personalization={"a": 1})
+        "a vertex of personalization must be an integer, got 'a'; vertices are numbers here",
+        lambda: gw.pagerank(PATH, personalization={"a": 1}),
     )
     for none in ([], set()):
         refused("^source must be a vertex or a non-empty", lambda none=none: gw.bfs(PATH, none))

@@ -265,6 +265,26 @@ def test_results() -> None:
     assert gw.betweenness_centrality(graph, sources=[1, 1]).sources.tolist() == [1]
 
 
+@pytest.mark.parametrize("directed", [True, False])
+def test_edges_by_their_ids_as_networkx(directed: bool) -> None:
+    pairs = [("Ulm", "Bonn"), ("Bonn", "Jena"), ("Jena", "Ulm"), ("Jena", "Kiel"), ("Kiel", "Kiel")]
+    known = (nx.DiGraph if directed else nx.Graph)(pairs)
+    found = gw.betweenness_centrality(gw.Graph.from_networkx(known), edges=True)
+    by_ids = found.edges_to_dict()
+    assert len(by_ids) == len(pairs)
+    for edge, value in nx.edge_betweenness_centrality(known).items():
+        mine = by_ids[edge] if directed or edge in by_ids else by_ids[edge[::-1]]
+        assert mine == pytest.approx(value)
+    table = found.edges_to_pandas()
+    assert table.columns.tolist() == ["source", "target", "centrality"]
+    assert table["centrality"].tolist() == list(by_ids.values())
+    empty = gw.betweenness_centrality(Graph.from_arcs([], [], vertex_count=2), edges=True)
+    assert empty.edges_to_arrow().column_names == ["source", "target", "centrality"]
+    assert empty.edges_to_dict() == {}
+    with pytest.raises(InputError, match="edges=True"):
+        gw.betweenness_centrality(gw.generators.path(3)).edges_to_arrow()
+
+
 def test_one_source_is_no_nan() -> None:
     found = gw.betweenness_centrality(gw.generators.path(5), sources=2)
     assert found.centrality[2] == 0
@@ -278,6 +298,9 @@ def test_one_source_is_no_nan() -> None:
         ({"samples": 0}, "at least 1, got 0"),
         ({"samples": 2.5}, "samples"),
         ({"samples": 2, "seed": "x"}, "seed"),
+        ({"samples": 5, "seed": -1}, "seed must not be negative, got -1"),
+        ({"seed": "x"}, "seed must be an integer, got 'x'"),
+        ({"sources": [1], "seed": -1}, "seed must not be negative, got -1"),
         ({"sources": [0, 5]}, r"in \[0, 5\), got 5"),
         ({"sources": -1}, "got -1"),
         ({"sources": []}, "non-empty"),

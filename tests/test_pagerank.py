@@ -9,6 +9,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -184,6 +185,26 @@ class TestRanks:
         warm = gw.pagerank(graph, tolerance=1e-10, initial=cold.rank)
         assert warm.iterations <= 2 < cold.iterations
         np.testing.assert_allclose(warm.rank, cold.rank, rtol=1e-7)
+
+    @pytest.mark.parametrize(
+        "shares",
+        [
+            pd.Series([1.0, 2.0, 0.0, 5.0]),
+            pd.Series({3: 1.0, 0: 2.0, 2: 0.0, 1: 5.0}),
+            pd.Series({3: 1, 1: 2}),
+            pd.Series({3: 1.5, 1: 2.5}, dtype="Float64"),
+            pd.Series({3: 1.0, 1: 2.0, 0: 4.0, 2: 3.0}).astype(object),
+            pd.Series([2.0, 1.0, 3.0, 4.0], index=pd.Index([1, 0, 3, 2], dtype=object)),
+            pd.Series([2.0, 1.0, 3.0, 4.0], index=np.array([1, 0, 3, 2], np.uint64)),
+        ],
+    )
+    def test_a_series_is_a_mapping(self, shares: Any) -> None:
+        graph = Graph.from_arcs([0, 1, 2, 3], [1, 2, 3, 1])
+        alike = dict(shares.items())
+        for name, how in (("personalization", {}), ("personalization", PUSH), ("initial", {})):
+            found = gw.pagerank(graph, 0.5, devices="cpu:0", **how, **{name: shares})
+            expected = gw.pagerank(graph, 0.5, devices="cpu:0", **how, **{name: alike})
+            assert np.array_equal(found.rank, expected.rank)
 
     def test_without_damping_ranks_are_the_personalization(self) -> None:
         result = gw.pagerank(named_graph("random directed"), 0, personalization={3: 1, 5: 3})
@@ -500,6 +521,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "NaN": ({"initial": {2: float("nan")}}, "initial must be finite .* got nan for vertex 2"),
     "unknown vertex": ({"personalization": {3: 1}}, r"must be in \[0, 3\), got 3"),
     "no vertex": ({"initial": {"a": 1}}, "a vertex of initial must be an integer, got 'a'"),
+    "no name": ({"personalization": {"Ulm": 1}}, "vertices are numbers here: the graph has no ids"),
+    "labels": ({"initial": pd.Series({2: 1, "a": 1, 0: 1})}, "integer, got 'a'"),
+    "label that is no vertex": (
+        {"initial": pd.Series({0: 1, 3: 1})},
+        r"must be in \[0, 3\), got 3",
+    ),
+    "two of a label": (
+        {"personalization": pd.Series([1, 2, 3], index=[0, 2, 2])},
+        "labels of personalization must be distinct, and 2 occurs twice",
+    ),
     "no weight": ({"initial": {1: "a"}}, "initial of vertex 1 must be a number, got 'a'"),
     "short": ({"personalization": [1, 2]}, r"3 numbers.*got an array of int64, shape \(2,\)"),
     "two dimensions": ({"initial": np.ones((3, 1))}, r"got an array of float64, shape \(3, 1\)"),
@@ -539,6 +570,20 @@ class TestBadInput:
             message = "is of iterations, and execution='asynchronous' has none"
         with pytest.raises(InputError, match=message):
             gw.pagerank(graph, **settings)
+
+    @pytest.mark.parametrize("make", [dict, pd.Series])
+    def test_ids_are_no_vertices(self, make: Any) -> None:
+        graph = Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        with pytest.raises(
+            InputError, match=r"got 'Ulm'; graph\.ids\.vertex\('Ulm'\) is the number"
+        ):
+            gw.pagerank(graph, personalization=make({"Ulm": 1.0}))
+        with pytest.raises(
+            InputError, match=r"got 'Atlantis'; no vertex has that id; .*'Bonn' and"
+        ):
+            gw.pagerank(graph, initial=make({"Atlantis": 1.0}))
+        with pytest.raises(InputError, match="no vertex has that id; the graph has ids 1 to 3"):
+            gw.pagerank(graph.with_ids(1), personalization=make({"Ulm": 1.0}))
 
     def test_unknown_execution(self) -> None:
         with pytest.raises(InputError, match=r"execution must be 'auto', .* got 'push'"):

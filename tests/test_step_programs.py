@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
@@ -520,6 +521,58 @@ def test_dtypes_of_another_byte_order() -> None:
 def test_values_to_begin_with(initial: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         _program(gw.filter(lambda: True), y=initial).run(gw.generators.path(2))
+
+
+@pytest.mark.parametrize(
+    "labels", [[2, 0, 1], pd.Index([2, 0, 1], dtype=object), pd.Index([2, 0, 1], dtype="Int64")]
+)
+def test_a_series_goes_by_its_labels(labels: Any) -> None:
+    graph = gw.generators.path(3)
+    series = pd.Series([30, 10, 20], index=labels)
+    program = _program(gw.filter(lambda: True), y="int32")
+    assert program.run(graph, fields={"y": series}).fields["y"].tolist() == [10, 20, 30]
+    assert program.run(graph, fields={"y": pd.Series([7, 8, 9])}).fields["y"].tolist() == [7, 8, 9]
+    explorer = gw.explore(graph, fields={"y": ("int32", series)})
+    assert explorer.fields["y"].tolist() == [10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("series", "message"),
+    [
+        (
+            pd.Series({2: 1, 0: 1}),
+            r"must be all vertices, range\(3\), and 1 is missing; series.reindex",
+        ),
+        (pd.Series({0: 1, 1: 1, 3: 1}), "and 3 is none"),
+        (pd.Series({0: 1, 1: 1, 2: 1, 2.5: 1}), "and 2.5 is none"),
+        (
+            pd.Series([1, 1, 1], index=[0, 1, 1]),
+            "labels of field 'y' must be distinct, and 1 occurs",
+        ),
+        (pd.Series({"a": 1, "b": 1, "c": 1}), r"got 'a'; graph.ids.vertex\('a'\) is the number"),
+        (pd.Series({"x": 1}), "each label of field 'y' must be an integer, got 'x'; no vertex has"),
+    ],
+)
+def test_labels_that_are_not_the_vertices(series: Any, message: str) -> None:
+    graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["a", "b", "c"])
+    with pytest.raises(InputError, match=message):
+        _program(gw.filter(lambda: True), y="int32").run(graph, fields={"y": series})
+
+
+@pytest.mark.parametrize(
+    "frontier", [["b"], [0, "b"], np.array(["b"]), pd.Series(["b"]), ("b", "z")]
+)
+def test_ids_are_no_frontier(frontier: Any) -> None:
+    graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["a", "b", "c"])
+    wanted = (
+        r"each of frontier must be an integer, got 'b'; graph\.ids\.vertex\('b'\) is the number"
+    )
+    with pytest.raises(InputError, match=wanted):
+        LEVELS.run(graph, frontier)
+    with pytest.raises(InputError, match=wanted):
+        gw.explore(graph, frontier=frontier)
+    with pytest.raises(InputError, match="got 'b'; vertices are numbers here"):
+        LEVELS.run(gw.generators.path(2), frontier)
 
 
 @pytest.mark.parametrize(

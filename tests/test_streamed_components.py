@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from godwit.cli.application import app
 from godwit.cli.streamed_components import parse_bytes
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
+from godwit.graph.edge_rows import EdgeRows
 from godwit.graph.edge_sources import as_edges
 from graphs import arc_lists, arcs_of, each_graph, named_graph
 from test_components import expected_labels
@@ -241,6 +243,152 @@ class TestSources:
                 self.check(found, edges, 300)
 
 
+def check_graph(graph: Graph, **options: Any) -> gw.ComponentsResult:
+    """Arcs that stream give what the graph gives where it lies, and name it."""
+    expected = gw.connected_components(graph, devices="cpu")
+    found = gw.connected_components(graph, packet_bytes=SMALLEST_PACKET, **options)
+    np.testing.assert_array_equal(found.label, expected.label)
+    assert found.label.dtype == expected.label.dtype
+    assert found.statistics.solver.startswith("streamed")
+    assert found.statistics.processed_items.sum() == graph.arc_count
+    assert found.graph is graph
+    assert found.to_dict() == expected.to_dict()
+    return found
+
+
+class TestGraphs:
+    @each_graph
+    @pytest.mark.parametrize("method", ["hook", "rem"])
+    def test_as_where_it_lies(self, name: str, method: str) -> None:
+        for devices in DEVICES:
+            check_graph(named_graph(name), method=method, devices=devices)
+
+    @settings(max_examples=60)
+    @given(
+        arcs=arc_lists(),
+        directed=st.booleans(),
+        id_dtype=st.sampled_from(["int32", "int64"]),
+        devices=st.sampled_from(DEVICES),
+    )
+    def test_any_graph(self, arcs: Any, directed: bool, id_dtype: str, devices: Any) -> None:
+        n, sources, targets = arcs
+        graph = Graph.from_arcs(
+            sources, targets, vertex_count=n, directed=directed, id_dtype=id_dtype
+        )
+        check_graph(graph, devices=devices)
+
+    @pytest.mark.parametrize("directed", [True, False])
+    @pytest.mark.parametrize("id_dtype", ["int32", "int64"])
+    def test_hubs_are_longer_than_a_packet(
+        self, id_dtype: str, directed: bool, several_threads: None
+    ) -> None:
+        # Vertices without arcs before, between and behind the two.
+        few = SMALLEST_PACKET // 4
+        first, second = np.arange(50, 50 + 9 * few), np.arange(5000, 5000 + 3 * few + 1)
+        sources = np.repeat([7, 40], [len(first), len(second)])
+        graph = Graph.from_arcs(
+            sources,
+            np.append(first, second),
+            vertex_count=9000,
+            directed=directed,
+            id_dtype=id_dtype,
+        )
+        for devices in DEVICES:
+            found = check_graph(graph, devices=devices)
+            assert found.count == 9000 - graph.arc_count // (1 if directed else 2)
+            assert found.statistics.rounds.sum() > 12
+
+    def test_every_range_of_arcs(self) -> None:
+        graph = Graph.from_arcs([1, 1, 1, 4, 5, 5], [0, 3, 7, 4, 1, 6], vertex_count=9)
+        arcs = np.column_stack([np.repeat([1, 4, 5], [3, 1, 2]), graph.targets])
+        table = as_edges(graph)
+        assert isinstance(table, EdgeRows)
+        assert table.survey() is graph.ids
+        for first in range(7):
+            for last in range(first, 7):
+                target = np.full((last - first, 2), -1, np.int32)
+                table.fill(target, first)
+                np.testing.assert_array_equal(target, arcs[first:last])
+
+    def test_no_vertices_and_no_arcs(self) -> None:
+        for n in (0, 1, 9):
+            for devices in DEVICES:
+                assert (
+                    check_graph(Graph.from_arcs([], [], vertex_count=n), devices=devices).count == n
+                )
+
+    def test_a_file_that_is_mapped(self, tmp_path: Path) -> None:
+        made = gw.generators.rmat(9, 4, seed=3)
+        graph = made.with_ids(np.arange(made.vertex_count) * 3 - 5)
+        path = tmp_path / "a graph"  # known by its content
+        gw.write(graph, path, format="godwit")
+        expected = gw.connected_components(graph, devices="cpu")
+        for devices in DEVICES:
+            for given_path in (path, str(path)):
+                found = gw.connected_components(given_path, devices=devices, packet_bytes=1024)
+                np.testing.assert_array_equal(found.label, expected.label)
+                assert found.to_dict() == expected.to_dict()
+                assert found.graph is not None
+                assert found.statistics.solver == "streamed rem"
+        with pytest.raises(InputError, match="a graph has as many vertices as"):
+            gw.connected_components(path, vertex_count=9)
+
+    def test_a_mapped_file_that_is_damaged(self, tmp_path: Path) -> None:
+        path = tmp_path / "graph.godwit"
+        gw.write(gw.generators.path(2000), path)
+        content = bytearray(path.read_bytes())
+        content[-300] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match="damaged"):
+            gw.connected_components(path, devices="cpu")
+
+    def test_memory_does_not_grow_with_the_graph(self, tmp_path: Path) -> None:
+        def peak(arcs: int) -> int:
+            ends = random_edges(4000, arcs)
+            path = tmp_path / f"{arcs}.godwit"
+            gw.write(Graph.from_arcs(ends[:, 0], ends[:, 1], vertex_count=4000), path)
+            del ends
+            gw.connected_components(path, devices="cpu", packet_bytes=1 << 14)  # compiled
+            tracemalloc.start()  # sees what NumPy allocates
+            try:
+                gw.connected_components(path, devices="cpu", packet_bytes=1 << 14)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+        few, many = peak(50_000), peak(1_500_000)
+        assert many < few + (1 << 20) < 4 * 1_500_000
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"vertex_count": 9}, "vertex_count is for edges without a graph, which has its own"),
+            ({"edge_dtype": "i4"}, "edge_dtype is for edges without a graph"),
+            ({"host_bytes": 1 << 20, "merge": "direct"}, "^merge='direct' is for graphs; here"),
+            ({"host_bytes": 1 << 20, "gpu": gw.GpuOptions()}, "^gpu is for graphs; here"),
+            ({"packet_bytes": 1024, "method": "afforest"}, "'auto', 'hook' or 'rem' where"),
+            (
+                {"packet_bytes": 1024, "devices": ["cpu:0", "cpu:0"], "memory_bytes": 7},
+                "the forest of",
+            ),
+        ],
+    )
+    def test_what_cannot_be(self, options: dict[str, Any], said: str) -> None:
+        with pytest.raises(InputError, match=said):
+            gw.connected_components(named_graph("path"), **options)
+
+    def test_a_placed_graph_stays_where_it_is(self) -> None:
+        said = r"memory_bytes is for .*: give placed\.graph"
+        placed = gw.place(named_graph("path"), "cpu")
+        with placed, pytest.raises(InputError, match=said):
+            gw.connected_components(placed, memory_bytes=1 << 20)
+
+    def test_what_takes_several_devices_of_the_cpu_is_named(self) -> None:
+        said = r"method='label-propagation' and edges that stream \(memory_bytes=\.\.\.\)"
+        with pytest.raises(InputError, match=said):
+            gw.connected_components(named_graph("path"), devices=["cpu:0", "cpu:1"])
+
+
 class TestResult:
     def test_without_a_graph(self, tmp_path: Path) -> None:
         result = gw.connected_components([[5, 4], [1, 3], [3, 2]], vertex_count=7, devices="cpu")
@@ -400,6 +548,11 @@ class TestBadInput:
             ({1: 2}, {}, "expected a godwit.Graph, or edges: .* got {1: 2}"),
             ({(0, 1)}, {}, "expected a godwit.Graph, or edges: .* got {"),
             (networkx.path_graph(3), {}, r"godwit\.Graph\.from_networkx makes a graph of a Graph"),
+            (
+                networkx.path_graph(3).edges,
+                {},
+                "from_networkx takes the graph that has this EdgeView",
+            ),
             (named_graph("path").to_scipy(), {}, r"Graph\.from_scipy makes a graph of a csr_array"),
             (np.zeros((2, 9), int), {}, r"got \(2, 9\) of int64; \.T of it has that"),
             (None, {}, "expected a godwit.Graph"),
@@ -408,7 +561,13 @@ class TestBadInput:
             ([[0.5, 1]], {}, "edges must be pairs of integers"),
             ([[0, 1]], {"method": "afforest"}, "'auto', 'hook' or 'rem' where edges stream"),
             ([[0, 1]], {"method": 3}, "'auto', 'hook' or 'rem'"),
-            ([[0, 1]], {"merge": "direct"}, "merge='direct'"),
+            ([[0, 1]], {"merge": "direct"}, "^merge='direct' is for graphs; here, edges stream"),
+            ([[0, 1]], {"gpu": gw.GpuOptions()}, "^gpu is for graphs; here, edges stream"),
+            (
+                [[0, 1]],
+                {"gpu": gw.GpuOptions(), "merge": "direct"},
+                "^merge='direct' and gpu are for graphs",
+            ),
             ([[0, 1]], {"vertex_count": -1}, "vertex_count must not be negative"),
             ([[0, 1]], {"packet_bytes": 3}, "packet_bytes must be at least 1024"),
             ([[0, 1]], {"edge_dtype": "i4"}, "edge_dtype is for files of bare pairs"),
@@ -429,10 +588,6 @@ class TestBadInput:
     def test_what_cannot_be(self, edges: Any, options: dict[str, Any], said: str) -> None:
         with pytest.raises(InputError, match=said):
             gw.connected_components(edges, devices="cpu", **options)
-
-    def test_options_of_streams_are_none_of_graphs(self) -> None:
-        with pytest.raises(InputError, match="host_bytes is for edges that stream"):
-            gw.connected_components(named_graph("path"), host_bytes=1 << 20)
 
     def test_files_that_are_none(self, tmp_path: Path) -> None:
         path = tmp_path / "edges.npy"
@@ -536,11 +691,31 @@ class TestCommand:
         assert ran.exit_code == 0, ran.output
         assert json.loads(ran.stdout)["graph"]["edges"] == 450
 
+    def test_a_file_of_our_own(self, edges: Array, tmp_path: Path) -> None:
+        graph = Graph.from_arcs(edges[:, 0], edges[:, 1], vertex_count=407)
+        path, labels = str(tmp_path / "graph.godwit"), str(tmp_path / "labels.npy")
+        gw.write(graph, path)
+        ran = self.run(path, "--stream", "--json", "--memory", "10MB", "-o", labels)
+        assert ran.exit_code == 0, ran.output
+        facts = json.loads(ran.stdout)
+        assert facts["statistics"]["solver"] == "streamed rem"
+        assert facts["graph"]["vertices"] == 407
+        np.testing.assert_array_equal(np.load(labels), expected_labels(graph))
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
             (("--memory", "much"), "--memory must be a number of bytes such as 1.5GB"),
-            (("--directed",), "not for edges that stream"),
+            (("--directed",), "--directed is not for edges that stream"),
+            (
+                ("--undirected", "--id-base", "1"),
+                "--id-base and --undirected are not for edges that",
+            ),
+            (
+                ("--no-relabel", "--stream"),
+                "leave it out, or leave out --stream, to read the graph first",
+            ),
+            (("--merge", "direct"), "error: merge='direct' is for graphs; here, edges stream"),
             (("--method", "afforest"), "where edges stream"),
             (("--vertices", "3"), "is no vertex in [0, 3)"),
         ],

@@ -27,7 +27,8 @@ from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.driver import Buffer, Stream
 from godwit.backends.cuda.edge_streams import GpuForest, memory_bytes
 from godwit.backends.forests import Linking
-from godwit.errors import InputError
+from godwit.errors import GraphTooLargeError, InputError
+from godwit.graph.csr import Graph
 from godwit.graph.edge_sources import END_DTYPES
 from graphs import each_graph, named_graph
 from pretend_cuda import pretended_gpus
@@ -334,6 +335,26 @@ class TestDataflow:
             )  # fmt: skip
         np.testing.assert_array_equal(found.label, labels_of(edges, 1500))
 
+    @pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cuda:1"]])
+    @pytest.mark.parametrize("directed", [True, False])
+    def test_a_graph_that_does_not_fit(
+        self, directed: bool, devices: list[str], seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        edges = random_edges(1500, 1900, seed)
+        graph = Graph.from_arcs(edges[:, 0], edges[:, 1], vertex_count=1507, directed=directed)
+        expected = gw.connected_components(graph, devices="cpu")
+        with late_gpus(2, seed, monkeypatch):
+            monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1000)
+            monkeypatch.setattr(driver, "peer_attribute", lambda *_: 1)
+            # As much as the forest takes, and packets, is there all the same.
+            found = gw.connected_components(graph, devices=devices)
+            likewise = gw.connected_components(graph, devices=[*devices, "cpu"], packet_bytes=2048)
+        for one in (found, likewise):
+            np.testing.assert_array_equal(one.label, expected.label)
+            assert one.graph is graph
+            assert one.statistics.solver == "streamed rem"
+        assert found.statistics.devices == tuple(devices)
+
     def test_an_edge_that_is_none(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         edges = random_edges(1500, 1900, seed)
         edges[1700] = 3, -7
@@ -346,6 +367,39 @@ class TestDataflow:
             gw.connected_components(
                 edges, vertex_count=1500, devices=["cuda:0", "cuda:1"], packet_bytes=2048
             )
+
+
+TOO_LARGE = r"cuda:0 needs .* and has .* free; use more GPUs, or devices='cpu'"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"merge": "direct"}, "its arcs would stream without merge='direct'$"),
+        ({"method": "afforest"}, "its arcs would stream without method='afforest'$"),
+        ({"method": "label-propagation"}, "stream without method='label-propagation'$"),
+        (
+            {"method": "afforest", "gpu": gw.GpuOptions()},
+            "stream without gpu and method='afforest'$",
+        ),
+    ],
+)
+def test_what_lets_a_graph_that_does_not_fit_stream_is_said(
+    options: dict[str, Any], said: str
+) -> None:
+    graph = gw.generators.path(5000)
+    with emulated_gpus(1, memory_bytes=200_000) as machine:
+        with pytest.raises(GraphTooLargeError, match=f"{TOO_LARGE}; .*{said}"):
+            gw.connected_components(graph, devices="cuda:0", **options)
+        assert machine.held_bytes(0) == 0
+
+
+def test_a_placed_graph_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulated_gpus(1), gw.place(gw.generators.path(5000), "cuda:0") as placed:
+        monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1000)
+        said = r"; the arcs of placed\.graph would stream$"
+        with pytest.raises(GraphTooLargeError, match=f"{TOO_LARGE}{said}"):
+            gw.connected_components(placed)
 
 
 @pytest.mark.skipif(
@@ -399,6 +453,15 @@ class TestRealGpus:
         edges[77_777, 1] = 1000
         with pytest.raises(InputError, match=r"row 77,777 of edges .* and 1000 is no vertex"):
             gw.connected_components(edges, devices="cuda", vertex_count=1000, packet_bytes=1 << 16)
+
+    @pytest.mark.alone
+    def test_a_graph_that_does_not_fit(self) -> None:
+        graph = gw.generators.rmat(22, 16, seed=1)
+        expected = gw.connected_components(graph, devices="cpu")
+        with driver.Buffer(0, driver.free_memory_bytes(0) - (300 << 20)):
+            found = gw.connected_components(graph, devices="cuda:0")
+        assert found.statistics.solver == "streamed rem"
+        np.testing.assert_array_equal(found.label, expected.label)
 
     def test_limits_are_kept(self) -> None:
         edges = random_edges(1 << 18, 1 << 22)

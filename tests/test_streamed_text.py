@@ -287,7 +287,7 @@ class TestBadInput:
         assert seen == [2]
 
     def test_formats_that_list_no_arcs(self, tmp_path: Path) -> None:
-        for ending, name in ((".graph", "metis"), (".godwit", "godwit"), (".sg", "gap")):
+        for ending, name in ((".graph", "metis"), (".godwit.gz", "godwit"), (".sg", "gap")):
             path = tmp_path / f"graph{ending}"
             gw.write(grid(3, 3).without_weights(), path)
             said = f"is of format {name}, whose arcs do not stream: call godwit.read first"
@@ -419,6 +419,46 @@ class TestCommand:
         monkeypatch.setattr("godwit.api.connected_components", find)
         assert self.run("-", "--stream").exit_code == 2
         assert seen == ["/dev/stdin"]
+
+    def test_columns(self, tmp_path: Path) -> None:
+        path = tmp_path / "named.csv"
+        path.write_text("id,kind,friend,source,target\n0,7,1,1,2\n1,8,9,2,3\n2,9,9,7,8\n")
+        for columns in (None, ["id", "friend"], ["source", "id", "kind"]):
+            given = {} if columns is None else {"columns": columns}
+            expected = gw.connected_components(gw.read(path, **given), devices="cpu")
+            found = gw.connected_components(path, devices="cpu", **given)
+            assert found.to_dict() == expected.to_dict()
+            options = [] if columns is None else ["--columns", " ,".join(columns)]
+            for stream in ([], ["--stream"]):
+                ran = self.run(str(path), *stream, *options, "--json")
+                assert json.loads(ran.stdout)["components"] == expected.count
+        for wrong, said in (
+            ({"columns": ["id", "nobody"]}, "there is no column 'nobody'"),
+            ({"columns": "id"}, "columns must be names such as"),
+            ({"columns": ["id"]}, "columns must be 2 or 3 different names"),
+        ):
+            with pytest.raises(InputError, match=said):
+                gw.connected_components(path, devices="cpu", **wrong)
+
+    def test_what_has_no_columns(self, path: str, tmp_path: Path) -> None:
+        np.save(tmp_path / "edges.npy", [[0, 1]])
+        gw.write(grid(3, 3), tmp_path / "graph.godwit")
+        given: dict[str, Any] = {"columns": ["a", "b"], "devices": "cpu"}
+        for edges, said in (
+            (path, "is of format dimacs, for which columns means nothing"),
+            (tmp_path / "graph.godwit", "is of format godwit, for which columns means nothing"),
+            (tmp_path / "edges.npy", "columns is for tables .* holds pairs"),
+            ([[0, 1]], "columns is for tables in files"),
+            (grid(3, 3), "columns is for edges without a graph"),
+        ):
+            with pytest.raises(InputError, match=said):
+                gw.connected_components(edges, **given)
+
+    def test_edges_of_a_graph_are_counted_once(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "graph.godwit")
+        gw.write(grid(3, 3), path)
+        ran = self.run(path, "--stream", "--json")
+        assert json.loads(ran.stdout)["graph"]["edges"] == 12
 
     def test_what_cannot_be(self, path: str, tmp_path: Path) -> None:
         (tmp_path / "names.txt").write_text("ann bob\n")

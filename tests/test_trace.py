@@ -26,9 +26,10 @@ from godwit import trace as tracing
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.slices import SlicedRun
 from godwit.cli.application import app
-from godwit.errors import FileError, InputError, RunTimeoutError
+from godwit.errors import FileError, GodwitError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.trace import Trace, active, recorded, seconds_since
+from worklist_operators import split, split_fanout, split_owner, split_state
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 GRAPH = gw.generate("rmat:9,seed=1,weights=1..64")
@@ -382,6 +383,29 @@ class TestOnCores:
         assert "compute 'mark'" in written(trace).phases
         with pytest.raises(FileError, match="cannot write"):
             gw.explore(GRAPH, fields={"mark": ("int32", 0)}, trace=tmp_path / "absent" / "run.json")
+
+    def test_a_worklist_is_recorded_in_the_trace_of_its_context(self, path: Path) -> None:
+        other = gw.Trace()
+        with gw.Context(2, trace=path) as context:
+            states = [split_state(2) for _ in context.endpoints]
+            worklist = gw.DistributedWorklist(
+                gw.ItemRouter(context), process=split, owner=split_owner, fanout=split_fanout
+            )
+            with other.recording():
+                worklist.run([(3, 500)], states)
+                assert active() is other
+            with pytest.raises(GodwitError, match="owner"):
+                worklist.run([(0, 1000)], [split_state(2, wrong_key=6, wrong_owner=9)] * 2)
+            assert active() is None
+            with context.workers() as workers:
+                workers.start(context.host, worklist.run, [(3, 500)], states)
+        timeline = read(path)
+        assert timeline.phases == ["compile"]  # once for all runs
+        for device in (0, 1):
+            assert len(timeline.spans["host", f"thread {device}"]) == 3
+        (worker,) = timeline.spans["host", "worker"]
+        assert timeline.within(timeline.spans["host", "thread 0"][-1], worker)
+        assert written(other).events == []
 
     def test_what_calls_record_goes_into_what_is_recorded_around_them(self) -> None:
         trace = gw.Trace()

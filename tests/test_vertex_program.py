@@ -177,6 +177,17 @@ def test_an_operator_that_does_not_compile_is_named() -> None:
         gw.run(program, gw.generators.path(3), {0: 0})
 
 
+def test_a_series_starts_at_its_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    graph = gw.generators.path(6)
+    for labels in ([4], [1, 3], [5, 4, 3, 2, 1, 0]):
+        start = {vertex: 10 * vertex - 25 for vertex in labels}
+        found = gw.run(LABELS, graph, pandas.Series(start)).values
+        np.testing.assert_array_equal(found, gw.run(LABELS, graph, start).values)
+    with pytest.raises(InputError, match="labels of start must be distinct, and 2 occurs twice"):
+        gw.run(LABELS, graph, pandas.Series([1, 1], [2, 2]))
+
+
 def test_wrong_runs() -> None:
     graph = gw.generators.path(3)
     with pytest.raises(InputError, match="start vertex must be in"):

@@ -14,18 +14,24 @@ import numpy as np
 from godwit.algorithms.betweenness import BetweennessResult
 from godwit.algorithms.betweenness import betweenness_centrality as _betweenness
 from godwit.algorithms.bfs import bfs as _bfs
-from godwit.algorithms.components import ComponentsResult, as_merge, as_method, propagate_labels
+from godwit.algorithms.components import (
+    STREAM_METHODS,
+    ComponentsResult,
+    as_merge,
+    as_method,
+    propagate_labels,
+)
 from godwit.algorithms.components import connected_components as _components
 from godwit.algorithms.pagerank import Distribution, PageRankResult, RankSettings
 from godwit.algorithms.pagerank import pagerank as _pagerank
 from godwit.algorithms.paths import PathResult, Sources, check_vertex
 from godwit.algorithms.sssp import sssp as _sssp
-from godwit.arrays import Home, host_array
+from godwit.arrays import Home, by_label, host_array
 from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
-from godwit.errors import InputError
+from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.generators.spec import parse_spec
@@ -398,6 +404,7 @@ def connected_components(
     gpu: GpuOptions | None = None,
     vertex_count: int | None = None,
     edge_dtype: Any = None,
+    columns: tuple[str, ...] | list[str] | None = None,
     memory_bytes: int | None = None,
     host_bytes: int | None = None,
     packet_bytes: int | None = None,
@@ -417,11 +424,17 @@ def connected_components(
 
     The path may also be that of a file of a format that lists arcs (edge lists such as SNAP's, Matrix
     Market, DIMACS, CSV, Parquet, …), compressed or not, whose ids are integers. It is gone through twice,
-    16 MiB of text at a time; vertices, and ``.ids``, are those that :func:`read` would give.
+    16 MiB of text at a time; vertices, and ``.ids``, are those that :func:`read` would give. A ``.godwit``
+    file is mapped, and its arcs stream; ``.graph`` is what was mapped.
 
     >>> edges = ([[vertex, vertex + 2]] for vertex in range(4))
     >>> gw.connected_components(edges, vertex_count=6).sizes.tolist()
     [3, 3]
+
+    The arcs of a graph stream, too, where it does not fit on its GPUs, unless something is asked for that
+    needs it there (``"afforest"``, label propagation, ``merge="direct"``, ``gpu``); and where
+    ``memory_bytes``, ``host_bytes`` or ``packet_bytes`` is given. ``.statistics.solver`` begins with
+    ``"streamed"`` then.
 
     :param graph: a graph, one placed on devices by :func:`place`, or edges
     :param method: ``"afforest"`` (a neighbour or two of every vertex are linked; the rows of the
@@ -450,7 +463,9 @@ def connected_components(
     :param vertex_count: of edges: ids are below it. None: one more than the largest, which takes a pass of
         its own, and cannot be where they come out of an iterator. Formats that list arcs say it themselves
     :param edge_dtype: of the ids in a file of bare pairs
-    :param memory_bytes: where edges stream: limit on each device, of forest and packets
+    :param columns: of a table in a file (CSV, Parquet), as of :func:`read`
+    :param memory_bytes: where edges stream: limit on each device, of forest and packets. This and
+        the next two let the arcs of a graph stream
     :param host_bytes: likewise, of buffers on the host
     :param packet_bytes: likewise, of a packet
     :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
@@ -459,65 +474,114 @@ def connected_components(
     :raises FileError: a file of edges cannot be read
     :raises FormatError: a file of edges is malformed; names the line
     :raises DeviceError: a device is not there, or GPUs do not reach each other
+    :raises GraphTooLargeError: a number a vertex does not fit, or a graph that cannot stream
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    how = {"method": method, "rounds": rounds, "jumps": jumps}
     streaming = {
         "vertex_count": vertex_count,
         "edge_dtype": edge_dtype,
+        "columns": columns,
         "memory_bytes": memory_bytes,
         "host_bytes": host_bytes,
         "packet_bytes": packet_bytes,
     }
-    if not isinstance(graph, Graph | PlacedGraph):
-        if gpu is not None or as_merge(merge) == "direct":
-            raise InputError("gpu and merge='direct' are for graphs; here, edges stream")
-        how = {"method": method, "rounds": rounds, "jumps": jumps, **streaming}
+    of_graphs = ["merge='direct'"] if as_merge(merge) == "direct" else []
+    of_graphs += [] if gpu is None else ["gpu"]
+    if not isinstance(graph, Graph | PlacedGraph) or _is_to_stream(graph, streaming):
+        if of_graphs:
+            are = "are" if len(of_graphs) > 1 else "is"
+            raise InputError(f"{' and '.join(of_graphs)} {are} for graphs; here, edges stream")
         with recorded(trace, "connected_components"):
-            return _stream_components(graph, devices, options, **how)
-    for name, value in streaming.items():
-        if value is not None:
-            raise InputError(f"{name} is for edges that stream; a graph has its own")
+            return _stream_components(graph, devices, options, **how, **streaming)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     chosen = as_method(method, plain)
-    if chosen == "label-propagation":
-        if rounds is not None or jumps is not None or as_merge(merge) != "auto":
-            raise InputError(
-                "rounds, jumps and merge are of methods 'hook', 'rem' and 'afforest'; "
-                "method 'label-propagation' has none"
-            )
-        with recorded(trace, "connected_components"):
-            return _propagate_labels(graph, plain, devices, options)
-    with (
-        recorded(trace, "connected_components"),
-        _on_gpus_or_cores(graph, devices, "connected_components", atomics=True) as (
-            plain, device, placed,
-        ),
-    ):  # fmt: skip
-        result = _components(
-            plain,
-            device,
-            placed,
-            method=chosen,
-            rounds=rounds,
-            jumps=jumps,
-            merge=merge,
-            options=options,
+    if chosen == "label-propagation" and (
+        rounds is not None or jumps is not None or as_merge(merge) != "auto"
+    ):
+        raise InputError(
+            "rounds, jumps and merge are of methods 'hook', 'rem' and 'afforest'; "
+            "method 'label-propagation' has none"
         )
+    with recorded(trace, "connected_components"):
+        begin = perf_counter()
+        try:
+            if chosen == "label-propagation":
+                return _propagate_labels(graph, plain, devices, options)
+            return _resident_components(graph, devices, options, merge, **{**how, "method": chosen})
+        except GraphTooLargeError as error:
+            gpus = _gpus_for(graph, devices)
+            if not gpus:
+                raise
+            if method not in STREAM_METHODS:
+                of_graphs.append(f"method={method!r}")
+            if of_graphs or isinstance(graph, PlacedGraph):
+                arcs = "the arcs of placed.graph" if isinstance(graph, PlacedGraph) else "its arcs"
+                without = f" without {' and '.join(of_graphs)}" if of_graphs else ""
+                raise GraphTooLargeError(f"{error}; {arcs} would stream{without}") from error
+            refused = str(error)
+        # Here, where nothing holds on to what the attempt has left.
+        lost_s = seconds_since(begin, "place")
+        try:
+            result = _stream_components(graph, gpus, options, **how, **streaming)
+        except (GraphTooLargeError, DeviceError) as error:
+            raise GraphTooLargeError(f"{refused}; nor do its arcs stream: {error}") from error
+        result.statistics.seconds["place"] += lost_s
+        return result
+
+
+def _is_to_stream(graph: GraphArgument, streaming: Mapping[str, Any]) -> bool:
+    """Whether arcs of a graph are to stream, as limits say; InputError if more is said, or they cannot."""
+    given = [name for name, value in streaming.items() if value is not None]
+    for name in given:
+        if name in ("vertex_count", "edge_dtype", "columns"):
+            raise InputError(f"{name} is for edges without a graph, which has its own")
+        if isinstance(graph, PlacedGraph):
+            raise InputError(
+                f"{name} is for edges that stream, and a placed graph is on its devices: give placed.graph"
+            )
+    return bool(given)
+
+
+def _gpus_for(graph: GraphArgument, devices: DevicesArgument) -> list[str]:
+    """The GPUs that components of a graph have been asked of; none if it was the CPU."""
+    if isinstance(graph, PlacedGraph):
+        found = graph.context.devices
+    else:
+        names = _default_step_devices(graph, atomics=True) if devices is None else devices
+        found = resolve_devices("cpu" if names is None else names)
+    return [device.name for device in found if device.kind == "cuda"]
+
+
+def _resident_components(
+    graph: GraphArgument, devices: DevicesArgument, options: SolverOptions, merge: str, **how: Any
+) -> ComponentsResult:
+    """Components of a graph that lies on GPUs, or in the memory of the CPU."""
+    with _on_gpus_or_cores(graph, devices, "connected_components", atomics=True) as (
+        plain, device, placed,
+    ):  # fmt: skip
+        result = _components(plain, device, placed, merge=merge, options=options, **how)
         if placed is not None:
             _add_placement(result.statistics, placed, graph)
         return result
 
 
 def _stream_components(
-    given: Any, devices: DevicesArgument, options: SolverOptions, *, edge_dtype: Any, **how: Any
+    given: Any,
+    devices: DevicesArgument,
+    options: SolverOptions,
+    *,
+    edge_dtype: Any,
+    columns: Any,
+    **how: Any,
 ) -> ComponentsResult:
     """Components of edges that stream to devices."""
     from godwit.algorithms.streamed_components import StreamOptions, stream_components
     from godwit.graph.edge_sources import as_edges
 
     stream = StreamOptions.checked(**how)
-    edges = as_edges(given, edge_dtype)
+    edges = as_edges(given, edge_dtype, columns)
     try:
         return stream_components(edges, devices, stream, options)
     finally:
@@ -663,7 +727,7 @@ def run(
 
     :param start: initial work: ``"all"`` vertices with their initial values, or with those of an array
         of shape (n); or a mapping ``{vertex: value}`` of some vertices to values combined into their
-        initial ones
+        initial ones. A pandas Series has a value for each vertex, or for some, by its labels
     :param parameters: values for the program's parameters
     :param limit: messages worse than it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
@@ -685,6 +749,7 @@ def run(
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with recorded(trace, program.name), _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
+        start = by_label(start, count, "start")
         if isinstance(start, Mapping):
             for vertex in start:
                 check_vertex(vertex, count, "start vertex")
@@ -852,10 +917,12 @@ def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tupl
         raise no_graph(graph)
     if len(found) > 1:
         names = ", ".join(device.name for device in found)
+        takers = "BFS, SSSP, step programs, vertex programs and pagerank(execution='asynchronous')"
+        if what == "connected_components":
+            takers = "method='label-propagation' and edges that stream (memory_bytes=...)"
         raise InputError(
             f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; devices='cpu' is all "
-            "cores as one. BFS, SSSP, step programs, vertex programs and "
-            "pagerank(execution='asynchronous') take several of the CPU"
+            f"cores as one. {takers} take several of the CPU"
         )
     return graph, found[0]
 

@@ -29,7 +29,7 @@ from godwit.backends.dependencies import DependencyQuery, sum_dependencies_on_gp
 from godwit.dtypes import as_count, as_flag, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.interchange.tables import Column, edge_tables, to_pandas, vertex_table
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import run_team
 from godwit.solvers.asynchronous import SolverOptions, make_poll
@@ -84,12 +84,15 @@ class BetweennessResult:
 
         :raises InputError: it was not asked for
         """
+        placed: Array = self.home.place(self._of_arcs())
+        return placed
+
+    def _of_arcs(self) -> Array:
         if self._edge_centrality is None:
             raise InputError(
                 "edges were not asked for; betweenness_centrality(edges=True) has them"
             )
-        placed: Array = self.home.place(self._edge_centrality)
-        return placed
+        return self._edge_centrality
 
     def to_dict(self) -> dict[Any, float]:
         """The centrality of every vertex, by its id (:attr:`Graph.ids`).
@@ -112,6 +115,37 @@ class BetweennessResult:
         :raises InputError: pandas is not installed
         """
         return to_pandas(self.to_arrow(), nullable=False)
+
+    def edges_to_dict(self) -> dict[tuple[Any, Any], float]:
+        """The centrality of every edge (of every arc, if the graph is directed) by the ids of its vertices.
+
+        Each edge of an undirected graph stands once.
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.betweenness_centrality(graph, edges=True, normalized=False).edges_to_dict()
+        {('Bonn', 'Ulm'): 2.0, ('Ulm', 'Jena'): 2.0}
+
+        :raises InputError: it was not asked for
+        """
+        source, target, value = (column.to_pylist() for column in self.edges_to_arrow().columns)
+        return dict(zip(zip(source, target, strict=True), value, strict=True))
+
+    def edges_to_arrow(self) -> Any:
+        """A ``pyarrow.Table`` with a row per edge: columns ``source``, ``target`` (ids) and ``centrality``.
+
+        :raises InputError: as :meth:`edges_to_dict`
+        """
+        import pyarrow as pa
+
+        return pa.concat_tables(edge_tables(Column("centrality", self._of_arcs()), self.graph))
+
+    def edges_to_pandas(self) -> Any:
+        """The table of :meth:`edges_to_arrow` as a ``pandas.DataFrame``.
+
+        :raises InputError: pandas is not installed, or as :meth:`edges_to_dict`
+        """
+        return to_pandas(self.edges_to_arrow(), nullable=False)
 
     def highest(self, count: int) -> Array:
         """The vertices of highest centrality, the highest first; of equal ones the smaller vertex."""
@@ -240,8 +274,10 @@ def choose_sources(count: int, sources: Sources | None, samples: int | None, see
 
     Draws as NetworkX does from Python's generator with an integer seed: the same sources.
 
-    :raises InputError: both are given, a source is no vertex, or there are not so many vertices
+    :raises InputError: both are given, a source is no vertex, there are not so many vertices, or the seed
+        is wrong, even where nothing is drawn
     """
+    seed = as_count(seed, "seed")
     if sources is not None and samples is not None:
         raise InputError(
             "give sources or samples, not both; "
@@ -251,7 +287,6 @@ def choose_sources(count: int, sources: Sources | None, samples: int | None, see
         return check_sources(sources, count, "sources")
     if samples is None:
         return np.arange(count, dtype=np.int64)
-    seed = as_count(seed, "seed")
     samples = as_count(samples, "samples", 1)
     if samples > count:
         raise InputError(f"samples must be at most the number of vertices, {count}, got {samples}")

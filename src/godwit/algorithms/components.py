@@ -29,6 +29,8 @@ from godwit.solvers.statistics import RunStatistics
 
 Method = Literal["auto", "hook", "rem", "afforest", "label-propagation"]
 METHODS: tuple[Method, ...] = ("auto", "hook", "rem", "afforest", "label-propagation")
+STREAM_METHODS: tuple[Method, ...] = ("auto", "hook", "rem")
+"""Those that take one arc after the other."""
 MERGES: tuple[Merge, ...] = ("auto", "tree", "direct")
 
 _SHORT_DEGREE = 4
@@ -43,7 +45,7 @@ _HOST = Home()
 class ComponentsResult:
     """The component of every vertex.
 
-    :ivar graph: the graph that was asked; None where its edges streamed by
+    :ivar graph: the graph that was asked, or mapped; None where edges streamed by that are of none
     :ivar method: how they were found, ``"auto"`` being none
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU

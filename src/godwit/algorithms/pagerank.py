@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.paths import check_vertex, uses_weights
-from godwit.arrays import Home, host_array
+from godwit.arrays import Home, by_label, host_array
 from godwit.backends.base import Device
 from godwit.backends.ranks import RankQuery, rank_vertices
 from godwit.dtypes import (
@@ -160,7 +160,7 @@ class RankSettings:
             as_positive_number(tolerance, "tolerance"),
             check_dtype(dtype),
             _uses_weights(graph, weighted),
-            _distribution(personalization, graph.vertex_count, "personalization"),
+            _distribution(personalization, graph, "personalization"),
         )
 
 
@@ -189,7 +189,7 @@ def pagerank(
     max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
     accelerated = _is_accelerated(graph, accelerated)
     n = graph.vertex_count
-    start = _distribution(initial, n, "initial")
+    start = _distribution(initial, graph, "initial")
     devices = (device,) if placed is None else placed.context.devices
     check_options(devices, options.gpu, "PageRank by iterations")
     statistics = RunStatistics(tuple(one.name for one in devices), "pull")
@@ -323,17 +323,23 @@ def _check_weights(graph: Graph) -> bool:
     return True
 
 
-def _distribution(values: Any, count: int, name: str) -> Array | None:
+def _distribution(values: Any, graph: Graph, name: str) -> Array | None:
     """Weights of vertices, an array (n) or a mapping of some, as probabilities; None stays None.
+
+    A pandas Series is a mapping.
 
     :raises InputError: a wrong shape, an unknown vertex, a weight that is negative or not finite, or
         all are 0
     """
     if values is None:
         return None
+    count = graph.vertex_count
+    values = by_label(values, count, name)
     if isinstance(values, Mapping):
         weights = np.zeros(count)
         for vertex, weight in values.items():
+            if isinstance(vertex, str):
+                raise InputError(graph.ids.not_by_id(vertex, f"a vertex of {name}"))
             found = check_vertex(vertex, count, f"a vertex of {name}")
             weights[found] = as_float(weight, f"{name} of vertex {found}")
     else:

@@ -179,7 +179,7 @@ def check_vertex(vertex: Any, count: int, what: str) -> int:
 def _not_by_id(what: str, name: str) -> str:
     return (
         f"{what} must be an integer, got {shown(name)}; graph.ids.vertex({shown(name)}) is the number of "
-        "the vertex with that id"
+        "the vertex with that id, if there is one"
     )
 
 

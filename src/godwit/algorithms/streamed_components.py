@@ -5,9 +5,9 @@ Each device has a forest of all vertices, and links the ends of every edge it ge
 merged in pairs: one of a pair sends its own, the other links every vertex with its parent there, until the
 first device has everything. A component is called by its smallest vertex, whoever linked what.
 
-Files are read by several threads, ahead of the devices, into blocks of host memory that go round; edges
-that lie in memory are sent from where they are. What an iterator yields is copied into such blocks, so it
-may use its array again.
+Files, and rows of graphs, are read by several threads, ahead of the devices, into blocks of host memory
+that go round; edges that lie in memory are sent from where they are. What an iterator yields is copied into
+such blocks, so it may use its array again.
 
 Page-locked edges are dealt out to GPUs by the caller's thread, without router and links: copies and kernels
 are put into streams at once, and whoever has a buffer that nothing uses any more takes the next segment. To
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.components import ComponentsResult
+from godwit.algorithms.components import STREAM_METHODS, ComponentsResult
 from godwit.algorithms.edge_senders import MOST_READERS, Senders
 from godwit.algorithms.gpu_packets import PAUSE_S
 from godwit.algorithms.sharing import packet_items
@@ -44,13 +44,12 @@ from godwit.dataflow.router import Router
 from godwit.dtypes import Array, as_count, id_dtype_for, shown
 from godwit.errors import InputError
 from godwit.graph.csr import require_memory
+from godwit.graph.edge_rows import EdgeRows
 from godwit.graph.edge_sources import EdgeChunks, Edges, EdgeText, largest_id
 from godwit.graph.ids import VertexIds
 from godwit.solvers.asynchronous import SolverOptions, make_poll
 from godwit.solvers.statistics import RunStatistics
 from godwit.trace import active
-
-STREAM_METHODS = ("auto", "hook", "rem")
 
 _POLL_S = 0.02
 _MOST_VERTICES = 1 << 62
@@ -114,7 +113,7 @@ class StreamOptions:
         if not isinstance(method, str) or method not in STREAM_METHODS:
             raise InputError(
                 f"method must be 'auto', 'hook' or 'rem' where edges stream, got {shown(method)}; "
-                "the others need the rows of a godwit.Graph"
+                "the others need all rows of a godwit.Graph at once"
             )
 
         def bounded(value: Any, name: str, low: int, high: int) -> int | None:
@@ -157,10 +156,11 @@ def stream_components(
     statistics = RunStatistics((), f"streamed {stream.method}")
     poll = make_poll(options)
     ids = None
-    if isinstance(edges, EdgeText):
+    if isinstance(edges, EdgeText | EdgeRows):
         ids = _survey(edges, stream, statistics, poll)
     vertices = len(ids) if ids is not None else _vertex_count(edges, stream, statistics, poll)
-    dtype = id_dtype_for(vertices)
+    graph = edges.graph if isinstance(edges, EdgeRows) else None
+    dtype = id_dtype_for(vertices) if graph is None else graph.targets.dtype
     require_memory(vertices * dtype.itemsize, f"storing the components of {vertices:,} vertices")
     linking = Linking(vertices, dtype, stream.method == "rem", stream.rounds, stream.jumps)
     with ExitStack() as stack:
@@ -179,14 +179,14 @@ def stream_components(
         statistics.processed_items = flow.edges
         statistics.rounds = flow.segments
     return ComponentsResult(
-        None, label, statistics, method=stream.method, home=options.home, ids=ids
+        graph, label, statistics, method=stream.method, home=options.home, ids=ids
     )
 
 
 def _survey(
-    edges: EdgeText, stream: StreamOptions, statistics: RunStatistics, poll: Any
+    edges: EdgeText | EdgeRows, stream: StreamOptions, statistics: RunStatistics, poll: Any
 ) -> VertexIds:
-    """The vertices of a file, by a pass over it."""
+    """The vertices of a graph, or of a file by a pass over it."""
     if stream.vertex_count is not None:
         raise InputError(
             f"vertex_count is for edges that do not say it; {edges.name} has as many vertices as "

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 COMPONENTS_HELP = (
     "Connected components: sets of vertices that arcs lead between, whatever their direction.\n\n"
     "A component is called by its smallest vertex. All methods give the same result.\n\n"
-    "Files of edges (.npy of shape (m, 2), or bare pairs; with --stream, lists of edges in text, too) "
-    "stream to the devices in packets and may be larger than all memory.\n\n"
+    "Files of edges (.npy of shape (m, 2), or bare pairs; with --stream, lists of edges in text, and "
+    ".godwit files, too) stream to the devices in packets and may be larger than all memory.\n\n"
     "Files: .npy holds the smallest vertex of every vertex' component, in the order of the vertices and "
     "counted from 0; in .csv and .parquet vertices are numbered as in the file of the graph."
 )
@@ -43,6 +43,8 @@ COMPONENTS_EPILOG = """Examples:
   godwit components edges.npy --devices cuda --memory 8GB --host-memory 4GB -o labels.npy
 
   godwit components twitter.txt.gz --stream --devices cuda -o labels.parquet
+
+  godwit components follows.csv --stream --columns user,friend --devices cuda
 
   godwit components roads.gr --method rem --output - | cut -d, -f2 | sort | uniq -c
 """
@@ -129,9 +131,8 @@ def components(
         "top": top, "output": output, "json": json, "quiet": quiet, "trace": trace,
     }  # fmt: skip
     if streaming.is_meant(graph):
-        if reading.given:
-            raise InputError("options of how a graph is read are not for edges that stream")
-        answer_stream(kind, graph, streaming, asked, **said)
+        columns = _streamed_columns(reading, streaming)
+        answer_stream(kind, graph, streaming, {**asked, "columns": columns}, **said)
         return
     # As far as possible by the components of no vertices, which several devices could not share.
     early = check_early(asked, top)
@@ -139,6 +140,24 @@ def components(
         early = {**early, "devices": "cpu"}
     api.connected_components(Graph.from_arcs([], []), **early)
     answer(kind, graph, reading, **said)
+
+
+def _streamed_columns(reading: options.Reading, streaming: Streaming) -> list[str] | None:
+    """``--columns``; InputError about all else that says how a graph is read: edges are of no graph."""
+    negated = {"directed": "--undirected", "relabel": "--no-relabel"}
+    names = [
+        negated[name] if value is False else f"--{name.replace('_', '-')}"
+        for name, value in reading.given.items()
+        if name != "columns"
+    ]
+    if names:
+        it, is_ = ("them", "are") if len(names) > 1 else ("it", "is")
+        instead = ", or leave out --stream, to read the graph first" if streaming.stream else ""
+        raise InputError(
+            f"{' and '.join(names)} {is_} not for edges that stream, of which only the ends count: leave "
+            f"{it} out{instead}"
+        )
+    return reading.given.get("columns")
 
 
 def _find(asked: dict[str, Any], loaded: Graph, progress: Any) -> ComponentsResult:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from godwit.cli.failures import PipeClosedError
 from godwit.errors import InputError
 from godwit.files import check_writable, replacing
-from godwit.graph.interchange.tables import Column, vertex_table
+from godwit.graph.interchange.tables import Column, edge_tables, vertex_table
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph
@@ -101,22 +101,6 @@ class Output:
                 _write_csv(file, tables())
             else:
                 _write_parquet(file, tables())
-
-
-def edge_tables(column: Column, graph: Graph) -> Iterator[Any]:
-    """Source, target and value: of each arc, or of each edge of an undirected graph once."""
-    from godwit.graph.csr import Graph
-    from godwit.graph.formats.tables import schema_of, tables_of
-
-    valued = Graph.trusted(
-        graph.offsets, graph.targets, column.values, directed=graph.directed, ids=graph.ids
-    )
-    is_empty = True
-    for table in tables_of(valued):
-        is_empty = False
-        yield table.rename_columns(["source", "target", column.name])
-    if is_empty:
-        yield schema_of(valued).empty_table().rename_columns(["source", "target", column.name])
 
 
 def _write_npy(file: IO[bytes], columns: list[Column]) -> None:

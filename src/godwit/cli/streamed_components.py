@@ -31,8 +31,8 @@ StreamOption = Annotated[
     typer.Option(
         "--stream",
         help="Edges go to the devices in packets, so that the file may be larger than all memory: a list "
-        "of edges (SNAP, .mtx, .gr, CSV, …, compressed or not; ids are integers), a .npy array of shape "
-        "(m, 2), or bare pairs (--edge-dtype). The last two say it by themselves.",
+        "of edges (SNAP, .mtx, .gr, CSV, …, compressed or not; ids are integers), a .godwit file, a .npy "
+        "array of shape (m, 2), or bare pairs (--edge-dtype). The last two say it by themselves.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -157,6 +157,8 @@ def answer_stream(
                 scores.write(destination, result)
     statistics = result.statistics.to_dict()
     edges = int(result.statistics.processed_items.sum())
+    if result.graph is not None and not result.graph.directed:  # each is two arcs
+        edges = result.graph.edge_count or 0
     found = {
         "command": scores.command,
         "graph": {"name": path, "vertices": len(result.label), "edges": edges},

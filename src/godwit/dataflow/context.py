@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -90,8 +90,8 @@ class Context:
     :param pools: memory to take buffers from, by endpoint: arrays of NumPy (host, CPUs) or CuPy (GPUs).
         Endpoints that stand for the same device share it, or its limit, in equal parts
     :param transport: how segments get from GPU to GPU: ``"direct"``, or always through the ``"host"``
-    :param trace: a file that the timeline of workers, segments, copies and waits is written to at the end,
-        or a :class:`godwit.Trace`
+    :param trace: a file that the timeline of workers, worklists, segments, copies and waits is written
+        to at the end, or a :class:`godwit.Trace`
     :raises InputError: see :func:`godwit.backends.registry.resolve_devices`; a name that is no endpoint
     :raises DeviceError: a device is not there
     :raises FileError: the trace cannot be written
@@ -223,6 +223,10 @@ class Context:
     def end_workers(self) -> None:
         """It has ended."""
         self._has_workers = False
+
+    def recording(self) -> AbstractContextManager[Any]:
+        """What the calling thread does in the block is noted in the context's trace, if it has one."""
+        return nullcontext() if self.trace is None else self.trace.recording()
 
     def limit_bytes(self, endpoint: Endpoint) -> int | None:
         """Of its buffers together, or None."""

@@ -123,9 +123,8 @@ class Workers:
         name = getattr(function, "__name__", "worker")
         try:
             self._context.fate.check()
-            with endpoint.space.entered(), ExitStack() as stack:
+            with endpoint.space.entered(), self._context.recording(), ExitStack() as stack:
                 if trace is not None:
-                    stack.enter_context(trace.recording())
                     stack.enter_context(trace.span(endpoint.name, "worker", name))
                 for mark in before:
                     mark.order(endpoint.space.stream)

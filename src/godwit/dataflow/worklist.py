@@ -171,7 +171,8 @@ class DistributedWorklist:
         require_room(endpoints, self.router.capacity_items, options.capacity_items)
         states = _checked_states(states, endpoints)
         seeds = self._seeds(items, states[0], endpoints)
-        counts = context.backend.run_worklist(self._operators, states, seeds, options, poll)
+        with context.recording():
+            counts = context.backend.run_worklist(self._operators, states, seeds, options, poll)
         if counts.value_overflow:
             raise GodwitError("a key of 2^32 or more was pushed in an item of 8 bytes; use 16")
         return counts

@@ -1,9 +1,9 @@
-"""Edges that are too many for a graph: files, arrays and iterators of pairs of vertices, read in pieces.
+"""Edges that are too many for devices: of files, arrays, iterators of pairs, and graphs, read in pieces.
 
 A *table* has rows that can be read in any order, by several threads at once: a file or an array of shape
-(m, 2). *Chunks* come one after the other, out of an iterator, or a file of a format that lists arcs. Ids
-come out as int32, uint32, int64 or uint64, whichever the source has; smaller ones as int32. Whether they
-are vertices is asked by whoever links them.
+(m, 2), or the arcs of a graph (edge_rows.py). *Chunks* come one after the other, out of an iterator, or a
+file of a format that lists arcs. Ids come out as int32, uint32, int64 or uint64, whichever the source has;
+smaller ones as int32. Whether they are vertices is asked by whoever links them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -23,6 +23,8 @@ import numpy as np
 from godwit.arrays import lies_on_gpu, mapped_array
 from godwit.dtypes import Array, as_array, shown
 from godwit.errors import FileError, FormatError, InputError
+from godwit.graph.csr import Graph
+from godwit.graph.edge_rows import EdgeRows
 from godwit.graph.foreign import maker_of
 from godwit.graph.ids import VertexIds
 
@@ -193,12 +195,15 @@ class EdgeText(EdgeChunks):
 
     The file is gone through twice: to see what there is, then for the edges. No more than a window of it
     is in memory. Vertices are those that :func:`godwit.read` would give the graph.
+
+    :param columns: as of that
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, columns: Any = None) -> None:
         super().__init__(())
         self.name = str(path)
         self._path = path
+        self._columns = columns
         self._file = ExitStack()
         self._listed: Listed | None = None
 
@@ -216,7 +221,7 @@ class EdgeText(EdgeChunks):
             if self._listed is None and look is not None:
                 look()
 
-        listed = self._file.enter_context(list_arcs(self._path, progress))
+        listed = self._file.enter_context(list_arcs(self._path, self._columns, progress))
         self._listed = listed
         self.count = listed.arcs.count
         return VertexIds(listed.vertex_count, listed.ids)
@@ -238,22 +243,27 @@ class EdgeText(EdgeChunks):
 Edges = EdgeTable | EdgeChunks
 
 
-def as_edges(given: Any, edge_dtype: Any = None) -> Edges:
+def as_edges(given: Any, edge_dtype: Any = None, columns: Any = None) -> Edges:
     """The source that a user means.
 
-    :param given: the path of a ``.npy`` file of shape (m, 2), of a file of bare pairs or of one of a format
-        that lists arcs; an array; an iterator
+    :param given: the path of a ``.npy`` file of shape (m, 2), of a file of bare pairs, of one of a format
+        that lists arcs or of one of Godwit's own; a graph; an array; an iterator
     :param edge_dtype: of the ids in a file of bare pairs
+    :param columns: of a table in a file (CSV, Parquet), as of :func:`godwit.read`
     :raises InputError: none of these, or not integers
     :raises FormatError: a file that holds no pairs
     :raises FileError: it cannot be read
     """
     if isinstance(given, str | os.PathLike):
-        return _open(Path(given), edge_dtype)
+        return _open(Path(given), edge_dtype, columns)
+    if columns is not None:
+        raise InputError(f"columns is for tables in files; got {shown(given)}")
     if edge_dtype is not None:
         raise InputError(
             f"edge_dtype is for files of bare pairs; {type(given).__name__} has its own dtype"
         )
+    if isinstance(given, Graph):
+        return EdgeRows(given)
     if hasattr(given, "__cuda_array_interface__"):
         return EdgesOnGpu(given)
     if isinstance(given, Iterator):
@@ -264,9 +274,11 @@ def as_edges(given: Any, edge_dtype: Any = None) -> Edges:
     elif not (lies_on_gpu(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
         maker = maker_of(given)
         if maker is not None:  # iterating over a graph gives its vertices, not edges
-            raise InputError(
-                f"expected {_WHAT_WORKS}; {maker} makes a graph of a {type(given).__name__}"
-            )
+            kind = type(given).__name__
+            advice = f"{maker} makes a graph of a {kind}"
+            if "Edge" in kind:  # a view such as EdgeView
+                advice = f"{maker} takes the graph that has this {kind}, and list() makes edges of numbers"
+            raise InputError(f"expected {_WHAT_WORKS}; {advice}")
         if isinstance(given, Iterable) and not isinstance(given, bytes | dict | set | frozenset):
             return EdgeChunks(given)
         raise InputError(f"expected {_WHAT_WORKS}; got {shown(given)}")
@@ -298,13 +310,16 @@ def _listed_dtypes() -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def _open(path: Path, edge_dtype: Any) -> Edges:
+def _open(path: Path, edge_dtype: Any, columns: Any) -> Edges:
+    if columns is not None and (edge_dtype is not None or path.suffix == ".npy"):
+        raise InputError(f"columns is for tables (CSV, Parquet); {path} holds pairs")
     if path.suffix == ".npy":
         if edge_dtype is not None:
             raise InputError(f"{path} says its own dtype; edge_dtype is for files of bare pairs")
         return _open_npy(path)
     if edge_dtype is None:
-        return EdgeText(path)
+        graph = _mapped_graph(path) if columns is None else None
+        return EdgeText(path, columns) if graph is None else EdgeRows(graph, str(path))
     try:
         dtype: np.dtype[Any] = np.dtype(edge_dtype)
     except (TypeError, ValueError):
@@ -324,6 +339,20 @@ def _open(path: Path, edge_dtype: Any) -> Edges:
             f"{size:,} bytes are no whole number of pairs of {dtype}, which are {2 * dtype.itemsize} bytes",
         )
     return EdgeFile(path, dtype, 0, count)
+
+
+def _mapped_graph(path: Path) -> Graph | None:
+    """The graph in a file of Godwit's own format; None for all that cannot be mapped as one."""
+    from godwit.graph.formats import format_named, read
+    from godwit.graph.formats.format import HEAD_BYTES, Head
+
+    begin = b""
+    with suppress(OSError, ValueError):  # whoever reads it says what is wrong
+        if path.is_file():  # a pipe is read once only
+            with path.open("rb") as file:
+                begin = file.read(HEAD_BYTES)
+    is_own = format_named("godwit").recognize(Head(path, begin, len(begin)))
+    return read(path) if is_own else None
 
 
 def _open_npy(path: Path) -> EdgeTable:

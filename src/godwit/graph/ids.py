@@ -180,6 +180,19 @@ class VertexIds:
                 return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
         return np.array([self.vertex(one, what) for one in ids], np.int64)
 
+    def not_by_id(self, id: Any, what: str) -> str:
+        """What to say of an id that was given where a vertex is wanted, which is a number.
+
+        :param what: what the vertex is called in the message
+        """
+        if self._kind == "consecutive" and self._base == 0:
+            advice = "vertices are numbers here: the graph has no ids"
+        elif self._find(id) is None:
+            advice = f"no vertex has that id; the graph has {self.described}"
+        else:
+            advice = f"graph.ids.vertex({shown(id)}) is the number of the vertex with that id"
+        return f"{what} must be an integer, got {shown(id)}; {advice}"
+
     @property
     def described(self) -> str:
         """What ids there are, in a few words."""

@@ -62,7 +62,8 @@ class StepProgram:
     :param name: for people
     :param fields: by name: the dtype (int32, uint32, int64, float32 or float64) and the value that every
         vertex begins with: a number, ``"degree"`` (out-degree), ``"vertex"`` (its id), or an array of
-        shape (n). A dtype alone: the values are given to each run
+        shape (n), or a pandas Series, whose labels are the vertices. A dtype alone: the values are given to
+        each run
     :param numbers: by name: the dtype (int64 or float64) and the value at the beginning. ``size`` (of the
         frontier) and ``vertex_count`` are there always
     :param steps: operators and loops: :func:`advance`, :func:`filter`, :func:`compute`, :func:`reduce`,

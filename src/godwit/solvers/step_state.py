@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from godwit.arrays import by_label
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import (
     SIZE,
@@ -168,6 +169,7 @@ def initial_state(
 def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: Graph) -> Array:
     """(n) a new array of a field's values at the beginning."""
     n = graph.vertex_count
+    initial = _in_order(initial, graph, f"field {name!r}")
     if isinstance(initial, str):
         _check_word(initial, f"field {name!r}")
         values = graph.out_degree() if initial == "degree" else np.arange(n)
@@ -189,6 +191,26 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
             f"vertex {vertex}"
         )
     return np.array(values, dtype)
+
+
+def _in_order(initial: Any, graph: Graph, what: str) -> Any:
+    """What a field begins with; a pandas Series as its values in the order of the vertices, its labels."""
+    count = graph.vertex_count
+    found = by_label(initial, count, what)
+    if found is initial or not isinstance(found, Mapping):
+        return found
+    vertices = dict.fromkeys(range(count))
+    foreign = [label for label in found if label not in vertices]
+    absent = [vertex for vertex in vertices if vertex not in found]
+    if foreign and isinstance(foreign[0], str):
+        raise InputError(graph.ids.not_by_id(foreign[0], f"each label of {what}"))
+    if foreign or absent:
+        wrong = f"{shown(foreign[0])} is none" if foreign else f"{absent[0]} is missing"
+        raise InputError(
+            f"the labels of {what} must be all vertices, range({count}), and {wrong}; "
+            f"series.reindex(range({count}), fill_value=0) makes them so, and series.to_numpy() has none"
+        )
+    return [found[vertex] for vertex in vertices]
 
 
 def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -218,7 +240,12 @@ def frontier_array(frontier: Any, graph: Graph) -> Array:
         return np.arange(n, dtype=dtype)
     if isinstance(frontier, bool | set | frozenset | Mapping) or frontier is None:
         raise InputError(f"frontier must be 'all' or an array of vertices, got {shown(frontier)}")
-    values = as_array([frontier] if _is_one(frontier) else frontier, "frontier")
+    several = [frontier] if _is_one(frontier) else frontier
+    values = as_array(several, "frontier")
+    if values.dtype.kind in "UTO":
+        for one in np.asarray(several, object).ravel():
+            if isinstance(one, str):
+                raise InputError(graph.ids.not_by_id(one, "each of frontier"))
     if values.dtype == bool and values.size:
         raise InputError(
             "frontier must be 'all' or an array of vertices, got booleans: np.flatnonzero(mask) are "

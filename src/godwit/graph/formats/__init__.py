@@ -129,20 +129,27 @@ STREAMED_BYTES = 1 << 24
 
 
 @contextmanager
-def list_arcs(path: str | os.PathLike[str], progress: Progress | None = None) -> Iterator[Listed]:
+def list_arcs(
+    path: str | os.PathLike[str],
+    columns: tuple[str, ...] | list[str] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Listed]:
     """The arcs of a file, which is gone through once here, and each time that they are asked for.
 
     Vertices are those of :func:`read`. Little of the file is in memory at once; what is compressed is
     read from a temporary copy.
 
+    :param columns: as of :func:`read`
     :param progress: as of :func:`read`, called from whichever thread goes through the file
     :raises InputError: the format lists no arcs, or ids are texts
     :raises FileError: if the file is missing or cannot be read
     :raises FormatError: if it cannot be read as a graph; names the line
     """
-    options = ReadOptions(weighted=False, progress=progress, text_ids=False)
+    chosen = _checked_columns(columns)
+    options = ReadOptions(weighted=False, columns=chosen, progress=progress, text_ids=False)
     with open_source(path, progress, STREAMED_BYTES) as source:
         found = _recognize(source.head, options)
+        _check_meant(source.path, found, options)
         listed = found.read(source, options) if found.lists_arcs else None
         if listed is None or isinstance(listed, Graph):
             raise InputError(

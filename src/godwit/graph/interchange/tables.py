@@ -6,6 +6,7 @@ or by the dataframe interchange protocol (``__dataframe__``); no other library i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,26 @@ def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
         values = pa.array(column.values, mask=absent)
         arrays[column.name] = names.take(values) if column.ids else values
     return pa.table(arrays)
+
+
+def edge_tables(column: Column, graph: Graph) -> Iterator[Any]:
+    """Source, target (ids) and value: of each arc, or of each edge of an undirected graph once.
+
+    :param column: of a value for each arc; both arcs of an edge have the same
+    :returns: Arrow tables of the same columns, at least one
+    """
+    from godwit.graph.csr import Graph
+
+    valued = Graph.trusted(
+        graph.offsets, graph.targets, column.values, directed=graph.directed, ids=graph.ids
+    )
+    names = ["source", "target", column.name]
+    is_empty = True
+    for table in tables_of(valued):
+        is_empty = False
+        yield table.rename_columns(names)
+    if is_empty:
+        yield schema_of(valued).empty_table().rename_columns(names)
 
 
 def graph_from_table(

@@ -224,6 +224,19 @@ def test_placed_graph_answers_many_queries_and_then_closes() -> None:
         gw.sssp(placed, 0)
 
 
+def test_a_placed_graph_has_the_copies_that_were_asked_for() -> None:
+    graph = gw.generators.rmat(8, 3, seed=1, weights=(1, 9))
+    wanted = gw.sssp(graph, 7, devices="cpu").distance
+    choices: tuple[Any, ...] = ("1-hop", "all")
+    for duplication in choices:
+        with gw.place(graph, 3, "random", duplication=duplication) as placed:
+            for part in placed.layout.parts:
+                assert part.part not in placed.layout.owner[part.halo_vertices]
+                elsewhere = graph.vertex_count - len(part.vertices)
+                assert (len(part.halo_vertices) == elsewhere) == (duplication == "all")
+            assert np.array_equal(gw.sssp(placed, 7).distance, wanted)
+
+
 def test_queries_may_run_at_the_same_time() -> None:
     from concurrent.futures import ThreadPoolExecutor
 

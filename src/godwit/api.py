@@ -312,11 +312,11 @@ def betweenness_centrality(
     the CPU, as ``.statistics.devices`` says. The result is bit by bit the same for any number of threads,
     and, if not by weights, on the same GPUs every time; between these, it differs by rounding.
 
-    All GPUs search from one source together; on one GPU and from many sources, each block of threads from
-    one of its own, where memory and the graph's shape allow it (not by weights). On the CPU a thread
-    searches from one source at a time, so fewer sources than threads leave some idle. A thread takes some
-    30 bytes a vertex, and 4 an arc (for edges 8 and 16 more, by weights 8 and 20 to 28 more); where memory
-    is short, fewer threads run.
+    All GPUs search from one source together; from many sources each GPU has the whole graph and a share of
+    them, and there each block of threads searches from one of its own, where memory and the graph's shape
+    allow it (not by weights). On the CPU a thread searches from one source at a time, so fewer sources than
+    threads leave some idle. A thread takes some 30 bytes a vertex, and 4 an arc (for edges 8 and 16 more,
+    by weights 8 and 20 to 28 more); where memory is short, fewer threads run.
 
     :param sources: search from these vertices only, and scale up, as for ``samples``; None: from all
     :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the

@@ -105,7 +105,8 @@ class CudaBackend(Backend):
             names = ", ".join(device.name for device in devices)
             raise DeviceError(
                 f"supersteps need GPUs that reach each other's memory, and not all of {names} do: use one "
-                "of them; searches and vertex programs run on all with execution='asynchronous'"
+                "of them; searches, vertex programs and PageRank run on all with execution='asynchronous', "
+                "components with method='label-propagation' or as a stream (memory_bytes=...)"
             )
 
         ids = graph.targets.dtype

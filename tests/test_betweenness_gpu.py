@@ -17,7 +17,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.brandes import sum_dependencies
 from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import brandes_steps, driver
+from godwit.backends.cuda import brandes_steps, driver, workshop
 from godwit.backends.cuda.brandes_steps import run_brandes
 from godwit.backends.cuda.step_placement import StepCopies, StepPlacement
 from godwit.backends.cuda.steps import StepRun
@@ -292,6 +292,23 @@ class TestBlockSearches:
             graph = layers([1, *[2] * 1000, 1])
             found = run(graph, devices_of(2), [*[2001] * 7, 0])
         assert found.vertices is None
+
+    def test_memory_of_searches_apart_is_others_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With so much the whole graph does not fit a GPU, or leaves little: what would run runs."""
+        monkeypatch.setattr(workshop, "_RESERVED_BYTES", 0)
+        ends = np.arange(0, 300_000, 2)
+        graph = Graph.from_arcs(ends, ends + 1)
+        wanted = gw.betweenness_centrality(graph, sources=range(16), devices="cpu").centrality
+        for megabytes in (18, 22, 26):
+            memory_bytes = megabytes * 10**6
+            with (
+                emulated_gpus(2, memory_bytes=memory_bytes),
+                gw.place(graph, devices_of(2)) as placed,
+            ):
+                for _ in range(2):
+                    found = gw.betweenness_centrality(placed, sources=range(16))
+                    np.testing.assert_allclose(found.centrality, wanted, **_CLOSE)
+                    assert gw.betweenness_centrality(placed, sources=[3]).statistics.rounds.all()
 
     def test_no_room_to_search_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def no_room(placement: StepPlacement, count: int) -> StepCopies:

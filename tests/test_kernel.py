@@ -261,6 +261,39 @@ def _tripled(value: int) -> int:
     return value * 3
 
 
+_RING = """
+import godwit as gw
+
+def is_even(number):
+    return True if number <= 0 else is_odd(number - 1)
+
+def is_odd(number):
+    return False if number <= 0 else is_even(number - 1)
+
+program = gw.VertexProgram(
+    name="ring", dtype="int64", combine="min",
+    message=lambda value: value + (1 if is_even(value % 4) else 2),
+)
+print(gw.run(program, gw.generators.path(5), {0: 0}, devices="cpu").values.tolist())
+"""
+
+
+def test_functions_in_a_ring_are_compiled_in_every_process(cache: Path, tmp_path: Path) -> None:
+    """What Numba would load of them crashes."""
+    script = tmp_path / "ring.py"
+    script.write_text(_RING)
+    environment = {**os.environ, "GODWIT_CACHE": str(cache)}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
+        assert done.stdout == "[0, 1, 3, 5, 7]\n"
+
+
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage"])
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 def test_a_damaged_cache_is_replaced(

@@ -179,7 +179,7 @@ def test_an_operator_that_does_not_compile_is_named() -> None:
 
 def test_a_series_starts_at_its_labels() -> None:
     pandas = pytest.importorskip("pandas")
-    graph = gw.generators.path(6)
+    graph = gw.Graph.from_arcs([0, 1], [1, 2], vertex_count=6)
     for labels in ([4], [1, 3], [5, 4, 3, 2, 1, 0]):
         start = {vertex: 10 * vertex - 25 for vertex in labels}
         found = gw.run(LABELS, graph, pandas.Series(start)).values

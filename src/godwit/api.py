@@ -31,7 +31,7 @@ from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
-from godwit.errors import DeviceError, GraphTooLargeError, InputError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.generators.spec import parse_spec
@@ -525,7 +525,7 @@ def connected_components(
         lost_s = seconds_since(begin, "place")
         try:
             result = _stream_components(graph, gpus, options, **how, **streaming)
-        except (GraphTooLargeError, DeviceError) as error:
+        except GraphTooLargeError as error:
             raise GraphTooLargeError(f"{refused}; nor do its arcs stream: {error}") from error
         result.statistics.seconds["place"] += lost_s
         return result
@@ -727,7 +727,7 @@ def run(
 
     :param start: initial work: ``"all"`` vertices with their initial values, or with those of an array
         of shape (n); or a mapping ``{vertex: value}`` of some vertices to values combined into their
-        initial ones. A pandas Series has a value for each vertex, or for some, by its labels
+        initial ones, as a pandas Series is, too
     :param parameters: values for the program's parameters
     :param limit: messages worse than it are dropped (min and max programs)
     :param target: a vertex whose value becomes the limit
@@ -749,7 +749,7 @@ def run(
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with recorded(trace, program.name), _placed(graph, devices, partition) as placed:
         count = placed.graph.vertex_count
-        start = by_label(start, count, "start")
+        start = by_label(start, count, "start", complete_is_array=False)
         if isinstance(start, Mapping):
             for vertex in start:
                 check_vertex(vertex, count, "start vertex")

@@ -43,11 +43,10 @@ def host_array(values: Any) -> Array:
         raise TypeError(f"{type(error).__name__}: {error}") from error
 
 
-def by_label(values: Any, count: int, name: str) -> Any:
+def by_label(values: Any, count: int, name: str, *, complete_is_array: bool = True) -> Any:
     """A pandas Series, which an array would part from its labels, as a mapping; other values as they are.
 
-    Numbers labelled 0 to count - 1, in any order, are an array in that order instead.
-
+    :param complete_is_array: numbers labelled 0 to count - 1, in any order, are an array in that order
     :raises InputError: a label occurs twice
     """
     if not hasattr(values, "iloc") or getattr(values, "ndim", 0) != 1:
@@ -55,7 +54,8 @@ def by_label(values: Any, count: int, name: str) -> Any:
     if hasattr(values, "to_pandas"):  # cuDF's, which cannot be iterated over
         values = values.to_pandas()
     labels, array = host_array(values.index), host_array(values)
-    if labels.dtype.kind in "iu" and len(labels) == count and array.dtype != object:
+    is_complete = labels.dtype.kind in "iu" and len(labels) == count and array.dtype != object
+    if is_complete and complete_is_array:
         wanted = np.arange(count)
         if np.array_equal(labels, wanted):
             return array

@@ -119,7 +119,8 @@ class BetweennessResult:
     def edges_to_dict(self) -> dict[tuple[Any, Any], float]:
         """The centrality of every edge (of every arc, if the graph is directed) by the ids of its vertices.
 
-        Each edge of an undirected graph stands once.
+        Each edge of an undirected graph stands once, and of parallel ones, each of which has a centrality
+        of its own, one (``merge_parallel_arcs()`` makes them one).
 
         >>> import godwit as gw
         >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])

@@ -38,7 +38,8 @@ class DependencyOutcome:
     :param examined: (devices) arcs from these (also where a search looks at those to them), as on the CPU;
         what devices did together is the first's
     :param supersteps: (devices)
-    :param block_searches: how many searches each device had under way at a time; 0: all devices had one
+    :param block_searches: how many searches a device had under way at a time, each by a block; 0: all its
+        blocks had one together, perhaps with other devices
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 

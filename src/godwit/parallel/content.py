@@ -40,12 +40,15 @@ def plain_function(value: Any) -> types.FunctionType | None:
 class Content:
     """Feeds all that a function refers to into a hash. Numba bakes each of these values in.
 
-    After visits, ``is_ours`` says whether all functions were Godwit's own.
+    After visits, ``is_ours`` says whether all functions were Godwit's own, and ``is_recursive`` whether one
+    of them calls itself, perhaps by others.
     """
 
     def __init__(self, bindings: Mapping[str, Any]) -> None:
         self.digest = hashlib.sha256()
         self.is_ours = True
+        self.is_recursive = False
+        self._open: set[int] = set()
         self._bindings = bindings
         self._seen: dict[int, int] = {}
 
@@ -77,9 +80,11 @@ class Content:
 
     def _visit_function(self, plain: types.FunctionType, where: str) -> None:
         if id(plain) in self._seen:
+            self.is_recursive |= id(plain) in self._open
             self.add(f"seen {self._seen[id(plain)]}")
             return
         self._seen[id(plain)] = len(self._seen)
+        self._open.add(id(plain))
         self.is_ours &= is_ours(plain)
         self.add(f"function {_code_text(plain.__code__)}")
         self.visit(plain.__defaults__, where)
@@ -91,6 +96,7 @@ class Content:
             if chain[0] in values:
                 self.add(f"name {chain}")
                 self._visit_chain(values[chain[0]], chain, where)
+        self._open.discard(id(plain))
 
     def _visit_chain(self, value: Any, chain: tuple[str, ...], where: str) -> None:
         """The value of ``a.b.c``; attributes of other things than modules and classes are theirs."""

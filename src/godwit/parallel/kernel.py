@@ -149,10 +149,13 @@ class Kernel:
 
     def _instantiated(self) -> _Instance:
         if self._instance is None:
-            key = f"{self.__name__}_{content_key(self.function, self._bindings)}"
+            content = _content(self.function, self._bindings)
+            key = f"{self.__name__}_{_key(content)}"
             with _INSTANCES_LOCK:
                 if key not in _INSTANCES:
-                    _INSTANCES[key] = _instantiate(self.function, self._bindings, key)
+                    # Of functions that call each other in a ring Numba loads code without one of them.
+                    path = None if content.is_recursive else _stamp_file(self.__name__, key)
+                    _INSTANCES[key] = _instantiate(self.function, self._bindings, key, path)
                 self._instance = _INSTANCES[key]
         return self._instance
 
@@ -164,11 +167,19 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
     """A hash of the function and of everything that it refers to, equal in every process."""
+    return _key(_content(function, bindings))
+
+
+def _content(function: Callable[..., Any], bindings: Mapping[str, Any]) -> Content:
     content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
     options = (sorted(map(repr, _HELPER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))
+    return content
+
+
+def _key(content: Content) -> str:
     return content.digest.hexdigest()[:32]
 
 
@@ -208,9 +219,14 @@ _INSTANCES: dict[str, _Instance] = {}
 _INSTANCES_LOCK = threading.Lock()
 
 
-def _instantiate(function: Callable[..., Any], bindings: Mapping[str, Any], key: str) -> _Instance:
+def _instantiate(
+    function: Callable[..., Any], bindings: Mapping[str, Any], key: str, path: Path | None
+) -> _Instance:
+    """Compile nothing yet.
+
+    :param path: the file under whose name Numba caches it; None where it does not
+    """
     module_name = f"godwit._instances.{key}"
-    path = _stamp_file(function.__name__, key)
     file_name = f"<godwit {key}>" if path is None else str(path)
 
     def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:

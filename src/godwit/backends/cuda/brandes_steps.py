@@ -6,8 +6,7 @@ a share of the sources, and there one search at a time, or one a block, each in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -34,7 +33,7 @@ from godwit.backends.cuda.steps import (
 )
 from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
 from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
+from godwit.errors import ClosedContextError, GraphTooLargeError
 
 LIGHT_VERTICES = 512
 """A level of so many vertices at most, and"""
@@ -118,22 +117,19 @@ def run_brandes(
     """
     apart = gpus_apart(placement, len(query.sources))
     if apart:
-        with suppress(GraphTooLargeError):  # for one GPU
-            copies = placement.copies(apart)
-            found = _run(copies, copies.placements, query, poll)
-            for name in ("visited", "examined", "supersteps"):
-                counts = np.zeros(len(placement.parts), np.int64)
-                counts[copies.places] = getattr(found, name)
-                setattr(found, name, counts)
-            return found
+        try:
+            return _run_apart(placement, apart, query, poll)
+        except GraphTooLargeError:  # for one GPU
+            placement.copies_fit = False
+            placement.drop_copies()
     return _run(placement, [placement], query, poll)
 
 
 def gpus_apart(placement: StepPlacement, sources: int) -> int:
-    """On how many GPUs, each with the whole graph, searches go on faster by themselves; 0: not even on one,
-    compared with all devices that do each search together.
+    """On how many GPUs, each with the whole graph, searches go on faster by themselves; 0: on none, but by
+    all devices together.
     """
-    if len(placement.parts) == 1:
+    if len(placement.indexes) == 1 or not placement.copies_fit:
         return 0
     gpus = len(set(placement.indexes))
     blocks = _multiprocessors(placement)
@@ -154,6 +150,27 @@ def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
         return sources >= LEAST_LONG_SOURCES
     arcs = placement.graph.arc_count
     return arcs <= BLOCK_SEARCH_ARCS and sources >= min(blocks, arcs / ARCS_PER_SOURCE)
+
+
+def _run_apart(
+    placement: StepPlacement, gpus: int, query: DependencyQuery, poll: ProgressPoll | None
+) -> DependencyOutcome:
+    """Each GPU searches from a share of the sources."""
+    while True:
+        copies = placement.copies(gpus)
+        try:
+            found = _run(copies, copies.placements, query, poll)
+            break
+        except ClosedContextError:  # another thread has dropped them
+            if placement.closed:
+                raise
+    if copies.is_narrow():  # for what else is asked of the graph
+        placement.drop_copies()
+    for name in ("visited", "examined", "supersteps"):
+        counts = np.zeros(len(placement.indexes), np.int64)
+        counts[copies.places] = getattr(found, name)
+        setattr(found, name, counts)
+    return found
 
 
 def _run(
@@ -195,10 +212,10 @@ def _run(
         vertices = arcs = None
         if not words[:, _FAILED].any():
             begin = perf_counter()
-            vertices = _sum([searching.vertices() for searching in searchings])
+            vertices = _sum(searching.vertices() for searching in searchings)
             seconds["gather"] = perf_counter() - begin
             if query.edges:
-                arcs = _sum([searching.edges() for searching in searchings])
+                arcs = _sum(searching.edges() for searching in searchings)
     # What devices have done together each of them has counted.
     is_counted = np.arange(len(words)) % placed.joint == 0
     return DependencyOutcome(
@@ -226,11 +243,12 @@ def _choose_block_searches(
     return found if all(found) else [0] * len(found)
 
 
-def _sum(arrays: Sequence[Array]) -> Array:
-    first, *others = arrays
-    for other in others:
-        first += other
-    return first
+def _sum(arrays: Iterator[Array]) -> Array:
+    """Of arrays that are made one after the other."""
+    total = next(arrays)
+    for other in arrays:
+        total += other
+    return total
 
 
 class _Searching:

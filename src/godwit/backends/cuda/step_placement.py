@@ -26,7 +26,7 @@ from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import Partition
-from godwit.graph.positions import number_vertices
+from godwit.graph.positions import Positions, number_vertices
 from godwit.trace import seconds_since
 
 Direction = Literal["out", "in"]
@@ -68,11 +68,13 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param devices: one a part; some may be the same
     :param partition: who owns which vertex; None for what suits the graph
     :param id_dtype: of positions; None: int32 where that does
+    :param numbering: positions that are known, for so many devices
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
     :ivar capacity: positions of a part
     :ivar count: positions of all parts: the length of an array of all vertices' values
+    :ivar copies_fit: whether the whole graph has room on each GPU, as far as is known
     :ivar seconds: ``"number"``: to find the positions; ``"rows"``: to bring up and make all rows so far,
         ``"sort"`` of it; ``"deliver"``: results
     """
@@ -84,6 +86,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         partition: Partition | None = None,
         *,
         id_dtype: Any = None,
+        numbering: Positions | None = None,
     ) -> None:
         super().__init__(devices)
         if partition is not None and (
@@ -97,12 +100,15 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.devices = tuple(devices)
         self.seconds: dict[str, float] = {}
         self._copies: list[StepPlacement] = []
+        self.copies_fit = True
         self._making = Lock()
         self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
         self._readers: dict[tuple[Direction, ...], list[Buffer]] = {}
         self._hub_rows: list[HubRows] | None = None
         begin = perf_counter()
-        self.numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
+        if numbering is None:
+            numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
+        self.numbering = numbering
         self.add_seconds("number", begin)
         with held_gpus(self.indexes):
             driver.enable_peer_access(self.indexes)
@@ -252,7 +258,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def copies(self, count: int) -> StepCopies:
         """The whole graph on each of the first GPUs, for what they do faster apart.
 
-        Made once and kept, by someone who does not hold the GPUs.
+        Made once and kept until :meth:`drop_copies`, by someone who does not hold the GPUs.
 
         :param count: at most as many as there are GPUs
         :raises ClosedContextError: the placement is closed
@@ -261,12 +267,20 @@ class StepPlacement(GpuEndpoints[StepPart]):
         with self._making:
             while len(self._copies) < count and not self.closed:
                 device = self.devices[places[len(self._copies)]]
-                self._copies.append(StepPlacement([device], self.graph))
+                known = self._copies[0].numbering if self._copies else None
+                self._copies.append(StepPlacement([device], self.graph, numbering=known))
             if self.closed:
                 for copy in self._copies:  # it was closed while these were made
                     copy.close()
                 raise ClosedContextError(_CLOSED)
             return StepCopies(self._copies[:count], places)
+
+    def drop_copies(self) -> None:
+        """Give their memory back, once nobody uses them."""
+        with self._making:
+            copies, self._copies = self._copies, []
+        for copy in copies:
+            copy.close()
 
     def _free(self) -> None:
         super()._free()
@@ -303,6 +317,13 @@ class StepCopies:
     def sharing(self, index: int) -> int:
         """How many endpoints a GPU has."""
         return self.indexes.count(index)
+
+    def is_narrow(self) -> bool:
+        """Whether a GPU has less memory left than its copy takes."""
+        return any(
+            driver.free_memory_bytes(part.index) < sum(one.nbytes for one in part.buffers.values())
+            for part in self.parts
+        )
 
     @contextmanager
     def held(self) -> Iterator[None]:

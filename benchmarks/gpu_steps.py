@@ -10,7 +10,7 @@ solver ``execution="auto"`` takes, and what it costs beside the better one), pag
 betweenness, scaling (strong; weak in vertices and in edges), ids (32 and 64 bits, as in table V of
 multi-GPU Gunrock), wide (more arcs than 32 bits count), memory (what queues of frontiers begin with, and
 what fusing spares: figure 3 of multi-GPU Gunrock), programs (vertex programs in supersteps, step programs:
-its table I), schedules (how rows are shared out), communication (who is told),
+its table I), schedules (how rows are shared out), communication (who is told, and what room that takes),
 components (connected components by every method, and how devices come to one result).
 
 Times are those in which kernels ran (``statistics.seconds["kernel"]``), of a graph placed before, median
@@ -50,7 +50,13 @@ from gpu_runs import (
 )
 from gpu_steps_checks import Reference, UncheckedError, what_is_wrong
 from gpu_steps_plans import GRAPHS, LEFT_OUT, PLANS, TINY_GRAPHS, Setting, device_names
-from gpu_steps_queries import UnknownSizeError, frontier_bytes, note_size, query
+from gpu_steps_queries import (
+    UnknownSizeError,
+    carried_bytes,
+    frontier_bytes,
+    note_size,
+    query,
+)
 
 
 def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: Any) -> Row:
@@ -62,7 +68,7 @@ def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits:
     query_ms: list[float] = []
     wrong = unchecked = ""
     start = perf_counter()
-    growths, nbytes = 0, None
+    growths, nbytes, carried = 0, None, None
     while len(times_ms) <= limits.repeats:
         begin = perf_counter()
         result = query(placed, setting, known, limits)
@@ -71,6 +77,7 @@ def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits:
         if len(times_ms) == 1:
             growths = int(result.statistics.growths)
             nbytes = frontier_bytes(placed, setting, result.statistics)
+            carried = carried_bytes(placed, setting)
             try:
                 wrong = what_is_wrong(placed, setting, result, known)
             except UncheckedError as error:
@@ -98,6 +105,7 @@ def measured(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits:
         "looked": int(found.arcs_relaxed.sum()),
         "growths": growths,
         "frontier_bytes": nbytes,
+        "carried_bytes": carried,
         "wrong": wrong,
         "unchecked": unchecked,
     }
@@ -149,7 +157,10 @@ def measure_place(
     begin = perf_counter()
     rows: Found = {}
     with gw.place(
-        graph, device_names(first.devices), division(first, graph.vertex_count)
+        graph,
+        device_names(first.devices),
+        division(first, graph.vertex_count),
+        duplication=first.duplication,  # type: ignore[arg-type]
     ) as placed:
         print(f"# {first.graph}, {first.ids} ids, devices {first.devices} {first.partition}: placed in "
               f"{perf_counter() - begin:.1f} s", flush=True)  # fmt: skip

@@ -43,6 +43,8 @@ UNIONS |= {
 
 SCHEDULES = ("mixed", "thread", "warp", "block", "merge-path")
 COMMUNICATIONS = ("selective", "broadcast")
+ONE_HOP = "selective, 1-hop"
+BY_HOST = "copied by the host"
 FIXED, MAXIMUM = "fixed", "maximum"
 SMALL_ITEMS = 1024
 POLICIES: dict[str, int | str | None] = {
@@ -108,6 +110,7 @@ class Setting:
     :param sources: of betweenness
     :param ids: dtype of the graph's ids
     :param partition: ``"alternating"``: neighbours on a path belong to different devices
+    :param duplication: ``"1-hop"``, or None for what suits the algorithm
     :param gpu: what GpuOptions are made of; ``frontier_items`` may also be ``"maximum"`` (as many as there
         are vertices) or ``"fixed"`` (as many as an earlier run needed)
     """
@@ -120,6 +123,7 @@ class Setting:
     sources: int = 1
     ids: str = "int32"
     partition: str = ""
+    duplication: str | None = None
     gpu: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -138,7 +142,8 @@ class Setting:
         options = dict(self.gpu)
         begin = str(options["frontier_items"]) if "frontier_items" in options else ""
         weights = "weighted" if self.is_weighted else ""
-        return self.graph, self.ids, self.devices, self.partition, weights, begin
+        duplication = self.duplication or ""
+        return self.graph, self.ids, self.devices, self.partition, duplication, weights, begin
 
     @property
     def words(self) -> str:
@@ -149,6 +154,7 @@ class Setting:
             "betweenness": [f"{self.sources} sources"],
         }
         options = [f"{name}={value}" for name, value in self.gpu]
+        options += [self.duplication] if self.duplication else []
         return " ".join([self.algorithm, *usual.get(self.algorithm, []), *options])
 
 
@@ -254,6 +260,10 @@ def plan_communication(devices: Sequence[str]) -> Plan:
             for algorithm in ("pagerank", "betweenness", LEVELS, LEVELS_PULLED, "k-core"):
                 for name in COMMUNICATIONS:
                     yield name, Setting(graph, algorithm, text, gpu=(("communication", name),))
+            yield ONE_HOP, Setting(graph, "pagerank", text, duplication="1-hop")
+            yield "broadcast", Setting(graph, "bfs", text)
+            for algorithm in ("bfs", "pagerank", LEVELS, LEVELS_PULLED, "k-core"):
+                yield BY_HOST, Setting(graph, algorithm, text, gpu=(("transport", "host"),))
 
 
 def plan_components(devices: Sequence[str]) -> Plan:

@@ -144,6 +144,15 @@ def note_size(setting: Setting, known: Reference, nbytes: int) -> None:
         known.frontier_items[setting.devices] = min(before, items)
 
 
+def carried_bytes(placed: gw.PlacedGraph, setting: Setting) -> int | None:
+    """Of what vertices carry in PageRank: of the GPU that has most; None where there is no such thing."""
+    if setting.devices == "cpu" or setting.algorithm != "pagerank":
+        return None
+    steps: Any = placed.steps
+    names = [f"carried ranks {parity} {setting.dtype}" for parity in (0, 1)]
+    return max(sum(part.buffers[name].nbytes for name in names) for part in steps.parts)
+
+
 def frontier_bytes(placed: gw.PlacedGraph, setting: Setting, statistics: Any) -> int | None:
     """Of what keeps frontiers on all GPUs: queues; of step programs bitmaps and flags of arcs, too."""
     if setting.devices == "cpu" or not setting.is_program:

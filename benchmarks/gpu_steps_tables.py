@@ -258,7 +258,13 @@ def schedules(rows: Sequence[Row], every: Sequence[Row]) -> str:
 
 
 def communication(rows: Sequence[Row], every: Sequence[Row]) -> str:
-    return _by_option("Who is told: kernel ms, of PageRank an iteration", rows)
+    found = _by_option("Who is told: kernel ms, of PageRank an iteration", rows)
+    ranks = [row for row in rows if row.get("carried_bytes")]
+    index = {"graph": lambda row: row["graph"], "GPUs": lambda row: row["devices"]}
+    sizes = pivot(
+        "Room for ranks: MB a GPU", ranks, index, lambda row: f"{row['carried_bytes'] / 1e6:,.1f}"
+    )
+    return f"{found}\n\n{sizes}" if ranks else found
 
 
 def components(rows: Sequence[Row], every: Sequence[Row]) -> str:

@@ -92,10 +92,27 @@ def run_ranks(devices: list[str]) -> None:
                     gw.GpuOptions(),
                     gw.GpuOptions(slice_s=0, blocks=2),
                     gw.GpuOptions(communication="broadcast"),
+                    gw.GpuOptions(transport="host"),
                 ):
                     found = gw.pagerank(graph, devices=devices, gpu=gpu, **settings).rank  # type: ignore[arg-type]
-                    name = f"ranks {dtype}, {directed=}, {weighted=}, {gpu.slice_s=}, {gpu.communication=}"
+                    name = f"ranks {dtype}, {directed=}, {weighted=}, {gpu=}"
                     check(name, found, wanted, 1e-6 if dtype == "float32" else 1e-14)
+        with gw.place(graph, devices, duplication="1-hop") as placed:
+            for weighted in (False, True):
+                settings = {"weighted": weighted, "max_iterations": 9}
+                wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
+                for gpu in (
+                    gw.GpuOptions(),
+                    gw.GpuOptions(slice_s=0, blocks=2),
+                    gw.GpuOptions(transport="host"),
+                ):
+                    found = gw.pagerank(placed, gpu=gpu, **settings).rank  # type: ignore[arg-type]
+                    check(
+                        f"ranks 1-hop, {directed=}, {weighted=}, {gpu=}",
+                        found,
+                        wanted,
+                        1e-14,
+                    )
 
 
 def run_dependencies(devices: list[str]) -> None:
@@ -133,12 +150,16 @@ def run_searches(devices: list[str]) -> None:
         wanted = gw.bfs(graph, source, devices="cpu").distance
         for turn in ({}, {"turn_down": math.inf}, {"turn_down": 0.0, "turn_back": math.inf}):
             step_hubs.HUB_ARCS = 8 if turn else hub_arcs
-            for more in ({}, {"slice_s": 0, "blocks": 2, "frontier_items": 1}):
+            for more in (
+                {},
+                {"slice_s": 0, "blocks": 2, "frontier_items": 1},
+                {"transport": "host"},
+            ):
                 gpu = gw.GpuOptions(**turn, **more)  # type: ignore[arg-type]
                 found = gw.bfs(
                     graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
                 )
-                check(f"search {name}, {turn=}, {gpu.slice_s=}", found.distance, wanted)
+                check(f"search {name}, {turn=}, {more=}", found.distance, wanted)
     step_hubs.HUB_ARCS = hub_arcs
     wanted = gw.bfs(hub, 9, devices="cpu").distance
     for schedule in get_args(Schedule):
@@ -170,9 +191,11 @@ def run_step_programs(devices: list[str]) -> None:
 
     graph = gw.generators.rmat(8, 6, seed=1)
     check("k-core", core_numbers(graph, devices=devices), core_numbers(graph, devices="cpu"))
-    found, wanted = (COMPONENTS.run(graph, devices=where) for where in (devices, "cpu"))
-    for field in wanted.fields:
-        check(f"components, {field}", found.fields[field], wanted.fields[field])
+    wanted = COMPONENTS.run(graph, devices="cpu")
+    for gpu in (gw.GpuOptions(), gw.GpuOptions(transport="host")):
+        found = COMPONENTS.run(graph, devices=devices, gpu=gpu)
+        for field in wanted.fields:
+            check(f"components, {field}, {gpu=}", found.fields[field], wanted.fields[field])
     level = LEVELS.run(graph, [0], devices="cpu").fields["level"]
     for way in ("selective", "broadcast"):
         gpu = gw.GpuOptions(communication=way)  # type: ignore[arg-type]

@@ -236,15 +236,32 @@ def test_sources() -> None:
         assert gw.bfs(PATH, sources).distance.tolist() == [2, 1, 0, 0]
         found = gw.betweenness_centrality(PATH, sources=sources)
         assert found.sources.tolist() == [2, 3]
-    by_id = r"must be an integer, got 'a'; graph.ids.vertex\('a'\) is the number of the vertex with that id"
-    for wrong in ("a", ["a", "b"]):
-        refused(f"source {by_id}", lambda wrong=wrong: gw.bfs(PATH, wrong))
-        refused(by_id, lambda wrong=wrong: gw.betweenness_centrality(PATH, sources=wrong))
-    refused(
-        "a vertex of personalization must be an integer, got 'a'; vertices are numbers here",
-        lambda: gw.pagerank(PATH, personalization={"a": 1}),
-    )
-    for none in ([], set()):
+    for graph, advice in (
+        (PATH, "vertices are numbers here: the graph has no ids"),
+        (
+            PATH.with_ids(["b", "c", "d", "e"]),
+            "no vertex has that id; the graph has 4 text ids such as 'b'",
+        ),
+        (
+            PATH.with_ids(["a", "b", "c", "d"]),
+            r"graph.ids.vertex\('a'\) is the number of the vertex with that id",
+        ),
+    ):
+        by_id = f"must be an integer, got 'a'; {advice}"
+        for wrong in ("a", ["a", "b"]):
+            refused(f"source {by_id}", lambda wrong=wrong, graph=graph: gw.bfs(graph, wrong))
+            refused(
+                f"sources {by_id}",
+                lambda wrong=wrong, graph=graph: gw.betweenness_centrality(graph, sources=wrong),
+            )
+        refused(
+            f"a vertex of personalization {by_id}",
+            lambda graph=graph: gw.pagerank(graph, personalization={"a": 1}),
+        )
+        refused(f"start vertex {by_id}", lambda graph=graph: gw.run(PROGRAM, graph, {"a": 1}))
+        refused(f"name {by_id}", lambda graph=graph: gw.connected_components(graph).size("a"))
+        refused(f"vertex {by_id}", lambda graph=graph: gw.bfs(graph, 0).path_to("a"))
+    for none in ([], set(), np.array([], str)):
         refused("^source must be a vertex or a non-empty", lambda none=none: gw.bfs(PATH, none))
         refused(
             "^sources must be a vertex or a non-empty",
@@ -260,10 +277,7 @@ WRONG_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"devices": np.int64(0)}, "devices must be at least 1, got 0"),
     ({"target": 1.0}, "target must be an integer, got 1.0"),
     ({"target": True}, "target must be an integer, got True"),
-    (
-        {"target": "a"},
-        r"target must be an integer, got 'a'; graph.ids.vertex\('a'\) is the number of",
-    ),
+    ({"target": "a"}, "target must be an integer, got 'a'; vertices are numbers here"),
     ({"timeout_s": "3"}, "timeout_s must be a number, got '3'"),
     ({"timeout_s": True}, "timeout_s must be a number, got True"),
     ({"timeout_s": float("nan")}, "timeout_s must be positive, got nan"),

@@ -24,7 +24,7 @@ from godwit.backends.cuda.steps import StepRun
 from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
 from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
-from godwit.errors import DeviceError, GraphTooLargeError, RunTimeoutError
+from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
 from graphs import each_graph, named_graph
 
@@ -418,12 +418,6 @@ def test_memory_is_asked_for_before_it_is_taken() -> None:
         with pytest.raises(GraphTooLargeError, match=r"cuda:0 needs .* and has .* free"):
             gw.betweenness_centrality(graph, devices="cuda:0", sources=[0])
         assert machine.held_bytes(0) == 0
-
-
-def test_strangers_are_refused() -> None:
-    peers = np.eye(2, dtype=bool)
-    with emulated_gpus(2, peers=peers), pytest.raises(DeviceError, match="reach each other"):
-        gw.betweenness_centrality(gw.generators.path(4), devices=devices_of(2))
 
 
 def test_small_queries_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,7 @@ class TestEmulated:
             check_sums(graph, devices, gpu)
             check_program(LEVELS_PULLED, graph, devices, gpu)
 
-    @pytest.mark.parametrize("duplication", ["1-hop", "all"])
+    @pytest.mark.parametrize("duplication", [None, "all"])
     def test_duplication_makes_no_difference(self, duplication: Any) -> None:
         graph, devices = GRAPHS["undirected"](), names_of(3)
         with (
@@ -346,12 +346,15 @@ class TestRefused:
             "turn_back": 0.5,
         }
         turns = {name: searches[name] for name in ("turn_down", "turn_back")}
-        workers: dict[str, Any] = {"transport": "host", "hops": 1, "volume": 2}
+        workers: dict[str, Any] = {"hops": 1, "volume": 2}
         lacking: list[tuple[Callable[..., Any], dict[str, Any]]] = [
             (partial(gw.pagerank, graph), searches | workers),
             (partial(gw.betweenness_centrality, graph, sources=[0]), searches | workers),
             (partial(gw.betweenness_centrality, weighted, sources=[0], weighted=True), turns),
-            (partial(gw.connected_components, graph, method="rem"), searches | workers),
+            (
+                partial(gw.connected_components, graph, method="rem"),
+                searches | workers | {"transport": "host"},
+            ),
             (partial(gw.connected_components, graph, method="label-propagation"), searches),
             (partial(gw.sssp, weighted, 0), searches),
             (partial(gw.bfs, graph, 0, execution="asynchronous"), searches),

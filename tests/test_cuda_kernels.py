@@ -18,7 +18,13 @@ import numpy as np
 import pytest
 
 from godwit.algorithms import bfs, sssp
-from godwit.backends.cuda import brandes_steps, components_steps, instantiation, pagerank_steps
+from godwit.backends.cuda import (
+    brandes_steps,
+    components_steps,
+    instantiation,
+    pagerank_steps,
+    step_halos,
+)
 from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.instantiation import Variant
 from godwit.solvers.program import VertexProgram
@@ -104,17 +110,32 @@ RANKS = [
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "architecture", "accelerated"),
+    ("dtypes", "architecture", "accelerated", "one_hop"),
     [
-        pytest.param(dtypes, name, accelerated, marks=_unless(accelerated == bool(place % 2)))
+        pytest.param(
+            dtypes,
+            name,
+            accelerated,
+            one_hop,
+            marks=_unless(place % 4 == accelerated + 2 * one_hop),
+        )
         for place, (dtypes, name) in enumerate(zip(RANKS, ARCHITECTURES, strict=True))
+        for one_hop in (False, True)
         for accelerated in (False, True)
     ],
     ids=str,
 )
-def test_pagerank_compiles(dtypes: tuple[Any, ...], architecture: str, accelerated: bool) -> None:
-    text = pagerank_steps.source(*dtypes, accelerated=accelerated)
+def test_pagerank_compiles(
+    dtypes: tuple[Any, ...], architecture: str, accelerated: bool, one_hop: bool
+) -> None:
+    text = pagerank_steps.source(*dtypes, accelerated=accelerated, one_hop=one_hop)
     assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("ids", [INT32, INT64])
+def test_halos_compile(ids: Any, architecture: str) -> None:
+    assert b".text.localize_targets\0" in cubin(step_halos.source(ids), (), architecture)
 
 
 UNIONS = [(ids, merge, splices) for ids in (INT32, INT64) for merge, splices in (

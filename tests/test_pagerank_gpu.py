@@ -24,7 +24,7 @@ from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.ranks import RankQuery
 from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
-from godwit.errors import DeviceError, GraphTooLargeError, RunTimeoutError
+from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
 from graphs import each_graph, named_graph
 
@@ -258,13 +258,6 @@ class TestSchedules:
         too_large = pytest.raises(GraphTooLargeError, match=r"cuda:0 needs .* and has .* free")
         with emulated_gpus(1, memory_bytes=200_000), too_large:
             gw.pagerank(graph, devices="cuda:0")
-
-    def test_gpus_that_are_no_peers(self) -> None:
-        graph = gw.generators.path(50)
-        with emulated_gpus(2, peers=np.eye(2, dtype=bool)):
-            with pytest.raises(DeviceError, match="reach each other's memory"):
-                gw.pagerank(graph, devices=["cuda:0", "cuda:1"])
-            assert gw.pagerank(graph, devices="cuda:1").converged
 
     def test_the_command(self) -> None:
         with emulated_gpus(2):

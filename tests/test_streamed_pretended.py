@@ -128,6 +128,21 @@ def test_labels_are_those_of_the_cpu(
     assert machine.bytes_on(0) == before
 
 
+def test_a_graph_on_gpus_that_are_no_peers(machine: Machine) -> None:
+    """Its arcs stream, as nobody links in another's memory; nothing needs to be asked for."""
+    if machine.access.all():
+        pytest.skip("of strangers")
+    edges = np.random.default_rng(7).integers(0, VERTICES, (900, 2))
+    for directed in (False, True):
+        graph = gw.Graph.from_arcs(*edges.T, vertex_count=VERTICES, directed=directed)
+        expected = gw.connected_components(graph, devices="cpu").label
+        for given in ({}, {"merge": "tree"}, {"method": "hook"}):
+            found = gw.connected_components(graph, devices=["cuda:0", "cuda:1"], **given)
+            assert np.array_equal(found.label, expected)
+            assert found.statistics.solver.startswith("streamed")
+            assert found.graph is graph
+
+
 def test_an_edge_that_is_none_is_named(machine: Machine) -> None:
     edges = np.random.default_rng(1).integers(0, VERTICES, (2000, 2), np.int32)
     edges[1777] = 5, VERTICES

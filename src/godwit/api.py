@@ -14,13 +14,8 @@ import numpy as np
 from godwit.algorithms.betweenness import BetweennessResult
 from godwit.algorithms.betweenness import betweenness_centrality as _betweenness
 from godwit.algorithms.bfs import bfs as _bfs
-from godwit.algorithms.components import (
-    STREAM_METHODS,
-    ComponentsResult,
-    as_merge,
-    as_method,
-    propagate_labels,
-)
+from godwit.algorithms.component_routes import ComponentsQuery, find_components
+from godwit.algorithms.components import ComponentsResult, Method, propagate_labels
 from godwit.algorithms.components import connected_components as _components
 from godwit.algorithms.pagerank import Distribution, PageRankResult, RankSettings
 from godwit.algorithms.pagerank import pagerank as _pagerank
@@ -31,7 +26,7 @@ from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
-from godwit.errors import GraphTooLargeError, InputError
+from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.generators.spec import parse_spec
@@ -39,7 +34,7 @@ from godwit.solvers.asynchronous import Solution, SolverOptions, Start, solve
 from godwit.solvers.placement import (
     PartitionArgument,
     PlacedGraph,
-    default_devices,
+    default_step_devices,
     place_for_one_query,
 )
 from godwit.solvers.program import VertexProgram
@@ -107,6 +102,8 @@ def bfs(
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
+    if devices is None and isinstance(graph, Graph) and options.execution == "bulk-synchronous":
+        devices = default_step_devices(graph)
     with recorded(trace, "bfs"), _placed(graph, devices, partition) as placed:
         result = _bfs(placed, source, target=target, cutoff=cutoff, options=options)
         _add_placement(result.statistics, placed, graph)
@@ -204,7 +201,7 @@ def pagerank(
         ``accelerated`` are refused: it ends within the tolerance, or by ``timeout_s``. It goes along most
         arcs more often, and never along those that little rank reaches from the personalization
     :param devices: as for :func:`bfs`, but, except with ``execution="asynchronous"``, CPU devices one at a
-        time: ``"cpu"`` is all cores, ``"cpu:0"`` one; and several GPUs have to reach each other's memory
+        time: ``"cpu"`` is all cores, ``"cpu:0"`` one
     :param results: where ``.rank`` lives, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
@@ -215,7 +212,7 @@ def pagerank(
     :returns: ``.rank`` (n), ``.converged``, ``.iterations`` (None where there are none), ``.residual``,
         ``.highest(count)``, ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument, a negative weight, or several devices of the CPU to pull on
-    :raises DeviceError: a device is not there, or GPUs do not reach each other
+    :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time
     """
     tuning = {"execution": execution, **({} if gpu is None else {"gpu": gpu})}
@@ -330,8 +327,7 @@ def betweenness_centrality(
         graph without is refused; None: so where the graph has some; False: every arc has length 1.
         Lengths are added up, and compared, as integers where weights are integers, else in float64
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
-        one; None also leaves what is done at once, and what goes by weights, to the CPU. Several GPUs have
-        to reach each other's memory
+        one; None also leaves what is done at once, and what goes by weights, to the CPU
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before
@@ -342,7 +338,7 @@ def betweenness_centrality(
         ``.sources``, ``.highest(count)``, ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument, several devices of the CPU, edges by weights on GPUs, or a weight
         that is zero, negative or not finite, or lost in a sum of float64
-    :raises DeviceError: a device is not there, or GPUs do not reach each other
+    :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the arrays of one thread, or those of GPUs, do not fit into memory
     :raises RunTimeoutError: out of time
     """
@@ -433,8 +429,8 @@ def connected_components(
 
     The arcs of a graph stream, too, where it does not fit on its GPUs, unless something is asked for that
     needs it there (``"afforest"``, label propagation, ``merge="direct"``, ``gpu``); and where
-    ``memory_bytes``, ``host_bytes`` or ``packet_bytes`` is given. ``.statistics.solver`` begins with
-    ``"streamed"`` then.
+    ``memory_bytes``, ``host_bytes`` or ``packet_bytes`` is given, or where it is on GPUs that do not change
+    each other's memory by atomics. ``.statistics.solver`` begins with ``"streamed"`` then.
 
     :param graph: a graph, one placed on devices by :func:`place`, or edges
     :param method: ``"afforest"`` (a neighbour or two of every vertex are linked; the rows of the
@@ -473,12 +469,11 @@ def connected_components(
         ends are no vertices, by its row
     :raises FileError: a file of edges cannot be read
     :raises FormatError: a file of edges is malformed; names the line
-    :raises DeviceError: a device is not there, or GPUs do not reach each other
+    :raises DeviceError: a device is not there; GPUs do not reach each other, and arcs cannot stream
     :raises GraphTooLargeError: a number a vertex does not fit, or a graph that cannot stream
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
-    how = {"method": method, "rounds": rounds, "jumps": jumps}
     streaming = {
         "vertex_count": vertex_count,
         "edge_dtype": edge_dtype,
@@ -487,111 +482,48 @@ def connected_components(
         "host_bytes": host_bytes,
         "packet_bytes": packet_bytes,
     }
-    of_graphs = ["merge='direct'"] if as_merge(merge) == "direct" else []
-    of_graphs += [] if gpu is None else ["gpu"]
-    if not isinstance(graph, Graph | PlacedGraph) or _is_to_stream(graph, streaming):
-        if of_graphs:
-            are = "are" if len(of_graphs) > 1 else "is"
-            raise InputError(f"{' and '.join(of_graphs)} {are} for graphs; here, edges stream")
-        with recorded(trace, "connected_components"):
-            return _stream_components(graph, devices, options, **how, **streaming)
-    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
-    chosen = as_method(method, plain)
-    if chosen == "label-propagation" and (
-        rounds is not None or jumps is not None or as_merge(merge) != "auto"
-    ):
-        raise InputError(
-            "rounds, jumps and merge are of methods 'hook', 'rem' and 'afforest'; "
-            "method 'label-propagation' has none"
-        )
+    query = ComponentsQuery.checked(
+        graph,
+        method=method,
+        rounds=rounds,
+        jumps=jumps,
+        merge=merge,
+        gpu=gpu,
+        streaming=streaming,
+    )
+    resident = partial(_resident_components, query, options=options)
     with recorded(trace, "connected_components"):
-        begin = perf_counter()
-        try:
-            if chosen == "label-propagation":
-                return _propagate_labels(graph, plain, devices, options)
-            return _resident_components(graph, devices, options, merge, **{**how, "method": chosen})
-        except GraphTooLargeError as error:
-            gpus = _gpus_for(graph, devices)
-            if not gpus:
-                raise
-            if method not in STREAM_METHODS:
-                of_graphs.append(f"method={method!r}")
-            if of_graphs or isinstance(graph, PlacedGraph):
-                arcs = "the arcs of placed.graph" if isinstance(graph, PlacedGraph) else "its arcs"
-                without = f" without {' and '.join(of_graphs)}" if of_graphs else ""
-                raise GraphTooLargeError(f"{error}; {arcs} would stream{without}") from error
-            refused = str(error)
-        # Here, where nothing holds on to what the attempt has left.
-        lost_s = seconds_since(begin, "place")
-        try:
-            result = _stream_components(graph, gpus, options, **how, **streaming)
-        except GraphTooLargeError as error:
-            raise GraphTooLargeError(f"{refused}; nor do its arcs stream: {error}") from error
-        result.statistics.seconds["place"] += lost_s
-        return result
-
-
-def _is_to_stream(graph: GraphArgument, streaming: Mapping[str, Any]) -> bool:
-    """Whether arcs of a graph are to stream, as limits say; InputError if more is said, or they cannot."""
-    given = [name for name, value in streaming.items() if value is not None]
-    for name in given:
-        if name in ("vertex_count", "edge_dtype", "columns"):
-            raise InputError(f"{name} is for edges without a graph, which has its own")
-        if isinstance(graph, PlacedGraph):
-            raise InputError(
-                f"{name} is for edges that stream, and a placed graph is on its devices: give placed.graph"
-            )
-    return bool(given)
-
-
-def _gpus_for(graph: GraphArgument, devices: DevicesArgument) -> list[str]:
-    """The GPUs that components of a graph have been asked of; none if it was the CPU."""
-    if isinstance(graph, PlacedGraph):
-        found = graph.context.devices
-    else:
-        names = _default_step_devices(graph, atomics=True) if devices is None else devices
-        found = resolve_devices("cpu" if names is None else names)
-    return [device.name for device in found if device.kind == "cuda"]
+        return find_components(query, devices, options, resident)
 
 
 def _resident_components(
-    graph: GraphArgument, devices: DevicesArgument, options: SolverOptions, merge: str, **how: Any
+    query: ComponentsQuery, method: Method, devices: DevicesArgument, *, options: SolverOptions
 ) -> ComponentsResult:
     """Components of a graph that lies on GPUs, or in the memory of the CPU."""
-    with _on_gpus_or_cores(graph, devices, "connected_components", atomics=True) as (
-        plain, device, placed,
-    ):  # fmt: skip
-        result = _components(plain, device, placed, merge=merge, options=options, **how)
+    graph: GraphArgument = query.given
+    if method == "label-propagation":
+        return _propagate_labels(graph, devices, options)
+    with _on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
+        result = _components(
+            plain,
+            device,
+            placed,
+            method=method,
+            rounds=query.rounds,
+            jumps=query.jumps,
+            merge=query.merge,
+            options=options,
+        )
         if placed is not None:
             _add_placement(result.statistics, placed, graph)
         return result
 
 
-def _stream_components(
-    given: Any,
-    devices: DevicesArgument,
-    options: SolverOptions,
-    *,
-    edge_dtype: Any,
-    columns: Any,
-    **how: Any,
-) -> ComponentsResult:
-    """Components of edges that stream to devices."""
-    from godwit.algorithms.streamed_components import StreamOptions, stream_components
-    from godwit.graph.edge_sources import as_edges
-
-    stream = StreamOptions.checked(**how)
-    edges = as_edges(given, edge_dtype, columns)
-    try:
-        return stream_components(edges, devices, stream, options)
-    finally:
-        edges.close()
-
-
 def _propagate_labels(
-    graph: GraphArgument, plain: Graph, devices: DevicesArgument, options: SolverOptions
+    graph: GraphArgument, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
     """Components by a vertex program; labels go one way along arcs, so all of them have to lead back."""
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if isinstance(graph, Graph):
         graph = graph.symmetrize()
     elif plain.directed:
@@ -752,13 +684,13 @@ def run(
         start = by_label(start, count, "start", complete_is_array=False)
         if isinstance(start, Mapping):
             for vertex in start:
-                check_vertex(vertex, count, "start vertex")
+                check_vertex(vertex, placed.graph, "start vertex")
         elif not (isinstance(start, str) and start == "all"):
             start = _start_values(start, count)
         if program.combine == "add" and (limit is not None or target is not None):
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:
-            check_vertex(target, count, "target")
+            check_vertex(target, placed.graph, "target")
         solution = solve(
             program, placed, start, options, limit=limit, target=target, parameters=parameters
         )
@@ -866,13 +798,11 @@ def _placed(
 
 @contextmanager
 def _on_gpus_or_cores(
-    graph: GraphArgument, devices: DevicesArgument, what: str, *, atomics: bool = False
+    graph: GraphArgument, devices: DevicesArgument, what: str
 ) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
     """The graph, a device, and, where that is a GPU, the graph placed on it and those beside it.
 
     For what runs in supersteps on GPUs, and on one device of the CPU.
-
-    :param atomics: several GPUs change each other's memory by atomics
     """
     if isinstance(graph, PlacedGraph):
         graph.check_open()
@@ -880,24 +810,13 @@ def _on_gpus_or_cores(
             yield graph.graph, graph.context.devices[0], graph
             return
     elif isinstance(graph, Graph):
-        names = _default_step_devices(graph, atomics) if devices is None else devices
+        names = default_step_devices(graph) if devices is None else devices
         found = resolve_devices("cpu" if names is None else names)
         if found[0].kind == "cuda":
             with place_for_one_query(graph, [device.name for device in found], None) as placed:
                 yield graph, found[0], placed
             return
     yield (*_on_cores(graph, devices, what), None)
-
-
-def _default_step_devices(graph: Graph, atomics: bool) -> DevicesArgument:
-    """What is best for a graph in supersteps, which several GPUs take only as peers."""
-    names = default_devices(graph)
-    if isinstance(names, list) and len(names) > 1:
-        from godwit.backends.cuda.steps import reach_each_other
-
-        if not reach_each_other(resolve_devices(names), atomics=atomics):
-            return names[:1]
-    return names
 
 
 def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:

@@ -53,15 +53,15 @@ def by_label(values: Any, count: int, name: str, *, complete_is_array: bool = Tr
         return values
     if hasattr(values, "to_pandas"):  # cuDF's, which cannot be iterated over
         values = values.to_pandas()
-    labels, array = host_array(values.index), host_array(values)
-    is_complete = labels.dtype.kind in "iu" and len(labels) == count and array.dtype != object
-    if is_complete and complete_is_array:
-        wanted = np.arange(count)
-        if np.array_equal(labels, wanted):
-            return array
-        order = np.argsort(labels, kind="stable")
-        if np.array_equal(labels[order], wanted):
-            return array[order]
+    if complete_is_array and len(values) == count:
+        labels, array = host_array(values.index), host_array(values)
+        if labels.dtype.kind in "iu" and array.dtype != object:
+            wanted = np.arange(count)
+            if np.array_equal(labels, wanted):
+                return array
+            order = np.argsort(labels, kind="stable")
+            if np.array_equal(labels[order], wanted):
+                return array[order]
     labelled = dict(values.items())
     if len(labelled) < len(values):
         again = Counter(values.index).most_common(1)[0][0]

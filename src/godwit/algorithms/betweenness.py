@@ -33,7 +33,7 @@ from godwit.graph.interchange.tables import Column, edge_tables, to_pandas, vert
 from godwit.parallel.kernel import kernel
 from godwit.parallel.team import run_team
 from godwit.solvers.asynchronous import SolverOptions, make_poll
-from godwit.solvers.communication import OF_FRONTIERS, OF_WORKERS, check_options
+from godwit.solvers.communication import OF_FRONTIERS, OF_STEPS, OF_WORKERS, check_options
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 
@@ -189,7 +189,7 @@ def betweenness_centrality(
     endpoints = as_flag(endpoints, "endpoints")
     edges = as_flag(edges, "edges")
     weighted = uses_weights(graph, weighted)
-    chosen = choose_sources(graph.vertex_count, sources, samples, seed)
+    chosen = choose_sources(graph, sources, samples, seed)
     if weighted:
         check_lengths(graph)
         if placed is not None and edges:
@@ -198,10 +198,12 @@ def betweenness_centrality(
                 "(or edges=False, or weighted=False)"
             )
     devices = (device,) if placed is None else placed.context.devices
+    if placed is not None:
+        placed.check_all_duplicated("betweenness runs")
     if weighted:
         check_options(devices, options.gpu, "betweenness by weights", OF_WORKERS + OF_FRONTIERS)
     else:
-        check_options(devices, options.gpu, "betweenness")
+        check_options(devices, options.gpu, "betweenness", OF_STEPS)
     statistics = RunStatistics(tuple(one.name for one in devices), "brandes")
     sums = None
     if placed is not None and len(chosen) > 0:
@@ -270,7 +272,7 @@ def _weighted_sums_on_gpus(
     return sums
 
 
-def choose_sources(count: int, sources: Sources | None, samples: int | None, seed: int) -> Array:
+def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, seed: int) -> Array:
     """The sources, int64, ascending and unique: those given, or some drawn, or all.
 
     Draws as NetworkX does from Python's generator with an integer seed: the same sources.
@@ -285,7 +287,8 @@ def choose_sources(count: int, sources: Sources | None, samples: int | None, see
             f"got sources={shown(sources)} and samples={shown(samples)}"
         )
     if sources is not None:
-        return check_sources(sources, count, "sources")
+        return check_sources(sources, graph, "sources")
+    count = graph.vertex_count
     if samples is None:
         return np.arange(count, dtype=np.int64)
     samples = as_count(samples, "samples", 1)

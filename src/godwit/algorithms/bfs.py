@@ -14,10 +14,11 @@ import numpy as np
 
 from godwit.algorithms.paths import PathResult, Sources, check_query
 from godwit.backends.base import GpuOptions
-from godwit.backends.searches import SearchQuery, search, take_supersteps
+from godwit.backends.registry import are_peers
+from godwit.backends.searches import SearchQuery, search
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.solvers.asynchronous import SolverOptions, make_poll, solve
-from godwit.solvers.communication import OF_SEARCHES, OF_WORKERS, asked_for, check_search
+from godwit.solvers.communication import OF_SEARCHES, asked_for, check_search, only_of_workers
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.program import VertexProgram
 from godwit.solvers.statistics import RunStatistics
@@ -83,6 +84,9 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     if devices[0].kind != "cuda" or options.execution == "asynchronous":
         return False
     if _asks_for_supersteps(options):
+        asked = " and ".join(_of_supersteps(options.gpu)) or "execution='bulk-synchronous'"
+        instead = ", or ask for execution='asynchronous' alone"
+        placed.check_all_duplicated(f"BFS with {asked} runs", instead)
         check_search(devices, options.gpu)
         if not _takes_any_solver(options):
             steps_only = ", ".join(_of_supersteps(options.gpu))
@@ -91,15 +95,19 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
             else:
                 instead = "ask for execution='asynchronous'"
             raise InputError(
-                "delta, window, ring_items, capacity_items, and transport, hops and volume of GpuOptions "
-                f"are of the asynchronous solver: leave them out, or {instead}"
+                "delta, window, ring_items, capacity_items, and hops, volume and transport='ring' of "
+                f"GpuOptions are of the asynchronous solver: leave them out, or {instead}"
             )
         return True
     graph = placed.graph
     wide = graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
     if graph.directed or not wide or not placed.suits_steps or not _takes_any_solver(options):
         return False
-    return options.gpu.communication is None and take_supersteps(devices)
+    if placed.duplication == "1-hop":  # supersteps have a place for every vertex
+        return False
+    # Where the host is between them, what meets less often is faster.
+    is_direct = options.gpu.transport == "direct" and are_peers(devices)
+    return options.gpu.communication is None and is_direct
 
 
 def _asks_for_supersteps(options: SolverOptions) -> bool:
@@ -122,7 +130,7 @@ def _takes_any_solver(options: SolverOptions) -> bool:
         and options.ring_items is None
         and options.capacity_items is None
         and options.window == SolverOptions().window
-        and not asked_for(options.gpu, OF_WORKERS)
+        and not only_of_workers(options.gpu)
     )
 
 

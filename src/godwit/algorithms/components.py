@@ -121,7 +121,7 @@ class ComponentsResult:
 
         :raises InputError: no vertex
         """
-        return int(self._size_of_label[check_vertex(name, len(self._label), "name")])
+        return int(self._size_of_label[check_vertex(name, self.ids, "name")])
 
     def to_dict(self) -> dict[Any, Any]:
         """The name of every vertex' component, both by :attr:`ids`.
@@ -190,7 +190,7 @@ def connected_components(
     method: Method,
     rounds: int | None,
     jumps: int | None,
-    merge: Any,
+    merge: Merge,
     options: SolverOptions,
 ) -> ComponentsResult:
     """The component of every vertex; see :func:`godwit.api.connected_components`.
@@ -199,7 +199,6 @@ def connected_components(
     :param placed: the graph on GPUs, which take the device's place
     :param method: any but label propagation
     """
-    merge = as_merge(merge)
     if rounds is not None:
         rounds = as_count(rounds, "rounds", 1 if method == "afforest" else 0, _MOST_ROUNDS)
     if jumps is not None:

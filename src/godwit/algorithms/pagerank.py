@@ -35,7 +35,7 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.asynchronous import SolverOptions, make_poll
-from godwit.solvers.communication import check_options
+from godwit.solvers.communication import OF_STEPS, check_options, check_ranks
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 
@@ -191,7 +191,9 @@ def pagerank(
     n = graph.vertex_count
     start = _distribution(initial, graph, "initial")
     devices = (device,) if placed is None else placed.context.devices
-    check_options(devices, options.gpu, "PageRank by iterations")
+    one_hop = placed is not None and placed.duplication == "1-hop"
+    check_ranks(devices, options.gpu, one_hop=one_hop)
+    check_options(devices, options.gpu, "PageRank by iterations", OF_STEPS)
     statistics = RunStatistics(tuple(one.name for one in devices), "pull")
     if n == 0:
         return PageRankResult(
@@ -202,7 +204,7 @@ def pagerank(
         require_memory(n * number.itemsize, f"PageRank of {n:,} vertices")
         query = RankQuery(
             number, weighted, teleport, start, damping, tolerance, max_iterations, accelerated,
-            options.home.empty(n, number), options.gpu,
+            options.home.empty(n, number), options.gpu, one_hop,
         )  # fmt: skip
         return _on_gpus(graph, placed, query, statistics, options)
     require_memory(3 * n * number.itemsize, f"PageRank of {n:,} vertices")
@@ -338,9 +340,7 @@ def _distribution(values: Any, graph: Graph, name: str) -> Array | None:
     if isinstance(values, Mapping):
         weights = np.zeros(count)
         for vertex, weight in values.items():
-            if isinstance(vertex, str):
-                raise InputError(graph.ids.not_by_id(vertex, f"a vertex of {name}"))
-            found = check_vertex(vertex, count, f"a vertex of {name}")
+            found = check_vertex(vertex, graph, f"a vertex of {name}")
             weights[found] = as_float(weight, f"{name} of vertex {found}")
     else:
         given = as_array(values, name)

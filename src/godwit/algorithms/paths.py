@@ -13,6 +13,7 @@ from godwit.backends.base import Array
 from godwit.dtypes import as_flag, as_integer, as_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.statistics import RunStatistics
 
@@ -139,7 +140,7 @@ class PathResult:
 
         :raises InputError: the vertex is out of range or was not reached
         """
-        vertex = check_vertex(vertex, self.graph.vertex_count, "vertex")
+        vertex = check_vertex(vertex, self.graph, "vertex")
         if self._distance[vertex] == self.unreached:
             raise InputError(f"vertex {vertex} was not reached from the source")
         path = [vertex]
@@ -164,23 +165,22 @@ def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
     return columns
 
 
-def check_vertex(vertex: Any, count: int, what: str) -> int:
-    """The vertex as int; InputError if it is no integer in [0, count)."""
+def check_vertex(vertex: Any, graph: Graph | VertexIds, what: str) -> int:
+    """The vertex as int; InputError if it is no integer in [0, n).
+
+    :param graph: it, or its ids; those of a graph are asked for (and so read from its file) only to say
+        what is wrong
+    """
     if isinstance(vertex, str):
-        raise InputError(_not_by_id(what, vertex))
+        ids = graph.ids if isinstance(graph, Graph) else graph
+        raise InputError(ids.not_by_id(vertex, what))
     found = as_integer(vertex, what)
+    count = graph.vertex_count if isinstance(graph, Graph) else len(graph)
     if not 0 <= found < count:
         if count == 0:
             raise InputError(f"{what} is {shown(found)}, and the graph has no vertices")
         raise InputError(f"{what} must be in [0, {count}), got {shown(found)}")
     return found
-
-
-def _not_by_id(what: str, name: str) -> str:
-    return (
-        f"{what} must be an integer, got {shown(name)}; graph.ids.vertex({shown(name)}) is the number of "
-        "the vertex with that id, if there is one"
-    )
 
 
 def uses_weights(graph: Graph, weighted: Any) -> bool:
@@ -195,24 +195,25 @@ def uses_weights(graph: Graph, weighted: Any) -> bool:
     return graph.is_weighted and weighted is not False
 
 
-def check_sources(source: Sources, count: int, what: str = "source") -> Array:
+def check_sources(source: Sources, graph: Graph, what: str = "source") -> Array:
     """The sources, ascending and unique, int64; InputError if there is none or one is no vertex.
 
     :param what: the parameter that they were given by
     """
     given: Any = list(source) if isinstance(source, Set) else source
     if isinstance(given, str) or (hasattr(given, "__index__") and np.ndim(given) == 0):
-        return np.array([check_vertex(given, count, what)], np.int64)
+        return np.array([check_vertex(given, graph, what)], np.int64)
     try:
         several = host_array(given)
     except (TypeError, ValueError):  # lists of several lengths
         several = np.empty(0)
-    if several.ndim == 1 and several.dtype.kind == "U":
-        raise InputError(_not_by_id(f"each of {what}", str(several[0])))
+    if several.ndim == 1 and several.size and several.dtype.kind == "U":
+        raise InputError(graph.ids.not_by_id(str(several[0]), f"each of {what}"))
     if several.ndim != 1 or several.size == 0 or several.dtype.kind not in "iu":
         raise InputError(
             f"{what} must be a vertex or a non-empty list of vertices, got {shown(source)}"
         )
+    count = graph.vertex_count
     wrong = (several < 0) | (several >= count)
     if wrong.any():
         position = int(np.argmax(wrong))
@@ -239,7 +240,7 @@ def check_query(
 
     :raises InputError: one of them is wrong
     """
-    sources = check_sources(source, graph.vertex_count)
+    sources = check_sources(source, graph)
     if target is not None:
-        target = check_vertex(target, graph.vertex_count, "target")
+        target = check_vertex(target, graph, "target")
     return sources, target, check_cutoff(cutoff)

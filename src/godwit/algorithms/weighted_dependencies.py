@@ -26,7 +26,7 @@ from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import SolverOptions, make_poll
-from godwit.solvers.communication import OF_FRONTIERS, OF_WORKERS, options_for
+from godwit.solvers.communication import OF_FRONTIERS, OF_STEPS, OF_WORKERS, options_for
 from godwit.solvers.placement import PlacedGraph
 from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_operators import advance, assign, compute, repeat
@@ -147,7 +147,7 @@ def _search(
     reached = np.flatnonzero(paths.reached)
     found = _program(distance.dtype.name, paths.unreached).run(
         placed, reached, fields={"distance": distance}, progress=options.progress,
-        gpu=options_for(options.gpu, OF_FRONTIERS),
+        gpu=options_for(options.gpu, OF_FRONTIERS + OF_STEPS),
     )  # fmt: skip
     if np.count_nonzero(found.fields["count"]) < len(reached):
         raise _lost(placed.graph, distance, reached)

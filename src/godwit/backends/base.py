@@ -125,7 +125,8 @@ class GpuOptions:
 
     :param transport: ``"direct"`` (items go into the receiver's memory where devices are peers; where they
         are not, by a neighbour that is one of both, else through pinned host memory), ``"host"``
-        (always through pinned host memory) or ``"ring"`` (each device sends to the next only)
+        (always through pinned host memory; in supersteps, the host copies between one and the next, as it
+        does where devices are no peers) or ``"ring"`` (each device sends to the next only)
     :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
     :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all; None for what
         suits delta and weights

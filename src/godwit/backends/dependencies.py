@@ -60,7 +60,7 @@ def sum_dependencies_on_gpus(
     :param steps: the graph on GPUs: :attr:`godwit.solvers.placement.PlacedGraph.steps`
     :param poll: called now and then with the number of sources begun
     :raises GraphTooLargeError: need against free
-    :raises DeviceError: the devices do not reach each other's memory, or wait for each other in vain
+    :raises DeviceError: devices wait for each other in vain
     """
     from godwit.backends.cuda.brandes_steps import run_brandes
 

@@ -27,6 +27,7 @@ class RankQuery:
     :param accelerated: the graph is undirected, and iterations may go beyond plain ones
     :param destination: (n) where ranks go: an array of NumPy, or of CuPy on any GPU
     :param gpu: how kernels are run
+    :param one_hop: devices have room for their own vertices and those that they read; else for all
     """
 
     dtype: np.dtype[Any]
@@ -39,6 +40,7 @@ class RankQuery:
     accelerated: bool
     destination: Any
     gpu: GpuOptions
+    one_hop: bool = False
 
 
 @dataclass
@@ -64,7 +66,7 @@ def rank_vertices(steps: Any, query: RankQuery, poll: ProgressPoll | None) -> Ra
 
     :param steps: the graph there: :attr:`godwit.solvers.placement.PlacedGraph.steps`
     :raises GraphTooLargeError: need against free
-    :raises DeviceError: the devices do not reach each other's memory, or wait for each other in vain
+    :raises DeviceError: devices wait for each other in vain
     """
     from godwit.backends.cuda.pagerank_steps import run_pagerank
 

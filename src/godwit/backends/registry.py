@@ -43,6 +43,18 @@ def backend_of(devices: Sequence[Device]) -> Backend:
     return backends()[kinds[0]]
 
 
+def are_peers(devices: Sequence[Device], *, atomics: bool = False) -> bool:
+    """Whether devices are GPUs that reach each other's memory; one does.
+
+    :param atomics: that they change it by atomics, too
+    """
+    if {device.kind for device in devices} != {"cuda"}:
+        return False
+    from godwit.backends.cuda.steps import reach_each_other
+
+    return reach_each_other(devices, atomics=atomics)
+
+
 def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[Device, ...]:
     """The devices that an argument names.
 

@@ -5,11 +5,10 @@ The arrays are of all vertices in their own order; where those stand on the devi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from godwit.backends.base import Array, Device, GpuOptions, ProgressPoll
+from godwit.backends.base import Array, GpuOptions, ProgressPoll
 
 
 @dataclass(frozen=True)
@@ -56,20 +55,11 @@ class SearchOutcome:
     seconds: dict[str, float]
 
 
-def take_supersteps(devices: Sequence[Device]) -> bool:
-    """Whether devices are GPUs that reach each other's memory."""
-    if devices[0].kind != "cuda":
-        return False
-    from godwit.backends.cuda.steps import reach_each_other
-
-    return reach_each_other(devices)
-
-
 def search(steps: Any, query: SearchQuery, poll: ProgressPoll | None) -> SearchOutcome:
     """Depths of all vertices from the nearest source.
 
     :param steps: the placement of ``Backend.place_steps``
-    :raises DeviceError: GPUs do not reach each other's memory
+    :raises DeviceError: devices wait for each other in vain
     """
     from godwit.backends.cuda.bfs_steps import search_levels
 

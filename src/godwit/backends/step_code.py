@@ -214,6 +214,7 @@ class StepCounts:
     :param arcs: (devices) that ``advance`` and ``arcs`` looked at: of rows, all; likewise
     :param compile_s: of the time, what compiling took
     :param kernel_s: the time of a GPU's kernels; None elsewhere
+    :param exchange_s: that in which the host copied what GPUs told each other; None where it did not
     :param frontier_bytes: of GPUs' queues; None elsewhere
     """
 
@@ -222,6 +223,7 @@ class StepCounts:
     arcs: Array
     compile_s: float = 0.0
     kernel_s: float | None = None
+    exchange_s: float | None = None
     frontier_bytes: int | None = None
 
 

@@ -61,7 +61,7 @@ def label_components(steps: Any, query: UnionQuery, poll: ProgressPoll | None) -
 
     :param steps: the graph there: :attr:`godwit.solvers.placement.PlacedGraph.steps`
     :raises GraphTooLargeError: need against free
-    :raises DeviceError: the devices do not reach each other's memory, or wait for each other in vain
+    :raises DeviceError: atomics do not reach each other's memory, or devices wait for each other in vain
     """
     from godwit.backends.cuda.components_steps import run_components
 

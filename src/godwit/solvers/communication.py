@@ -15,7 +15,9 @@ from godwit.backends.step_reads import reads_anywhere
 from godwit.errors import InputError
 
 OF_WORKERS = ("transport", "hops", "volume")
-"""Options of the asynchronous solver alone."""
+"""Options of the asynchronous solver."""
+OF_STEPS = ("transport",)
+"""Of these, one of supersteps, too, but for ``"ring"``."""
 OF_FRONTIERS = ("frontier_items", "schedule")
 """Of BFS in supersteps and step programs."""
 OF_SEARCHES = (*OF_FRONTIERS, "turn_down", "turn_back")
@@ -25,6 +27,9 @@ _WHOSE = {
     **dict.fromkeys(OF_SEARCHES, "BFS in supersteps"),
     **dict.fromkeys(OF_FRONTIERS, "BFS in supersteps and step programs"),
     **dict.fromkeys(OF_WORKERS, "the asynchronous solver"),
+    **dict.fromkeys(
+        OF_STEPS, "the asynchronous solver, BFS, PageRank, betweenness and step programs"
+    ),
 }
 
 
@@ -33,9 +38,21 @@ def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(gpu, name) != getattr(USUAL, name)]
 
 
+def only_of_workers(gpu: GpuOptions) -> list[str]:
+    """What was asked for that the asynchronous solver alone has."""
+    rings = ["transport='ring'"] if gpu.transport == "ring" else []
+    return rings + asked_for(gpu, [name for name in OF_WORKERS if name not in OF_STEPS])
+
+
 def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
-    """The options for a part of a primitive that takes, of those that not all take, these only."""
-    return replace(gpu, **{name: getattr(USUAL, name) for name in _WHOSE if name not in names})
+    """The options for a part of a primitive that takes, of those that not all take, these only.
+
+    Supersteps that are to send in a ring send as usual.
+    """
+    left_out = [name for name in _WHOSE if name not in names]
+    if gpu.transport == "ring" and not set(OF_WORKERS) <= set(names):
+        left_out.append("transport")
+    return replace(gpu, **{name: getattr(USUAL, name) for name in left_out})
 
 
 def check_options(
@@ -51,6 +68,10 @@ def check_options(
     for name in asked_for(gpu, [one for one in _WHOSE if one not in names]):
         raise InputError(
             f"{name} of GpuOptions is for {_WHOSE[name]}, and means nothing to {what}: leave it out"
+        )
+    if gpu.transport == "ring" and not set(OF_WORKERS) <= set(names):
+        raise InputError(
+            f"transport='ring' is for the asynchronous solver: {what} takes 'direct' or 'host'"
         )
 
 
@@ -76,13 +97,23 @@ def check_search(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 def check_steps(code: StepCode, devices: Sequence[Device], gpu: GpuOptions) -> None:
     """InputError if a step program that reads at any vertex is to be selective; or another option."""
-    check_options(devices, gpu, "step programs", OF_FRONTIERS)
+    check_options(devices, gpu, "step programs", OF_FRONTIERS + OF_STEPS)
     step = reads_anywhere(code)
     if step is not None:
         _refuse(
             devices, gpu, "selective",
             f"step program {code.name!r}, {step.label}, reads at vertices that a field names, which may be "
             "any device's; leave communication out",
+        )  # fmt: skip
+
+
+def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) -> None:
+    """InputError if PageRank is to broadcast to devices that have no room for what they do not read."""
+    if one_hop:
+        _refuse(
+            devices, gpu, "broadcast",
+            "the graph was placed with duplication='1-hop', so a GPU has room for the ranks that it reads "
+            "only; leave communication out, or place the graph with duplication='all'",
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from godwit.backends.base import Placement
-from godwit.backends.registry import DevicesArgument, gpu_names
+from godwit.backends.registry import DevicesArgument, are_peers, gpu_names, resolve_devices
 from godwit.dataflow.context import Context
 from godwit.dtypes import shown
 from godwit.errors import ClosedContextError, InputError
@@ -28,6 +28,7 @@ class PlacedGraph:
 
     :ivar graph: the graph
     :ivar context: the devices; closed with this
+    :ivar duplication: as it was asked for; None: what suits the primitive
     :ivar suits_steps: whether nothing was found that speaks against supersteps
     :ivar seconds: time of the phases ``partition`` and ``place``
     """
@@ -38,14 +39,14 @@ class PlacedGraph:
         context: Context,
         method: PartitionArgument,
         seed: int,
-        duplication: Duplication,
+        duplication: Duplication | None,
     ) -> None:
         self.graph = graph
         self.context = context
         self.seconds: dict[str, float] = {}
         self._method = method
         self._seed = seed
-        self._duplication = duplication
+        self.duplication = duplication
         self._layout: Layout | None = None
         self._resident: Placement | None = None
         self._steps: Placement | None = None
@@ -99,6 +100,19 @@ class PlacedGraph:
                     self.seconds["number"] = seconds_since(begin, "number")
             return self._steps
 
+    def check_all_duplicated(self, what: str, instead: str = "") -> None:
+        """InputError if GPUs are to have neighbours only, and a primitive in supersteps needs all vertices.
+
+        :param what: the primitive
+        :param instead: what else the user may do, as ``", or ..."``
+        """
+        if self.duplication == "1-hop" and self.context.devices[0].kind != "cpu":
+            raise InputError(
+                f"{what} in supersteps, where each GPU has a place for every vertex, but the graph was "
+                "placed with duplication='1-hop'; place it with duplication='all', or leave that out"
+                f"{instead}"
+            )
+
     def reweighted(self, graph: Graph) -> PlacedGraph:
         """The same arcs with other weights, on the same devices and divided alike; closed with this.
 
@@ -110,7 +124,7 @@ class PlacedGraph:
                 if made.graph is graph:
                     return made
             method = self._method if self._layout is None else self._layout.partition
-            made = PlacedGraph(graph, self.context, method, self._seed, self._duplication)
+            made = PlacedGraph(graph, self.context, method, self._seed, self.duplication)
             self._reweighted.append(made)
             return made
 
@@ -129,7 +143,7 @@ class PlacedGraph:
         division = partition(self.graph, parts, self._method, seed=self._seed)
         self.seconds["partition"] = seconds_since(begin, "partition")
         begin = perf_counter()
-        layout = build_layout(self.graph, division, duplication=self._duplication)
+        layout = build_layout(self.graph, division, duplication=self.duplication or "1-hop")
         self.seconds["place"] = seconds_since(begin, "place")
         return layout
 
@@ -171,7 +185,7 @@ def place(
     partition: PartitionArgument = None,  # the keyword that users write
     *,
     seed: int = 0,
-    duplication: Duplication = "1-hop",
+    duplication: Duplication | None = None,
 ) -> PlacedGraph:
     """Divide a graph over devices and lay its parts out there.
 
@@ -182,13 +196,15 @@ def place(
         shape (n) that gives each vertex its device's index, a function ``(graph, parts)`` that
         returns one, or a Partition; None for the default
     :param seed: of the partitioners that draw
-    :param duplication: which remote vertices each device holds copies of: ``"1-hop"`` those that its
-        arcs reach, ``"all"`` every one
+    :param duplication: which remote vertices each device has a place for: ``"1-hop"`` those that its
+        arcs reach, ``"all"`` every one; None: what suits the primitive, ``"1-hop"`` where it runs
+        asynchronously, ``"all"`` in supersteps on GPUs. Of these, PageRank alone takes ``"1-hop"``, which
+        spares memory; the others are refused then
     :raises InputError: a wrong partition
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the parts do not fit in memory
     """
-    if duplication not in ("1-hop", "all"):
+    if duplication not in (None, "1-hop", "all"):
         raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
     placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
     try:
@@ -205,7 +221,7 @@ def place_for_one_query(
     partition: PartitionArgument,
     *,
     seed: int = 0,
-    duplication: Duplication = "1-hop",
+    duplication: Duplication | None = None,
 ) -> PlacedGraph:
     """As :func:`place`, but one device, or GPUs, get the graph only if the query asks for it."""
     if not isinstance(graph, Graph):
@@ -233,3 +249,14 @@ def default_devices(graph: Graph) -> DevicesArgument:
         if graph.arc_count < _MANY_GPUS_ARCS or not wide:
             gpus = gpus[:1]
     return list(gpus) or None
+
+
+def default_step_devices(graph: Graph, *, atomics: bool = False) -> DevicesArgument:
+    """What is best for a graph in supersteps: several GPUs only if they are peers.
+
+    :param atomics: that they change each other's memory by atomics, too
+    """
+    names = default_devices(graph)
+    if isinstance(names, list) and not are_peers(resolve_devices(names), atomics=atomics):
+        return names[:1]
+    return names

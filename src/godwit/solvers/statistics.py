@@ -25,7 +25,8 @@ class RunStatistics:
         (betweenness) or ``"step program"``
     :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
-        ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``overflow``
+        ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``
+        (what the host copied between GPUs that are no peers, superstep by superstep), ``overflow``
         (betweenness on GPUs that was given up for the CPU's wider numbers), ``gather``, ``predecessors``,
         ``verify``; no time is in two of them
     :param processed_items: work-items taken from a queue
@@ -87,8 +88,8 @@ class RunStatistics:
 
     @property
     def run_s(self) -> float:
-        """Time of the algorithm itself, on GPUs that of its kernels included; rates divide by it."""
-        return self.seconds.get("run", 0.0) + self.seconds.get("kernel", 0.0)
+        """Time of the algorithm itself, on GPUs with that of kernels and exchange; rates divide by it."""
+        return sum(self.seconds.get(phase, 0.0) for phase in ("run", "kernel", "exchange"))
 
     @property
     def sent_bytes(self) -> Array | None:

@@ -28,7 +28,7 @@ from godwit.graph.csr import Graph, require_memory
 from godwit.graph.foreign import no_graph
 from godwit.solvers.asynchronous import SolverOptions, make_poll
 from godwit.solvers.communication import check_steps
-from godwit.solvers.placement import PlacedGraph, default_devices
+from godwit.solvers.placement import PlacedGraph, default_step_devices
 from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_names import Names, check_name
 from godwit.solvers.step_operators import Step, resolve_steps, with_frontiers
@@ -279,8 +279,8 @@ def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
         return graph
     if not isinstance(graph, Graph):
         raise no_graph(graph)
-    context = Context(default_devices(graph) if devices is None else devices)
-    return PlacedGraph(graph, context, None, 0, "1-hop")
+    context = Context(default_step_devices(graph) if devices is None else devices)
+    return PlacedGraph(graph, context, None, 0, None)
 
 
 def run_code(
@@ -288,6 +288,7 @@ def run_code(
 ) -> RunStatistics:
     """Run a program on its state, and say in the user's words what went wrong."""
     devices, graph = placed.context.devices, placed.graph
+    placed.check_all_duplicated(f"step program {code.name!r} runs")
     check_steps(code, devices, options.gpu)
     statistics = RunStatistics(tuple(device.name for device in devices), "step program")
     with statistics.phase("place"):
@@ -301,8 +302,9 @@ def run_code(
             raise _explained(code, graph, failure) from None
     if counts.compile_s:
         statistics.split_run({"compile": counts.compile_s})
-    if counts.kernel_s is not None:
-        statistics.split_run({"kernel": counts.kernel_s})
+    for phase, seconds in (("kernel", counts.kernel_s), ("exchange", counts.exchange_s)):
+        if seconds is not None:
+            statistics.split_run({phase: seconds})
     statistics.frontier_bytes = counts.frontier_bytes
     statistics.rounds = np.full(len(devices), counts.supersteps, np.int64)
     statistics.processed_items = counts.processed

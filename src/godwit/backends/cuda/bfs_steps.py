@@ -12,6 +12,7 @@ import numpy as np
 from godwit.backends.base import ProgressPoll, Schedule
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
+from godwit.backends.cuda.step_exchange import Exchange
 from godwit.backends.cuda.step_hubs import HubRows
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
@@ -34,7 +35,7 @@ _ROOM_SHIFT = (
     5  # a queue has room for a 32nd of the vertices at first: wide frontiers are not queued
 )
 _CLASS_GROUP = 3
-_QUEUE_AGAIN = 6  # of BfsPhase
+_PUSH, _RECEIVE, _SPREAD, _PULL, _QUEUE_AGAIN = 1, 2, 3, 4, 6  # of BfsPhase
 _FOUND, _LOOKED = 0, 4  # of what blocks count: BfsCount
 
 ARGUMENTS = np.dtype(
@@ -97,10 +98,11 @@ def search_levels(
         text = source(placement.id_dtype, query.gpu.schedule)
         with step_run(placement, text, arguments, query.gpu) as run:
             run.between = partial(_enlarge, placement, arguments, out_rows, query.gpu.schedule)
-            for own in arguments:
-                own["visited"] = [run.pointers(f"visited {which}") for which in (0, 1)]
-                own["marks"] = run.pointers("marks")
-                own["hub_marks"] = run.pointers("hub marks")
+            run.bring_over = partial(_bring_over, run.exchange, placement, hub_rows[0].count)
+            for which in (0, 1):
+                arguments["visited"][:, which] = run.exchange.shared(f"visited {which}")
+            arguments["marks"] = run.exchange.left("marks", 1)
+            arguments["hub_marks"] = run.exchange.shared("hub marks")
             run.prepare(_first_state(placement, query), early=True)
             kernel_s = run.drive(poll)
             for part in placement.parts:
@@ -109,6 +111,8 @@ def search_levels(
             controls = run.controls()
         words = dict(zip(STATE, controls["state"][0].tolist(), strict=False))
         seconds = {"rows": rows_s, "compile": run.compile_s, "kernel": kernel_s}
+        if run.exchange.by_host:
+            seconds["exchange"] = run.exchange_s
         if not words["is_deep"]:
             seconds["gather"] = deliver_positions(placement, "depth", np.int32, query.destination)
             query.destination[_alone(placement, query)] = 0
@@ -122,6 +126,21 @@ def search_levels(
         frontier_bytes=2 * _INDEX_BYTES * int(arguments["queue_room"].sum()),
         seconds=seconds,
     )
+
+
+def _bring_over(
+    exchange: Exchange, placement: StepPlacement, hubs: int, last: int, coming: int, state: Array
+) -> None:
+    """Where the host copies: what devices tell each other by a superstep."""
+    words = dict(zip(STATE, state.tolist(), strict=False))
+    if last in (_RECEIVE, _SPREAD, _PULL) or (last == _PUSH and words["spreaded"]):
+        exchange.spread(f"visited {words['parity']}", 1)
+    if last == _RECEIVE:
+        exchange.reset("marks", 1)
+    if coming == _RECEIVE:
+        exchange.fetch("marks", 1)
+    if words["hubs"]:
+        exchange.spread_rows("hub marks", 3, hubs // 8)
 
 
 def _alone(placement: StepPlacement, query: SearchQuery) -> Array:

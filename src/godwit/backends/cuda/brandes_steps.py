@@ -16,6 +16,7 @@ import numpy as np
 from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES, c_type
+from godwit.backends.cuda.step_exchange import pointers
 from godwit.backends.cuda.step_placement import StepCopies, StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
@@ -26,8 +27,8 @@ from godwit.backends.cuda.steps import (
     STEP,
     THREADS,
     StepRun,
+    copies_by_host,
     point_rows,
-    pointers,
     step_run,
     step_source,
 )
@@ -115,14 +116,21 @@ def run_brandes(
 
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
     """
-    apart = gpus_apart(placement, len(query.sources))
+    by_host = copies_by_host(placement, query.gpu)
+    sources = len(query.sources)
+    apart = min(sources, len(set(placement.indexes))) if by_host else gpus_apart(placement, sources)
     if apart:
         try:
             return _run_apart(placement, apart, query, poll)
-        except GraphTooLargeError:  # for one GPU
+        except GraphTooLargeError as error:  # for one GPU
             placement.copies_fit = False
             placement.drop_copies()
-    return _run(placement, [placement], query, poll)
+            if by_host:
+                raise GraphTooLargeError(
+                    f"{error}. GPUs that do not reach each other's memory search apart, each with the "
+                    "whole graph"
+                ) from error
+    return _run(placement, query, poll)
 
 
 def gpus_apart(placement: StepPlacement, sources: int) -> int:
@@ -132,14 +140,10 @@ def gpus_apart(placement: StepPlacement, sources: int) -> int:
     if len(placement.indexes) == 1 or not placement.copies_fit:
         return 0
     gpus = len(set(placement.indexes))
-    blocks = _multiprocessors(placement)
+    blocks = driver.properties(placement.indexes[0]).multiprocessors
     if _blocks_pay(placement, sources, blocks):
         return min(gpus, -(-sources // blocks))
     return gpus if sources >= SOURCES_A_COPY * gpus else 0
-
-
-def _multiprocessors(placement: StepPlacement) -> int:
-    return driver.properties(placement.indexes[0]).multiprocessors
 
 
 def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
@@ -159,7 +163,7 @@ def _run_apart(
     while True:
         copies = placement.copies(gpus)
         try:
-            found = _run(copies, copies.placements, query, poll)
+            found = _run(copies, query, poll)
             break
         except ClosedContextError:  # another thread has dropped them
             if placement.closed:
@@ -174,15 +178,10 @@ def _run_apart(
 
 
 def _run(
-    placed: StepPlacement | StepCopies,
-    teams: Sequence[StepPlacement],
-    query: DependencyQuery,
-    poll: ProgressPoll | None,
+    placed: StepPlacement | StepCopies, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
-    """Searches of all sources.
-
-    :param teams: devices that do each search of theirs together: all of them, or one each
-    """
+    """Searches of all sources, each done together by the devices of one of the placements."""
+    teams = placed.placements
     code = source(teams[0].id_dtype)
     arguments = np.zeros(len(placed.parts), ARGUMENTS)
     with placed.held():

@@ -103,7 +103,8 @@ def run_components(
             for own in arguments:
                 own["vertices"][: len(rows)] = [numbers.pointer for numbers in vertices]
                 own["heads"][: len(rows)] = [one.heads.pointer for one in rows]
-                own["parents"], own["labels"] = run.pointers("parents"), run.pointers("labels")
+            for name in ("parents", "labels"):
+                arguments[name] = run.exchange.shared(name)
             if tiled:
                 lay_tiles(placement, run, arguments)
             run.prepare(early=True)

@@ -99,15 +99,6 @@ class CudaBackend(Backend):
         Positions have 64 bits where the graph's ids have, or there are too many for 32.
         """
         from godwit.backends.cuda.step_placement import StepPlacement
-        from godwit.backends.cuda.steps import reach_each_other
-
-        if not reach_each_other(devices):
-            names = ", ".join(device.name for device in devices)
-            raise DeviceError(
-                f"supersteps need GPUs that reach each other's memory, and not all of {names} do: use one "
-                "of them; searches, vertex programs and PageRank run on all with execution='asynchronous', "
-                "components with method='label-propagation' or as a stream (memory_bytes=...)"
-            )
 
         ids = graph.targets.dtype
         return StepPlacement(devices, graph, partition, id_dtype=ids if ids.itemsize == 8 else None)

@@ -419,6 +419,10 @@ class PinnedBuffer:
         found: Array = np.ctypeslib.as_array(raw).view(kind)
         return found
 
+    def upload(self, array: Array) -> None:
+        """Copy a NumPy array to its beginning, while no kernel looks."""
+        self.array(np.uint8)[: array.nbytes] = array.view(np.uint8).ravel()
+
     def fill_bytes(self, byte: int) -> None:
         """Set every byte."""
         self.array(np.uint8)[:] = byte

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -121,6 +122,11 @@ class GpuEndpoints(Generic[Part]):
         """Whether two endpoints reach each other's memory."""
         first, second = self.indexes[here], self.indexes[there]
         return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
+
+    @property
+    def are_all_peers(self) -> bool:
+        """Whether every endpoint reaches the memory of every other."""
+        return all(self.are_peers(*pair) for pair in combinations(range(len(self.indexes)), 2))
 
     def pinned_room(self, name: str, nbytes: int) -> PinnedBuffer:
         """Host memory that all GPUs reach."""

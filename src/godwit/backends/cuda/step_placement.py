@@ -255,6 +255,11 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """How many devices work together: all."""
         return len(self.parts)
 
+    @property
+    def placements(self) -> tuple[StepPlacement, ...]:
+        """As :attr:`StepCopies.placements`: itself, whose devices search together."""
+        return (self,)
+
     def copies(self, count: int) -> StepCopies:
         """The whole graph on each of the first GPUs, for what they do faster apart.
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from godwit.backends.base import GpuOptions
 from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
+from godwit.backends.cuda.step_exchange import left_sizes
 from godwit.backends.cuda.step_placement import StepPlacement
+from godwit.backends.cuda.step_program_exchange import ProgramExchange
 from godwit.backends.cuda.step_program_layout import (
     FAILED,
     OPERATORS,
@@ -21,7 +23,7 @@ from godwit.backends.cuda.step_program_text import NOTHING, ProgramText
 from godwit.backends.cuda.step_queues import FrontierQueues
 from godwit.backends.cuda.step_results import deliver_arcs, deliver_positions
 from godwit.backends.cuda.step_rows import StepRows
-from godwit.backends.cuda.steps import point_rows, step_run
+from godwit.backends.cuda.steps import copies_by_host, point_rows, refuse_selective, step_run
 from godwit.backends.step_code import (
     StepCode,
     StepCounts,
@@ -47,8 +49,10 @@ def run_steps_on_gpus(
 
     :raises StepError: an operator's value does not fit, or names no vertex
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
-    :raises DeviceError: devices that do not reach each other's memory, or that wait in vain
+    :raises InputError: values are to go where they are read only, and the host copies them
+    :raises DeviceError: devices that wait in vain
     """
+    refuse_selective(placement, gpu)
     with placement.held():
         running = _Running(code, placement, state, gpu)
         running.find_readers(gpu)
@@ -73,6 +77,7 @@ def run_steps_on_gpus(
         arcs=counts[:, _ARCS].astype(np.int64),
         compile_s=run.compile_s,
         kernel_s=kernel_s,
+        exchange_s=run.exchange_s if run.exchange.by_host else None,
         frontier_bytes=running.queues.nbytes,
     )
 
@@ -85,7 +90,8 @@ class _Running:
     ) -> None:
         self.code, self.placement, self.state = code, placement, state
         self._schedule = gpu.schedule
-        self.queues = FrontierQueues.of(placement, gpu.frontier_items)
+        self._by_host = copies_by_host(placement, gpu)
+        self.queues = FrontierQueues.of(placement, gpu.frontier_items, lists=not self._by_host)
         self._first_words: dict[int, int] = {}
         self.slots = slots_of(code)
         self.arguments: Array = np.zeros(len(placement.parts), arguments_dtype(code))
@@ -102,7 +108,7 @@ class _Running:
         """Who reads what at the own vertices, where values go to those devices only: to all by default."""
         ways = ways_of_arcs(self.code)
         selects = gpu.communication != "broadcast" and reads_anywhere(self.code) is None
-        if len(self.placement.parts) > 1 and ways and selects:
+        if len(self.placement.parts) > 1 and ways and selects and not self._by_host:
             for own, bits in zip(self.arguments, self.placement.readers(*ways), strict=True):
                 own["readers"] = bits.pointer
 
@@ -117,12 +123,16 @@ class _Running:
             **{f"slot {index}": slot.dtype.itemsize * count for index, slot in self._each_slot()},
             "step frontier": count // 8,
             "step touched": count // 8,
-            "step extremes": 16,
             **self.queues.sizes,
         }
+        copies: list[dict[str, int]] = [{} for _ in placement.parts]
+        for name, bits in self._left() if self._by_host else ():
+            found = left_sizes(placement.parts, placement.capacity, name, bits)
+            copies = [one | more for one, more in zip(copies, found, strict=True)]
         placement.make_room(
             [
                 sizes
+                | copies[part.device]
                 | {"step left rows": left_rows_bytes(self._schedule, rows, part.owned)}
                 | ({"step arcs": max(1, rows.arcs)} if self.code.has_arcs else {})
                 for part, rows in zip(placement.parts, self._rows["out"], strict=True)
@@ -145,6 +155,11 @@ class _Running:
     def _each_slot(self) -> Any:
         return enumerate(self.slots)
 
+    def _left(self) -> list[tuple[str, int]]:
+        """The arrays in which devices leave messages for owners, and bits of a position."""
+        slots = [(f"slot {index}", 8 * slot.dtype.itemsize) for index, slot in self._each_slot()]
+        return [("step touched", 1), *slots]
+
     def _point_rows(self, own: Any, place: int) -> None:
         for name, all_rows in self._rows.items():
             rows = all_rows[place]
@@ -166,7 +181,6 @@ class _Running:
         self._upload("step frontier", np.packbits(members, bitorder="little"))
         self._first_words = self.queues.fill(self.state.frontier)
         self._upload("step touched", np.zeros(count // 8, np.uint8))
-        self._upload("step extremes", np.full(2, _LARGEST, np.int64))
 
     def _upload(self, name: str, values: Array) -> None:
         for part in self.placement.parts:
@@ -211,14 +225,21 @@ class _Running:
 
     def connect(self, run: Any) -> None:
         """The pointers to all devices' memory."""
-        self.arguments["queues"] = run.pointers("step queues")
-        self.arguments["frontiers"] = run.pointers("step frontier")
-        self.arguments["touched"] = run.pointers("step touched")
-        self.arguments["extremes"] = run.pointers("step extremes")
+        exchange = run.exchange
+        self.arguments["queues"] = exchange.shared("step queues")
+        self.arguments["frontiers"] = exchange.shared("step frontier")
+        left = {name: exchange.left(name, bits) for name, bits in self._left()}
+        self.arguments["touched"] = left["step touched"]
+        for place in range(len(self.placement.parts)):
+            # They are asked for in the meeting that ends a superstep. Its device alone changes one.
+            extremes = np.full(2, _LARGEST, np.int64)
+            room = run.room_for_all("step extremes", place, extremes)
+            self.arguments["extremes"][:, place] = room.pointer
         for index, _ in self._fields():
-            self.arguments["fields"][:, index] = run.pointers(f"field {index}")
+            self.arguments["fields"][:, index] = exchange.shared(f"field {index}")
         for index, _ in self._each_slot():
-            self.arguments["accumulators"][:, index] = run.pointers(f"slot {index}")
+            self.arguments["accumulators"][:, index] = left[f"slot {index}"]
+        run.bring_over = ProgramExchange(self.code, self.slots, exchange).bring_over
 
     def words(self) -> list[int | float]:
         """The state at the beginning: numbers, and the form of the frontier."""

@@ -15,6 +15,10 @@ FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, SPREADED = 24, 25, 26, 27, 28, 29
 """Words of the state behind the numbers, as in frontier.cuh."""
 
 
+SPREAD, TURNED = 0x20000000, 0x10000000
+"""Of a phase, as in frontier_queue.cuh."""
+
+
 @dataclass(frozen=True)
 class Slot:
     """An array of accumulators: one for each combination and dtype of field.

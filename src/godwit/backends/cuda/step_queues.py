@@ -31,13 +31,15 @@ class FrontierQueues:
     """The queues of all devices.
 
     :param room: items of each list
+    :param lists: whether what is touched is listed, where there is little: devices read each other's lists
     """
 
     placement: StepPlacement
     room: int
+    lists: bool
 
     @classmethod
-    def of(cls, placement: StepPlacement, items: int | None) -> FrontierQueues:
+    def of(cls, placement: StepPlacement, items: int | None, *, lists: bool) -> FrontierQueues:
         """With so much room, or with what is likely enough.
 
         :raises GraphTooLargeError: own indexes do not fit 32 bits
@@ -48,7 +50,8 @@ class FrontierQueues:
                 f"{1 << 32:,} a device; use more GPUs"
             )
         likely = max(_LEAST_ROOM, placement.capacity >> _ROOM_SHIFT)
-        return cls(placement, max(1, min(likely if items is None else items, placement.capacity)))
+        room = max(1, min(likely if items is None else items, placement.capacity))
+        return cls(placement, room, lists)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -65,6 +68,8 @@ class FrontierQueues:
     @property
     def listing_limit(self) -> int:
         """Frontiers of so many vertices list what they touch: mostly there is room for it."""
+        if not self.lists:
+            return 0
         graph = self.placement.graph
         degree = -(-graph.arc_count // max(1, graph.vertex_count))
         return max(self.room // max(1, degree), min(self.room, FEW_VERTICES))

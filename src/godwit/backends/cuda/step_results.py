@@ -32,6 +32,7 @@ from godwit.trace import HOST, copied, seconds_since
 _MOST_THREADS = 16
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
+_TOGETHER = "results put together"
 
 
 @dataclass(frozen=True)
@@ -82,26 +83,80 @@ def deliver_positions(
     :param replace: a value, and what stands in its place in the results
     """
     begin = perf_counter()
-    dtype, result_dtype = np.dtype(dtype), np.dtype(destination.dtype)
+    dtype = np.dtype(dtype)
     if placement.vertex_count:
-        gpu = None if isinstance(destination, np.ndarray) else int(destination.device.id)
-        part = next((one for one in placement.parts if one.index == gpu), placement.parts[0])
-        _put_together(placement, part, name, dtype)
-        gathering = _Gathering(
-            part.index,
-            part.buffers[name].pointer,
-            step_rows.positions_on(placement, part).pointer,
-            _source(dtype, result_dtype, placement.id_dtype),
-            (0, 0, 0)
-            if replace is None
-            else (1, _bits(replace[0], dtype), _bits(replace[1], result_dtype)),
-        )
-        if gpu is None:
-            _to_host(gathering, placement.vertex_count, destination)
-        else:
-            _to_gpu(gathering, part, placement.vertex_count, destination, gpu)
+        part = _gatherer(placement, destination)
+        to = part.buffers[name].pointer
+        for one in placement.parts:
+            if one is not part:
+                offset = dtype.itemsize * one.first
+                _bring_own(one, one.buffers[name].pointer + offset, part, to + offset, dtype)
+        _gather(placement, part, to, dtype, destination, replace)
     placement.add_seconds("deliver", begin)
     return seconds_since(begin, "gather")
+
+
+def deliver_own(placement: StepPlacement, name: str, dtype: Any, destination: Any) -> float:
+    """As :func:`deliver_positions`, of buffers that begin with the values of the device's own vertices.
+
+    For the host, each device's go down as they lie. For a GPU there was :func:`room_for_delivery`.
+    """
+    begin = perf_counter()
+    dtype = np.dtype(dtype)
+    if isinstance(destination, np.ndarray):
+        for part in placement.parts:
+            values = np.empty(part.owned, dtype)
+            bring_down(part.index, part.buffers[name].pointer, values)
+            vertices = placement.numbering.vertices(part.device)
+            threads = thread_count_for(len(values))
+            run_team(_put_values, vertices, frozen(values), destination, threads=threads)
+    elif placement.vertex_count:
+        part = _gatherer(placement, destination)
+        to = part.buffers[_TOGETHER].pointer
+        for one in placement.parts:
+            offset = dtype.itemsize * one.first
+            _bring_own(one, one.buffers[name].pointer, part, to + offset, dtype)
+        _gather(placement, part, to, dtype, destination, None)
+    placement.add_seconds("deliver", begin)
+    return seconds_since(begin, "gather")
+
+
+def room_for_delivery(
+    placement: StepPlacement, part: StepPart, dtype: Any, destination: Any
+) -> dict[str, int]:
+    """Bytes of the buffers that :func:`deliver_own` needs on a device: all positions, where it gathers."""
+    if isinstance(destination, np.ndarray) or part is not _gatherer(placement, destination):
+        return {}
+    return {_TOGETHER: np.dtype(dtype).itemsize * placement.count}
+
+
+def _gatherer(placement: StepPlacement, destination: Any) -> StepPart:
+    """The device that puts results together."""
+    gpu = None if isinstance(destination, np.ndarray) else int(destination.device.id)
+    return next((one for one in placement.parts if one.index == gpu), placement.parts[0])
+
+
+def _gather(
+    placement: StepPlacement, part: StepPart, values: int, dtype: Any, destination: Any,
+    replace: tuple[Any, Any] | None,
+) -> None:  # fmt: skip
+    """From an array of all positions on a device, which others may still be copied into."""
+    part.stream.synchronize()
+    result_dtype = np.dtype(destination.dtype)
+    gathering = _Gathering(
+        part.index,
+        values,
+        step_rows.positions_on(placement, part).pointer,
+        _source(dtype, result_dtype, placement.id_dtype),
+        (0, 0, 0)
+        if replace is None
+        else (1, _bits(replace[0], dtype), _bits(replace[1], result_dtype)),
+    )
+    if isinstance(destination, np.ndarray):
+        _to_host(gathering, placement.vertex_count, destination)
+    else:
+        gpu = int(destination.device.id)
+        _to_gpu(gathering, part, placement.vertex_count, destination, gpu)
 
 
 def deliver_arcs(placement: StepPlacement, name: str, destination: Array) -> None:
@@ -140,17 +195,21 @@ def _put_rows(
             at += 1
 
 
-def _put_together(placement: StepPlacement, there: StepPart, name: str, dtype: Any) -> None:
-    """All devices' own ranges into the array of one."""
-    to = there.buffers[name].pointer
-    for part in placement.parts:
-        if part is not there and part.owned:
-            offset = dtype.itemsize * part.first
-            driver.copy_peer_async(
-                to + offset, there.index, part.buffers[name].pointer + offset, part.index,
-                dtype.itemsize * part.owned, there.stream,
-            )  # fmt: skip
-    there.stream.synchronize()
+@kernel
+def _put_values(
+    rank: int, size: int, control: Any, vertices: Any, values: Any, out: Any
+) -> None:  # fmt: skip
+    """Of some vertices, one behind the other, to where they belong."""
+    begin, end = block_range(rank, size, vertices.size)
+    for place in range(begin, end):
+        out[vertices[place]] = values[place]
+
+
+def _bring_own(part: StepPart, values: int, there: StepPart, to: int, dtype: Any) -> None:
+    """The values of a device's own vertices to where another one puts all together."""
+    if part.owned:
+        nbytes = dtype.itemsize * part.owned
+        driver.copy_peer_async(to, there.index, values, part.index, nbytes, there.stream)
 
 
 def _to_gpu(gathering: _Gathering, part: StepPart, count: int, destination: Any, gpu: int) -> None:

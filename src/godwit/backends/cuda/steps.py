@@ -18,13 +18,16 @@ import numpy as np
 from godwit.backends.base import Device, GpuOptions, Progress
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
+from godwit.backends.cuda.driver import Buffer, PinnedBuffer
 from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
 from godwit.backends.cuda.operators import DeviceFunction
 from godwit.backends.cuda.placement import gpu_index
 from godwit.backends.cuda.slices import SlicedRun, nanoseconds
-from godwit.backends.cuda.step_placement import StepCopies, StepPart, StepPlacement
+from godwit.backends.cuda.step_exchange import Exchange
+from godwit.backends.cuda.step_placement import StepCopies, StepPlacement
 from godwit.backends.cuda.step_rows import StepRows
 from godwit.dtypes import Array
+from godwit.errors import InputError
 from godwit.trace import seconds_since
 
 THREADS = 1024
@@ -33,6 +36,8 @@ STEP = STATE_WORDS - 2
 """Of the state: supersteps so far. The last word is the engine's, too."""
 _COUNTS, _AMOUNTS = 8, 4
 _PROFILED_STEPS = 64
+_PHASE = 0x3FFFFFFF
+"""Of a phase: but for who does it, and whether the kernel leaves before."""
 
 STAGE = np.dtype(
     [
@@ -109,14 +114,6 @@ work(const __grid_constant__ Arguments arguments) {{
 """
 
 
-def pointers(parts: Sequence[StepPart], name: str) -> Array:
-    """Where a buffer lies at each device, as :data:`PEERS` takes it."""
-    found = np.zeros(MAXIMAL_DEVICES, np.uint64)
-    for place, part in enumerate(parts):
-        found[place] = part.buffers[name].pointer
-    return found
-
-
 def point_rows(own: Any, rows: StepRows) -> None:
     """Fill in a :data:`ROWS`."""
     own["offsets"] = rows.offsets.pointer
@@ -131,7 +128,7 @@ def _loaded(index: int, code: bytes) -> driver.Kernel:
 
 
 def reach_each_other(devices: Sequence[Device], *, atomics: bool = False) -> bool:
-    """Whether all GPUs reach each other's memory, as supersteps need.
+    """Whether all GPUs reach each other's memory.
 
     :param atomics: that they do so by atomics, too
     """
@@ -143,6 +140,23 @@ def reach_each_other(devices: Sequence[Device], *, atomics: bool = False) -> boo
     )
 
 
+def copies_by_host(placement: StepPlacement | StepCopies, gpu: GpuOptions) -> bool:
+    """Whether what devices tell each other is copied by the host, between supersteps."""
+    if isinstance(placement, StepCopies) or len(placement.parts) == 1:
+        return False
+    return gpu.transport == "host" or not placement.are_all_peers
+
+
+def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
+    """InputError if values are to go where they are read only, and the host copies whole ranges."""
+    if gpu.communication == "selective" and copies_by_host(placement, gpu):
+        raise InputError(
+            "communication='selective' is not possible here: the host copies what GPUs tell each other "
+            "(they do not reach each other's memory, or transport='host' was asked for), and all get all; "
+            "leave communication out"
+        )
+
+
 class StepRun(SlicedRun):
     """One run of a step kernel.
 
@@ -152,6 +166,10 @@ class StepRun(SlicedRun):
     :param gpu: how kernels are run
     :param functions: a user's operators
     :param threads: of a block
+    :ivar exchange: how the devices get at each other's arrays
+    :ivar bring_over: where the host copies, called after each superstep but the last to do so, with its
+        phase, the one that comes and the state
+    :ivar exchange_s: seconds that this took
     :ivar between: called with the control words between two launches: memory may be allocated then
     :ivar shared_bytes: dynamic shared memory of a block, if any
     """
@@ -178,6 +196,10 @@ class StepRun(SlicedRun):
         self._threads = max(64, gpu.threads or threads)
         self.compile_s = 0.0
         self.shared_bytes = 0
+        by_host = copies_by_host(placement, gpu)
+        self.exchange = Exchange(placement.parts, placement.capacity, by_host=by_host)
+        self.exchange_s = 0.0
+        self.bring_over: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
 
     def load(self) -> None:
@@ -197,6 +219,7 @@ class StepRun(SlicedRun):
         :param early: it touches no other device's memory, and so need not wait until all are launched
         """
         placement = self.placement
+        board = np.zeros(_BOARD_BYTES, np.uint8)
         for place, part in enumerate(placement.parts):
             control = np.zeros(1, STEP_CONTROL)
             for word, number in enumerate(state):
@@ -206,31 +229,39 @@ class StepRun(SlicedRun):
                 )
             control["phase"] = phase
             part.room("control", STEP_CONTROL.itemsize).upload(control)
-            part.room("board", _BOARD_BYTES).fill_bytes(0)
             stage = self.arguments[place]["stage"]
             stage["control"] = part.buffers["control"].pointer
-            stage["board"] = part.buffers["board"].pointer
+            stage["board"] = self.room_for_all("board", place, board).pointer
             stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(place)
             stage["capacity"], stage["owned"] = placement.capacity, part.owned
-            stage["slice_ns"] = nanoseconds(self.gpu.slice_s)
+            # Where the host copies, it does after each superstep.
+            stage["slice_ns"] = 0 if self.exchange.by_host else nanoseconds(self.gpu.slice_s)
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
             stage["latency_ns"] = self.gpu.latency_ns
             stage["devices"], stage["device"] = placement.joint, place % placement.joint
             stage["early"] = early
             blocks = self.blocks_with(place, self.shared_bytes)
             self.shapes.append((blocks, self._threads, self.shared_bytes))
-        self.arguments["stage"]["boards"] = self.pointers("board")
+        boards = self.arguments["stage"]["board"]
+        self.arguments["stage"]["boards"][:, : len(boards)] = boards
         self.warm()
+
+    def room_for_all(self, name: str, place: int, content: Array) -> Buffer | PinnedBuffer:
+        """A small array of a device that all others reach while kernels run: on the host, if need be."""
+        room: Buffer | PinnedBuffer
+        if self.exchange.by_host:
+            assert isinstance(self.placement, StepPlacement)
+            room = self.placement.pinned_room(f"{name} of {place}", content.nbytes)
+        else:
+            room = self.placement.parts[place].room(name, content.nbytes)
+        room.upload(content)
+        return room
 
     def blocks_with(self, place: int, shared_bytes: int) -> int:
         """How many blocks of an endpoint's kernel run at once, with so much dynamic shared memory each."""
         if shared_bytes:
             self.kernels[place].allow_shared(shared_bytes)
         return self.blocks_for(place, self._threads, shared_bytes)
-
-    def pointers(self, name: str) -> Array:
-        """Where a buffer lies at each device."""
-        return pointers(self.placement.parts, name)
 
     def progress(self, controls: Array) -> Progress:
         """What the kernels count first is what they got done."""
@@ -242,6 +273,14 @@ class StepRun(SlicedRun):
 
     def between_slices(self, controls: Array) -> None:
         """What the primitive does there, if it does anything."""
+        if self.exchange.by_host:
+            assert self.bring_over is not None
+            begin = perf_counter()
+            control = controls[0]
+            last = control["phases"][int(control["state"][STEP]) % _PROFILED_STEPS]
+            self.bring_over(int(last) & _PHASE, int(control["phase"]) & _PHASE, control["state"])
+            self.exchange.settle()
+            self.exchange_s += seconds_since(begin, "exchange")
         if self.between is not None:
             self.between(controls)
 

@@ -4,9 +4,12 @@
 // every thread has several loads under way that do not wait for each other: 4 to 16 of each kind.
 #pragma once
 
+#include "step_halos.cuh"
 #include "step_readers.cuh"
 
-// ACCELERATED, which the source defines: whether iterations may go on beyond plain ones (pagerank_steps.cuh).
+// What the source defines. ACCELERATED: whether iterations may go on beyond plain ones (pagerank_steps.cuh).
+// ONE_HOP: whether devices have room for their own vertices and those that they read only, and rows name the
+// places of these (step_halos.cuh); else for all positions, which rows name.
 
 // Words of control->state; all but the first are bits of doubles. Of the ranks in the array that is read: their
 // TOTAL; their LEVEL, the part of its teleport that an isolated vertex has, and LEVEL_BEFORE that; RATIO of
@@ -49,11 +52,12 @@ struct Arguments {
     Rows<Id> rows;                                   // of in-arcs
     const typename WeightOf<Weight>::Type *weights;  // (arcs); null if the parts are there already
     Rank *parts;             // (arcs) what each in-arc gets of its source's rank
-    const double *flows;     // (all positions) weights of out-arcs, in sum
+    const double *flows;     // (all positions, or places) weights of out-arcs, in sum
     const i64 *degrees;      // (owned) out-degrees; null: as long as the row
     const double *teleport;  // (owned) of sum 1 over all; null: the same everywhere
     const double *start;     // (owned) likewise: ranks to begin with
     const u32 *readers;      // a bitmap of the own vertices for each device (step_readers.cuh)
+    const Id *places;        // if ONE_HOP: where they are there, by words (step_halos.cuh)
     Rank *carried[2][MAX_DEVICES];
     double uniform;  // 1 / number of vertices
     double damping;
@@ -71,9 +75,9 @@ struct Past {
 struct RankPass {
     const Arguments &arguments;
     const u64 *state;
-    const Rank *old;  // of all positions
+    const Rank *old;  // of all positions, or places
     u32 next;         // the one that is written
-    i64 first;        // own position
+    i64 first;        // own position, or place
     double lift;
     Rank beyond;
     double sums[SUMS_END] = {};
@@ -83,7 +87,7 @@ struct RankPass {
           state(state),
           old(arguments.carried[state[ITERATIONS] & 1][arguments.stage.device]),
           next((state[ITERATIONS] & 1) ^ 1),
-          first(arguments.stage.first()),
+          first(ONE_HOP ? 0 : arguments.stage.first()),
           lift(amount_of(state[LIFT])),
           beyond(ACCELERATED ? static_cast<Rank>(amount_of(state[BEYOND])) : Rank(0)) {}
 
@@ -126,8 +130,11 @@ struct RankPass {
         arguments.carried[to][stage.device][first + row] = value;
         for (u32 peer = 0; peer < stage.devices; peer++) {
             if (peer == stage.device) continue;
-            if (is_read_at(stage, arguments.readers, peer, row))
-                arguments.carried[to][peer][first + row] = value;
+            if (!is_read_at(stage, arguments.readers, peer, row)) continue;
+            const i64 bit = peer * stage.capacity + row;
+            const i64 place =
+                ONE_HOP ? halo_place(arguments.readers, arguments.places, bit) : first + row;
+            arguments.carried[to][peer][place] = value;
         }
     }
 

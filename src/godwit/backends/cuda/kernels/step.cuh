@@ -74,7 +74,7 @@ struct Stage {
     u32 *ended;    // of the host: set by the last meeting of a launch; nothing is stored after it
     i64 capacity;  // positions of a device
     i64 owned;     // vertices of this one
-    u64 slice_ns;
+    u64 slice_ns;  // 0: a launch is a superstep
     u64 patience_ns;
     u64 latency_ns;  // added to every meeting of devices
     u32 devices;
@@ -257,7 +257,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     u64 word = 0, now = now_ns();
     if (lane < SUM_WORDS)
         word = load_system(&counted[lane]);
-    else if (lane == SUM_WORDS && now - begin_ns > stage.slice_ns)
+    else if (lane == SUM_WORDS && now - begin_ns >= stage.slice_ns)
         word = FLAG_LEAVE;  // clocks differ, but all devices hear the same
     if (is_gate) {
         block.state[lane] = control->state[lane];

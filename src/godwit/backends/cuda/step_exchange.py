@@ -1,0 +1,194 @@
+"""How devices get at each other's arrays in supersteps: directly, or by copies that the host makes.
+
+A superstep reads what the one before has left (step.cuh). So it makes no difference whether a device
+stores into another's memory as it goes, or the host copies what it stored at home when all have ended the
+superstep. Devices that are no peers work that way. Arrays have room for all positions on every device,
+and are of two kinds:
+
+- *Shared*: an owner alone changes its range, for all to read. What kernels take for the arrays of others
+  is the device's own then, so a store at all of them is one at home; the host *spreads* own ranges.
+- *Left*: others leave something for an owner in its range of theirs, and the owner takes it and resets it
+  in the superstep after. What an owner's kernel takes for the arrays of others are copies of its range of
+  them, which the host *fetches*; afterwards it *resets* the originals by what each device has in its own
+  range, where nobody leaves anything.
+
+Arrays that have room for neighbours only (step_halos.py) are *packed*: what is stored for another device
+comes into a room of its own, from which the host *sends* it.
+
+What is not copied by the host must not be read: an array of neither kind is no other device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from godwit.backends.cuda import driver
+from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
+from godwit.backends.cuda.step_placement import StepPart
+from godwit.dtypes import Array
+
+
+def left_sizes(
+    parts: Sequence[StepPart], capacity: int, name: str, bits: int
+) -> list[dict[str, int]]:
+    """Of each device: bytes of the buffers that :meth:`Exchange.left` needs where the host copies."""
+    nbytes = capacity * bits // 8
+    return [
+        {_copy_name(name, other): nbytes for other in parts if other is not owner}
+        for owner in parts
+    ]
+
+
+def packed_sizes(begins: Array, item_bytes: int) -> list[dict[str, int]]:
+    """Likewise, :meth:`Exchange.packed`."""
+    counts = np.diff(begins, axis=1)
+    devices = len(counts)
+    return [
+        {
+            _halo_name(reader): item_bytes * max(1, int(counts[reader, owner]))
+            for reader in range(devices)
+            if reader != owner
+        }
+        for owner in range(devices)
+    ]
+
+
+def pointers(parts: Sequence[StepPart], name: str) -> Array:
+    """Where a buffer lies at each device, as :data:`godwit.backends.cuda.steps.PEERS` takes it."""
+    found = np.zeros(MAXIMAL_DEVICES, np.uint64)
+    for place, part in enumerate(parts):
+        found[place] = part.buffers[name].pointer
+    return found
+
+
+class Exchange:
+    """The devices' arrays, by the names of their buffers.
+
+    :param parts: the devices; buffers have room for all positions
+    :param capacity: positions of each
+    :param by_host: whether the host copies
+    """
+
+    def __init__(self, parts: Sequence[StepPart], capacity: int, *, by_host: bool) -> None:
+        self.by_host = by_host
+        self._parts = parts
+        self._capacity = capacity
+
+    def shared(self, name: str) -> Array:
+        """(devices) :data:`PEERS`: where each device finds the arrays of all, which owners spread."""
+        if self.by_host:
+            own = [part.buffers[name].pointer for part in self._parts]
+            return np.tile(np.array(own, np.uint64)[:, None], MAXIMAL_DEVICES)
+        return np.tile(pointers(self._parts, name), (len(self._parts), 1))
+
+    def left(self, name: str, bits: int) -> Array:
+        """Likewise, of arrays in which others leave something for owners: nothing as yet.
+
+        :param bits: of a position
+        """
+        found = self.shared(name)
+        if self.by_host:
+            for owner in self._parts:
+                offset = owner.first * bits // 8
+                for other in self._parts:
+                    if other is not owner:
+                        room = owner.room(_copy_name(name, other), self._own_bytes(bits))
+                        room.fill_bytes(0)
+                        found[owner.device, other.device] = room.pointer - offset
+        return found
+
+    def packed(self, name: str, item_bytes: int, begins: Array) -> Array:
+        """As :meth:`shared`, of arrays that have what a device reads of others behind its own values.
+
+        :param begins: as of :class:`godwit.backends.cuda.step_halos.Halos`
+        """
+        found = self.shared(name)
+        if self.by_host:
+            for owner, reader, first, count in self._ranges(begins):
+                room = owner.room(_halo_name(reader.device), item_bytes * max(1, count))
+                found[owner.device, reader.device] = room.pointer - item_bytes * first
+        return found
+
+    def send(self, name: str, item_bytes: int, begins: Array) -> None:
+        """Readers get what owners have stored for them in a packed array."""
+        for owner, reader, first, count in self._ranges(begins):
+            _copy(
+                reader, reader.buffers[name].pointer + item_bytes * first,
+                owner, owner.buffers[_halo_name(reader.device)].pointer, item_bytes * count,
+            )  # fmt: skip
+
+    def _ranges(self, begins: Array) -> Iterator[tuple[StepPart, StepPart, int, int]]:
+        """Owner, reader, where at the reader what it reads of the owner begins, and how much that is."""
+        for owner in self._parts:
+            for reader in self._parts:
+                if reader is not owner:
+                    first, end = begins[reader.device, owner.device : owner.device + 2].tolist()
+                    yield owner, reader, first, end - first
+
+    def spread(self, name: str, bits: int) -> None:
+        """All devices get what owners have in their ranges."""
+        for owner in self._parts:
+            for reader in self._parts:
+                if reader is not owner:
+                    offset = owner.first * bits // 8
+                    _copy(
+                        reader, reader.buffers[name].pointer + offset,
+                        owner, owner.buffers[name].pointer + offset, self._own_bytes(bits),
+                    )  # fmt: skip
+
+    def spread_rows(self, name: str, rows: int, nbytes: int) -> None:
+        """Likewise, of an array of rows, in each of which a device has so many bytes after those before."""
+        width = nbytes * len(self._parts)
+        for owner in self._parts:
+            for reader in self._parts:
+                for row in range(rows if reader is not owner else 0):
+                    offset = row * width + owner.device * nbytes
+                    _copy(
+                        reader, reader.buffers[name].pointer + offset,
+                        owner, owner.buffers[name].pointer + offset, nbytes,
+                    )  # fmt: skip
+
+    def fetch(self, name: str, bits: int) -> None:
+        """Owners get what others have left for them."""
+        for owner in self._parts:
+            for other in self._parts:
+                if other is not owner:
+                    _copy(
+                        owner, owner.buffers[_copy_name(name, other)].pointer,
+                        other, other.buffers[name].pointer + owner.first * bits // 8,
+                        self._own_bytes(bits),
+                    )  # fmt: skip
+
+    def reset(self, name: str, bits: int) -> None:
+        """What was fetched, and taken since, is not there any more."""
+        for part in self._parts:
+            array = part.buffers[name].pointer
+            for owner in self._parts:
+                if owner is not part:
+                    _copy(
+                        part, array + owner.first * bits // 8,
+                        part, array + part.first * bits // 8, self._own_bytes(bits),
+                    )  # fmt: skip
+
+    def _own_bytes(self, bits: int) -> int:
+        return self._capacity * bits // 8
+
+    def settle(self) -> None:
+        """Until all copies are made."""
+        for part in self._parts:
+            part.stream.synchronize()
+
+
+def _copy(to: StepPart, destination: int, source: StepPart, pointer: int, nbytes: int) -> None:
+    if nbytes:
+        driver.copy_peer_async(destination, to.index, pointer, source.index, nbytes, to.stream)
+
+
+def _copy_name(name: str, other: StepPart) -> str:
+    return f"{name} of {other.device}"
+
+
+def _halo_name(reader: int) -> str:
+    return f"halo of {reader}"

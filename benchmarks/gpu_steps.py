@@ -242,6 +242,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--devices", help="numbers of GPUs, or such as 0+0; 1,2,4 by default")
     parser.add_argument("--iterations", type=int, default=50, help="of PageRank")
     parser.add_argument("--tiny", action="store_true", help="small graphs in the place of all")
+    parser.add_argument(
+        "--apart", action="store_true",
+        help="GPUs do not reach each other's memory: nobody lets them, and the driver copies by the host",
+    )  # fmt: skip
     parser.add_argument("--plot", help="folder for a plot of the scaling, as SVG (Matplotlib)")
     limits = limits_of(parser)
     limits.only = chosen("--only", limits.only, PLANS)
@@ -255,6 +259,8 @@ def main() -> None:
     from gpu_steps_tables import show
 
     limits = parsed()
+    if limits.apart:
+        driver.can_access_peer = lambda here, there: here == there
     plans = {
         section: [one for one in PLANS[section](limits.devices) if one[1].graph in limits.graphs]
         for section in limits.only
@@ -269,7 +275,7 @@ def main() -> None:
         lambda settings: measure(settings, limits),
         lambda rows: show(rows, limits.plot),
         limits.json,
-        {"tiny": limits.tiny},
+        {"tiny": limits.tiny, "apart": limits.apart},
     )
 
 

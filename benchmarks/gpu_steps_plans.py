@@ -45,6 +45,7 @@ SCHEDULES = ("mixed", "thread", "warp", "block", "merge-path")
 COMMUNICATIONS = ("selective", "broadcast")
 ONE_HOP = "selective, 1-hop"
 BY_HOST = "copied by the host"
+BY_HOST_ALGORITHMS = ("bfs", "pagerank", LEVELS, LEVELS_PULLED, "k-core")
 FIXED, MAXIMUM = "fixed", "maximum"
 SMALL_ITEMS = 1024
 POLICIES: dict[str, int | str | None] = {
@@ -262,7 +263,8 @@ def plan_communication(devices: Sequence[str]) -> Plan:
                     yield name, Setting(graph, algorithm, text, gpu=(("communication", name),))
             yield ONE_HOP, Setting(graph, "pagerank", text, duplication="1-hop")
             yield "broadcast", Setting(graph, "bfs", text)
-            for algorithm in ("bfs", "pagerank", LEVELS, LEVELS_PULLED, "k-core"):
+            is_deep = graph == "road4900"
+            for algorithm in ("pagerank",) if is_deep else BY_HOST_ALGORITHMS:
                 yield BY_HOST, Setting(graph, algorithm, text, gpu=(("transport", "host"),))
 
 

@@ -375,3 +375,25 @@ class TestOnGpus:
                 graph = with_integer_weights(graph)
             with gw.place(graph, devices) as placed:
                 check_program(program, graph, placed, HOST)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(COUNT < 2, reason="one GPU is its own peer")
+def test_strangers_among_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is chosen for GPUs that are no peers, on some that are not let to be."""
+    monkeypatch.setattr(driver, "can_access_peer", lambda here, there: here == there)
+    for graph in (gw.generators.rmat(13, 8, seed=3), gw.generators.road(50, seed=2)):
+        with gw.place(graph, names_of(COUNT)) as placed:
+            check_search(graph, placed)
+            check_ranks(graph, placed)
+            check_sums(graph, placed)
+            check_program(COMPONENTS, graph, placed)
+            found = gw.connected_components(placed)
+            assert found.statistics.solver.startswith("streamed")
+            expected = gw.connected_components(graph, devices="cpu").label
+            np.testing.assert_array_equal(found.label, expected)
+            np.testing.assert_array_equal(
+                gw.bfs(placed, 0).distance, gw.bfs(graph, 0, devices="cpu").distance
+            )
+        with gw.place(graph, names_of(COUNT), duplication="1-hop") as placed:
+            check_ranks(graph, placed)

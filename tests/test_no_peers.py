@@ -77,7 +77,9 @@ def check_search(graph: gw.Graph, placed: Any, gpu: GpuOptions | None = None) ->
 
 
 def check_ranks(graph: gw.Graph, placed: Any, gpu: GpuOptions | None = None) -> None:
-    """Ranks are the CPU's, of both precisions."""
+    """Ranks are the CPU's, of both precisions; with room for what is read, and for all."""
+    if gpu is None:
+        check_ranks(graph, placed, GpuOptions(communication="broadcast"))
     for dtype, tolerance in (("float64", 1e-12), ("float32", 2e-5)):
         settings: dict[str, Any] = {"max_iterations": 30, "dtype": dtype, "accelerated": False}
         expected = gw.pagerank(graph, devices="cpu", **settings)
@@ -210,6 +212,7 @@ def test_peers_that_go_by_the_host() -> None:
         with emulated_gpus(2), gw.place(weighted, devices) as placed:
             check_search(graph, placed, HOST)
             check_ranks(weighted, placed, HOST)
+            check_ranks(weighted, placed, GpuOptions(transport="host", communication="broadcast"))
             check_sums(graph, placed, HOST)
             check_program(LEVELS_TURNED, graph, placed, HOST)
             expected = gw.betweenness_centrality(weighted, devices="cpu", sources=[3, 9])
@@ -282,12 +285,13 @@ def test_what_goes_without() -> None:
         ):
             gw.connected_components(graph, devices=devices, **wish)
     selective = GpuOptions(communication="selective")
-    for run in (
-        lambda: gw.pagerank(graph, devices=devices, gpu=selective),
-        lambda: LEVELS.run(graph, [0], devices=devices, gpu=selective),
-    ):
-        with pytest.raises(InputError, match="the host copies what GPUs tell each other"):
-            run()
+    with gw.place(graph, devices, duplication="all") as placed:
+        for run in (
+            lambda: gw.pagerank(placed, gpu=selective),
+            lambda: LEVELS.run(placed, [0], gpu=selective),
+        ):
+            with pytest.raises(InputError, match="the host copies what GPUs tell each other"):
+                run()
     for run in (
         lambda: gw.pagerank(graph, devices=devices, gpu=GpuOptions(transport="ring")),
         lambda: LEVELS.run(graph, [0], devices=devices, gpu=GpuOptions(transport="ring")),

@@ -191,8 +191,9 @@ def pagerank(
     n = graph.vertex_count
     start = _distribution(initial, graph, "initial")
     devices = (device,) if placed is None else placed.context.devices
-    one_hop = placed is not None and placed.duplication == "1-hop"
-    check_ranks(devices, options.gpu, one_hop=one_hop)
+    duplication = None if placed is None else placed.duplication
+    one_hop = None if duplication is None else duplication == "1-hop"
+    check_ranks(devices, options.gpu, one_hop=bool(one_hop))
     check_options(devices, options.gpu, "PageRank by iterations", OF_STEPS)
     statistics = RunStatistics(tuple(one.name for one in devices), "pull")
     if n == 0:

@@ -27,7 +27,8 @@ class RankQuery:
     :param accelerated: the graph is undirected, and iterations may go beyond plain ones
     :param destination: (n) where ranks go: an array of NumPy, or of CuPy on any GPU
     :param gpu: how kernels are run
-    :param one_hop: devices have room for their own vertices and those that they read; else for all
+    :param one_hop: devices have room for their own vertices and those that they read; else for all. None:
+        what is faster
     """
 
     dtype: np.dtype[Any]
@@ -40,7 +41,7 @@ class RankQuery:
     accelerated: bool
     destination: Any
     gpu: GpuOptions
-    one_hop: bool = False
+    one_hop: bool | None = None
 
 
 @dataclass

@@ -199,7 +199,7 @@ def place(
     :param duplication: which remote vertices each device has a place for: ``"1-hop"`` those that its
         arcs reach, ``"all"`` every one; None: what suits the primitive, ``"1-hop"`` where it runs
         asynchronously, ``"all"`` in supersteps on GPUs. Of these, PageRank alone takes ``"1-hop"``, which
-        spares memory; the others are refused then
+        spares memory, and does by itself where GPUs are no peers; the others are refused then
     :raises InputError: a wrong partition
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the parts do not fit in memory

@@ -98,7 +98,7 @@ def run_pagerank(
     :raises InputError: values are to go where they are read only, and the host copies all
     :raises DeviceError: devices that wait in vain
     """
-    one_hop = query.one_hop and len(placement.parts) > 1
+    one_hop = _is_one_hop(placement, query)
     if not one_hop:
         refuse_selective(placement, query.gpu)
     with placement.held():
@@ -145,6 +145,17 @@ def run_pagerank(
         np.array([one.arcs for one in rows], np.int64),
         seconds,
     )
+
+
+def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
+    """Whether devices have room for what they read only: by default where the host copies, the less the
+    better.
+    """
+    if len(placement.parts) == 1:
+        return False
+    if query.one_hop is not None:
+        return query.one_hop
+    return query.gpu.communication != "broadcast" and copies_by_host(placement, query.gpu)
 
 
 def _carried_name(query: RankQuery, parity: int) -> str:

@@ -153,7 +153,7 @@ def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
         raise InputError(
             "communication='selective' is not possible here: the host copies what GPUs tell each other "
             "(they do not reach each other's memory, or transport='host' was asked for), and all get all; "
-            "leave communication out"
+            "leave communication out (and duplication='all', where that was asked for)"
         )
 
 

@@ -148,6 +148,8 @@ def carried_bytes(placed: gw.PlacedGraph, setting: Setting) -> int | None:
     """Of what vertices carry in PageRank: of the GPU that has most; None where there is no such thing."""
     if setting.devices == "cpu" or setting.algorithm != "pagerank":
         return None
+    if "transport" in dict(setting.gpu):  # on what other settings have left there
+        return None
     steps: Any = placed.steps
     names = [f"carried ranks {parity} {setting.dtype}" for parity in (0, 1)]
     return max(sum(part.buffers[name].nbytes for name in names) for part in steps.parts)

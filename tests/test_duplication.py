@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.backends.base import Device, GpuOptions
-from godwit.backends.cuda import driver, step_halos, step_readers
+from godwit.backends.cuda import driver, step_halos, step_readers, step_results
 from godwit.backends.cuda.driver import Buffer
 from godwit.backends.cuda.pagerank_steps import run_pagerank
 from godwit.backends.cuda.step_placement import StepPlacement
@@ -329,6 +329,21 @@ class TestHalos:
                 )
                 ask(placed, stands_for_cupy, one_hop=True)
                 assert np.array_equal(memory.download(np.float64, n), wanted)
+
+
+def test_results_where_there_is_no_room_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each GPU's values go down as they lie; the ranks are the same."""
+    graph = named_graph("random directed")
+    found = []
+    for plenty in (step_results._PLENTY, 1 << 60):
+        monkeypatch.setattr(step_results, "_PLENTY", plenty)
+        with emulated_gpus(3), placement_of(graph, 3) as placed:
+            for _ in range(2):
+                found.append(np.empty(graph.vertex_count))
+                ask(placed, found[-1], one_hop=True)
+                assert all("together" not in name for part in placed.parts for name in part.buffers)
+    for other in found[1:]:
+        assert np.array_equal(found[0], other)
 
 
 class TestRefused:

@@ -400,4 +400,4 @@ def test_strangers_among_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
                 gw.bfs(placed, 0).distance, gw.bfs(graph, 0, devices="cpu").distance
             )
         with gw.place(graph, names_of(COUNT), duplication="1-hop") as placed:
-            check_ranks(graph, placed)
+            check_ranks(graph, placed, GpuOptions(communication="selective"))

@@ -18,7 +18,7 @@ from godwit.algorithms.components import (
     as_merge,
     as_method,
 )
-from godwit.backends.base import USUAL, Device, GpuOptions
+from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, are_peers, resolve_devices
 from godwit.backends.unions import Merge
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
@@ -66,7 +66,7 @@ class ComponentsQuery:
         """Of what a user gives; InputError if it does not go together."""
         merge = as_merge(merge)
         graph_only = ["merge='direct'"] if merge == "direct" else []
-        graph_only += [] if gpu is None or gpu == USUAL else ["gpu"]
+        graph_only += [] if gpu is None else ["gpu"]
         chosen: Method | None = None
         if isinstance(given, Graph | PlacedGraph) and not _is_to_stream(given, streaming):
             chosen = as_method(method, given.graph if isinstance(given, PlacedGraph) else given)

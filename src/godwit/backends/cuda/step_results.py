@@ -33,6 +33,8 @@ _MOST_THREADS = 16
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
 _TOGETHER = "results put together"
+_PLENTY = 4
+"""Of room for all values and positions, a GPU that gathers for the host has so much free."""
 
 
 @dataclass(frozen=True)
@@ -99,26 +101,38 @@ def deliver_positions(
 def deliver_own(placement: StepPlacement, name: str, dtype: Any, destination: Any) -> float:
     """As :func:`deliver_positions`, of buffers that begin with the values of the device's own vertices.
 
-    For the host, each device's go down as they lie. For a GPU there was :func:`room_for_delivery`.
+    For a GPU there was :func:`room_for_delivery`. For the host a GPU that has plenty of room gathers, too;
+    else each device's values go down as they lie, and cores put them in their places, which is slower.
     """
     begin = perf_counter()
     dtype = np.dtype(dtype)
-    if isinstance(destination, np.ndarray):
-        for part in placement.parts:
-            values = np.empty(part.owned, dtype)
-            bring_down(part.index, part.buffers[name].pointer, values)
-            vertices = placement.numbering.vertices(part.device)
-            threads = thread_count_for(len(values))
-            run_team(_put_values, vertices, frozen(values), destination, threads=threads)
-    elif placement.vertex_count:
-        part = _gatherer(placement, destination)
-        to = part.buffers[_TOGETHER].pointer
+    part = _gatherer(placement, destination)
+    if placement.vertex_count and _gathers(placement, part, dtype, destination):
+        to = part.room(_TOGETHER, dtype.itemsize * placement.count).pointer
         for one in placement.parts:
             offset = dtype.itemsize * one.first
             _bring_own(one, one.buffers[name].pointer, part, to + offset, dtype)
         _gather(placement, part, to, dtype, destination, None)
+        if isinstance(destination, np.ndarray):
+            for once in (_TOGETHER, "positions"):  # whoever has neighbours only is short of room
+                part.buffers.pop(once).close()
+    else:
+        for one in placement.parts:
+            values = np.empty(one.owned, dtype)
+            bring_down(one.index, one.buffers[name].pointer, values)
+            vertices = placement.numbering.vertices(one.device)
+            threads = thread_count_for(len(values))
+            run_team(_put_values, vertices, frozen(values), destination, threads=threads)
     placement.add_seconds("deliver", begin)
     return seconds_since(begin, "gather")
+
+
+def _gathers(placement: StepPlacement, part: StepPart, dtype: Any, destination: Any) -> bool:
+    """Whether a device puts the values of all together."""
+    if not isinstance(destination, np.ndarray):
+        return True
+    needed = int(dtype.itemsize + placement.id_dtype.itemsize) * placement.count
+    return _PLENTY * needed <= driver.free_memory_bytes(part.index)
 
 
 def room_for_delivery(

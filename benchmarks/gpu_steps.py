@@ -13,7 +13,8 @@ what fusing spares: figure 3 of multi-GPU Gunrock), programs (vertex programs in
 its table I), schedules (how rows are shared out), communication (who is told, and what room that takes),
 components (connected components by every method, and how devices come to one result).
 
-Times are those in which kernels ran (``statistics.seconds["kernel"]``), of a graph placed before, median
+Times are those in which kernels ran (``statistics.seconds["kernel"]``, and ``["exchange"]`` where the host
+copied between them), of a graph placed before, median
 and quartiles of 7 runs after a first one that is left out. The first result is checked
 (gpu_steps_checks.py): distances and core numbers against the CPU's, ranks after 5 iterations, too,
 components against SciPy's, colourings by what they must be, betweenness against the CPU's where the graph

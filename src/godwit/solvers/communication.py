@@ -38,6 +38,11 @@ def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(gpu, name) != getattr(USUAL, name)]
 
 
+def _rings_for_nothing(gpu: GpuOptions, names: Sequence[str]) -> bool:
+    """Whether a ring was asked for, of what is not of workers."""
+    return gpu.transport == "ring" and not set(OF_WORKERS) <= set(names)
+
+
 def only_of_workers(gpu: GpuOptions) -> list[str]:
     """What was asked for that the asynchronous solver alone has."""
     rings = ["transport='ring'"] if gpu.transport == "ring" else []
@@ -50,7 +55,7 @@ def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
     Supersteps that are to send in a ring send as usual.
     """
     left_out = [name for name in _WHOSE if name not in names]
-    if gpu.transport == "ring" and not set(OF_WORKERS) <= set(names):
+    if _rings_for_nothing(gpu, names):
         left_out.append("transport")
     return replace(gpu, **{name: getattr(USUAL, name) for name in left_out})
 
@@ -69,7 +74,7 @@ def check_options(
         raise InputError(
             f"{name} of GpuOptions is for {_WHOSE[name]}, and means nothing to {what}: leave it out"
         )
-    if gpu.transport == "ring" and not set(OF_WORKERS) <= set(names):
+    if _rings_for_nothing(gpu, names):
         raise InputError(
             f"transport='ring' is for the asynchronous solver: {what} takes 'direct' or 'host'"
         )

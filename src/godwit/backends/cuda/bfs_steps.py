@@ -98,7 +98,7 @@ def search_levels(
         text = source(placement.id_dtype, query.gpu.schedule)
         with step_run(placement, text, arguments, query.gpu) as run:
             run.between = partial(_enlarge, placement, arguments, out_rows, query.gpu.schedule)
-            run.bring_over = partial(_bring_over, run.exchange, placement, hub_rows[0].count)
+            run.bring_over = partial(_bring_over, run.exchange, hub_rows[0].count)
             for which in (0, 1):
                 arguments["visited"][:, which] = run.exchange.shared(f"visited {which}")
             arguments["marks"] = run.exchange.left("marks", 1)
@@ -128,9 +128,7 @@ def search_levels(
     )
 
 
-def _bring_over(
-    exchange: Exchange, placement: StepPlacement, hubs: int, last: int, coming: int, state: Array
-) -> None:
+def _bring_over(exchange: Exchange, hubs: int, last: int, coming: int, state: Array) -> None:
     """Where the host copies: what devices tell each other by a superstep."""
     words = dict(zip(STATE, state.tolist(), strict=False))
     if last in (_RECEIVE, _SPREAD, _PULL) or (last == _PUSH and words["spreaded"]):

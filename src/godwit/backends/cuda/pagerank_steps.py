@@ -20,10 +20,10 @@ from godwit.backends.base import ProgressPoll
 from godwit.backends.cuda.driver import Buffer
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.step_exchange import Exchange, packed_sizes
-from godwit.backends.cuda.step_halos import Halos, drop_positions, halo_positions, halos_of
+from godwit.backends.cuda.step_halos import Halos, halo_positions, halos_of
 from godwit.backends.cuda.step_placement import StepPart, StepPlacement
 from godwit.backends.cuda.step_results import deliver_own, deliver_positions, room_for_delivery
-from godwit.backends.cuda.step_rows import StepRows
+from godwit.backends.cuda.step_rows import StepRows, drop_positions
 from godwit.backends.cuda.steps import (
     PEERS,
     ROWS,

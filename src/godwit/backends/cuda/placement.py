@@ -6,9 +6,8 @@ some programs (weights, packed rows, vertex ids) is brought up by the first that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -95,6 +94,12 @@ class GpuPart(GpuMemory):
 Part = TypeVar("Part", bound=GpuMemory)
 
 
+def settle(parts: Iterable[GpuMemory]) -> None:
+    """Until all that was put into the streams of endpoints is done."""
+    for part in parts:
+        part.stream.synchronize()
+
+
 class GpuEndpoints(Generic[Part]):
     """Endpoints on GPUs, which may share one, and the memory that they hold until :meth:`close`.
 
@@ -122,11 +127,6 @@ class GpuEndpoints(Generic[Part]):
         """Whether two endpoints reach each other's memory."""
         first, second = self.indexes[here], self.indexes[there]
         return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
-
-    @property
-    def are_all_peers(self) -> bool:
-        """Whether every endpoint reaches the memory of every other."""
-        return all(self.are_peers(*pair) for pair in combinations(range(len(self.indexes)), 2))
 
     def pinned_room(self, name: str, nbytes: int) -> PinnedBuffer:
         """Host memory that all GPUs reach."""

@@ -21,6 +21,7 @@ What is not copied by the host must not be read: an array of neither kind is no 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import numpy as np
 
@@ -43,15 +44,14 @@ def left_sizes(
 
 def packed_sizes(begins: Array, item_bytes: int) -> list[dict[str, int]]:
     """Likewise, :meth:`Exchange.packed`."""
-    counts = np.diff(begins, axis=1)
-    devices = len(counts)
+    devices = range(len(begins))
     return [
         {
-            _halo_name(reader): item_bytes * max(1, int(counts[reader, owner]))
-            for reader in range(devices)
+            _halo_name(reader): item_bytes * max(1, _halo_range(begins, owner, reader)[1])
+            for reader in devices
             if reader != owner
         }
-        for owner in range(devices)
+        for owner in devices
     ]
 
 
@@ -90,13 +90,11 @@ class Exchange:
         """
         found = self.shared(name)
         if self.by_host:
-            for owner in self._parts:
-                offset = owner.first * bits // 8
-                for other in self._parts:
-                    if other is not owner:
-                        room = owner.room(_copy_name(name, other), self._own_bytes(bits))
-                        room.fill_bytes(0)
-                        found[owner.device, other.device] = room.pointer - offset
+            for owner, other in self._pairs():
+                room = owner.room(_copy_name(name, other), self._own_bytes(bits))
+                room.fill_bytes(0)
+                offset = owner.device * self._own_bytes(bits)
+                found[owner.device, other.device] = room.pointer - offset
         return found
 
     def packed(self, name: str, item_bytes: int, begins: Array) -> Array:
@@ -106,79 +104,61 @@ class Exchange:
         """
         found = self.shared(name)
         if self.by_host:
-            for owner, reader, first, count in self._ranges(begins):
+            for owner, reader in self._pairs():
+                first, count = _halo_range(begins, owner.device, reader.device)
                 room = owner.room(_halo_name(reader.device), item_bytes * max(1, count))
                 found[owner.device, reader.device] = room.pointer - item_bytes * first
         return found
 
     def send(self, name: str, item_bytes: int, begins: Array) -> None:
         """Readers get what owners have stored for them in a packed array."""
-        for owner, reader, first, count in self._ranges(begins):
+        for owner, reader in self._pairs():
+            first, count = _halo_range(begins, owner.device, reader.device)
             _copy(
                 reader, reader.buffers[name].pointer + item_bytes * first,
                 owner, owner.buffers[_halo_name(reader.device)].pointer, item_bytes * count,
             )  # fmt: skip
 
-    def _ranges(self, begins: Array) -> Iterator[tuple[StepPart, StepPart, int, int]]:
-        """Owner, reader, where at the reader what it reads of the owner begins, and how much that is."""
-        for owner in self._parts:
-            for reader in self._parts:
-                if reader is not owner:
-                    first, end = begins[reader.device, owner.device : owner.device + 2].tolist()
-                    yield owner, reader, first, end - first
-
     def spread(self, name: str, bits: int) -> None:
         """All devices get what owners have in their ranges."""
-        for owner in self._parts:
-            for reader in self._parts:
-                if reader is not owner:
-                    offset = owner.first * bits // 8
-                    _copy(
-                        reader, reader.buffers[name].pointer + offset,
-                        owner, owner.buffers[name].pointer + offset, self._own_bytes(bits),
-                    )  # fmt: skip
+        self.spread_rows(name, 1, self._own_bytes(bits))
 
     def spread_rows(self, name: str, rows: int, nbytes: int) -> None:
         """Likewise, of an array of rows, in each of which a device has so many bytes after those before."""
-        width = nbytes * len(self._parts)
-        for owner in self._parts:
-            for reader in self._parts:
-                for row in range(rows if reader is not owner else 0):
-                    offset = row * width + owner.device * nbytes
-                    _copy(
-                        reader, reader.buffers[name].pointer + offset,
-                        owner, owner.buffers[name].pointer + offset, nbytes,
-                    )  # fmt: skip
+        for owner, reader in self._pairs():
+            for row in range(rows):
+                offset = nbytes * (row * len(self._parts) + owner.device)
+                _copy(
+                    reader, reader.buffers[name].pointer + offset,
+                    owner, owner.buffers[name].pointer + offset, nbytes,
+                )  # fmt: skip
 
     def fetch(self, name: str, bits: int) -> None:
         """Owners get what others have left for them."""
-        for owner in self._parts:
-            for other in self._parts:
-                if other is not owner:
-                    _copy(
-                        owner, owner.buffers[_copy_name(name, other)].pointer,
-                        other, other.buffers[name].pointer + owner.first * bits // 8,
-                        self._own_bytes(bits),
-                    )  # fmt: skip
+        nbytes = self._own_bytes(bits)
+        for owner, other in self._pairs():
+            _copy(
+                owner, owner.buffers[_copy_name(name, other)].pointer,
+                other, other.buffers[name].pointer + owner.device * nbytes, nbytes,
+            )  # fmt: skip
 
     def reset(self, name: str, bits: int) -> None:
         """What was fetched, and taken since, is not there any more."""
-        for part in self._parts:
-            array = part.buffers[name].pointer
-            for owner in self._parts:
-                if owner is not part:
-                    _copy(
-                        part, array + owner.first * bits // 8,
-                        part, array + part.first * bits // 8, self._own_bytes(bits),
-                    )  # fmt: skip
+        nbytes = self._own_bytes(bits)
+        for owner, other in self._pairs():
+            array = other.buffers[name].pointer
+            _copy(
+                other, array + owner.device * nbytes,
+                other, array + other.device * nbytes, nbytes,
+            )  # fmt: skip
+
+    def _pairs(self) -> Iterator[tuple[StepPart, ...]]:
+        """Of different devices, an owner first."""
+        return permutations(self._parts, 2)
 
     def _own_bytes(self, bits: int) -> int:
+        """Of a device's range."""
         return self._capacity * bits // 8
-
-    def settle(self) -> None:
-        """Until all copies are made."""
-        for part in self._parts:
-            part.stream.synchronize()
 
 
 def _copy(to: StepPart, destination: int, source: StepPart, pointer: int, nbytes: int) -> None:
@@ -192,3 +172,9 @@ def _copy_name(name: str, other: StepPart) -> str:
 
 def _halo_name(reader: int) -> str:
     return f"halo of {reader}"
+
+
+def _halo_range(begins: Array, owner: int, reader: int) -> tuple[int, int]:
+    """Where at a reader what it reads of an owner begins, and how much that is."""
+    first, end = begins[reader, owner : owner + 2].tolist()
+    return first, end - first

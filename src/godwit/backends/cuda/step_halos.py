@@ -14,28 +14,24 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.backends.cuda import driver, step_readers, step_rows
-from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.driver import Buffer, Module
-from godwit.backends.cuda.placement import require_room
-from godwit.backends.cuda.step_rows import StepRows
+from godwit.backends.cuda import step_readers, step_rows
+from godwit.backends.cuda.driver import Buffer
+from godwit.backends.cuda.placement import require_room, settle
+from godwit.backends.cuda.step_readers import exchange_ranges
+from godwit.backends.cuda.step_rows import StepRows, start_kernel, start_sum
 from godwit.backends.cuda.structures import c_id
 from godwit.backends.cuda.workshop import kernel_source, spare_bytes
 from godwit.dtypes import Array
 from godwit.trace import seconds_since
 
 if TYPE_CHECKING:
-    from godwit.backends.cuda.step_placement import Direction, StepPart, StepPlacement
+    from godwit.backends.cuda.step_placement import Direction, StepPlacement
 
-_THREADS = 256
-_SCAN_THREADS = 1024
-_BLOCKS_PER_MULTIPROCESSOR = 8
 _WORD = 32  # positions of a word
 
 
@@ -72,16 +68,8 @@ def halos_of(placement: StepPlacement, direction: Direction, weighted: bool) -> 
         making.make()
         placement.add_seconds("rows", begin)
         seconds_since(begin, "rows")
-    drop_positions(placement)
+    step_rows.drop_positions(placement)
     return making.found()
-
-
-def drop_positions(placement: StepPlacement) -> None:
-    """Give back where each vertex stands, which takes an id a vertex of the graph; it can be made again."""
-    for part in placement.parts:
-        found = part.buffers.pop("positions", None)
-        if found is not None:
-            found.close()
 
 
 def halo_positions(placement: StepPlacement, halos: Halos, device: int) -> Array:
@@ -129,7 +117,7 @@ class _Making:
                 self._make_places()
             with ExitStack() as owned:
                 needs, places = self._brought_back(owned)
-                owned.callback(self._settle)  # before any of it is given back
+                owned.callback(settle, self.parts)  # before any of it is given back
                 local = [one.targets for one in rows]
                 if known:
                     nbytes = [one.targets.nbytes for one in rows]
@@ -139,12 +127,13 @@ class _Making:
                         for part, n in zip(self.parts, nbytes, strict=True)
                     ]
                 for place, part in enumerate(self.parts):
-                    self._start(
-                        part, "localize_targets", rows[place].targets.pointer, rows[place].arcs,
-                        part.first, self.placement.capacity, needs[place].pointer,
-                        places[place].pointer, local[place].pointer,
+                    start_kernel(
+                        part, self.source, "localize_targets",
+                        rows[place].targets.pointer, rows[place].arcs, part.first,
+                        self.placement.capacity, needs[place].pointer, places[place].pointer,
+                        local[place].pointer,
                     )  # fmt: skip
-                self._settle()
+                settle(self.parts)
             failed.pop_all()
         self._keep(self.local, local)
 
@@ -161,17 +150,19 @@ class _Making:
                 places = self._room(owned, self.places_bytes)
                 counts = self._room(owned, counts_bytes)
                 needs = self._needs(owned)
-                owned.callback(self._settle)  # before any of it is given back
+                owned.callback(settle, self.parts)  # before any of it is given back
                 for place, part in enumerate(self.parts):
                     sums = counts[place].pointer
-                    self._start(part, "count_needs", needs[place].pointer, words, sums)
-                    self._start(part, "sum_up", sums, words, blocks=1, threads=_SCAN_THREADS)
-                    self._start(
-                        part, "write_places", sums, words, self.placement.capacity // _WORD,
+                    start_kernel(
+                        part, self.source, "count_needs", needs[place].pointer, words, sums
+                    )
+                    start_sum(part, self.source, sums, words)
+                    start_kernel(
+                        part, self.source, "write_places", sums, words, self.placement.capacity // _WORD,
                         part.owned, places[place].pointer, begins[place].pointer,
                     )  # fmt: skip
-                self._settle()
-                self._exchange(places, at_owners, self.placement.id_dtype.itemsize, back=False)
+                settle(self.parts)
+                exchange_ranges(self.placement, places, at_owners)
             failed.pop_all()
         self._keep(self.begins, begins)
         self._keep(self.places, at_owners)
@@ -182,7 +173,7 @@ class _Making:
         places = self._room(owned, self.places_bytes)
         needs = self._needs(owned)
         at_owners = self._kept(self.places)
-        self._exchange(places, at_owners, self.placement.id_dtype.itemsize, back=True)
+        exchange_ranges(self.placement, places, at_owners, back=True)
         return needs, places
 
     def _needs(self, owned: ExitStack) -> list[Buffer]:
@@ -190,25 +181,8 @@ class _Making:
         needs = self._room(owned, self.needs_bytes)
         for buffer in needs:
             buffer.fill_bytes(0)  # and so it remains in the own range
-        self._exchange(needs, self._kept(self.readers), 4, back=True)
+        exchange_ranges(self.placement, needs, self._kept(self.readers), back=True)
         return needs
-
-    def _exchange(
-        self, at_readers: list[Buffer], at_owners: list[Buffer], word_bytes: int, *, back: bool
-    ) -> None:
-        """The words of an owner's range from each reader to the owner, or back."""
-        row_bytes = self.placement.capacity // _WORD * word_bytes
-        for reader in self.parts:
-            for owner in self.parts:
-                if owner is reader:
-                    continue
-                here = at_readers[reader.device].pointer + owner.device * row_bytes
-                there = at_owners[owner.device].pointer + reader.device * row_bytes
-                ends = (here, reader.index, there, owner.index)
-                if not back:
-                    ends = (there, owner.index, here, reader.index)
-                driver.copy_peer_async(*ends, row_bytes, reader.stream)
-        self._settle()
 
     def _room(self, owned: ExitStack, nbytes: int) -> list[Buffer]:
         return [owned.enter_context(Buffer(part.index, nbytes)) for part in self.parts]
@@ -222,22 +196,6 @@ class _Making:
 
     def _kept(self, name: str) -> list[Buffer]:
         return [part.buffers[name] for part in self.parts]
-
-    def _settle(self) -> None:
-        for part in self.parts:
-            part.stream.synchronize()
-
-    def _start(
-        self, part: StepPart, name: str, *arguments: Any, blocks: int = 0, threads: int = _THREADS
-    ) -> None:
-        multiprocessors = driver.properties(part.index).multiprocessors
-        driver.launch(
-            _module(part.index, self.source).kernel(name),
-            part.stream,
-            blocks=blocks or multiprocessors * _BLOCKS_PER_MULTIPROCESSOR,
-            threads=threads,
-            arguments=arguments,
-        )
 
     def found(self) -> Halos:
         """What was made."""
@@ -261,9 +219,3 @@ class _Making:
 def source(id_dtype: np.dtype[Any]) -> str:
     """Of the kernels."""
     return kernel_source("step_halo_kernels.cuh", Id=c_id(id_dtype))
-
-
-@lru_cache(maxsize=64)
-def _module(index: int, code: str) -> Module:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(code, (), architecture))

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import lru_cache
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from godwit.backends.cuda import driver
-from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.driver import Buffer, Kernel
-from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.driver import Buffer
+from godwit.backends.cuda.placement import require_room, settle
+from godwit.backends.cuda.step_rows import StepRows, start_kernel
 from godwit.backends.cuda.structures import c_id
 from godwit.backends.cuda.workshop import kernel_source, spare_bytes
 
 if TYPE_CHECKING:
     from godwit.backends.cuda.step_placement import StepPlacement
-    from godwit.backends.cuda.step_rows import StepRows
-
-_THREADS = 256
-_BLOCKS_PER_MULTIPROCESSOR = 8
 
 
 def make_readers(
@@ -41,63 +37,50 @@ def make_readers(
     :param row_sets: of each direction, the rows of all devices; none: all devices read everything
     :raises GraphTooLargeError: need against free, before anything is allocated
     """
-    nbytes = placement.count // 8
+    text, nbytes = source(placement.id_dtype), placement.count // 8
     indexes = [part.index for part in placement.parts]
     require_room(indexes, [2 * nbytes] * len(indexes), spare_bytes)
     with ExitStack() as made:
         readers = [made.enter_context(Buffer(index, nbytes)) for index in indexes]
         with ExitStack() as owned:
             needs = [owned.enter_context(Buffer(index, nbytes)) for index in indexes]
-            owned.callback(_settle, placement)  # before any of it is given back
+            owned.callback(settle, placement.parts)  # before any of it is given back
             for place, own_needs in enumerate(needs):
                 own_needs.fill_bytes(0 if row_sets else 0xFF)
                 for rows in row_sets:
-                    _mark(placement, place, rows[place], own_needs)
-            _exchange(placement, needs, readers)
+                    start_kernel(
+                        placement.parts[place], text, "mark_targets",
+                        rows[place].targets.pointer, rows[place].arcs, own_needs.pointer,
+                    )  # fmt: skip
+            exchange_ranges(placement, needs, readers)
         made.pop_all()  # from now on the parts'
     for part, buffer in zip(placement.parts, readers, strict=True):
         part.buffers[name] = buffer
     return readers
 
 
-def _mark(placement: StepPlacement, place: int, rows: StepRows, needs: Buffer) -> None:
-    part = placement.parts[place]
-    multiprocessors = driver.properties(part.index).multiprocessors
-    driver.launch(
-        _kernel(part.index, source(placement.id_dtype)),
-        part.stream,
-        blocks=multiprocessors * _BLOCKS_PER_MULTIPROCESSOR,
-        threads=_THREADS,
-        arguments=(rows.targets.pointer, rows.arcs, needs.pointer),
-    )
+def exchange_ranges(
+    placement: StepPlacement,
+    at_readers: list[Buffer],
+    at_owners: list[Buffer],
+    *,
+    back: bool = False,
+) -> None:
+    """Of arrays of all positions, an owner's range from each reader to the owner: a row a reader; or back.
 
-
-def _exchange(placement: StepPlacement, needs: list[Buffer], readers: list[Buffer]) -> None:
-    """What a device needs of an owner's range, to the owner: each in the stream that made it."""
-    row_bytes = placement.capacity // 8
-    for reader in placement.parts:
-        for owner in placement.parts:
-            driver.copy_peer_async(
-                readers[owner.device].pointer + reader.device * row_bytes,
-                owner.index,
-                needs[reader.device].pointer + owner.device * row_bytes,
-                reader.index,
-                row_bytes,
-                reader.stream,
-            )
-
-
-def _settle(placement: StepPlacement) -> None:
-    for part in placement.parts:
-        part.stream.synchronize()
+    Each in the reader's stream, and there when this returns. What a device has of itself stays where it is.
+    """
+    row_bytes = at_owners[0].nbytes // len(placement.parts)
+    for reader, owner in permutations(placement.parts, 2):
+        here = at_readers[reader.device].pointer + owner.device * row_bytes
+        there = at_owners[owner.device].pointer + reader.device * row_bytes
+        ends = (there, owner.index, here, reader.index)
+        if back:
+            ends = (here, reader.index, there, owner.index)
+        driver.copy_peer_async(*ends, row_bytes, reader.stream)
+    settle(placement.parts)
 
 
 def source(id_dtype: np.dtype[Any]) -> str:
     """Of the kernel."""
     return kernel_source("step_reader_kernels.cuh", Id=c_id(id_dtype))
-
-
-@lru_cache(maxsize=64)
-def _kernel(index: int, code: str) -> Kernel:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(code, (), architecture)).kernel("mark_targets")

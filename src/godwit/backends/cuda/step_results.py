@@ -114,8 +114,8 @@ def deliver_own(placement: StepPlacement, name: str, dtype: Any, destination: An
             _bring_own(one, one.buffers[name].pointer, part, to + offset, dtype)
         _gather(placement, part, to, dtype, destination, None)
         if isinstance(destination, np.ndarray):
-            for once in (_TOGETHER, "positions"):  # whoever has neighbours only is short of room
-                part.buffers.pop(once).close()
+            part.buffers.pop(_TOGETHER).close()
+            step_rows.drop_positions(placement)  # whoever has neighbours only is short of room
     else:
         for one in placement.parts:
             values = np.empty(one.owned, dtype)

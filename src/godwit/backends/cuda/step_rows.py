@@ -20,7 +20,7 @@ import numpy as np
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.compilation import cubin
 from godwit.backends.cuda.driver import Buffer, Module
-from godwit.backends.cuda.placement import require_room
+from godwit.backends.cuda.placement import require_room, settle
 from godwit.backends.cuda.sorting import sort_keys
 from godwit.backends.cuda.structures import c_id, c_word
 from godwit.backends.cuda.upload import bring_up
@@ -130,6 +130,14 @@ def positions_on(placement: StepPlacement, part: StepPart) -> Buffer:
     return found
 
 
+def drop_positions(placement: StepPlacement) -> None:
+    """Give back where each vertex stands, which takes an id a vertex of the graph; it can be made again."""
+    for part in placement.parts:
+        found = part.buffers.pop("positions", None)
+        if found is not None:
+            found.close()
+
+
 class _Making:
     """Rows in the making: names of buffers that each device keeps, and those that are still to be made."""
 
@@ -184,13 +192,7 @@ class _Making:
         for part in self.parts:
             made = _row_lengths(self.placement, part, self.graph, 8 * (part.owned + 1))
             part.buffers[self.offsets] = made
-            driver.launch(
-                _module(part.index, self.source).kernel("sum_up"),
-                part.stream,
-                blocks=1,
-                threads=_SCAN_THREADS,
-                arguments=(made.pointer, part.owned),
-            )
+            start_sum(part, self.source, made.pointer, part.owned)
             part.stream.synchronize()
 
     def place(self) -> None:
@@ -226,7 +228,7 @@ class _Making:
         first = self.parts[0]
         with ExitStack() as owned:
             chunks = [owned.enter_context(Buffer(part.index, room)) for part in self.parts]
-            owned.callback(self._settle)  # before a chunk is given back
+            owned.callback(settle, self.parts)  # before a chunk is given back
             for begin in range(0, len(array), CHUNK_ARCS):
                 some = array[begin : begin + CHUNK_ARCS]
                 bring_up(chunks[0], some)
@@ -240,11 +242,7 @@ class _Making:
                     start_kernel(
                         part, self.source, kernel, *place, begin, len(some), chunk.pointer, to
                     )
-                self._settle()
-
-    def _settle(self) -> None:
-        for part in self.parts:
-            part.stream.synchronize()
+                settle(self.parts)
 
     def sort(self) -> None:
         """Each row by the hotness of its targets."""
@@ -281,7 +279,7 @@ class _Making:
                     part, self.source, "write_heads", offsets.pointer, targets.pointer, part.owned,
                     heads.pointer,
                 )  # fmt: skip
-            self._settle()
+            settle(self.parts)
         return [
             StepRows(
                 part.buffers[self.offsets],
@@ -382,3 +380,10 @@ def start_kernel(part: StepPart, source: str, name: str, *arguments: Any) -> Non
     blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     kernel = _module(part.index, source).kernel(name)
     driver.launch(kernel, part.stream, blocks=blocks, threads=_THREADS, arguments=arguments)
+
+
+def start_sum(part: StepPart, source: str, values: int, count: int) -> None:
+    """Start the kernel ``sum_up``: the sums of what goes before each value, by one block."""
+    kernel = _module(part.index, source).kernel("sum_up")
+    arguments = (values, count)
+    driver.launch(kernel, part.stream, blocks=1, threads=_SCAN_THREADS, arguments=arguments)

@@ -21,7 +21,7 @@ from godwit.backends.cuda.compilation import cubin
 from godwit.backends.cuda.driver import Buffer, PinnedBuffer
 from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
 from godwit.backends.cuda.operators import DeviceFunction
-from godwit.backends.cuda.placement import gpu_index
+from godwit.backends.cuda.placement import gpu_index, settle
 from godwit.backends.cuda.slices import SlicedRun, nanoseconds
 from godwit.backends.cuda.step_exchange import Exchange
 from godwit.backends.cuda.step_placement import StepCopies, StepPlacement
@@ -144,7 +144,7 @@ def copies_by_host(placement: StepPlacement | StepCopies, gpu: GpuOptions) -> bo
     """Whether what devices tell each other is copied by the host, between supersteps."""
     if isinstance(placement, StepCopies) or len(placement.parts) == 1:
         return False
-    return gpu.transport == "host" or not placement.are_all_peers
+    return gpu.transport == "host" or not reach_each_other(placement.devices)
 
 
 def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
@@ -279,7 +279,7 @@ class StepRun(SlicedRun):
             control = controls[0]
             last = control["phases"][int(control["state"][STEP]) % _PROFILED_STEPS]
             self.bring_over(int(last) & _PHASE, int(control["phase"]) & _PHASE, control["state"])
-            self.exchange.settle()
+            settle(self.placement.parts)
             self.exchange_s += seconds_since(begin, "exchange")
         if self.between is not None:
             self.between(controls)

@@ -16,8 +16,9 @@ from emulated_grid import emulated_gpus
 from godwit.backends.base import GpuOptions
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from gpu_endpoints import names_of, needs_gpu, on_endpoints
 from graphs import named_graph
-from test_pagerank_gpu import check, devices_of, graph_of_all_classes, needs_gpu, on_endpoints
+from test_pagerank_gpu import check, graph_of_all_classes
 
 LARGE_CHANGES: dict[str, Any] = {
     "personalization": {0: 1}, "initial": {0: 1}, "damping": 0.9999, "accelerated": True,
@@ -71,14 +72,14 @@ def check_accelerated(
 def test_nothing_is_read_while_it_is_written(seed: int) -> None:
     graph = graph_of_all_classes(directed=False, hubs_apart=True)
     with emulated_gpus(2, checks=True, seed=seed):
-        check(graph, devices_of(2), accelerated=True, max_iterations=7)
+        check(graph, names_of(2), accelerated=True, max_iterations=7)
 
 
 class TestEmulated:
     @pytest.fixture(autouse=True, params=[1, 2, 3])
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
-            yield devices_of(request.param)
+            yield names_of(request.param)
 
     @pytest.mark.parametrize(
         ("spec", "gain"),

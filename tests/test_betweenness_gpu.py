@@ -17,7 +17,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.brandes import sum_dependencies
 from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import brandes_steps, driver, workshop
+from godwit.backends.cuda import brandes_steps, workshop
 from godwit.backends.cuda.brandes_steps import run_brandes
 from godwit.backends.cuda.step_placement import StepCopies, StepPlacement
 from godwit.backends.cuda.steps import StepRun
@@ -26,10 +26,8 @@ from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
+from gpu_endpoints import COUNT, names_of, needs_gpu
 from graphs import each_graph, named_graph
-
-COUNT = driver.device_count()
-needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
 
 # Sums of fractions in another order.
 _CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
@@ -40,10 +38,6 @@ def all_devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """All devices work together, also where they would be faster apart."""
     if "apart" not in request.node.name:
         monkeypatch.setattr(brandes_steps, "gpus_apart", lambda *_: 0)
-
-
-def devices_of(count: int) -> list[str]:
-    return [f"cuda:{place}" for place in range(count)]
 
 
 def run(
@@ -138,7 +132,7 @@ class TestEmulated:
     @pytest.fixture(autouse=True, params=[1, 2, 3])
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
-            yield devices_of(request.param)
+            yield names_of(request.param)
 
     @pytest.mark.parametrize("directed", [False, True])
     @pytest.mark.usefixtures("way")
@@ -236,8 +230,8 @@ class TestEmulated:
 def test_any_order_of_threads(count: int, seed: int) -> None:
     with emulated_gpus(count, seed=seed):
         graph = gw.generators.rmat(6, 5, seed=seed)
-        check_sums(graph, devices_of(count), [0, 1])
-        check_sums(gw.generators.path(12), devices_of(count), [3])
+        check_sums(graph, names_of(count), [0, 1])
+        check_sums(gw.generators.path(12), names_of(count), [3])
 
 
 class TestBlockSearches:
@@ -259,7 +253,7 @@ class TestBlockSearches:
         """A GPU has three blocks here, so that for few sources not all GPUs are needed."""
         with emulated_gpus(4) as machine:
             for count, busy in ((20, 4), (8, 3)):
-                found = check_sums(graph, devices_of(4), range(count), endpoints=False)
+                found = check_sums(graph, names_of(4), range(count), endpoints=False)
                 assert found.block_searches == 3
                 assert np.count_nonzero(found.supersteps) == busy
                 assert np.count_nonzero(found.visited) == busy
@@ -282,7 +276,7 @@ class TestBlockSearches:
         graph = gw.generators.rmat(7, 5, seed=6)
         with emulated_gpus(2, seed=5):
             for gpu in (GpuOptions(), GpuOptions(slice_s=0)):
-                found = check_sums(graph, devices_of(2), range(17), gpu=gpu)
+                found = check_sums(graph, names_of(2), range(17), gpu=gpu)
                 assert found.block_searches == 0
                 assert found.visited.all()
 
@@ -290,7 +284,7 @@ class TestBlockSearches:
         """One source of one GPU is enough."""
         with emulated_gpus(2):
             graph = layers([1, *[2] * 1000, 1])
-            found = run(graph, devices_of(2), [*[2001] * 7, 0])
+            found = run(graph, names_of(2), [*[2001] * 7, 0])
         assert found.vertices is None
 
     def test_memory_of_searches_apart_is_others_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +297,7 @@ class TestBlockSearches:
             memory_bytes = megabytes * 10**6
             with (
                 emulated_gpus(2, memory_bytes=memory_bytes),
-                gw.place(graph, devices_of(2)) as placed,
+                gw.place(graph, names_of(2)) as placed,
             ):
                 for _ in range(2):
                     found = gw.betweenness_centrality(placed, sources=range(16))
@@ -316,7 +310,7 @@ class TestBlockSearches:
 
         monkeypatch.setattr(StepPlacement, "copies", no_room)
         with emulated_gpus(2):
-            found = check_sums(gw.generators.path(40), devices_of(2), range(20))
+            found = check_sums(gw.generators.path(40), names_of(2), range(20))
             assert found.block_searches == 0
             assert found.supersteps.all()
 
@@ -367,8 +361,8 @@ def test_arcs_are_counted_as_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(brandes_steps, "DENSE_FACTOR", factor)
         with emulated_gpus(count):
             for one in (graph, graph.reverse):
-                check_sums(one, devices_of(count), sources)
-            found = run(graph, devices_of(count), sources)
+                check_sums(one, names_of(count), sources)
+            found = run(graph, names_of(count), sources)
         assert found.examined.sum() == sum(
             41 if v < 1 or 2 <= v < 32 else 40 * (v == 1) for v in sources
         )
@@ -391,7 +385,7 @@ def test_all_blocks_work_on_hubs_of_other_devices(monkeypatch: pytest.MonkeyPatc
         division = np.zeros(graph.vertex_count, int)
         division[1] = 1
         seen.clear()
-        with emulated_gpus(2), gw.place(graph, devices_of(2), division) as placed:
+        with emulated_gpus(2), gw.place(graph, names_of(2), division) as placed:
             gw.betweenness_centrality(placed, sources=[0])
         lists = [phase for phase in seen[-1] if phase & 15 == 1]
         return lists[1] >> 31 == 1
@@ -409,7 +403,7 @@ def test_nothing_is_read_while_another_warp_writes_it(monkeypatch: pytest.Monkey
     graph = gw.generators.rmat(6, 5, seed=2, symmetrize=False)
     for sources in ([0, 1], range(20)):
         with emulated_gpus(1, checks=True, seed=1):
-            check_sums(graph, devices_of(1), sources)
+            check_sums(graph, names_of(1), sources)
 
 
 def test_memory_is_asked_for_before_it_is_taken() -> None:
@@ -446,7 +440,7 @@ def test_command_line() -> None:
 class TestGpus:
     @pytest.fixture(params=["one", "shared", "all"])
     def devices(self, request: pytest.FixtureRequest) -> list[str]:
-        kinds = {"one": ["cuda:0"], "shared": ["cuda:0", "cuda:0"], "all": devices_of(COUNT)}
+        kinds = {"one": ["cuda:0"], "shared": ["cuda:0", "cuda:0"], "all": names_of(COUNT)}
         return kinds[request.param]
 
     @pytest.mark.parametrize("directed", [False, True])

@@ -19,16 +19,15 @@ import pytest
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.backends.base import Device, GpuOptions
-from godwit.backends.cuda import brandes_steps, driver, step_readers
+from godwit.backends.cuda import brandes_steps, step_readers
 from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.step_reads import reads_anywhere, shared_fields, ways_of_arcs
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.partition import partition
+from gpu_endpoints import COUNT, names_of, needs_gpu
 from step_programs import COMPONENTS, FAR, K_CORE, LEVELS, LEVELS_PULLED, LEVELS_TURNED, start_of
 
-COUNT = driver.device_count()
-needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
 emulates = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate GPUs with")
 
 WAYS = ("selective", "broadcast")
@@ -45,10 +44,6 @@ GRAPHS: dict[str, Callable[[], gw.Graph]] = {
 def all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Betweenness from many sources would have each search for itself."""
     monkeypatch.setattr(brandes_steps, "gpus_apart", lambda *_: 0)
-
-
-def names_of(count: int) -> list[str]:
-    return [f"cuda:{place}" for place in range(count)]
 
 
 def check_ranks(graph: gw.Graph, devices: Any, gpu: GpuOptions) -> np.ndarray[Any, Any]:

@@ -6,7 +6,7 @@ Without a GPU the very kernels run on emulated ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,9 @@ from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.graph.csr import Graph
 from godwit.solvers.statistics import RunStatistics
+from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from test_components import UNIONS, expected_labels
-
-COUNT = driver.device_count()
-needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
-
-
-def devices_of(count: int) -> list[str]:
-    return [f"cuda:{place}" for place in range(count)]
 
 
 def merges_of(devices: list[str]) -> tuple[str, ...]:
@@ -69,7 +63,7 @@ class TestEmulated:
     @pytest.fixture(autouse=True, params=[1, 2, 3])
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
-            yield devices_of(request.param)
+            yield names_of(request.param)
 
     @each_graph
     def test_as_scipy(self, name: str, devices: list[str]) -> None:
@@ -142,7 +136,7 @@ class TestSchedules:
     def test_no_order_of_threads_matters(self, method: str, seed: int) -> None:
         graphs_ = [gw.generators.rmat(6, 3, seed=seed), gw.generators.road(12, seed=seed)]
         with emulated_gpus(3, seed=seed):
-            for devices in (devices_of(1), devices_of(3), ["cuda:1", "cuda:1"]):
+            for devices in (names_of(1), names_of(3), ["cuda:1", "cuda:1"]):
                 for graph in graphs_:
                     check(graph, devices, method=method)
                     check(graph, devices, method=method, rounds=2)
@@ -153,7 +147,7 @@ class TestSchedules:
         with emulated_gpus(count, seed=seed, checks=True):
             for graph in (gw.generate("rmat:6"), gw.generate("rmat:6,symmetrize=false")):
                 for method in UNIONS:
-                    check(graph, devices_of(count), method=method, rounds=2)
+                    check(graph, names_of(count), method=method, rounds=2)
 
     @settings(max_examples=15)
     @given(
@@ -164,12 +158,12 @@ class TestSchedules:
     )
     def test_any_graph(self, graph: Graph, method: str, count: int, seed: int) -> None:
         with emulated_gpus(count, seed=seed):
-            check(graph, devices_of(count), method=method)
+            check(graph, names_of(count), method=method)
 
     def test_rows_of_the_largest_are_left_out(self) -> None:
         graph = gw.generate("rmat:9")
         with emulated_gpus(2):
-            for devices in (devices_of(1), devices_of(2)):
+            for devices in (names_of(1), names_of(2)):
                 statistics = check(graph, devices, method="afforest", rounds=2)
                 # Besides second neighbours, which are one arc a vertex.
                 assert statistics.arcs_relaxed.sum() < graph.vertex_count + graph.arc_count // 50
@@ -178,7 +172,7 @@ class TestSchedules:
         with emulated_gpus(2) as machine:
             for merge in ("tree", "direct"):
                 gw.connected_components(
-                    named_graph("random directed"), merge=merge, devices=devices_of(2)
+                    named_graph("random directed"), merge=merge, devices=names_of(2)
                 )
             assert [machine.held_bytes(index) for index in (0, 1)] == [0, 0]
 
@@ -195,7 +189,7 @@ class TestSchedules:
         with emulated_gpus(2):
             monkeypatch.setattr(driver, "peer_attribute", lambda name, here, there: 0)
             with pytest.raises(DeviceError, match=r"by atomics, .* without merge='direct'"):
-                gw.connected_components(graph, merge="direct", devices=devices_of(2))
+                gw.connected_components(graph, merge="direct", devices=names_of(2))
             assert gw.connected_components(graph, devices=["cuda:0", "cuda:0"]).count == 1
 
     def test_the_command(self) -> None:
@@ -207,12 +201,6 @@ class TestSchedules:
         assert facts["statistics"]["devices"] == ["cuda:0", "cuda:1"]
         wanted = gw.connected_components(gw.generate("rmat:6,seed=4"), devices="cpu")
         assert facts["components"] == wanted.count
-
-
-ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
-if COUNT > 1:
-    ENDPOINTS.append(devices_of(COUNT))
-on_endpoints: Callable[[Any], Any] = pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
 
 
 @pytest.mark.gpu

@@ -19,9 +19,10 @@ from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.registry import resolve_devices
 from godwit.backends.unions import UnionQuery
 from godwit.graph.csr import Graph
+from gpu_endpoints import names_of
 from graphs import each_graph, graphs, named_graph
 from test_components import expected_labels
-from test_components_gpu import check, devices_of, merges_of
+from test_components_gpu import check, merges_of
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ class TestTiles:
     @pytest.fixture(params=[1, 2, 3])
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
-            yield devices_of(request.param)
+            yield names_of(request.param)
 
     @each_graph
     def test_as_scipy(self, name: str, devices: list[str]) -> None:
@@ -127,7 +128,7 @@ class TestTiles:
     def test_no_order_of_threads_matters(self, seed: int) -> None:
         road = gw.generators.road(35, seed=seed)
         with emulated_gpus(3, seed=seed):
-            for devices in (devices_of(1), devices_of(3), ["cuda:1", "cuda:1"]):
+            for devices in (names_of(1), names_of(3), ["cuda:1", "cuda:1"]):
                 for graph in (road, gw.generators.path(900), with_longer_rows(road)):
                     for method in JOINED:
                         check(graph, devices, method=method)
@@ -139,7 +140,7 @@ class TestTiles:
         with emulated_gpus(count, seed=seed, checks=True):
             for graph in (road, one_way(with_longer_rows(road)), gw.generators.path(500)):
                 for method in JOINED:
-                    check(graph, devices_of(count), method=method)
+                    check(graph, names_of(count), method=method)
 
 
 class TestAnyTiles:
@@ -154,7 +155,7 @@ class TestAnyTiles:
         with pytest.MonkeyPatch.context() as patch, emulated_gpus(count, seed=seed):
             patch.setattr(components_tiles, "LEAST_ROWS", 0)
             patch.setattr(components_tiles, "LEAST_SHARE", 0)
-            check(graph, devices_of(count), method=method)
+            check(graph, names_of(count), method=method)
 
 
 class TestChoices:
@@ -182,7 +183,7 @@ class TestChoices:
                  ("road:30,seed=3", "rem", "direct"), ("road:30,seed=3", "afforest", "direct")]  # fmt: skip
         with emulated_gpus(2):
             for spec, method, merge in cases:
-                with gw.place(gw.generate(spec), devices_of(2)) as placed:
+                with gw.place(gw.generate(spec), names_of(2)) as placed:
                     rounds = [
                         gw.connected_components(placed, method=method, merge=one).statistics.rounds
                         for one in ("auto", merge, {"tree": "direct", "direct": "tree"}[merge])

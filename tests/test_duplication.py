@@ -18,23 +18,18 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.backends.base import Device, GpuOptions
-from godwit.backends.cuda import driver, step_halos, step_readers, step_results
+from godwit.backends.cuda import step_halos, step_readers, step_results
 from godwit.backends.cuda.driver import Buffer
 from godwit.backends.cuda.pagerank_steps import run_pagerank
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.ranks import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
+from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from step_programs import LEVELS
 
-COUNT = driver.device_count()
-needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
 PARTITIONS = (None, "contiguous", "random")
-
-
-def names_of(count: int) -> list[str]:
-    return [f"cuda:{place}" for place in range(count)]
 
 
 def both(graph: Graph, devices: list[str], method: Any = None, **asked: Any) -> Any:
@@ -435,12 +430,6 @@ def test_gpus_that_are_no_peers() -> None:
                         found.append(gw.pagerank(placed, dtype=dtype, gpu=gpu))
             for one, other in zip(found[:3], found[3:], strict=True):
                 check_same(one, other)
-
-
-ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
-if COUNT > 1:
-    ENDPOINTS.append(names_of(COUNT))
-on_endpoints: Callable[[Any], Any] = pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
 
 
 @pytest.mark.gpu

@@ -6,7 +6,7 @@ Without a GPU the very kernels run on emulated ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
@@ -18,7 +18,6 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.arrays import Home, host_array
 from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver
 from godwit.backends.cuda.pagerank_steps import run_pagerank
 from godwit.backends.cuda.step_placement import StepPlacement
 from godwit.backends.ranks import RankQuery
@@ -26,17 +25,11 @@ from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
+from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
-
-COUNT = driver.device_count()
-needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
 
 ENDLESS: dict[str, Any] = {"damping": 1 - 1e-12, "tolerance": 1e-300, "max_iterations": 10**12}
 """Settings by which a long path does not converge in a lifetime."""
-
-
-def devices_of(count: int) -> list[str]:
-    return [f"cuda:{place}" for place in range(count)]
 
 
 def check(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult:
@@ -83,7 +76,7 @@ class TestEmulated:
     @pytest.fixture(autouse=True, params=[1, 2, 3])
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
-            yield devices_of(request.param)
+            yield names_of(request.param)
 
     @each_graph
     def test_ranks_are_the_cpus(self, name: str, devices: list[str]) -> None:
@@ -201,7 +194,7 @@ def check_push(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult
 class TestSchedules:
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_residual_push(self, count: int) -> None:
-        devices = devices_of(count)
+        devices = names_of(count)
         with emulated_gpus(count, seed=count) as machine:
             for name in (
                 "zero weights", "parallel edges and self-loops", "isolated vertices, weighted",
@@ -269,12 +262,6 @@ class TestSchedules:
         assert facts["statistics"]["devices"] == ["cuda:0", "cuda:1"]
         assert facts["iterations"] == wanted.iterations
         assert facts["top"][0]["rank"] == pytest.approx(wanted.rank.max(), rel=1e-12)
-
-
-ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
-if COUNT > 1:
-    ENDPOINTS.append(devices_of(COUNT))
-on_endpoints: Callable[[Any], Any] = pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,25 @@
+"""Which GPUs there are for tests, and which of them a test marked ``gpu`` runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from godwit.backends.cuda import driver
+
+COUNT = driver.device_count()
+needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")
+
+
+def names_of(count: int) -> list[str]:
+    """The first so many, real or emulated."""
+    return [f"cuda:{place}" for place in range(count)]
+
+
+ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
+"""One alone, several that share it, and all there are."""
+if COUNT > 1:
+    ENDPOINTS.append(names_of(COUNT))
+on_endpoints: Callable[[Any], Any] = pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphs as zoo
-from godwit.algorithms import verification
 from godwit.algorithms.predecessors import predecessors
-from godwit.algorithms.verification import verify_bfs, verify_sssp
+from godwit.algorithms.verification import checks, verify_bfs, verify_sssp
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
 from graphs import named_graph
@@ -193,7 +192,7 @@ def test_zeros_behind_a_rounding_are_followed_from_the_source() -> None:
 
 
 def test_blocks_of_arcs_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "_BLOCK_ARCS", 3)
+    monkeypatch.setattr(checks, "BLOCK_ARCS", 3)
     graph = named_graph("zero weights")
     distance = distances(graph, [7], "int64")
     before = predecessors(graph, distance, np.array([7]), unit_lengths=False)

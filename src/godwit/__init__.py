@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from godwit import errors as errors
     from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
+    from godwit.algorithms.verification import (
+        verify_betweenness_centrality as verify_betweenness_centrality,
+    )
     from godwit.algorithms.verification import verify_bfs as verify_bfs
+    from godwit.algorithms.verification import (
+        verify_connected_components as verify_connected_components,
+    )
+    from godwit.algorithms.verification import verify_filter as verify_filter
+    from godwit.algorithms.verification import verify_pagerank as verify_pagerank
     from godwit.algorithms.verification import verify_sssp as verify_sssp
     from godwit.api import betweenness_centrality as betweenness_centrality
     from godwit.api import bfs as bfs
@@ -111,7 +119,11 @@ _HOMES = {
     "repeat": "solvers.step_operators",
     "run": "api",
     "sssp": "api",
+    "verify_betweenness_centrality": "algorithms.verification",
     "verify_bfs": "algorithms.verification",
+    "verify_connected_components": "algorithms.verification",
+    "verify_filter": "algorithms.verification",
+    "verify_pagerank": "algorithms.verification",
     "verify_sssp": "algorithms.verification",
     "write": "graph.formats",
 }

@@ -108,6 +108,7 @@ def betweenness(
     devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
     trace: options.TraceOption = None,
+    verify: options.VerifyOption = False,
     *,
     reading: options.Reading,
 ) -> None:
@@ -134,8 +135,19 @@ def betweenness(
         facts=partial(_facts, asked),
         line=_line,
         title="The highest centralities",
+        verify=partial(_verify, asked),
     )
-    answer(kind, graph, reading, top=top, output=output, json=json, quiet=quiet, trace=trace)
+    answer(
+        kind,
+        graph,
+        reading,
+        top=top,
+        output=output,
+        json=json,
+        quiet=quiet,
+        trace=trace,
+        verify=verify,
+    )
 
 
 def _check_early(
@@ -201,6 +213,30 @@ def _highest_edges(result: BetweennessResult, count: int) -> list[dict[str, Any]
         }
         for tail, arc in zip(tails, chosen, strict=True)
     ]
+
+
+def _verify(asked: dict[str, Any], result: BetweennessResult) -> str:
+    from godwit.algorithms.verification.betweenness import (
+        searches_in_seconds,
+        verify_betweenness_centrality,
+    )
+
+    graph, sources = result.graph, result.sources
+    samples = searches_in_seconds(graph)
+    verify_betweenness_centrality(
+        graph,
+        result.centrality,
+        result.edge_centrality if asked["edges"] else None,
+        sources=sources if len(sources) else None,
+        normalized=asked["normalized"],
+        endpoints=asked["endpoints"],
+        weighted=asked["weighted"],
+        samples=samples,
+        seed=asked["seed"],
+    )
+    if len(sources) <= samples:
+        return "every centrality is right"
+    return f"no centrality is less than what {samples} of {len(sources)} sources contribute"
 
 
 def _facts(asked: dict[str, Any], result: BetweennessResult) -> dict[str, Any]:

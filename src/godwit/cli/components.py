@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,6 +98,7 @@ def components(
     devices: options.DevicesOption = None,
     timeout: options.TimeoutOption = None,
     trace: options.TraceOption = None,
+    verify: options.VerifyOption = False,
     stream: StreamOption = False,
     edge_dtype: EdgeDtypeOption = None,
     vertices: VerticesOption = None,
@@ -126,12 +128,18 @@ def components(
         facts=_facts,
         line=_line,
         title="The largest components",
+        verify=_verify,
     )
     said: dict[str, Any] = {
-        "top": top, "output": output, "json": json, "quiet": quiet, "trace": trace,
+        "top": top, "output": output, "json": json, "quiet": quiet, "trace": trace, "verify": verify,
     }  # fmt: skip
     if streaming.is_meant(graph):
         columns = _streamed_columns(reading, streaming)
+        if verify and graph == "-":
+            raise InputError(
+                "--verify goes through the edges once more, which standard input has not: give a file"
+            )
+        kind = replace(kind, verify=partial(_verify_stream, graph, edge_dtype, columns))
         answer_stream(kind, graph, streaming, {**asked, "columns": columns}, **said)
         return
     # As far as possible by the components of no vertices, which several devices could not share.
@@ -164,6 +172,29 @@ def _find(asked: dict[str, Any], loaded: Graph, progress: Any) -> ComponentsResu
     from godwit import api
 
     return api.connected_components(loaded, progress=progress, **asked)
+
+
+_RIGHT = "labels are the smallest vertices of components"
+
+
+def _verify(result: ComponentsResult) -> str:
+    from godwit.algorithms.verification import verify_connected_components
+
+    assert result.graph is not None
+    verify_connected_components(result.graph, result.label)
+    return _RIGHT
+
+
+def _verify_stream(
+    path: str, edge_dtype: str | None, columns: list[str] | None, result: ComponentsResult
+) -> str:
+    """By one more pass over the edges."""
+    from godwit.algorithms.verification import verify_connected_components
+    from godwit.cli.inputs import file_of
+
+    edges = file_of(path) if result.graph is None else result.graph
+    verify_connected_components(edges, result.label, edge_dtype=edge_dtype, columns=columns)
+    return _RIGHT
 
 
 def _largest(result: ComponentsResult, count: int) -> list[dict[str, Any]]:

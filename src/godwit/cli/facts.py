@@ -157,6 +157,11 @@ def device_facts(devices: list[Device]) -> list[Facts]:
     ]
 
 
+def verification_facts(verification: str | None) -> Facts:
+    """Return whether the result was verified, and what was found right."""
+    return {"verified": verification is not None, "verification": verification}
+
+
 def result_facts(result: PathResult) -> Facts:
     """How far the search came; the nearest and the farthest few vertices; MTEPS."""
     graph = result.graph

@@ -105,12 +105,15 @@ def filter_file(
     devices: DevicesOption = None,
     timeout: TimeoutOption = None,
     trace: options.TraceOption = None,
+    verify: options.VerifyOption = False,
 ) -> None:
     """Filter an array."""
     from godwit import api
     from godwit.algorithms.filtering import default_devices
+    from godwit.algorithms.verification import verify_filter
     from godwit.arrays import mapped_array
     from godwit.backends.registry import resolve_devices
+    from godwit.cli.facts import verification_facts
     from godwit.cli.report import print_json
     from godwit.trace import recorded, seconds_since
 
@@ -141,6 +144,11 @@ def filter_file(
                 progress=None if show is None else lambda done: show(done, array.size),
             )
         seconds["run"] = seconds_since(begin, "run")
+        if verify:
+            begin = perf_counter()
+            with display.waiting("verifying"):
+                verify_filter(array, keeps, kept, ordered=not unordered)
+            seconds["verify"] = seconds_since(begin, "verify")
         if output is not None:
             begin = perf_counter()
             with display.waiting("writing"):
@@ -151,6 +159,9 @@ def filter_file(
         "array": {"name": file, "items": array.size, "dtype": array.dtype.name, "bytes": array.nbytes},
         "predicate": predicate,
         "kept": len(kept),
+        **verification_facts(
+            "exactly the items that satisfy the predicate were kept" if verify else None
+        ),
         "output": output,
         "devices": names,
         "seconds": seconds,
@@ -224,6 +235,8 @@ def _print(found: dict[str, Any]) -> None:
         ("kept", f"{integer(found['kept'])}{share}"),
         ("seconds", f"{phases} ({number(found['bytes_per_s'] / 1e9)} GB/s)"),
     ]
+    if found["verified"]:
+        rows.append(("verified", found["verification"]))
     if found["output"] is not None:
         rows.append(("output", found["output"]))
     Report().facts(rows)

@@ -146,7 +146,11 @@ CutoffOption = Annotated[
 ]
 VerifyOption = Annotated[
     bool,
-    typer.Option("--verify", help="Check the result by Graph500's rules, arc by arc."),
+    typer.Option(
+        "--verify",
+        help="Check the result by rules that do not depend on how it was computed, serially; exit status 2 "
+        "where one is broken.",
+    ),
 ]
 PathsOutputOption = Annotated[
     str | None,

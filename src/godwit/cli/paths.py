@@ -184,7 +184,9 @@ def _run(
             "command": query.algorithm,
             "graph": facts.graph_facts(graph, name),
             **found,
-            "verified": query.verify,
+            **facts.verification_facts(
+                "every distance and predecessor is right" if query.verify else None
+            ),
             "output": destination.target,
             "partition": facts.partition_facts(placed.partition),
             "statistics": statistics,

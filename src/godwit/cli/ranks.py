@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,8 @@ PAGERANK_EPILOG = """Examples:
   godwit pagerank rmat:20 --devices cuda --dtype float32 --output ranks.npy
 
   godwit pagerank rmat:20 --tolerance 1e-9 --max-iterations 500 --json | jq .iterations
+
+  godwit pagerank rmat:20 --devices cuda --verify
 
   godwit pagerank roads.gr --ignore-weights --output - | sort -t, -k2gr | head
 """
@@ -109,6 +112,7 @@ def pagerank(
     execution: options.ExecutionOption = None,
     timeout: options.TimeoutOption = None,
     trace: options.TraceOption = None,
+    verify: options.VerifyOption = False,
     *,
     reading: options.Reading,
 ) -> None:
@@ -135,9 +139,18 @@ def pagerank(
         facts=partial(_facts, asked),
         line=_line,
         title="The highest ranks",
+        verify=partial(_verify, asked),
     )
     result = answer(
-        kind, graph, reading, top=top, output=output, json=json, quiet=quiet, trace=trace
+        kind,
+        graph,
+        reading,
+        top=top,
+        output=output,
+        json=json,
+        quiet=quiet,
+        trace=trace,
+        verify=verify,
     )
     if not result.converged:
         by = f"{result.residual:.3g} in sum"
@@ -161,6 +174,19 @@ def _rank(asked: dict[str, Any], loaded: Graph, progress: Any) -> PageRankResult
     from godwit import api
 
     return api.pagerank(loaded, progress=progress, **asked)
+
+
+def _verify(asked: dict[str, Any], result: PageRankResult) -> str:
+    from godwit.algorithms.verification import verify_pagerank
+
+    # Of ranks that have not converged it is checked that they are as near as is said.
+    tolerance = asked["tolerance"]
+    if not result.converged or tolerance == math.inf:
+        tolerance = result.residual
+    verify_pagerank(
+        result.graph, result.rank, asked["damping"], tolerance=tolerance, weighted=asked["weighted"]
+    )
+    return f"one more iteration changes the ranks by at most {tolerance:.6g} in sum"
 
 
 def _facts(asked: dict[str, Any], result: PageRankResult) -> dict[str, Any]:

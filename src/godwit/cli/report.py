@@ -189,7 +189,7 @@ def _paths_rows(facts: Facts) -> list[tuple[str, str]]:
     if (target := facts.get("target")) is not None:
         rows.append(("target", _target_line(target)))
     if facts["verified"]:
-        rows.append(("verified", "every distance and predecessor is right"))
+        rows.append(("verified", facts["verification"]))
     if facts["output"] is not None:
         rows.append(("output", facts["output"]))
     return rows

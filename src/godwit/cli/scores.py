@@ -44,6 +44,7 @@ class Scores:
     :param facts: what is said of a result besides its numbers
     :param line: of these facts, a name and a text, said between devices and seconds
     :param title: of the table of the highest numbers
+    :param verify: checks a result, and returns what was found right
     """
 
     command: str
@@ -53,6 +54,7 @@ class Scores:
     facts: Callable[[Any], dict[str, Any]]
     line: Callable[[dict[str, Any]], tuple[str, str]]
     title: str
+    verify: Callable[[Any], str]
 
 
 def highest_vertices(column: str, result: Any, count: int) -> list[dict[str, Any]]:
@@ -87,9 +89,9 @@ def check_early(asked: dict[str, Any], top: int | None) -> dict[str, Any]:
 
 def answer(
     scores: Scores, graph: str, reading: Reading,
-    *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None,
+    *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None, verify: bool,
 ) -> Any:  # fmt: skip
-    """Read the graph, run, write and print; the result."""
+    """Read the graph, run, verify, write and print; the result."""
     from godwit.cli import facts
     from godwit.cli.outputs import Output
     from godwit.cli.report import graph_line, print_json
@@ -103,6 +105,7 @@ def answer(
         read_s = seconds_since(begin, "read")
         with display.items(f"running {scores.command}") as progress:
             result = scores.run(loaded, progress)
+        verification = verify_scores(scores, result, display) if verify else None
         if destination.target is not None:
             with display.waiting("writing"), result.statistics.phase("write"):
                 scores.write(destination, result)
@@ -113,6 +116,7 @@ def answer(
         "graph": facts.graph_facts(loaded, graph),
         **scores.facts(result),
         "top": scores.highest(result, _SHOWN if top is None else top),
+        **facts.verification_facts(verification),
         "output": destination.target,
         "statistics": statistics,
     }
@@ -123,6 +127,12 @@ def answer(
             scores, found, destination, graph_line(found["graph"]), highest=top is not None
         )
     return result
+
+
+def verify_scores(scores: Scores, result: Any, display: Display) -> str:
+    """Check a result, as a phase of its run; return what was found right."""
+    with display.waiting("verifying"), result.statistics.phase("verify"):
+        return scores.verify(result)
 
 
 def print_scores(
@@ -146,6 +156,8 @@ def print_scores(
         scores.line(facts),
         ("seconds", seconds + rate),
     ]
+    if facts["verified"]:
+        rows.append(("verified", facts["verification"]))
     if facts["output"] is not None:
         rows.append(("output", facts["output"]))
     report.facts(rows)

@@ -131,13 +131,14 @@ def parse_bytes(text: str | None, name: str) -> int | None:
 
 def answer_stream(
     scores: Scores, path: str, streaming: Streaming, asked: dict[str, Any],
-    *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None,
+    *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None, verify: bool,
 ) -> ComponentsResult:  # fmt: skip
-    """Run, write and print; the result."""
+    """Run, verify, write and print; the result."""
     from godwit import api
+    from godwit.cli.facts import verification_facts
     from godwit.cli.outputs import Output
     from godwit.cli.report import integer, number, print_json
-    from godwit.cli.scores import print_scores
+    from godwit.cli.scores import print_scores, verify_scores
     from godwit.dtypes import as_count
     from godwit.trace import recorded
 
@@ -152,6 +153,7 @@ def answer_stream(
                 file_of(path), progress=progress, **asked, **streaming.given
             )
         seconds = perf_counter() - begin
+        verification = verify_scores(scores, result, display) if verify else None
         if destination.target is not None:
             with display.waiting("writing"), result.statistics.phase("write"):
                 scores.write(destination, result)
@@ -165,6 +167,7 @@ def answer_stream(
         **scores.facts(result),
         "edges_per_s": edges / seconds if seconds else None,
         "top": scores.highest(result, shown),
+        **verification_facts(verification),
         "output": destination.target,
         "statistics": statistics,
     }

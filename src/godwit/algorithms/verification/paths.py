@@ -1,7 +1,6 @@
-"""Verifiers: whether distances and predecessors have the properties that make them right.
+"""Verifiers of distances and predecessors: Graph500's rules for BFS and SSSP.
 
-Graph500's rules for BFS and SSSP, which say nothing about how a result was found: serial NumPy,
-independent of the solvers. Together they are sufficient:
+Together they are sufficient:
 
 - every source is at distance 0, and nothing is at a negative distance or at NaN;
 - no arc leads from a reached vertex to one that is farther away than that vertex plus the arc (so no
@@ -27,21 +26,20 @@ Arcs are looked at in blocks, so that memory stays near that of a few arrays of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from godwit.algorithms.paths import check_cutoff
+from godwit.algorithms.verification.checks import arc_blocks, check_graph, checked_array, fail
 from godwit.dtypes import Array, as_array, as_integers
-from godwit.errors import InputError, VerificationError
+from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
 
 RELATIVE_SLACK = 1e-12
 """By how much, relative to the larger, two floating-point distances may differ and count as equal."""
-
-_BLOCK_ARCS = 1 << 20
 
 
 def verify_bfs(
@@ -91,45 +89,51 @@ class _Verifier:
         *,
         unit_lengths: bool,
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise no_graph(graph)
+        check_graph(graph)
         n = graph.vertex_count
         self.graph = graph
         self.sources = _as_sources(sources)
-        self.distance = _checked(distance, n, "distance", "if")
+        self.distance = checked_array(distance, n, "distance", "if")
         self.predecessor = (
-            None if predecessor is None else _checked(predecessor, n, "predecessor", "i")
+            None if predecessor is None else checked_array(predecessor, n, "predecessor", "i")
         )
         self.cutoff = check_cutoff(cutoff)
         self.unit_lengths = unit_lengths
         if len(self.sources) and (self.sources[0] < 0 or self.sources[-1] >= n):
             raise InputError(f"sources must be in [0, {n}), got {self.sources}")
         self.floating = self.distance.dtype.kind == "f"
+        if not self.floating and self.cutoff is not None:
+            # As an integer: 64 bits are compared with floats by rounding.
+            self.cutoff = None if self.cutoff == math.inf else math.floor(self.cutoff)
         limit = np.inf if self.floating else np.iinfo(self.distance.dtype).max
         self.unreached = self.distance.dtype.type(limit)
         self.reached = self.distance != self.unreached
+        self.comparable = self.distance  # as sums are, for distances known not to be negative
         self.is_source = np.zeros(n, np.bool_)
         self.is_source[self.sources] = True
 
     def verify(self) -> None:
         """Check one rule after the other."""
         self.check_values()
+        if not self.floating:
+            self.comparable = self.distance.astype(np.uint64)
         # Vertices from which the way back to a source is known to end: by exact sums from a vertex
         # that is nearer, as distances cannot fall for ever. The others are looked at one by one.
         supported = self.is_source.copy()
+        distance = self.comparable
         predecessor_found = np.zeros_like(supported)
         level_arcs = []
         for tails, heads, lengths in self.blocks():
-            sums = self.add(self.distance[tails], lengths)
+            sums = self.add(distance[tails], lengths)
             self.check_not_too_far(tails, heads, sums)
-            exact = sums == self.distance[heads]
+            exact = sums == distance[heads]
             near, far = tails[exact], heads[exact]
-            falls = self.distance[near] < self.distance[far]
+            falls = distance[near] < distance[far]
             supported[far[falls]] = True
             level_arcs.append(self.as_ids(near[~falls], far[~falls]))
             if self.predecessor is not None:
                 chosen = self.predecessor[heads] == tails
-                tight = self.is_tight(sums[chosen], self.distance[heads[chosen]])
+                tight = self.is_tight(sums[chosen], distance[heads[chosen]])
                 predecessor_found[heads[chosen][tight]] = True
         self.check_support(supported, level_arcs)
         if self.predecessor is not None:
@@ -142,25 +146,19 @@ class _Verifier:
 
     def blocks(self) -> Iterator[tuple[Array, Array, Any]]:
         """The arcs that leave reached vertices: tails, heads, lengths; some rows at a time."""
-        offsets = self.graph.offsets
-        n = self.graph.vertex_count
-        begin = 0
-        while begin < n:
-            end = int(np.searchsorted(offsets, offsets[begin] + _BLOCK_ARCS, side="right")) - 1
-            end = min(max(end, begin + 1), n)
-            degrees = np.diff(offsets[begin : end + 1])
-            tails = np.repeat(np.arange(begin, end), degrees)
+        for tails, arcs in arc_blocks(self.graph):
             kept = self.reached[tails]
-            arcs = slice(int(offsets[begin]), int(offsets[end]))
             heads = self.graph.targets[arcs][kept].astype(np.int64)
             lengths: Any = 1
             if not self.unit_lengths and self.graph.weights is not None:
                 lengths = self.graph.weights[arcs][kept]
             yield tails[kept], heads, lengths
-            begin = end
 
     def add(self, distances: Array, lengths: Any) -> Array:
-        """Distances at the far ends of arcs: exact for integers, in the distances' dtype for floats."""
+        """Return distances at the far ends of arcs, in the dtype of :attr:`comparable`.
+
+        Integers are exact: two that are below 2**63 have a sum below 2**64.
+        """
         if self.floating:
             with np.errstate(over="ignore"):  # infinitely far: what comes out is right
                 sums: Array = (distances + lengths).astype(self.distance.dtype, copy=False)
@@ -169,7 +167,9 @@ class _Verifier:
             raise InputError(
                 "distances of a graph with floating-point weights must be floating-point"
             )
-        exact: Array = distances.astype(np.int64) + lengths
+        if np.any(np.asarray(lengths) < 0):
+            raise InputError("shortest paths need weights that are not negative")
+        exact: Array = distances + np.asarray(lengths).astype(np.uint64)
         return exact
 
     def is_tight(self, sums: Array, distances: Array) -> Array:
@@ -184,8 +184,8 @@ class _Verifier:
     def tight_arcs(self) -> Iterator[tuple[Array, Array]]:
         """Tails and heads of all arcs that are tight up to the slack."""
         for tails, heads, lengths in self.blocks():
-            sums = self.add(self.distance[tails], lengths)
-            tight = self.is_tight(sums, self.distance[heads])
+            sums = self.add(self.comparable[tails], lengths)
+            tight = self.is_tight(sums, self.comparable[heads])
             yield self.as_ids(tails[tight], heads[tight])
 
     def check_values(self) -> None:
@@ -193,22 +193,27 @@ class _Verifier:
         wrong = self.is_source & (self.distance != 0)
         if wrong.any():
             v = int(np.argmax(wrong))
-            _fail(f"source {v} must be at distance 0, is at {self.distance[v]}")
+            fail(f"source {v} must be at distance 0, is at {self.distance[v]}")
         wrong = ~(self.distance >= 0)
         if wrong.any():
             v = int(np.argmax(wrong))
-            _fail(f"vertex {v} is at distance {self.distance[v]}")
+            fail(f"vertex {v} is at distance {self.distance[v]}")
         if self.cutoff is not None:
             wrong = self.reached & (self.distance > self.cutoff)
             if wrong.any():
                 v = int(np.argmax(wrong))
-                _fail(f"vertex {v} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}")
+                fail(f"vertex {v} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}")
 
     def check_not_too_far(self, tails: Array, heads: Array, sums: Array) -> None:
         """No head of an arc is farther away than its tail plus the arc."""
-        wrong = sums < self.distance[heads]
+        distances = self.comparable[heads]
+        wrong = sums < distances
         if self.floating:
-            wrong &= ~self.is_tight(sums, self.distance[heads])
+            wrong &= ~self.is_tight(sums, distances)
+        else:
+            wrong |= ~self.reached[
+                heads
+            ]  # also where no distance of the dtype could say how far it is
         if self.cutoff is not None:
             wrong &= sums <= self.cutoff
         if not wrong.any():
@@ -216,7 +221,7 @@ class _Verifier:
         arc = int(np.argmax(wrong))
         u, v = int(tails[arc]), int(heads[arc])
         has = f"is at {self.distance[v]}" if self.reached[v] else "was not reached"
-        _fail(f"vertex {v} {has}, but the arc {u} -> {v} reaches it at {sums[arc]}")
+        fail(f"vertex {v} {has}, but the arc {u} -> {v} reaches it at {sums[arc]}")
 
     def check_support(self, supported: Array, level_arcs: list[tuple[Array, Array]]) -> None:
         """Every reached vertex is at the end of a tight arc, and so on back to a source."""
@@ -227,7 +232,7 @@ class _Verifier:
         wrong = self.reached & ~supported
         if wrong.any():
             v = int(np.argmax(wrong))
-            _fail(
+            fail(
                 f"vertex {v} is at {self.distance[v]}, but no shortest path from a source ends there"
             )
 
@@ -241,18 +246,18 @@ class _Verifier:
         if wrong.any():
             v = int(np.argmax(wrong))
             kind = "source" if self.is_source[v] else "unreached vertex"
-            _fail(f"{kind} {v} must have predecessor -1, has {before[v]}")
+            fail(f"{kind} {v} must have predecessor -1, has {before[v]}")
         wrong = has_one & ((before < 0) | (before >= n))
         if wrong.any():
             v = int(np.argmax(wrong))
-            _fail(f"vertex {v} must have a predecessor in [0, {n}), has {before[v]}")
+            fail(f"vertex {v} must have a predecessor in [0, {n}), has {before[v]}")
         wrong = has_one & ~found
         if wrong.any():
             v = int(np.argmax(wrong))
             u = int(before[v])
             row = self.graph.targets[self.graph.offsets[u] : self.graph.offsets[u + 1]]
             fault = "is not tight" if (row == v).any() else "is not in the graph"
-            _fail(f"the arc {u} -> {v} from the predecessor of {v} {fault}")
+            fail(f"the arc {u} -> {v} from the predecessor of {v} {fault}")
         # Pointer doubling: after k steps everyone has gone back 2**k times, or stands at a source.
         at = np.where(has_one, before, np.arange(n)).astype(np.int64)
         for _ in range(n.bit_length()):
@@ -260,22 +265,13 @@ class _Verifier:
         wrong = has_one & ~self.is_source[at]
         if wrong.any():
             v = int(np.argmax(wrong))
-            _fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
+            fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
 
 
 def _as_sources(sources: Any) -> Array:
     """The sources, ascending and unique, int64."""
     several = np.atleast_1d(as_array(sources, "sources"))
     return np.unique(as_integers(several, "sources").astype(np.int64))
-
-
-def _checked(values: Any, n: int, name: str, kinds: str) -> Array:
-    array = as_array(values, name)
-    if array.shape != (n,):
-        raise InputError(f"{name} must have shape ({n},), got {array.shape}")
-    if array.dtype.kind not in kinds:
-        raise InputError(f"{name} must not be of dtype {array.dtype}")
-    return array
 
 
 def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:
@@ -295,7 +291,3 @@ def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:
     reached = np.append(start, False)
     reached[order] = True
     return reached[:n]
-
-
-def _fail(message: str) -> NoReturn:
-    raise VerificationError(message)

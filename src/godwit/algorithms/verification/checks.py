@@ -1,0 +1,61 @@
+"""What verifiers have in common: arguments, arcs in blocks, and the way to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from godwit.dtypes import Array, as_array
+from godwit.errors import InputError, VerificationError
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
+
+BLOCK_ARCS = 1 << 20
+"""Arcs looked at together: memory stays near that of a few arrays of n."""
+
+
+def check_graph(graph: Any) -> None:
+    """Raise InputError for what is no graph."""
+    if not isinstance(graph, Graph):
+        raise no_graph(graph)
+
+
+def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:
+    """Return the values as an array of shape (count) whose dtype is of one of the kinds.
+
+    :raises InputError: they are not
+    """
+    array = as_array(values, name)
+    if array.shape != (count,):
+        raise InputError(f"{name} must have shape ({count},), got {array.shape}")
+    if array.dtype.kind not in kinds:
+        raise InputError(f"{name} must not be of dtype {array.dtype}")
+    return array
+
+
+def arc_blocks(graph: Graph) -> Iterator[tuple[Array, slice]]:
+    """Yield the tails of some arcs, and where these arcs lie in ``graph.targets``; whole rows."""
+    offsets = graph.offsets
+    n = graph.vertex_count
+    begin = 0
+    while begin < n:
+        end = int(np.searchsorted(offsets, offsets[begin] + BLOCK_ARCS, side="right")) - 1
+        end = min(max(end, begin + 1), n)
+        tails = np.repeat(np.arange(begin, end), np.diff(offsets[begin : end + 1]))
+        yield tails, slice(int(offsets[begin]), int(offsets[end]))
+        begin = end
+
+
+def check_finite(values: Array, what: str) -> None:
+    """Raise VerificationError for the first vertex whose value is negative, infinite or NaN."""
+    wrong = ~(values >= 0) | (values == np.inf)
+    if wrong.any():
+        v = int(np.argmax(wrong))
+        fail(f"the {what} of vertex {v} is {values[v]}")
+
+
+def fail(message: str) -> NoReturn:
+    """Raise VerificationError."""
+    raise VerificationError(message)

@@ -85,9 +85,9 @@ def test_vertex_counts(wrong: Any) -> None:
 
 def test_counts_may_be_numpy_integers() -> None:
     graph = gw.Graph.from_arcs([0], [1], vertex_count=np.int64(5), ids=np.uint8(1))  # type: ignore[arg-type]
-    assert (graph.vertex_count, graph.ids.base) == (5, 1)
+    assert (graph.vertex_count, graph.ids[0]) == (5, 1)
     assert type(graph.vertex_count) is int
-    assert type(graph.ids.base) is int
+    assert type(graph.ids[0]) is int
 
 
 def test_vertex_counts_beyond_memory() -> None:
@@ -111,7 +111,7 @@ def test_ragged_lists() -> None:
     refused("source must be a vertex or", lambda: gw.bfs(PATH, ragged))
     refused("start must be 'all', a mapping", lambda: gw.run(PROGRAM, PATH, ragged))
     refused("partition must be an array", lambda: gw.partition(PATH, 2, ragged))
-    refused("sources must be an array", lambda: gw.verify_bfs(PATH, ragged, np.zeros(4)))
+    refused("sources must be a vertex or a list", lambda: gw.verify_bfs(PATH, ragged, np.zeros(4)))
     refused("distance must be an array", lambda: gw.verify_bfs(PATH, 0, ragged))
 
 
@@ -136,7 +136,7 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "parts": ("parts must be an integer, got 2.0", lambda: gw.partition(PATH, 2.0)),  # type: ignore[arg-type]
     "parts bool": ("parts must be an integer, got True", lambda: gw.partition(PATH, True)),
     "verify": ("expected a godwit.Graph", lambda: gw.verify_sssp("x", 0, np.zeros(4))),  # type: ignore[arg-type]
-    "verify source": ("sources must be integers", lambda: gw.verify_bfs(PATH, 0.5, np.zeros(4))),
+    "verify source": ("sources must be a vertex", lambda: gw.verify_bfs(PATH, 0.5, np.zeros(4))),
     "verify cutoff": (
         "cutoff must",
         lambda: gw.verify_bfs(PATH, 0, np.zeros(4), cutoff="3"),  # type: ignore[arg-type]
@@ -236,18 +236,13 @@ def test_sources() -> None:
         assert gw.bfs(PATH, sources).distance.tolist() == [2, 1, 0, 0]
         found = gw.betweenness_centrality(PATH, sources=sources)
         assert found.sources.tolist() == [2, 3]
-    for graph, advice in (
-        (PATH, "vertices are numbers here: the graph has no ids"),
+    for graph, by_id in (
+        (PATH, "must be an integer, got 'a'; the graph has no ids of its own"),
         (
             PATH.with_ids(["b", "c", "d", "e"]),
-            "no vertex has that id; the graph has 4 text ids such as 'b'",
-        ),
-        (
-            PATH.with_ids(["a", "b", "c", "d"]),
-            r"graph.ids.vertex\('a'\) is the number of the vertex with that id",
+            "'a' is not in the graph, which has 4 text ids of its own, such as 'b'",
         ),
     ):
-        by_id = f"must be an integer, got 'a'; {advice}"
         for wrong in ("a", ["a", "b"]):
             refused(f"source {by_id}", lambda wrong=wrong, graph=graph: gw.bfs(graph, wrong))
             refused(
@@ -258,9 +253,9 @@ def test_sources() -> None:
             f"a vertex of personalization {by_id}",
             lambda graph=graph: gw.pagerank(graph, personalization={"a": 1}),
         )
-        refused(f"start vertex {by_id}", lambda graph=graph: gw.run(PROGRAM, graph, {"a": 1}))
+        refused(f"a vertex of start {by_id}", lambda graph=graph: gw.run(PROGRAM, graph, {"a": 1}))
         refused(f"name {by_id}", lambda graph=graph: gw.connected_components(graph).size("a"))
-        refused(f"vertex {by_id}", lambda graph=graph: gw.bfs(graph, 0).path_to("a"))
+        refused(f"vertex {by_id}", lambda graph=graph: gw.bfs(graph, graph.ids[0]).path_to("a"))
     for none in ([], set(), np.array([], str)):
         refused("^source must be a vertex or a non-empty", lambda none=none: gw.bfs(PATH, none))
         refused(
@@ -277,7 +272,7 @@ WRONG_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"devices": np.int64(0)}, "devices must be at least 1, got 0"),
     ({"target": 1.0}, "target must be an integer, got 1.0"),
     ({"target": True}, "target must be an integer, got True"),
-    ({"target": "a"}, "target must be an integer, got 'a'; vertices are numbers here"),
+    ({"target": "a"}, "target must be an integer, got 'a'; the graph has no ids of its own"),
     ({"timeout_s": "3"}, "timeout_s must be a number, got '3'"),
     ({"timeout_s": True}, "timeout_s must be a number, got True"),
     ({"timeout_s": float("nan")}, "timeout_s must be positive, got nan"),

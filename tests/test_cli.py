@@ -618,7 +618,7 @@ class TestConversion:
 
         monkeypatch.setattr("godwit.files._make_temporary", make)
         for name in ("a.godwit", "a.mtx", "a.parquet", "a.csv", "a.graph", "a.gr.gz", "a.e"):
-            spec = "road:50x50,weights=1..9"
+            spec = "grid:50x50,weights=1..9"
             error = run("convert", spec, tmp_path / name, status=2).stderr
             assert error.count("\n") == 1
             assert "No space left on device" in error
@@ -683,12 +683,12 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "source too small": (
         ROADS,
         "sssp FILE -s 0",
-        r"source 0 is not in the graph, which has ids 1 to 3",
+        "source 0 is not in the graph, which has ids of its own, 1 to 3",
     ),
     "source too large": (
         ROADS,
         "bfs FILE -s 4",
-        r"source 4 is not in the graph, which has ids 1 to 3",
+        "source 4 is not in the graph, which has ids of its own, 1 to 3",
     ),
     "source is a word": (ROADS, "bfs FILE -s here", "source must be .*, got 'here'"),
     "target out of range": (ROADS, "bfs FILE -s 1 -t 9", "target 9 is not in the graph"),

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.ids import VertexIds
 from graphs import WEIGHT_DTYPES, arcs_of, each_graph, forced_threads, graphs, named_graph
 
 
@@ -282,7 +283,7 @@ def test_weights_are_exchanged_without_copying_the_arcs() -> None:
 
 
 def test_id_base_is_carried_along() -> None:
-    graph = Graph.from_arcs([0, 0], [1, 1], ids=1)
+    graph = Graph.from_arcs([0, 0], [1, 1], ids=VertexIds.counted(2, 1))
     for made in (
         graph.reverse,
         graph.symmetrize(),

@@ -305,7 +305,7 @@ def test_arrays_on_a_gpu_are_built_there() -> None:
         graph = gw.Graph.from_arcs(sources, targets, vertex_count=2, directed=False, ids=[7, 9])
     assert asked == [(sources, targets, None, 2, False, None)]
     assert_same(graph, gw.Graph.trusted(*rows, directed=False))
-    assert graph.ids.vertex(9) == 1
+    assert graph.ids.position(9) == 1
 
 
 @pytest.mark.gpu

@@ -64,7 +64,8 @@ def with_ids(graph: Graph, kind: str) -> Graph:
     """The same graph with ids of a kind."""
     n = graph.vertex_count
     ids: dict[str, Any] = {
-        "consecutive": 7,
+        "consecutive": VertexIds.counted(n, 7),
+        "range": 7,
         "integer": np.arange(n)[::-1] * 3 - 5,
         "text": pa.array([f"{TEXTS[v % len(TEXTS)]}{v}" for v in range(n)], pa.large_string()),
     }
@@ -75,14 +76,14 @@ def with_ids(graph: Graph, kind: str) -> Graph:
 
 
 @each_graph
-@pytest.mark.parametrize("kind", ["consecutive", "integer", "text"])
+@pytest.mark.parametrize("kind", ["consecutive", "range", "integer", "text"])
 def test_native_round_trip(name: str, kind: str, tmp_path: Path) -> None:
     graph = with_ids(named_graph(name), kind)
     write(graph, tmp_path / "graph.godwit")
     found = read(tmp_path / "graph.godwit")
     assert same(found, graph)
     assert found.targets.dtype == graph.targets.dtype
-    assert found.ids.kind == kind
+    assert found.ids == graph.ids
 
 
 @given(graphs(), st.sampled_from([".godwit", ".godwit.gz", ".godwit.xz", ".godwit.zst", ".bin"]))

@@ -139,7 +139,8 @@ def test_vertices_that_do_not_fit(put: Put, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_consecutive_ids_are_not_stored(put: Put) -> None:
     graph = read(put("4 2\n", "3\n2\n4\n"))
-    assert (graph.ids.kind, graph.ids.base, named_arcs(graph)) == ("consecutive", 2, [(4, 2)])
+    assert (graph.ids.nbytes, list(graph.ids), named_arcs(graph)) == (0, [2, 3, 4], [(4, 2)])
+    assert not read(put("1 0\n", "1\n0\n")).ids.own
     graph = read(put(f"{2**62} {2**63 - 2}\n", f"{2**63 - 2}\n{2**62}\n0\n"))
     assert named_arcs(graph) == [(2**62, 2**63 - 2)]
 
@@ -345,11 +346,11 @@ class TestValidationSet:
         for graph, outputs, properties in self.graphs_of(folder).values():
             if "bfs" not in outputs:
                 continue
-            source = graph.ids.vertex(int(properties["bfs.source-vertex"]))
+            source = int(properties["bfs.source-vertex"])
             distance = gw.bfs(graph, source).distance
             unreached = np.iinfo(distance.dtype).max
             for id, level in self.expected(outputs["bfs"]).items():
-                found = distance[graph.ids.vertex(id)]
+                found = distance[graph.ids.position(id)]
                 expected = unreached if int(level) == 2**63 - 1 else int(level)
                 assert found == expected
             compared += 1
@@ -360,10 +361,10 @@ class TestValidationSet:
         for graph, outputs, properties in self.graphs_of(folder).values():
             if "sssp" not in outputs:
                 continue
-            source = graph.ids.vertex(int(properties["sssp.source-vertex"]))
+            source = int(properties["sssp.source-vertex"])
             distance = gw.sssp(graph, source).distance
             ids, lengths = zip(*self.expected(outputs["sssp"]).items(), strict=True)
-            assert distance[graph.ids.vertices(ids)] == pytest.approx(
+            assert distance[graph.ids.positions(ids)] == pytest.approx(
                 [float(length) for length in lengths], rel=1e-4
             )
             compared += 1
@@ -376,7 +377,7 @@ class TestValidationSet:
                 continue
             labels = np.asarray(weak_components(graph))
             expected = self.expected(outputs["wcc"])
-            pairs = {(labels[graph.ids.vertex(id)], label) for id, label in expected.items()}
+            pairs = {(labels[graph.ids.position(id)], label) for id, label in expected.items()}
             assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
             compared += 1
         assert compared == 6

@@ -16,7 +16,8 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 
 KINDS: dict[str, Any] = {
-    "consecutive": 3,
+    "consecutive": 0,
+    "range": 3,
     "integer": np.array([7, -2, 2**62, 0]),
     "text": ["Bremen", "Köln", "", "a b"],
     "object": [("a", 1), "a", 1, 2.5],
@@ -30,13 +31,15 @@ def ids_of(kind: str) -> VertexIds:
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_ways(kind: str) -> None:
     ids = ids_of(kind)
-    assert ids.kind == kind
+    assert ids.kind == ("integer" if kind == "range" else kind)
+    assert ids.own == (kind != "consecutive")
     assert len(ids) == 4
     listed = [ids[v] for v in range(4)]
-    assert listed == ([3, 4, 5, 6] if kind == "consecutive" else list(KINDS[kind]))
-    assert [ids.vertex(one) for one in listed] == [0, 1, 2, 3]
+    first = KINDS[kind]
+    assert listed == (list(range(first, first + 4)) if isinstance(first, int) else list(first))
+    assert [ids.position(one) for one in listed] == [0, 1, 2, 3]
     assert ids.of(np.array([2, 0])) == [listed[2], listed[0]]
-    assert ids.vertices(listed[::-1]).tolist() == [3, 2, 1, 0]
+    assert ids.positions(listed[::-1]).tolist() == [3, 2, 1, 0]
     assert [str(one) for one in ids.to_arrow().to_pylist()] == [str(one) for one in listed]
 
 
@@ -60,8 +63,13 @@ def test_as_a_collection(kind: str) -> None:
 def test_what_is_no_id_is_named(kind: str, absent: Any) -> None:
     if kind == "object" and absent is True:
         return  # equal to 1, as everywhere in Python
-    with pytest.raises(InputError, match="is not in the graph, which has"):
-        ids_of(kind).vertex(absent)
+    message = (
+        "vertex .*the graph has no ids of its own"
+        if kind == "consecutive"
+        else ("is not in the graph, which has .*ids of its own")
+    )
+    with pytest.raises(InputError, match=message):
+        ids_of(kind).position(absent)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,7 +117,8 @@ def test_refused(ids: Any, message: str) -> None:
         (pa.array(["x", "y"]).dictionary_encode(), "text"),
         (pa.array([1, 2], pa.int32()), "integer"),
         ([2**70, 1], "object"),
-        (range(2), "integer"),
+        (range(2), "consecutive"),
+        (range(1, 3), "integer"),
         ({"a": 1, "b": 2}, "text"),
         ([np.int64(1), np.int64(2)], "integer"),
         ([np.str_("a"), "b"], "text"),
@@ -122,8 +131,8 @@ def test_whatever_holds_ids(given: Any, kind: str) -> None:
 
 def test_unsigned_hashes_that_files_have_as_texts_are_found_as_integers() -> None:
     ids = VertexIds(2, [str(2**63 + 5), "7"])
-    assert ids.vertex(2**63 + 5) == 0
-    assert ids.vertices([7, str(2**63 + 5)]).tolist() == [1, 0]
+    assert ids.position(2**63 + 5) == 0
+    assert ids.positions([7, str(2**63 + 5)]).tolist() == [1, 0]
 
 
 def test_objects_of_one_text_are_not_mixed_up() -> None:
@@ -160,7 +169,7 @@ def test_integers_of_any_size(values: list[int]) -> None:
     ids = VertexIds(len(values), np.array(values, np.int64))
     for v, value in enumerate(values):
         assert ids[v] == value
-        assert ids.vertex(value) == v
+        assert ids.position(value) == v
 
 
 @given(st.lists(st.text(), unique=True, max_size=30))
@@ -169,4 +178,4 @@ def test_texts_of_any_kind(values: list[str]) -> None:
     ids = VertexIds(len(values), values)
     for v, value in enumerate(values):
         assert ids[v] == value
-        assert ids.vertex(value) == v
+        assert ids.position(value) == v

@@ -168,13 +168,14 @@ class TestLabels:
         with open_source(path, held_bytes=1) as source:
             assert list(windows(source.text(), 0)) == [(0, 5), (5, 10), (10, 14)]
 
-    def test_vertices_of_1_based_files_keep_their_names(self, tmp_path: Path) -> None:
+    def test_vertices_of_files_that_count_from_1_count_from_0(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.mtx"
         path.write_text(f"{MTX} coordinate pattern symmetric\n4 4 2\n2 1\n4 3\n")
         found = gw.connected_components(path, devices="cpu")
         assert found.label.tolist() == [0, 0, 2, 2]
-        assert found.to_dict() == {1: 1, 2: 1, 3: 3, 4: 3}
-        assert found.to_arrow().column("component").to_pylist() == [1, 1, 3, 3]
+        assert found.to_dict() == {0: 0, 1: 0, 2: 2, 3: 2}
+        assert found.to_arrow().column("component").to_pylist() == [0, 0, 2, 2]
+        assert found.ids.in_file.of(found.label) == [1, 1, 3, 3]
 
     def test_complex_entries_need_no_option(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.mtx"

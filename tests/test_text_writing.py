@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats import read, text_writing, write
+from godwit.graph.ids import VertexIds
 from graphs import arcs_of, each_graph, forced_threads, graphs, named_graph
 
 PACKINGS = ("", ".gz", ".xz", ".zst")
@@ -131,7 +132,7 @@ class TestEdgeList:
         path = tmp_path_factory.getbasetemp() / "named.txt"
         n = graph.vertex_count
         ids: Any = {
-            "base": 3,
+            "base": VertexIds.counted(n, 3),
             "integer": np.arange(n) ** 3 * 10**9 - 10,
             "text": [f"vértex-{v}" for v in range(n)],
         }[kind]

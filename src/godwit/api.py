@@ -19,9 +19,9 @@ from godwit.algorithms.components import ComponentsResult, Method, propagate_lab
 from godwit.algorithms.components import connected_components as _components
 from godwit.algorithms.pagerank import Distribution, PageRankResult, RankSettings
 from godwit.algorithms.pagerank import pagerank as _pagerank
-from godwit.algorithms.paths import PathResult, Sources, check_vertex
+from godwit.algorithms.paths import PathResult, Sources, Vertex
 from godwit.algorithms.sssp import sssp as _sssp
-from godwit.arrays import Home, by_label, host_array
+from godwit.arrays import Home, host_array
 from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.tuning import check_callable
@@ -56,7 +56,7 @@ def bfs(
     *,
     devices: DevicesArgument = None,
     partition: PartitionArgument = None,
-    target: int | None = None,
+    target: Vertex | None = None,
     cutoff: float | None = None,
     execution: str = "auto",
     results: str = "host",
@@ -72,7 +72,8 @@ def bfs(
     [0, 1, 2, 3]
 
     :param graph: a graph, or one placed on devices by :func:`place`
-    :param source: a vertex, counted from 0, or several
+    :param source: a vertex, or several: by id where the graph has ids of its own (``graph.ids.own``), else
+        by numbers from 0 on
     :param devices: None for what is best: the first GPU, or all where the graph is large and wide, or all
         cores. Names: ``"cuda"`` (all GPUs), ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]``
         (virtual devices). A number: so many GPUs, or virtual devices where there is no GPU
@@ -116,7 +117,7 @@ def sssp(
     *,
     devices: DevicesArgument = None,
     partition: PartitionArgument = None,
-    target: int | None = None,
+    target: Vertex | None = None,
     cutoff: float | None = None,
     execution: str = "auto",
     results: str = "host",
@@ -183,7 +184,7 @@ def pagerank(
         ``tolerance=n * t`` here. float32 ranks do not get below some 1e-7
     :param max_iterations: stop then, converged or not; the result says which. None: 100
     :param personalization: where walks begin anew: an array of shape (n), or a mapping of some vertices
-        (numbers, not ids: ``graph.ids.vertex(id)``) to weights, the others having 0; scaled to
+        (by id) to weights, the others having 0; scaled to
         sum 1. None: everywhere alike
     :param initial: ranks to begin with, likewise, such as those of a graph before it changed
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
@@ -315,7 +316,8 @@ def betweenness_centrality(
     threads leave some idle. A thread takes some 30 bytes a vertex, and 4 an arc (for edges 8 and 16 more,
     by weights 8 and 20 to 28 more); where memory is short, fewer threads run.
 
-    :param sources: search from these vertices only, and scale up, as for ``samples``; None: from all
+    :param sources: search from these vertices (by id, as for :func:`bfs`) only, and scale up, as for
+        ``samples``; None: from all
     :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
         same draw for the same seed. It gives NaN to a vertex that is the only source, where this gives 0
     :param seed: of the draw, an integer
@@ -647,7 +649,7 @@ def run(
     partition: PartitionArgument = None,
     parameters: Mapping[str, float] | None = None,
     limit: Any = None,
-    target: int | None = None,
+    target: Vertex | None = None,
     execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
@@ -658,11 +660,11 @@ def run(
     """Run a vertex program to its end.
 
     :param start: initial work: ``"all"`` vertices with their initial values, or with those of an array
-        of shape (n); or a mapping ``{vertex: value}`` of some vertices to values combined into their
-        initial ones, as a pandas Series is, too
+        of shape (n); or a mapping ``{vertex: value}`` of some vertices, by id, to values combined into
+        their initial ones, as a pandas Series is, too
     :param parameters: values for the program's parameters
     :param limit: messages worse than it are dropped (min and max programs)
-    :param target: a vertex whose value becomes the limit
+    :param target: a vertex, by id, whose value becomes the limit
     :param execution: ``"asynchronous"`` (also ``"auto"``) or ``"bulk-synchronous"``: in supersteps, each
         of which processes once what is due, before all devices meet
     :param results: as for :func:`bfs`
@@ -680,17 +682,14 @@ def run(
         )
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})
     with recorded(trace, program.name), _placed(graph, devices, partition) as placed:
-        count = placed.graph.vertex_count
-        start = by_label(start, count, "start", complete_is_array=False)
-        if isinstance(start, Mapping):
-            for vertex in start:
-                check_vertex(vertex, placed.graph, "start vertex")
-        elif not (isinstance(start, str) and start == "all"):
-            start = _start_values(start, count)
+        ids = placed.graph.ids
+        start = ids.by_position(start, "start", complete_is_array=False)
+        if not isinstance(start, Mapping) and not (isinstance(start, str) and start == "all"):
+            start = _start_values(start, placed.graph.vertex_count)
         if program.combine == "add" and (limit is not None or target is not None):
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:
-            check_vertex(target, placed.graph, "target")
+            target = ids.position(target, "target")
         solution = solve(
             program, placed, start, options, limit=limit, target=target, parameters=parameters
         )

@@ -8,7 +8,6 @@ means a GPU) is copied once, by its own library where that does so, else by CuPy
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,32 +40,6 @@ def host_array(values: Any) -> Array:
         raise
     except Exception as error:  # methods of a foreign library raise anything
         raise TypeError(f"{type(error).__name__}: {error}") from error
-
-
-def by_label(values: Any, count: int, name: str, *, complete_is_array: bool = True) -> Any:
-    """A pandas Series, which an array would part from its labels, as a mapping; other values as they are.
-
-    :param complete_is_array: numbers labelled 0 to count - 1, in any order, are an array in that order
-    :raises InputError: a label occurs twice
-    """
-    if not hasattr(values, "iloc") or getattr(values, "ndim", 0) != 1:
-        return values
-    if hasattr(values, "to_pandas"):  # cuDF's, which cannot be iterated over
-        values = values.to_pandas()
-    if complete_is_array and len(values) == count:
-        labels, array = host_array(values.index), host_array(values)
-        if labels.dtype.kind in "iu" and array.dtype != object:
-            wanted = np.arange(count)
-            if np.array_equal(labels, wanted):
-                return array
-            order = np.argsort(labels, kind="stable")
-            if np.array_equal(labels[order], wanted):
-                return array[order]
-    labelled = dict(values.items())
-    if len(labelled) < len(values):
-        again = Counter(values.index).most_common(1)[0][0]
-        raise InputError(f"the labels of {name} must be distinct, and {again!r:.80} occurs twice")
-    return labelled
 
 
 def _shared_or_copied(values: Any) -> Array:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.brandes import DependencySums, sum_dependencies
-from godwit.algorithms.paths import Sources, check_sources, uses_weights
+from godwit.algorithms.paths import Sources, uses_weights
 from godwit.algorithms.weighted_path_counts import check_lengths
 from godwit.arrays import Home
 from godwit.backends.base import Array, Device
@@ -129,8 +129,15 @@ class BetweennessResult:
 
         :raises InputError: it was not asked for
         """
-        source, target, value = (column.to_pylist() for column in self.edges_to_arrow().columns)
-        return dict(zip(zip(source, target, strict=True), value, strict=True))
+        import pyarrow as pa
+
+        column = Column("centrality", self._of_arcs())
+        table = pa.concat_tables(edge_tables(column, self.graph.with_ids(0)))
+        source, target, value = (one.to_numpy() for one in table.columns)
+        ids = self.graph.ids
+        return dict(
+            zip(zip(ids.of(source), ids.of(target), strict=True), value.tolist(), strict=True)
+        )
 
     def edges_to_arrow(self) -> Any:
         """A ``pyarrow.Table`` with a row per edge: columns ``source``, ``target`` (ids) and ``centrality``.
@@ -148,10 +155,10 @@ class BetweennessResult:
         """
         return to_pandas(self.edges_to_arrow(), nullable=False)
 
-    def highest(self, count: int) -> Array:
-        """The vertices of highest centrality, the highest first; of equal ones the smaller vertex."""
+    def highest(self, count: int) -> list[Any]:
+        """The vertices of highest centrality by id, the highest first; ties in the order of arrays."""
         order = np.argsort(-self._centrality, kind="stable")
-        return order[: as_count(count, "count")]
+        return self.graph.ids.of(order[: as_count(count, "count")])
 
     def __repr__(self) -> str:
         arcs = "" if self._edge_centrality is None else f" and {len(self._edge_centrality)} arcs"
@@ -273,7 +280,7 @@ def _weighted_sums_on_gpus(
 
 
 def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, seed: int) -> Array:
-    """The sources, int64, ascending and unique: those given, or some drawn, or all.
+    """The positions of sources, int64, ascending and unique: those given, or some drawn, or all.
 
     Draws as NetworkX does from Python's generator with an integer seed: the same sources.
 
@@ -287,7 +294,7 @@ def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, s
             f"got sources={shown(sources)} and samples={shown(samples)}"
         )
     if sources is not None:
-        return check_sources(sources, graph, "sources")
+        return graph.ids.one_or_several(sources, "sources")
     count = graph.vertex_count
     if samples is None:
         return np.arange(count, dtype=np.int64)

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from godwit.algorithms.paths import check_vertex
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Device
 from godwit.backends.unions import Merge, UnionQuery, label_components
@@ -71,7 +70,7 @@ class ComponentsResult:
 
     @cached_property
     def label(self) -> Array:
-        """The smallest vertex of every vertex' component, shape (n), of the dtype of the graph's ids."""
+        """The position of the first vertex of every vertex' component, shape (n), dtype of the targets."""
         placed: Array = self.home.place(self._given)
         return placed
 
@@ -99,7 +98,7 @@ class ComponentsResult:
 
     @cached_property
     def names(self) -> Array:
-        """The smallest vertex of each component, ascending, shape (count)."""
+        """The position of the first vertex of each component, ascending, shape (count)."""
         return frozen(np.flatnonzero(self._size_of_label))
 
     @cached_property
@@ -107,21 +106,21 @@ class ComponentsResult:
         """Vertices of each component, int64, in the order of :attr:`names`."""
         return frozen(self._size_of_label[self.names])
 
-    def largest(self, count: int) -> Array:
-        """The names of the largest components, the largest first; of equal ones the smaller name.
+    def largest(self, count: int) -> list[Any]:
+        """The names of the largest components by id, the largest first; of equal ones the first vertex.
 
         :raises InputError: ``count`` is no integer, or negative
         """
         count = min(as_count(count, "count"), self.count)
         order = np.argsort(-self.sizes, kind="stable")
-        return self.names[order[:count]]
+        return self.ids.of(self.names[order[:count]])
 
-    def size(self, name: int) -> int:
-        """Vertices of the component whose smallest vertex this is; 0 if there is none.
+    def size(self, name: Any) -> int:
+        """Vertices of the component whose smallest vertex has this id; 0 if there is none.
 
         :raises InputError: no vertex
         """
-        return int(self._size_of_label[check_vertex(name, self.ids, "name")])
+        return int(self._size_of_label[self.ids.position(name, "name")])
 
     def to_dict(self) -> dict[Any, Any]:
         """The name of every vertex' component, both by :attr:`ids`.

@@ -40,6 +40,7 @@ def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> Diamete
     if graph.vertex_count == 0:
         raise InputError("a graph without vertices has no diameter")
     component, _ = graph.without_weights().symmetrize().largest_component()
+    component = component.with_ids(0)  # positions are searched from
     options = SolverOptions()
     lower, upper, searches = 0, 2 * (component.vertex_count - 1), 0
     with place_for_one_query(component, devices, None) as placed:

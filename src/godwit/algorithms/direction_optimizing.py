@@ -184,8 +184,7 @@ def direction_optimizing_bfs(
 
 
 def _largest_degree(graph: Graph) -> int:
-    v = graph.highest_degree_vertex()
-    return int(graph.offsets[v + 1] - graph.offsets[v])
+    return int(graph.out_degree().max(initial=0))
 
 
 @contextmanager

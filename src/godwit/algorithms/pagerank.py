@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths import check_vertex, uses_weights
-from godwit.arrays import Home, by_label, host_array
+from godwit.algorithms.paths import uses_weights
+from godwit.algorithms.sssp import named_arc
+from godwit.arrays import Home, host_array
 from godwit.backends.base import Device
 from godwit.backends.ranks import RankQuery, rank_vertices
 from godwit.dtypes import (
@@ -111,11 +112,11 @@ class PageRankResult:
         """
         return to_pandas(self.to_arrow(), nullable=False)
 
-    def highest(self, count: int) -> Array:
-        """The vertices of highest rank, the highest first; of equal ones the smaller vertex."""
+    def highest(self, count: int) -> list[Any]:
+        """The vertices of highest rank by id, the highest first; ties in the order of arrays."""
         count = min(as_count(count, "count"), len(self._rank))
         order = np.argsort(-self._rank, kind="stable")
-        return order[:count]
+        return self.graph.ids.of(order[:count])
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"
@@ -314,10 +315,9 @@ def _check_weights(graph: Graph) -> bool:
     smallest, largest = weights.min(), weights.max()
     if not (smallest >= 0 and largest < np.inf):
         arc = int(np.argmax(~(weights >= 0) | (weights == np.inf)))
-        tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
         raise InputError(
-            f"PageRank needs weights that are finite and not negative; the arc from vertex {tail} to "
-            f"{int(graph.targets[arc])} has weight {weights[arc]}"
+            "PageRank needs weights that are finite and not negative; "
+            f"{named_arc(graph, arc)} has weight {weights[arc]}"
         )
     if weights.dtype.kind == "f" and float(largest) * len(weights) == math.inf:
         raise InputError(
@@ -329,7 +329,7 @@ def _check_weights(graph: Graph) -> bool:
 def _distribution(values: Any, graph: Graph, name: str) -> Array | None:
     """Weights of vertices, an array (n) or a mapping of some, as probabilities; None stays None.
 
-    A pandas Series is a mapping.
+    A pandas Series is a mapping. Keys of mappings are ids (:attr:`Graph.ids`).
 
     :raises InputError: a wrong shape, an unknown vertex, a weight that is negative or not finite, or
         all are 0
@@ -337,12 +337,12 @@ def _distribution(values: Any, graph: Graph, name: str) -> Array | None:
     if values is None:
         return None
     count = graph.vertex_count
-    values = by_label(values, count, name)
+    ids = graph.ids
+    values = ids.by_position(values, name)
     if isinstance(values, Mapping):
         weights = np.zeros(count)
-        for vertex, weight in values.items():
-            found = check_vertex(vertex, graph, f"a vertex of {name}")
-            weights[found] = as_float(weight, f"{name} of vertex {found}")
+        for position, weight in values.items():
+            weights[position] = as_float(weight, f"{name} of vertex {shown(ids[position])}")
     else:
         given = as_array(values, name)
         if given.shape != (count,) or given.dtype.kind not in "iufb":
@@ -353,9 +353,9 @@ def _distribution(values: Any, graph: Graph, name: str) -> Array | None:
         weights = given.astype(np.float64)
     wrong = ~(weights >= 0) | (weights == np.inf)
     if wrong.any():
-        vertex = int(np.argmax(wrong))
+        at = int(np.argmax(wrong))
         raise InputError(
-            f"{name} must be finite and not negative, got {weights[vertex]:g} for vertex {vertex}"
+            f"{name} must be finite and not negative, got {weights[at]:g} for vertex {shown(ids[at])}"
         )
     if count == 0:
         return weights

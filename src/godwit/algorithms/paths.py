@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -10,14 +9,17 @@ import numpy as np
 
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Array
-from godwit.dtypes import as_flag, as_integer, as_number, shown
+from godwit.dtypes import as_flag, as_number, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.statistics import RunStatistics
 
-Sources = int | Sequence[int] | Set[int] | Array
+Vertex = Any
+"""A vertex as an argument: its id (:attr:`Graph.ids`), an int in [0, n) where the graph has no ids."""
+
+Sources = Any
+"""A vertex as an argument, or several: a list, a set, an array or a pandas Series."""
 
 _HOST = Home()
 
@@ -26,7 +28,7 @@ class PathResult:
     """Distances from the nearest of the sources.
 
     :ivar graph: the graph that was asked
-    :ivar sources: int64, the sources, ascending and without repetition
+    :ivar sources: int64, the positions of the sources, ascending and without repetition
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`distance`, :attr:`reached` and :attr:`predecessor` live: NumPy arrays on
         the host, or CuPy's on a GPU
@@ -83,9 +85,9 @@ class PathResult:
 
     @property
     def predecessor(self) -> Array:
-        """The vertex before each on a shortest path, shape (n), dtype of the graph's ids.
+        """The position of the vertex before each on a shortest path, shape (n), dtype of the targets.
 
-        -1 for sources and vertices that were not reached. Of several candidates the one of smallest id
+        -1 for sources and vertices that were not reached. Of several candidates the first
         (among zero-weight ties, the one in the fewest zero-weight hops): following predecessors always
         ends at a source, and the answer does not depend on devices, partition or schedule. Computed by
         a pass over the arcs when first asked for.
@@ -112,7 +114,7 @@ class PathResult:
         >>> import godwit as gw
         >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], [4, 3], ids=["Bonn", "Ulm", "Jena", "Kiel"],
         ...                            vertex_count=4)
-        >>> gw.sssp(graph, graph.ids.vertex("Bonn")).to_dict()
+        >>> gw.sssp(graph, "Bonn").to_dict()
         {'Bonn': 0, 'Ulm': 4, 'Jena': 7}
         """
         vertices = np.flatnonzero(self._distance != self.unreached)
@@ -135,15 +137,26 @@ class PathResult:
         """
         return to_pandas(self.to_arrow(), nullable=True)
 
-    def path_to(self, vertex: int) -> list[int]:
-        """The vertices of a shortest path from a source to a vertex, both included.
+    def path_to(self, vertex: Vertex) -> list[Any]:
+        """Return the vertices of a shortest path from a source to a vertex, both included.
 
-        :raises InputError: the vertex is out of range or was not reached
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.bfs(graph, "Bonn").path_to("Jena")
+        ['Bonn', 'Ulm', 'Jena']
+
+        :param vertex: an id (:attr:`Graph.ids`), as are those of the path
+        :raises InputError: there is no such vertex, or it was not reached
         """
-        vertex = check_vertex(vertex, self.graph, "vertex")
-        if self._distance[vertex] == self.unreached:
-            raise InputError(f"vertex {vertex} was not reached from the source")
-        path = [vertex]
+        return self.graph.ids.of(self._positions_to(self.graph.ids.position(vertex)))
+
+    def _positions_to(self, position: int) -> list[int]:
+        """Return the positions of the vertices of a shortest path."""
+        if self._distance[position] == self.unreached:
+            raise InputError(
+                f"vertex {shown(self.graph.ids[position])} was not reached from the source"
+            )
+        path = [position]
         while (before := int(self._predecessor[path[-1]])) >= 0:
             path.append(before)
         return path[::-1]
@@ -165,24 +178,6 @@ def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
     return columns
 
 
-def check_vertex(vertex: Any, graph: Graph | VertexIds, what: str) -> int:
-    """The vertex as int; InputError if it is no integer in [0, n).
-
-    :param graph: it, or its ids; those of a graph are asked for (and so read from its file) only to say
-        what is wrong
-    """
-    if isinstance(vertex, str):
-        ids = graph.ids if isinstance(graph, Graph) else graph
-        raise InputError(ids.not_by_id(vertex, what))
-    found = as_integer(vertex, what)
-    count = graph.vertex_count if isinstance(graph, Graph) else len(graph)
-    if not 0 <= found < count:
-        if count == 0:
-            raise InputError(f"{what} is {shown(found)}, and the graph has no vertices")
-        raise InputError(f"{what} must be in [0, {count}), got {shown(found)}")
-    return found
-
-
 def uses_weights(graph: Graph, weighted: Any) -> bool:
     """Whether an algorithm heeds weights: as is said, or where there are some.
 
@@ -193,34 +188,6 @@ def uses_weights(graph: Graph, weighted: Any) -> bool:
     if weighted and not graph.is_weighted:
         raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
     return graph.is_weighted and weighted is not False
-
-
-def check_sources(source: Sources, graph: Graph, what: str = "source") -> Array:
-    """The sources, ascending and unique, int64; InputError if there is none or one is no vertex.
-
-    :param what: the parameter that they were given by
-    """
-    given: Any = list(source) if isinstance(source, Set) else source
-    if isinstance(given, str) or (hasattr(given, "__index__") and np.ndim(given) == 0):
-        return np.array([check_vertex(given, graph, what)], np.int64)
-    try:
-        several = host_array(given)
-    except (TypeError, ValueError):  # lists of several lengths
-        several = np.empty(0)
-    if several.ndim == 1 and several.size and several.dtype.kind == "U":
-        raise InputError(graph.ids.not_by_id(str(several[0]), f"each of {what}"))
-    if several.ndim != 1 or several.size == 0 or several.dtype.kind not in "iu":
-        raise InputError(
-            f"{what} must be a vertex or a non-empty list of vertices, got {shown(source)}"
-        )
-    count = graph.vertex_count
-    wrong = (several < 0) | (several >= count)
-    if wrong.any():
-        position = int(np.argmax(wrong))
-        raise InputError(
-            f"sources must be in [0, {count}), got {several[position]} at position {position}"
-        )
-    return np.unique(several).astype(np.int64)
 
 
 def check_cutoff(cutoff: Any) -> float | None:
@@ -234,13 +201,13 @@ def check_cutoff(cutoff: Any) -> float | None:
 
 
 def check_query(
-    graph: Graph, source: Sources, target: int | None, cutoff: float | None
+    graph: Graph, source: Sources, target: Vertex | None, cutoff: float | None
 ) -> tuple[Array, int | None, float | None]:
-    """What was asked of a graph: the sources (see :func:`check_sources`), target and cutoff.
+    """What was asked of a graph: the positions of sources and target, and the cutoff.
 
     :raises InputError: one of them is wrong
     """
-    sources = check_sources(source, graph)
-    if target is not None:
-        target = check_vertex(target, graph, "target")
-    return sources, target, check_cutoff(cutoff)
+    ids = graph.ids
+    sources = ids.one_or_several(source, "source")
+    position = None if target is None else ids.position(target, "target")
+    return sources, position, check_cutoff(cutoff)

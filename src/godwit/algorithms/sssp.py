@@ -89,12 +89,13 @@ def _largest_weight(graph: Graph) -> int:
 
 
 def named_arc(graph: Graph, arc: int) -> str:
-    """An arc as messages call it, by the ids of its ends."""
+    """An arc as messages call it, by the ids of its ends, and as its file numbers them."""
     tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
-    ids = graph.ids
-    counted = ids.kind == "consecutive" and ids.base == 0
-    named = "" if counted else f" (as the graph's source calls them: it has {ids.described})"
-    return f"the arc from {ids[tail]} to {ids[int(graph.targets[arc])]}{named}"
+    ids, head = graph.ids, int(graph.targets[arc])
+    named = f" (the graph has {ids.described})" if ids.own else ""
+    if ids.base:
+        named = f" (in its file, from {ids.in_file[tail]} to {ids.in_file[head]})"
+    return f"the arc from {ids[tail]} to {ids[head]}{named}"
 
 
 def _solve(

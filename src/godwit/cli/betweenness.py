@@ -183,7 +183,7 @@ def _search(
 def _write_vertices(output: Output, result: BetweennessResult) -> None:
     from godwit.algorithms.betweenness import betweenness_columns
 
-    output.write(betweenness_columns(result), result.graph.ids)
+    output.write(betweenness_columns(result), result.graph.ids.in_file)
 
 
 def _write_edges(output: Output, result: BetweennessResult) -> None:
@@ -204,7 +204,7 @@ def _highest_edges(result: BetweennessResult, count: int) -> list[dict[str, Any]
         arcs = arcs[np.repeat(np.arange(graph.vertex_count), graph.out_degree()) <= graph.targets]
     chosen = arcs[smallest(-values[arcs], count)]
     tails = np.searchsorted(graph.offsets, chosen, "right") - 1
-    ids = graph.ids
+    ids = graph.ids.in_file
     return [
         {
             "source": ids[int(tail)],

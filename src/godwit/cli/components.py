@@ -123,7 +123,7 @@ def components(
     kind = Scores(
         command="components",
         run=partial(_find, asked),
-        write=lambda output, result: output.write(component_columns(result), result.ids),
+        write=lambda output, result: output.write(component_columns(result), result.ids.in_file),
         highest=_largest,
         facts=_facts,
         line=_line,
@@ -200,8 +200,9 @@ def _verify_stream(
 def _largest(result: ComponentsResult, count: int) -> list[dict[str, Any]]:
     """The largest components, and how many vertices they have."""
     ids = result.ids
+    named = ids.in_file
     return [
-        {"component": ids[int(name)], "vertices": result.size(int(name))}
+        {"component": named[ids.position(name)], "vertices": result.size(name)}
         for name in result.largest(count)
     ]
 

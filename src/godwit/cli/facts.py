@@ -38,8 +38,8 @@ def graph_facts(graph: Graph, name: str) -> Facts:
         "arcs": graph.arc_count,
         "directed": graph.directed,
         "ids": graph.ids.kind,
-        "first_id": graph.ids[0] if graph.vertex_count else None,
-        "last_id": graph.ids[graph.vertex_count - 1] if graph.vertex_count else None,
+        "first_id": graph.ids.in_file[0] if graph.vertex_count else None,
+        "last_id": graph.ids.in_file[graph.vertex_count - 1] if graph.vertex_count else None,
         "target_dtype": graph.targets.dtype.name,
         "weights": None if weights is None else weights.dtype.name,
         "min_weight": None if weights is None or not len(weights) else plain(weights.min()),
@@ -62,7 +62,9 @@ def degree_facts(graph: Graph) -> Facts:
             "max": degrees.max,
         },
         "max_degree_vertex": (
-            graph.ids[graph.highest_degree_vertex()] if graph.vertex_count else None
+            graph.ids.in_file[graph.ids.position(graph.highest_degree_vertex())]
+            if graph.vertex_count
+            else None
         ),
         "memory_bytes": graph.nbytes,
     }
@@ -171,7 +173,7 @@ def result_facts(result: PathResult) -> Facts:
     candidates = np.flatnonzero(reached)
     distance = result.distance[candidates]
     others = ~np.isin(candidates, result.sources)
-    ids = graph.ids
+    ids = graph.ids.in_file
 
     def listed(order: Any, among: Any) -> list[Facts]:
         return [
@@ -190,14 +192,15 @@ def result_facts(result: PathResult) -> Facts:
     }
 
 
-def target_facts(result: PathResult, target: int) -> Facts:
-    """The way to the target."""
-    ids = result.graph.ids
-    distance = result.distance[target]
+def target_facts(result: PathResult, target: Any) -> Facts:
+    """The way to the target, which is given by its id."""
+    ids, named = result.graph.ids, result.graph.ids.in_file
+    position = ids.position(target)
+    distance = result.distance[position]
     if distance == result.unreached:
-        return {"vertex": ids[target], "distance": None, "path": None}
-    path = [ids[vertex] for vertex in result.path_to(target)]
-    return {"vertex": ids[target], "distance": plain(distance), "path": path}
+        return {"vertex": named[position], "distance": None, "path": None}
+    path = named.of(ids.positions(result.path_to(target)))
+    return {"vertex": named[position], "distance": plain(distance), "path": path}
 
 
 def smallest(values: Any, count: int = _SHOWN_VERTICES) -> list[int]:

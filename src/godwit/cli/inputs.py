@@ -104,16 +104,20 @@ def _fetch(name: str, display: Display, given: dict[str, Any]) -> Graph:
         return dataset(name, progress=progress, **given)
 
 
-def parse_vertex(text: str, graph: Graph, name: str) -> int:
-    """The vertex, counted from 0, that the file calls by this id (or ``max-degree``)."""
+def parse_vertex(text: str, graph: Graph, name: str) -> Any:
+    """The vertex that the file calls by this id (or ``max-degree``), as functions of Python take it."""
+    ids = graph.ids
     if text == MAX_DEGREE:
         return graph.highest_degree_vertex()
-    if graph.ids.kind in ("text", "object"):
-        return graph.ids.vertex(text, name)
-    named = plain_integer(text)
-    if named is None:
-        raise InputError(f"{name} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
-    return graph.ids.vertex(named, name)
+    named: Any = text
+    if ids.kind in ("consecutive", "integer"):
+        named = plain_integer(text)
+        if named is None:
+            raise InputError(f"{name} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
+    if named not in ids.in_file:
+        there = ids.in_file.described
+        raise InputError(f"{name} {named!r:.80} is not in the graph, which has {there}")
+    return ids[ids.in_file.position(named)]
 
 
 def parse_devices(text: str | None) -> int | str | list[str] | None:

@@ -133,7 +133,7 @@ def partition(
         begin = perf_counter()
         measured = facts.partition_facts(division)
         seconds["measure"] = perf_counter() - begin
-    destination.write([Column("part", division.owner)], loaded.ids)
+    destination.write([Column("part", division.owner)], loaded.ids.in_file)
     found = {
         "command": "partition",
         "graph": facts.graph_facts(loaded, graph),

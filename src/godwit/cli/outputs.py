@@ -70,7 +70,7 @@ class Output:
         return self.target == STDOUT
 
     def write(self, columns: list[Column], ids: VertexIds) -> None:
-        """Write the columns of the vertices that have the ids.
+        """Write the columns of the vertices that a file gives the ids.
 
         :raises FileError: it did not work; what was there before is there still
         """
@@ -81,7 +81,7 @@ class Output:
 
         :raises FileError: it did not work; what was there before is there still
         """
-        self._write([column], lambda: edge_tables(column, graph))
+        self._write([column], lambda: edge_tables(column, graph, graph.ids.in_file))
 
     def _write(self, columns: list[Column], tables: Tables) -> None:
         if self.target is None:

@@ -174,7 +174,7 @@ def _run(
             with display.waiting("writing"):
                 columns = path_columns(result, predecessors=query.predecessors)
                 with result.statistics.phase("write"):
-                    destination.write(columns, graph.ids)
+                    destination.write(columns, graph.ids.in_file)
         found = facts.result_facts(result)
         if target is not None:
             found["target"] = facts.target_facts(result, target)
@@ -194,7 +194,7 @@ def _run(
 
 
 def _search(
-    query: _Query, placed: PlacedGraph, sources: list[int], target: int | None, display: Display
+    query: _Query, placed: PlacedGraph, sources: list[Any], target: Any, display: Display
 ) -> PathResult:
     from godwit import api
 
@@ -213,13 +213,16 @@ def _search(
     return result
 
 
-def _verify(query: _Query, result: PathResult, target: int | None) -> None:
+def _verify(query: _Query, result: PathResult, target: Any) -> None:
     """What lies beyond the target is beyond a cutoff, too."""
     from godwit.algorithms import verification
 
     cutoff = query.cutoff
-    if target is not None and result.distance[target] != result.unreached:
-        to_target = result.distance[target].item()
-        cutoff = to_target if cutoff is None else min(cutoff, to_target)
+    ids = result.graph.ids
+    if target is not None:
+        to_target = result.distance[ids.position(target)].item()
+        if to_target != result.unreached:
+            cutoff = to_target if cutoff is None else min(cutoff, to_target)
     check = {"bfs": verification.verify_bfs, "sssp": verification.verify_sssp}[query.algorithm]
-    check(result.graph, result.sources, result.distance, result.predecessor, cutoff=cutoff)
+    sources = ids.of(result.sources)
+    check(result.graph, sources, result.distance, result.predecessor, cutoff=cutoff)

@@ -134,7 +134,7 @@ def pagerank(
     kind = Scores(
         command="pagerank",
         run=partial(_rank, asked),
-        write=lambda output, result: output.write(rank_columns(result), result.graph.ids),
+        write=lambda output, result: output.write(rank_columns(result), result.graph.ids.in_file),
         highest=partial(highest_vertices, "rank"),
         facts=partial(_facts, asked),
         line=_line,

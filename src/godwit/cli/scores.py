@@ -62,9 +62,10 @@ def highest_vertices(column: str, result: Any, count: int) -> list[dict[str, Any
     from godwit.cli.facts import plain
 
     ids, numbers = result.graph.ids, getattr(result, column)
+    positions = ids.positions(result.highest(count))
     return [
-        {"vertex": ids[int(vertex)], column: plain(numbers[vertex])}
-        for vertex in result.highest(count)
+        {"vertex": name, column: plain(number)}
+        for name, number in zip(ids.in_file.of(positions), numbers[positions], strict=True)
     ]
 
 

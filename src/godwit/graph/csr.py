@@ -58,9 +58,9 @@ class Graph:
         narrower ones are widened
     :param directed: False promises that every arc u -> v has its equal v -> u; that is checked.
         Arrays that are kept must not be changed afterwards
-    :param ids: what the source of the graph calls its vertices, if not 0, 1, 2, …: the first of
-        consecutive integers, or (n) distinct integers, texts or hashable objects. Godwit's functions
-        count from 0 all the same; see :attr:`ids`
+    :param ids: what vertices are called, if not 0, 1, 2, …: the first of consecutive integers, or (n)
+        distinct integers, texts or hashable objects. Functions then take and give vertices by them; see
+        :attr:`ids`
     :raises InputError: naming the first entry that is wrong
     """
 
@@ -221,7 +221,7 @@ class Graph:
 
         >>> import networkx as nx
         >>> graph = Graph.from_networkx(nx.DiGraph([("Ulm", "Bonn"), ("Bonn", "Jena")]))
-        >>> graph.ids.vertex("Jena")
+        >>> graph.ids.position("Jena")
         2
 
         :param weight: the attribute of edges that is their weight (int64 where all are integers, else
@@ -383,8 +383,12 @@ class Graph:
 
     @property
     def ids(self) -> VertexIds:
-        """What the source of the graph calls its vertices: ``ids[v]`` is the id of a vertex,
-        ``ids.vertex(id)`` the vertex of an id."""
+        """What vertices are called: ``ids[p]`` is the id of the vertex at position p of all arrays,
+        ``ids.position(id)`` the position of an id.
+
+        Where ``ids.own`` is True, every vertex argument and every dictionary is by id; else vertices are
+        0 to n - 1. Arrays are by position in both cases.
+        """
         self._run_check()
         return self._ids
 
@@ -446,11 +450,11 @@ class Graph:
         """(n) int64: the number of arcs that leave each vertex."""
         return np.diff(self.offsets)
 
-    def highest_degree_vertex(self) -> int:
-        """The vertex with most out-arcs; the smallest of several."""
+    def highest_degree_vertex(self) -> Any:
+        """The id of the vertex with most out-arcs (:attr:`ids`); of several the first in arrays."""
         if self.vertex_count == 0:
             raise InputError("a graph without vertices has no vertex of highest degree")
-        return int(self.cached("highest degree", lambda: np.argmax(self.out_degree())))
+        return self.ids[self.cached("highest degree", lambda: int(np.argmax(self.out_degree())))]
 
     def degree_statistics(self) -> DegreeStatistics:
         """Smallest, largest, mean and median out-degree, isolated vertices, self-loops."""
@@ -492,8 +496,8 @@ class Graph:
     def replicate(self, count: int) -> Graph:
         """So many disjoint copies of the graph as one; itself, if that is 1.
 
-        Vertex v of copy c, counted from 0, is vertex ``c * vertex_count + v``, with the same weights;
-        ids that are consecutive integers count on.
+        Position p of copy c, counted from 0, is position ``c * vertex_count + p``, with the same weights;
+        ids that are a range of integers count on.
 
         :raises InputError: if vertices have other ids (:attr:`ids`), which two cannot share
         :raises GraphTooLargeError: before anything is allocated
@@ -503,11 +507,11 @@ class Graph:
         return transform.replicated(self, count)
 
     def relabel(self, permutation: Any) -> Graph:
-        """The same graph with vertex v called ``permutation[v]``; rows are sorted by target.
+        """The same graph with the vertex at position p moved to ``permutation[p]``; rows sorted by target.
 
-        Ids of their own (:attr:`ids`) stay with their vertices, consecutive ones are consecutive again.
+        Ids of their own (:attr:`ids`) stay with their vertices.
 
-        :param permutation: (n) integers, each of 0 .. n - 1 once
+        :param permutation: (n) positions, each of 0 .. n - 1 once
         """
         from godwit.graph import transform
 
@@ -516,9 +520,10 @@ class Graph:
     def largest_component(self) -> tuple[Graph, Array]:
         """The largest weakly connected component, and which vertices it is made of.
 
-        Of several equally large the one with the smallest vertex. Vertex i of the component is
-        ``vertices[i]`` of this graph and keeps its id (:attr:`ids`); ``vertices`` ascends, and has
-        the dtype of the targets.
+        Of several equally large the one with the first vertex. Position i of the component is position
+        ``vertices[i]`` of this graph; ``vertices`` ascends, and has the dtype of the targets. Vertices keep
+        their ids (:attr:`ids`), and so does a vertex of a graph without: its number here is its id in the
+        component.
         """
         from godwit.graph import components
 

@@ -1,72 +1,107 @@
-"""What the source of a graph calls its vertices; Godwit itself counts them from 0.
+"""What vertices are called: by ids of their own, or by their positions 0 to n - 1.
 
-Either ids are consecutive integers from a first one on, and nothing is stored; or every vertex has an
-id of its own: an integer (int64 array), a text (Arrow array of large strings, some 8 bytes more than
-its characters), or any hashable object of Python (object array). Ids are distinct.
+A graph either has ids of its own, and every vertex argument, every dictionary and every table of results
+is by id; or it has none, and then vertices are 0 to n - 1. Arrays are by position in both cases.
+
+Ids of its own are distinct integers (an int64 array, or a range, of which nothing is stored), texts (Arrow
+array of large strings, some 8 bytes more than its characters), or any hashable objects of Python (object
+array). A graph without may come from a file that numbers its vertices from another number than 0, as Matrix
+Market does from 1: :attr:`VertexIds.base`, which files and the command line use, and Python does not.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
 
+from godwit.arrays import host_array
 from godwit.dtypes import Array, as_array, as_count, as_integer, as_integers, frozen, shown
 from godwit.errors import InputError
 
 MAXIMAL_ID_BASE = 2**31 - 1
-"""The largest id that the first of consecutive ones can have."""
+"""The largest number that the first of counted vertices can have in a file."""
 
 Kind = Literal["consecutive", "integer", "text", "object"]
 
 
 class VertexIds:
-    """The ids of n vertices, both ways: vertex to id, id to vertex.
+    """The ids of n vertices, both ways: position to id, id to position.
 
     :param count: n
-    :param ids: the first of consecutive integers; or (n) distinct integers, texts or hashable objects
-        (NumPy, Arrow or a sequence)
+    :param ids: 0 for none but the positions; the first of consecutive integers; or (n) distinct integers,
+        texts or hashable objects (NumPy, Arrow or a sequence). Integers 0 to n - 1 in this order are none
     :raises InputError: an id occurs twice, or there are not n
     """
 
-    __slots__ = ("_base", "_count", "_held", "_index", "_kind")
+    __slots__ = ("_base", "_count", "_first", "_held", "_index", "_kind")
 
     _kind: Kind
+    _count: int
+    _first: int  # of integers that are not stored
     _base: int
     _held: Any  # what is stored, or a function that makes it
 
     def __init__(self, count: int, ids: Any = 0) -> None:
         self._count = count
         self._base = 0
+        self._first = 0
         self._held = None
         self._index: Any = None
         if isinstance(ids, VertexIds):
-            self._kind, self._base, self._held = ids._kind, ids._base, ids._held
-            self._index = ids._index
+            self._kind, self._base, self._first = ids._kind, ids._base, ids._first
+            self._held, self._index = ids._held, ids._index
             given = len(ids)
         elif hasattr(ids, "__index__") and np.ndim(ids) == 0:
-            self._kind = "consecutive"
-            self._base = as_count(ids, "the first id", 0, MAXIMAL_ID_BASE)
+            self._first = as_count(ids, "the first id", 0, MAXIMAL_ID_BASE)
+            self._kind = "integer" if self._first else "consecutive"
             given = count
         else:
             self._kind, self._held = _stored(ids)
-            _check_distinct(self._kind, self._held)
             given = len(self._held)
+            if self._kind == "integer" and _is_range(self._held):
+                self._first = int(self._held[0]) if given else 0
+                self._kind = "integer" if self._first else "consecutive"
+                self._held = None
+            else:
+                _check_distinct(self._kind, self._held)
         if given != count:
             raise InputError(f"there must be an id for each of the {count} vertices, got {given}")
 
     @classmethod
-    def trusted(cls, kind: Kind, stored: Any, count: int | None = None) -> VertexIds:
+    def trusted(
+        cls, kind: Kind, stored: Any, count: int | None = None, *, base: int = 0
+    ) -> VertexIds:
         """Ids that are known to be distinct, stored as the kind says.
 
         :param stored: :attr:`stored`, or a function that makes it when it is first needed
         :param count: n, which such a function does not tell
+        :param base: what files add to integers
         """
         made = cls(0)
-        made._kind, made._held = kind, stored
+        made._kind, made._held, made._base = kind, stored, base
         made._count = len(stored) if count is None else count
+        return made
+
+    @classmethod
+    def counted(cls, count: int, base: int) -> VertexIds:
+        """No ids but the positions; a file calls the first vertex ``base``."""
+        made = cls(count)
+        made._base = base
+        return made
+
+    @classmethod
+    def ascending(cls, values: Array) -> VertexIds:
+        """Integers that are known to ascend, as :meth:`trusted`; nothing is stored of a range."""
+        if not _is_range(values):
+            return cls.trusted("integer", frozen(values, np.int64))
+        made = cls(len(values))
+        made._first = int(values[0]) if len(values) else 0
+        made._kind = "integer" if made._first else "consecutive"
         return made
 
     @property
@@ -77,13 +112,36 @@ class VertexIds:
 
     @property
     def kind(self) -> Kind:
-        """``"consecutive"``, ``"integer"``, ``"text"`` or ``"object"``."""
+        """``"consecutive"`` where vertices are their positions; else ``"integer"``, ``"text"`` or
+        ``"object"``."""
         return self._kind
 
     @property
+    def own(self) -> bool:
+        """True if the graph has ids of its own; False if its vertices are 0 to n - 1."""
+        return self._kind != "consecutive"
+
+    @property
     def base(self) -> int:
-        """The first of consecutive ids; 0 for others."""
+        """What files call vertex 0 of a graph without ids of its own."""
         return self._base
+
+    @property
+    def in_file(self) -> VertexIds:
+        """The ids that files and the command line use: themselves, or positions counted from
+        :attr:`base`."""
+        if self._base == 0:
+            return self
+        if self._held is None:
+            made = VertexIds(self._count)
+            made._kind, made._first = "integer", self._first + self._base
+            return made
+        return VertexIds.trusted("integer", frozen(self._stored + self._base))
+
+    @property
+    def is_range(self) -> bool:
+        """Whether ids are consecutive integers in ascending order, of which nothing is stored."""
+        return self._held is None
 
     @property
     def nbytes(self) -> int:
@@ -93,16 +151,16 @@ class VertexIds:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, vertex: int) -> Any:
-        """The id of a vertex: an int, a str or another object.
+    def __getitem__(self, position: int) -> Any:
+        """The id of the vertex at a position: an int, a str or another object.
 
         :raises IndexError: there is no such vertex
         """
-        at = as_integer(vertex, "vertex")
+        at = as_integer(position, "position")
         if not 0 <= at < self._count:
-            raise IndexError(f"vertex must be in [0, {self._count}), got {shown(vertex)}")
+            raise IndexError(f"position must be in [0, {self._count}), got {shown(position)}")
         if self._stored is None:
-            return at + self._base
+            return at + self._first
         value = self._stored[at]
         if self._kind == "text":
             return value.as_py()
@@ -114,27 +172,30 @@ class VertexIds:
     def __contains__(self, id: Any) -> bool:
         return self._find(id) is not None
 
-    def of(self, vertices: Any) -> list[Any]:
-        """The ids of several vertices, as Python has them.
+    def of(self, positions: Any) -> list[Any]:
+        """The ids at several positions, as Python has them.
+
+        >>> VertexIds(3, ["Bonn", "Ulm", "Jena"]).of([2, 0])
+        ['Jena', 'Bonn']
 
         :raises IndexError: one of them is none
         """
-        several = as_integers(vertices, "vertices")
+        several = as_integers(positions, "positions")
         wrong = (several < 0) | (several >= self._count)
         if wrong.any():
             first = int(several[np.argmax(wrong)])
-            raise IndexError(f"vertices must be in [0, {self._count}), got {first}")
+            raise IndexError(f"positions must be in [0, {self._count}), got {first}")
         if self._stored is None:
-            return (several.astype(np.int64) + self._base).tolist()  # type: ignore[no-any-return]
+            return (several.astype(np.int64) + self._first).tolist()  # type: ignore[no-any-return]
         if self._kind == "text":
             return self._stored.take(_arrow(several)).to_pylist()  # type: ignore[no-any-return]
         return self._stored[several].tolist()  # type: ignore[no-any-return]
 
     @property
     def stored(self) -> Any:
-        """(n) ids: int64, a large-string array of Arrow, or an object array."""
+        """(n) ids in the order of positions: int64, a large-string array of Arrow, or an object array."""
         if self._stored is None:
-            return np.arange(self._base, self._base + self._count, dtype=np.int64)
+            return np.arange(self._first, self._first + self._count, dtype=np.int64)
         return self._stored
 
     def to_arrow(self) -> Any:
@@ -157,59 +218,182 @@ class VertexIds:
             return pa.array(texts, pa.large_string())
         return _arrow(self.stored)
 
-    def vertex(self, id: Any, what: str = "vertex") -> int:
-        """The vertex that has the id.
+    def position(self, id: Any, what: str = "vertex") -> int:
+        """The position in arrays of the vertex that has the id.
 
         :param what: what it is called in the message
-        :raises InputError: there is none
+        :raises InputError: there is none; says whether the graph has ids of its own
         """
         found = self._find(id)
         if found is None:
-            raise InputError(f"{what} {shown(id)} is not in the graph, which has {self.described}")
+            raise InputError(self._no_vertex(id, what))
         return found
 
-    def vertices(self, ids: Sequence[Any] | Array, what: str = "vertex") -> Array:
-        """int64 (k): the vertices that have the ids. :raises InputError: one of them has none."""
-        if self._kind == "text" and len(ids) > 1:
+    def positions(self, ids: Any, what: str = "vertex") -> Array:
+        """int64 (k): the positions of several ids, in their order.
+
+        :param ids: an array, a list, a set or a pandas Series of ids
+        :raises InputError: it is none of these, or an id is that of no vertex
+        """
+        try:
+            several = self._listed(ids)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{what} must be an array: {error}") from None
+        if isinstance(several, np.ndarray):
+            if several.ndim != 1:
+                raise InputError(f"{what} must have one dimension, got shape {several.shape}")
+            if several.size == 0:
+                return np.empty(0, np.int64)
+            if self._kind in ("consecutive", "integer") and several.dtype.kind in "iu":
+                return self._positions_of_integers(several, what)
+            several = several.tolist()
+        if self._kind == "text" and len(several) > 1:
             import pyarrow as pa
             import pyarrow.compute as pc
 
-            listed = [_as_text(one) for one in ids]
-            found = pc.index_in(pa.array(listed, pa.large_string()), value_set=self._stored)
+            texts = pa.array(map(_as_text, several), pa.large_string())
+            found = pc.index_in(texts, value_set=self._stored)
             if found.null_count == 0:
                 return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
-        return np.array([self.vertex(one, what) for one in ids], np.int64)
+        return np.array([self.position(one, what) for one in several], np.int64)
 
-    def not_by_id(self, id: Any, what: str) -> str:
-        """What to say of an id that was given where a vertex is wanted, which is a number.
+    def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:
+        """int64 (k): the positions of an id, or of several, ascending and each once.
 
-        :param what: what the vertex is called in the message
+        :param given: an id, or what :meth:`positions` takes
+        :param or_none: whether there may be none
+        :raises InputError: it is neither, there is none, or an id is that of no vertex
         """
-        if self._kind == "consecutive" and self._base == 0:
-            advice = "vertices are numbers here: the graph has no ids"
-        elif self._find(id) is None:
-            advice = f"no vertex has that id; the graph has {self.described}"
-        else:
-            advice = f"graph.ids.vertex({shown(id)}) is the number of the vertex with that id"
-        return f"{what} must be an integer, got {shown(id)}; {advice}"
+        if self._is_one(given):
+            return np.array([self.position(given, what)], np.int64)
+        listed: Any = None
+        if not isinstance(given, Mapping):
+            with suppress(TypeError, ValueError):  # lists of several lengths
+                listed = self._listed(given)
+        fits = isinstance(listed, list) or (
+            isinstance(listed, np.ndarray)
+            and listed.ndim == 1
+            and (listed.size == 0 or listed.dtype.kind in "iuUOT")
+        )
+        if not fits or not (or_none or len(listed)):
+            kind = "list" if or_none else "non-empty list"
+            raise InputError(f"{what} must be a vertex or a {kind} of vertices, got {shown(given)}")
+        return np.unique(self.positions(listed, what))
+
+    def _listed(self, ids: Any) -> list[Any] | Array:
+        """Several ids as an array where they are all integers, or came in one; else as a list.
+
+        :raises TypeError: they are neither
+        :raises ValueError: likewise
+        """
+        if isinstance(ids, Set):
+            ids = list(ids)
+        if not isinstance(ids, list | tuple | range):
+            return host_array(ids)
+        if self._kind in ("text", "object"):
+            return list(ids)  # NumPy would make texts of integers beside texts
+        array = host_array(ids)
+        return list(ids) if array.dtype.kind in "UO" and array.ndim == 1 else array
+
+    def by_position(self, values: Any, what: str, *, complete_is_array: bool = True) -> Any:
+        """Values by id, of a mapping or a pandas Series, as a mapping by position; others as they are.
+
+        :param complete_is_array: a Series with a value for each vertex becomes an array by position
+        :raises InputError: a key is the id of no vertex, or two are that of one
+        """
+        if isinstance(values, Mapping):
+            keys = list(values)
+            found = [self.position(key, f"a vertex of {what}") for key in keys]
+            self._require_distinct(found, keys, f"the vertices of {what}")
+            return dict(zip(found, values.values(), strict=True))
+        if not hasattr(values, "iloc") or getattr(values, "ndim", 0) != 1:
+            return values
+        if hasattr(values, "to_pandas"):  # cuDF's, which cannot be iterated over
+            values = values.to_pandas()
+        labels = list(values.index) if self._kind == "object" else values.index
+        positions = (
+            self.positions(labels, f"each label of {what}") if len(values) else np.empty(0, int)
+        )
+        self._require_distinct(positions, labels, f"the labels of {what}")
+        if complete_is_array and len(values) == self._count:
+            array = host_array(values)
+            if array.dtype != object:
+                ordered = np.empty_like(array)
+                ordered[positions] = array
+                return ordered
+        return dict(zip(positions.tolist(), values.tolist(), strict=True))
+
+    @staticmethod
+    def _require_distinct(positions: Any, ids: Any, what: str) -> None:
+        once, counts = np.unique(np.asarray(positions), return_counts=True)
+        if len(once) < len(positions):
+            again = int(np.flatnonzero(np.asarray(positions) == once[np.argmax(counts > 1)])[1])
+            raise InputError(f"{what} must be distinct, and {shown(ids[again])} occurs twice")
 
     @property
     def described(self) -> str:
         """What ids there are, in a few words."""
         if self._count == 0:
             return "no vertices"
-        first, last = self[0], self[self._count - 1]
+        first, last = shown(self[0]), shown(self[self._count - 1])
         if self._kind == "consecutive":
-            return f"ids {first} to {last}"
-        return f"{self._count:,} {self._kind} ids such as {shown(first)} and {shown(last)}"
+            return f"no ids of its own: its vertices are {first} to {last}"
+        if self._held is None:
+            return f"ids of its own, {first} to {last}"
+        return f"{self._count:,} {self._kind} ids of its own, such as {first} and {last}"
 
     def take(self, vertices: Array) -> VertexIds:
-        """The ids of some vertices, which become 0, 1, 2, … in the order given."""
+        """The ids of some vertices, which become 0, 1, 2, … in the order given.
+
+        The positions of vertices without ids of their own become ids.
+        """
         if self._kind == "text":
             return VertexIds.trusted("text", self._stored.take(_arrow(vertices)))
         if self._kind == "object":
             return VertexIds.trusted("object", self._stored[vertices])
-        return VertexIds.trusted("integer", frozen(self.stored[vertices], np.int64))
+        if self._held is not None:
+            stored = frozen(self._stored[vertices], np.int64)
+            return VertexIds.trusted("integer", stored, base=self._base)
+        made = VertexIds.ascending(np.asarray(vertices, np.int64) + self._first)
+        made._base = self._base
+        return made
+
+    def extended(self, count: int) -> VertexIds:
+        """The ids of more vertices, where they are a range (:attr:`is_range`) that goes on."""
+        if not self.own:
+            return VertexIds.counted(count, self._base)
+        return VertexIds(count, self._first)
+
+    def _no_vertex(self, id: Any, what: str) -> str:
+        """Why an id is that of no vertex, and which kind of ids the graph has."""
+        if self._kind != "consecutive":
+            message = f"{what} {shown(id)} is not in the graph, which has {self.described}"
+            if self._is_integer(id) and 0 <= int(id) < self._count:
+                message += (
+                    f"; position {int(id)} has the id {shown(self[int(id)])} (graph.ids[{int(id)}])"
+                )
+            return message
+        if not self._is_integer(id):
+            return f"{what} must be an integer, got {shown(id)}; the graph has {self.described}"
+        if self._count == 0:
+            return f"{what} is {shown(id)}, and the graph has no vertices"
+        return f"{what} must be in [0, {self._count}), got {shown(id)}; the graph has no ids of its own"
+
+    @staticmethod
+    def _is_integer(id: Any) -> bool:
+        if isinstance(id, bool | np.bool_) or getattr(id, "ndim", 0) != 0:
+            return False
+        try:
+            operator.index(id)
+        except TypeError:
+            return False
+        return True
+
+    def _is_one(self, given: Any) -> bool:
+        """Whether it is meant as one vertex: a text, an integer, or an object that is an id."""
+        if isinstance(given, str) or self._is_integer(given):
+            return True
+        return self._kind == "object" and self._find(given) is not None
 
     def _find(self, id: Any) -> int | None:
         if self._kind == "text":
@@ -222,20 +406,55 @@ class VertexIds:
             except TypeError:  # not hashable
                 return None
             return found
-        if isinstance(id, bool) or not hasattr(id, "__index__") or np.ndim(id) != 0:
+        if not self._is_integer(id):
             return None
         number = int(id)
-        if self._kind == "consecutive":
-            vertex = number - self._base
+        if self._held is None:
+            vertex = number - self._first
             return vertex if 0 <= vertex < self._count else None
         if not -(2**63) <= number < 2**63:
             return None
-        if self._index is None:
-            order = np.argsort(self._stored, kind="stable")
-            self._index = (order, self._stored[order])
-        order, ascending = self._index
+        order, ascending = self._ascending
         at = int(np.searchsorted(ascending, number))
-        return int(order[at]) if at < self._count and ascending[at] == number else None
+        if at == self._count or ascending[at] != number:
+            return None
+        return at if order is None else int(order[at])
+
+    @property
+    def _ascending(self) -> tuple[Array | None, Array]:
+        """Stored integers in ascending order, and the order that makes them so; None if they ascend."""
+        if self._index is None:
+            stored = self._stored
+            if bool((stored[1:] > stored[:-1]).all()):
+                self._index = (None, stored)
+            else:
+                order = np.argsort(stored, kind="stable")
+                self._index = (order, stored[order])
+        index: tuple[Array | None, Array] = self._index
+        return index
+
+    def _positions_of_integers(self, ids: Array, what: str) -> Array:
+        """:meth:`positions` of an array of integers, where ids are integers, too."""
+        positions: Array
+        if self._count == 0:
+            wrong, positions = np.ones(len(ids), np.bool_), np.zeros(len(ids), np.int64)
+        elif ids.dtype == np.uint64 and ids.size and int(ids.max()) >= 2**63:
+            wrong = ids >= 2**63
+            positions = np.zeros(len(ids), np.int64)
+        elif self._held is None:
+            wide = ids.astype(np.int64)
+            wrong = (wide < self._first) | (wide >= self._first + self._count)
+            positions = wide - self._first
+        else:
+            wide = ids.astype(np.int64)
+            order, ascending = self._ascending
+            positions = np.searchsorted(ascending, wide)
+            wrong = ascending[np.minimum(positions, self._count - 1)] != wide
+            if order is not None:
+                positions = order[np.where(wrong, 0, positions)]
+        if wrong.any():
+            raise InputError(self._no_vertex(ids[int(np.argmax(wrong))].item(), what))
+        return positions
 
     def _find_text(self, id: Any) -> int | None:
         import pyarrow as pa
@@ -252,8 +471,10 @@ class VertexIds:
             return NotImplemented
         if (self._kind, self._base, self._count) != (other._kind, other._base, other._count):
             return False
-        if self._stored is None:
-            return True
+        if self._kind in ("consecutive", "integer"):
+            if self._held is None and other._held is None:
+                return self._first == other._first
+            return bool(np.array_equal(self.stored, other.stored))
         if self._kind == "text":
             return bool(self._stored.equals(other._stored))
         return bool(np.array_equal(self._stored, other._stored))
@@ -261,12 +482,26 @@ class VertexIds:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._stored is None:
-            return VertexIds, (self._count, self._base)
-        return VertexIds.trusted, (self._kind, self._stored)
+        return _restored, (self._kind, self._count, self._first, self._base, self._stored)
 
     def __repr__(self) -> str:
         return f"<VertexIds: {self.described}>"
+
+
+def _restored(kind: Kind, count: int, first: int, base: int, stored: Any) -> VertexIds:
+    made = VertexIds.trusted(kind, stored, count, base=base)
+    made._first = first
+    return made
+
+
+def _is_range(values: Array) -> bool:
+    """Whether integers are consecutive in ascending order, from one that is not too large on."""
+    count = len(values)
+    if count == 0:
+        return True
+    if not 0 <= values[0] <= MAXIMAL_ID_BASE or int(values[-1]) - int(values[0]) != count - 1:
+        return False
+    return bool((values[1:] > values[:-1]).all())
 
 
 def _as_text(id: Any) -> str | None:

@@ -79,7 +79,7 @@ def relabelled(graph: Graph, permutation: Any) -> Graph:
         new_ids[sources], new_ids[graph.targets], graph.weights, n, graph.targets.dtype
     )
     ids = graph.ids
-    if ids.kind != "consecutive":  # they stay with their vertices
+    if ids.own:  # they stay with their vertices
         before = np.empty(n, np.int64)
         before[new_ids] = np.arange(n)
         ids = ids.take(before)
@@ -305,7 +305,7 @@ def replicated(graph: Graph, count: Any) -> Graph:
     count = as_count(count, "count", 1)
     if count == 1:
         return graph
-    if graph.ids.kind != "consecutive":
+    if not graph.ids.is_range:
         raise InputError(
             f"{shown(count)} copies cannot share {graph.ids.described}; "
             "call with_ids(0) first to go without"
@@ -332,7 +332,9 @@ def replicated(graph: Graph, count: Any) -> Graph:
         threads=thread_count_for(m),
     )
     new_weights = None if weights is None else new_payload.view(weights.dtype)
-    return Graph.trusted(offsets, targets, new_weights, directed=graph.directed, ids=graph.ids.base)
+    return Graph.trusted(
+        offsets, targets, new_weights, directed=graph.directed, ids=graph.ids.extended(n)
+    )
 
 
 @kernel

@@ -96,9 +96,10 @@ class Explorer:
 
     @property
     def frontier(self) -> Array:
-        """The vertices (or arcs) in the frontier, ascending; can be set to vertices, or to ``"all"``.
+        """The positions of the vertices (or arcs) in the frontier, ascending, for indexing arrays.
 
-        What is read is a copy that cannot be written into.
+        What is read is a copy that cannot be written into. It can be set to ``"all"`` or to vertices by id,
+        as those at some positions are by ``graph.ids.of(positions)``.
         """
         return frozen(members_of(self._state, self.graph).copy())
 
@@ -179,7 +180,7 @@ def explore(
 
     :param fields: as of a :class:`StepProgram`
     :param numbers: likewise
-    :param frontier: at the beginning: ``"all"`` vertices, or an array of some
+    :param frontier: at the beginning: ``"all"`` vertices, or some by id
     :param devices: as for :func:`godwit.bfs`
     :param trace: a file for the timeline of all operators, written when the explorer is closed, as the end
         of a ``with`` block does; or a :class:`godwit.Trace`

@@ -100,7 +100,7 @@ class StepProgram:
     ) -> StepResult:
         """Run the program on a graph.
 
-        :param frontier: at the beginning: ``"all"`` vertices, or an array of some (numbers, not ids)
+        :param frontier: at the beginning: ``"all"`` vertices, or some by id (:attr:`Graph.ids`)
         :param fields: values at the beginning, in place of those declared
         :param numbers: likewise
         :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
@@ -164,8 +164,9 @@ class StepResult:
 
     :ivar fields: (n) arrays by name
     :ivar numbers: int or float, by name; ``size`` and ``vertex_count`` among them
-    :ivar frontier: the vertices in the frontier at the end, ascending; or its arcs, by their places in
-        :attr:`Graph.targets`
+    :ivar frontier: the positions of the vertices in the frontier at the end, ascending; or its arcs, by
+        their places in :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, which
+        another run takes
     :ivar statistics: what the run did and how long it took; ``rounds`` are the operators
         on vertices or arcs that were run, ``processed_items`` the vertices that they were run for
     """

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from godwit.arrays import by_label
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import (
     SIZE,
@@ -22,7 +21,7 @@ from godwit.backends.step_code import (
 )
 from godwit.backends.step_programs import run_steps
 from godwit.dataflow.context import Context
-from godwit.dtypes import Array, as_array, as_integers, as_number, shown
+from godwit.dtypes import Array, as_array, as_number, shown
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.foreign import no_graph
@@ -37,7 +36,8 @@ from godwit.trace import PROGRESS, active
 FieldInitial = int | float | Literal["degree", "vertex"] | Array
 """Values of a field at the beginning."""
 
-Frontier = Literal["all"] | Array | list[int]
+Frontier = Any
+"""``"all"`` vertices, or some by id: a list, a set, an array or a pandas Series."""
 
 _FIELD_DTYPES = ("int32", "uint32", "int64", "float32", "float64")
 _NUMBER_DTYPES = ("int64", "float64")
@@ -194,23 +194,18 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
 
 
 def _in_order(initial: Any, graph: Graph, what: str) -> Any:
-    """What a field begins with; a pandas Series as its values in the order of the vertices, its labels."""
-    count = graph.vertex_count
-    found = by_label(initial, count, what)
-    if found is initial or not isinstance(found, Mapping):
+    """What a field begins with; a pandas Series, whose labels are ids, as its values by position."""
+    found = initial if isinstance(initial, Mapping) else graph.ids.by_position(initial, what)
+    if not isinstance(found, Mapping) or found is initial:
         return found
-    vertices = dict.fromkeys(range(count))
-    foreign = [label for label in found if label not in vertices]
-    absent = [vertex for vertex in vertices if vertex not in found]
-    if foreign and isinstance(foreign[0], str):
-        raise InputError(graph.ids.not_by_id(foreign[0], f"each label of {what}"))
-    if foreign or absent:
-        wrong = f"{shown(foreign[0])} is none" if foreign else f"{absent[0]} is missing"
+    count = graph.vertex_count
+    absent = next((at for at in range(count) if at not in found), None)
+    if absent is not None:
         raise InputError(
-            f"the labels of {what} must be all vertices, range({count}), and {wrong}; "
-            f"series.reindex(range({count}), fill_value=0) makes them so, and series.to_numpy() has none"
+            f"the labels of {what} must be all vertices, and {shown(graph.ids[absent])} is missing; "
+            "series.reindex(list(graph.ids), fill_value=0) makes them so, and series.to_numpy() has none"
         )
-    return [found[vertex] for vertex in vertices]
+    return [found[at] for at in range(count)]
 
 
 def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -231,33 +226,21 @@ def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def frontier_array(frontier: Any, graph: Graph) -> Array:
-    """The vertices of a frontier, ascending, each once."""
-    n = graph.vertex_count
+    """The positions of the vertices of a frontier, ascending, each once.
+
+    :param frontier: ``"all"``, or vertices by id
+    """
     dtype = graph.targets.dtype
-    if isinstance(frontier, str):
-        if frontier != "all":
-            raise InputError(f"frontier must be 'all' or vertices, got {shown(frontier)}")
-        return np.arange(n, dtype=dtype)
-    if isinstance(frontier, bool | set | frozenset | Mapping) or frontier is None:
-        raise InputError(f"frontier must be 'all' or an array of vertices, got {shown(frontier)}")
-    several = [frontier] if _is_one(frontier) else frontier
-    values = as_array(several, "frontier")
-    if values.dtype.kind in "UTO":
-        for one in np.asarray(several, object).ravel():
-            if isinstance(one, str):
-                raise InputError(graph.ids.not_by_id(one, "each of frontier"))
-    if values.dtype == bool and values.size:
+    if isinstance(frontier, str) and frontier == "all":
+        return np.arange(graph.vertex_count, dtype=dtype)
+    if frontier is None:
+        raise InputError("frontier must be 'all' or an array of vertices, got None")
+    if str(getattr(frontier, "dtype", "")) == "bool":
         raise InputError(
             "frontier must be 'all' or an array of vertices, got booleans: np.flatnonzero(mask) are "
-            "the vertices of a mask"
+            "the positions of a mask, and graph.ids.of(positions) the vertices"
         )
-    vertices = as_integers(values, "frontier")
-    wrong = (vertices < 0) | (vertices >= n)
-    if wrong.any():
-        raise InputError(
-            f"vertices of the frontier must be in [0, {n}), got {vertices[wrong.argmax()]}"
-        )
-    return np.unique(vertices).astype(dtype)
+    return graph.ids.one_or_several(frontier, "frontier", or_none=True).astype(dtype)
 
 
 def members_of(state: StepState, graph: Graph) -> Array:

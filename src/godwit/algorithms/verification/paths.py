@@ -34,7 +34,7 @@ import numpy as np
 
 from godwit.algorithms.paths import check_cutoff
 from godwit.algorithms.verification.checks import arc_blocks, check_graph, checked_array, fail
-from godwit.dtypes import Array, as_array, as_integers
+from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 
@@ -52,7 +52,7 @@ def verify_bfs(
 ) -> None:
     """Check distances in arcs from the nearest source, whatever weights the graph has.
 
-    :param sources: a vertex, or several
+    :param sources: a vertex, or several, by id (:attr:`Graph.ids`)
     :param distance: (n); the largest value of an integer dtype, or infinity, marks the unreached
     :param predecessor: (n), -1 for sources and the unreached; None if there are none to check
     :param cutoff: vertices farther away were to be left unreached
@@ -92,15 +92,13 @@ class _Verifier:
         check_graph(graph)
         n = graph.vertex_count
         self.graph = graph
-        self.sources = _as_sources(sources)
+        self.sources = graph.ids.one_or_several(sources, "sources", or_none=True)
         self.distance = checked_array(distance, n, "distance", "if")
         self.predecessor = (
             None if predecessor is None else checked_array(predecessor, n, "predecessor", "i")
         )
         self.cutoff = check_cutoff(cutoff)
         self.unit_lengths = unit_lengths
-        if len(self.sources) and (self.sources[0] < 0 or self.sources[-1] >= n):
-            raise InputError(f"sources must be in [0, {n}), got {self.sources}")
         self.floating = self.distance.dtype.kind == "f"
         if not self.floating and self.cutoff is not None:
             # As an integer: 64 bits are compared with floats by rounding.
@@ -266,12 +264,6 @@ class _Verifier:
         if wrong.any():
             v = int(np.argmax(wrong))
             fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
-
-
-def _as_sources(sources: Any) -> Array:
-    """The sources, ascending and unique, int64."""
-    several = np.atleast_1d(as_array(sources, "sources"))
-    return np.unique(as_integers(several, "sources").astype(np.int64))
 
 
 def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:

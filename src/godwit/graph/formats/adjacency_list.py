@@ -100,12 +100,12 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
 
 def require_integer_ids(graph: Graph, format: str) -> Array | None:
-    """The ids of vertices as the format has them; None if they are consecutive.
+    """The ids of vertices as the format has them; None if the graph has none of its own.
 
     :raises InputError: they are something else, or negative
     """
-    ids = graph.ids
-    if ids.kind == "consecutive":
+    ids = graph.ids.in_file
+    if not graph.ids.own:
         return None
     if ids.kind != "integer" or (len(ids) and int(ids.stored.min()) < 0):
         kind = "negative" if ids.kind == "integer" else ids.kind

@@ -23,6 +23,7 @@ from godwit.errors import FormatError
 from godwit.graph.formats import scanner
 from godwit.graph.formats.arcs import Arcs, Block
 from godwit.graph.formats.format import Progress
+from godwit.graph.formats.names import OccurringIds
 from godwit.graph.formats.pieces import (
     WEIGHT_DTYPES,
     Columns,
@@ -40,6 +41,7 @@ _BYTES_PER_VERTEX = 16  # offsets, once and again while the graph is built
 _NARROW_END = 2**31 - 1
 _NO_COMMA = ord(" ")
 _LARGEST = (1 << 63) - 1
+_LEAST_BYTES = 4  # of a line with an arc
 
 
 @dataclass(frozen=True)
@@ -139,12 +141,14 @@ def read_arcs(
     ids: IdRange,
     kinds: tuple[int, ...],
     progress: Progress | None = None,
+    occurring: OccurringIds | None = None,
 ) -> ScannedArcs:
     """All arc lines from position ``begin``, which begins a line, to the end.
 
     :param kinds: what the third column may be, narrowest first; (NONE,) if there is none. The first
         kind that holds all its numbers is taken.
     :param progress: called with (position, size of the text, "parsing")
+    :param occurring: takes in the ids
     :raises FormatError: about the first wrong line
     :raises GraphTooLargeError: before the columns are allocated
     """
@@ -157,6 +161,9 @@ def read_arcs(
         block, low, high = scan.settle(*window)
         count += len(block.sources)
         min_id, max_id = min(min_id, low), max(max_id, high)
+        if occurring is not None:
+            most_arcs = len(block.sources) if text.whole else text.size // _LEAST_BYTES
+            occurring.add((block.sources, block.targets), low, high, most_arcs)
     blocks: Callable[[], Iterator[Block]]
     if text.whole:
         only = block

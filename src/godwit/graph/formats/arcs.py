@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from godwit.dtypes import Array, frozen, id_dtype_for
+from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FormatError, InputError
 from godwit.graph.blocks import rows_of_blocks
 from godwit.graph.csr import Graph
 from godwit.graph.formats.format import ReadOptions
-from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
+from godwit.graph.formats.names import OccurringIds
+from godwit.graph.ids import VertexIds
 
 
 class Block(NamedTuple):
@@ -55,10 +56,16 @@ class Arcs:
 
     def shifted(self, by: int) -> Self:
         """The same arcs between vertices whose numbers are smaller."""
+        return self.mapped(lambda vertices: vertices - by)
+
+    def mapped(self, change: Callable[[Array], Array]) -> Self:
+        """The same arcs between vertices of other numbers."""
 
         def blocks() -> Iterator[Block]:
-            for sources, targets, weights in self.blocks():
-                yield Block(sources - by, targets - by, weights)
+            with ThreadPoolExecutor(2) as pool:
+                for block in self.blocks():
+                    sources, targets = pool.map(change, (block.sources, block.targets))
+                    yield Block(sources, targets, block.weights)
 
         return replace(self, blocks=blocks)
 
@@ -68,7 +75,7 @@ class Listed:
     """What a format reads that lists arcs: those between the vertices 0 to ``vertex_count - 1``.
 
     :ivar directed: False: each arc is an edge, which the file has once
-    :ivar ids: as of ``Graph(...)``
+    :ivar ids: of the vertices; 0 for none of their own
     """
 
     arcs: Arcs
@@ -98,28 +105,21 @@ def assemble(listed: Listed, options: ReadOptions) -> Graph:
     return Graph.trusted(*rows, directed=not stays_undirected, ids=listed.ids)
 
 
-def wants_relabelling(options: ReadOptions, min_id: int, max_id: int, count: int) -> bool:
-    """Whether integer ids are only names: as the user says; else, whether they are sparse.
-
-    They are if one is negative, or if no more than one in eight of the numbers up to the largest can
-    occur (and that is more than a million).
-    """
-    if options.relabel is not None or options.id_base is not None:
-        return bool(options.relabel)
-    return min_id < 0 or (max_id >= _FEW_VERTICES and max_id >= _SPARSE * 2 * count)
-
-
-_FEW_VERTICES = 1 << 20
-_SPARSE = 8
-
-
-def relabelled(arcs: Arcs, options: ReadOptions, *, typed: bool = False) -> tuple[Arcs, VertexIds]:
+def relabelled(
+    arcs: Arcs, occurring: OccurringIds | None, options: ReadOptions, *, typed: bool = False
+) -> tuple[Arcs, VertexIds]:
     """The same arcs between the vertices 0, 1, 2, …: the distinct ids of the file in ascending order.
 
+    :param occurring: which integers the ids are; None where they are texts
     :param typed: whether texts are meant as such; if not, those that are all integers of 64 bits are
         integers
     :raises InputError: ids are texts, and ``options`` have no room for them
     """
+    if occurring is not None and occurring.compact:
+        ids, vertices_of = occurring.vertices()
+        if vertices_of is not None:
+            return arcs.mapped(vertices_of), ids
+        return (arcs.shifted(ids[0]) if ids.own else arcs), ids
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -145,17 +145,16 @@ def relabelled(arcs: Arcs, options: ReadOptions, *, typed: bool = False) -> tupl
         if not (options.text_ids or pa.types.is_integer(distinct.type)):
             as_numbers(distinct)  # texts are refused before they are many
     numbers = as_numbers(distinct)
-    order = pc.sort_indices(distinct if numbers is None else numbers)
-    distinct = distinct.take(order)
     if numbers is not None:
-        stored = frozen(numbers.take(order).to_numpy(zero_copy_only=False))
-        ids = _integer_ids(stored)
+        stored = np.sort(pc.unique(numbers).to_numpy(zero_copy_only=False))
+        ids = VertexIds.ascending(stored)
     else:
+        distinct = distinct.take(pc.sort_indices(distinct))
         ids = VertexIds.trusted("text", distinct)
 
     def vertices(column: Any) -> Array:
-        if held is None and pa.types.is_integer(distinct.type):
-            found = _found_in(stored, column.dictionary.to_numpy())
+        if numbers is not None:
+            found = _found_in(stored, column.dictionary.cast(pa.int64()).to_numpy())
         else:
             found = pc.index_in(column.dictionary, value_set=distinct).to_numpy(
                 zero_copy_only=False
@@ -197,20 +196,8 @@ def _found_in(ascending: Array, values: Array) -> Array:
     return found
 
 
-def _integer_ids(ascending: Array) -> VertexIds:
-    """Ids that are integers, consecutive or not."""
-    count = len(ascending)
-    if (
-        count > 0
-        and 0 <= ascending[0] <= MAXIMAL_ID_BASE
-        and ascending[-1] - ascending[0] == count - 1
-    ):
-        return VertexIds(count, int(ascending[0]))
-    return VertexIds.trusted("integer", ascending)
-
-
 def _as_numbers(distinct: Any) -> Any:
-    """The ids as distinct int64 (Arrow), or None if they are not."""
+    """The ids as int64 (Arrow), or None if they are not; texts such as 7 and 07 are one number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -220,10 +207,9 @@ def _as_numbers(distinct: Any) -> Any:
         if not pc.all(decimal, min_count=0).as_py():
             return None
     try:
-        numbers = distinct.cast(pa.int64())
+        return distinct.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-    return numbers if pc.count_distinct(numbers).as_py() == len(numbers) else None
 
 
 def _unweighted(arcs: Arcs) -> Arcs:

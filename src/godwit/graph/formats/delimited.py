@@ -43,6 +43,7 @@ _SHARE_OF_BLOCK = 1 / 64
 _SMALLEST_BLOCK = 1 << 16
 _LARGEST_BLOCK = 1 << 28
 _COUNTED_BYTES = 1 << 20
+_LEAST_BYTES = 4  # of a row
 _PARALLEL_BLOCK = 1 << 22  # that a thread takes, where the file is parsed at a stretch
 
 
@@ -56,12 +57,17 @@ def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs, with int32, int64 or float64 weights if there is a column for them; directed.
 
     Columns are those of ``options.columns``; None: see
-    :func:`godwit.graph.formats.tables.chosen_columns`. Texts, sparse or negative integers as ids are
-    relabelled. Integers count from ``options.id_base``; None: 0.
+    :func:`godwit.graph.formats.tables.chosen_columns`. Ids are names, unless
+    ``options.relabel`` is False: vertices then count from ``options.id_base``; None: 0.
     """
     table = _Table(source, options)
     return arcs_of_tables(
-        source.path, table.parsed, options, table.problem, one_table=not table.in_blocks
+        source.path,
+        table.parsed,
+        options,
+        table.problem,
+        one_table=not table.in_blocks,
+        most_rows=table.most_rows,
     )
 
 
@@ -98,6 +104,11 @@ class _Table:
             return
         with self._errors_placed():
             yield from self._blocks(threaded=True)
+
+    @property
+    def most_rows(self) -> int:
+        """The number of rows, or more."""
+        return self.content.size // _LEAST_BYTES if self.in_blocks else int(self._held.num_rows)
 
     def problem(self, message: str, row: int | None) -> FormatError:
         """The error about a row (counted from 0), or about the file."""
@@ -345,9 +356,8 @@ def _header(source: Source, wanted: Sequence[str] | None) -> Header:
 def write(graph: Graph, file: BinaryIO) -> None:
     """Columns source, target and weight, with the ids of the vertices; edges once.
 
-    The file says neither that a graph is undirected, nor what the first of consecutive ids is, nor
-    that there are no vertices between integers that are ids: read it with ``directed=False``,
-    ``id_base=`` or ``relabel=True`` where that is so.
+    The file does not say that a graph is undirected: read it with ``directed=False`` then. Where a graph
+    has no ids of its own, but its file counts from 1, the ids that are read are these numbers.
 
     :raises InputError: vertices would be lost, as they have no arcs; or ids are objects, or texts which
         are all numbers
@@ -356,7 +366,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
     _require_read_as_texts(graph)
     names = NAMES if graph.is_weighted else NAMES[:2]
     file.write((",".join(names) + "\n").encode())
-    for table in tables_of(graph):
+    for table in tables_of(graph, in_file=True):
         columns = [column.combine_chunks() for column in table.columns]
         fields = [*map(_quoted, columns[:2]), *map(_digits, columns[2:])]
         if table.num_rows:

@@ -23,6 +23,7 @@ from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import write_dimacs
+from godwit.graph.ids import VertexIds
 
 _LINES = ArcLines("a SOURCE TARGET WEIGHT", prefix="a", comments="c")
 _WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
@@ -71,7 +72,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
     arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
     check_arc_count(text, arc_count, arcs.count, position, "arcs")
     text.release()
-    return Listed(arcs, vertex_count, directed=True, ids=base)
+    return Listed(arcs, vertex_count, directed=True, ids=VertexIds.counted(vertex_count, base))
 
 
 def _problem_line(text: Text, position: int, line: str) -> tuple[int, int]:
@@ -91,7 +92,8 @@ def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> 
     if options.id_base is None and arcs.min_id > 0:
         base = 1
         arcs = arcs.shifted(1)
-    return Listed(arcs, arcs.max_id + 1 - base, directed=True, ids=base)
+    count = arcs.max_id + 1 - base
+    return Listed(arcs, count, directed=True, ids=VertexIds.counted(count, base))
 
 
 FORMAT = Format(

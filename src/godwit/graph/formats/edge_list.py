@@ -1,13 +1,14 @@
 """Edge lists: ``SOURCE TARGET`` or ``SOURCE TARGET WEIGHT`` on each line (SNAP's, .el, .wel, .csv).
 
 Columns are separated by blanks, or by a comma; lines that begin with # or % are comments. The first
-arc decides whether there are weights. Ids are vertices as they are, n is the largest plus one; unless
-they are texts, or so few of the possible ones occur that they are only names (:func:`read`).
+arc decides whether there are weights. Ids are names, integers or texts: the vertices are those that occur,
+in ascending order.
 
 Of the comments before the first arc three are understood: as SNAP writes them, ``# Undirected graph``
-(each edge is listed once) and ``# Nodes: N Edges: M``; and, as Godwit does, ``# Ids: text``, ``# Ids:
-integer`` (of which only those that occur are vertices) or ``# Ids: from K``. The first line that is no
-comment may name the columns, as in CSV.
+(each edge is listed once) and ``# Nodes: N Edges: M``, whose N vertices are 0 to N - 1 where no other ids
+occur; and, as Godwit does, ``# Ids: text``, ``# Ids: integer`` (of which only those that occur are
+vertices) or ``# Ids: from K``, which says that vertices are counted. The first line that is no comment may
+name the columns, as in CSV.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from godwit.graph.formats.arc_lines import (
     largest_vertex_count,
     read_arcs,
 )
-from godwit.graph.formats.arcs import Arcs, Listed, relabelled, wants_relabelling
+from godwit.graph.formats.arcs import Arcs, Listed, relabelled
 from godwit.graph.formats.format import Format, Head, ReadOptions
+from godwit.graph.formats.names import OccurringIds
 from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.tables import known_columns
@@ -92,10 +94,8 @@ class _Comments(NamedTuple):
 def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs, with int32, int64 or float64 weights if there is a third column.
 
-    The first vertex is called ``options.id_base``; None: 0. If ``options.relabel`` the vertices are the
-    distinct ids in ascending order. None: that is so where ids are texts (those of the first arc are)
-    or integers that no vertex can have, where a comment says that there are fewer vertices than the
-    largest id needs, and where ids are sparse (:func:`godwit.graph.formats.arcs.wants_relabelling`).
+    The vertices are the distinct ids in ascending order, unless ``options.relabel`` is False or a comment
+    counts them: then they are the numbers from ``options.id_base`` (None: 0) to the largest.
     """
     text = source.text()
     position, fields, comments = _begin(text)
@@ -106,37 +106,34 @@ def read(source: Source, options: ReadOptions) -> Listed:
     lines = ArcLines(expected, comments=_COMMENTS, comma=True)
     kinds = _WEIGHTS if weighted else (NONE,)
 
-    def scan(lines: ArcLines, ids: IdRange) -> ScannedArcs:
-        return read_arcs(text, position, lines, ids, kinds, options.progress)
+    occurring = OccurringIds()
+
+    def scan(lines: ArcLines, ids: IdRange, seen: OccurringIds | None = None) -> ScannedArcs:
+        return read_arcs(text, position, lines, ids, kinds, options.progress, seen)
+
+    def of_words() -> Listed:
+        arcs = scan(replace(lines, words=True), _ANY_ID)
+        return _of_names(arcs, None, comments, text, options)
 
     base = options.id_base or 0
-    as_they_are = options.relabel is False or options.id_base is not None
-    words = replace(lines, words=True)
     arcs: ScannedArcs
-    if as_they_are:
+    if options.relabel is False or options.id_base is not None:
         arcs = scan(lines, IdRange(base, largest_vertex_count(), False))
     elif comments.ids == "text" or not all(map(_is_integer, fields[:2])):
-        return _of_names(scan(words, _ANY_ID), comments, text, options)
+        return of_words()
     else:
         try:
-            arcs = scan(lines, _ANY_ID)
-        except UnfitIdError as error:
-            named = _of_names(scan(words, _ANY_ID), comments, text, options)
-            if options.relabel or _are_sparse(named):
-                return named
-            raise error from None
-    declared = comments.vertex_count
-    needed = max(arcs.max_id + 1 - base, 0)
-    if declared is not None and options.relabel is None:
-        are_names = needed > declared
-    else:
-        are_names = wants_relabelling(options, arcs.min_id, arcs.max_id, arcs.count)
-    if are_names and not as_they_are:
-        return _of_names(arcs, comments, text, options)
+            arcs = scan(lines, _ANY_ID, occurring)
+        except UnfitIdError:  # negative, or of more than 63 bits
+            return of_words()
+        declared = comments.vertex_count
+        if declared is None or options.relabel or arcs.max_id >= declared:
+            return _of_names(arcs, occurring, comments, text, options)
     _check_counts(text, comments, arcs)
-    vertex_count = max(needed, declared or 0)
+    vertex_count = max(arcs.max_id + 1 - base, comments.vertex_count or 0)
     text.release()
-    return Listed(arcs, vertex_count, directed=not comments.undirected, ids=base)
+    ids = VertexIds.counted(vertex_count, base)
+    return Listed(arcs, vertex_count, directed=not comments.undirected, ids=ids)
 
 
 def _begin(text: Text) -> tuple[int, list[str], _Comments]:
@@ -194,17 +191,8 @@ def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]]
     return looked_at[0]
 
 
-def _are_sparse(named: Listed) -> bool:
-    """Whether ids of which one is no vertex look like names, and not like a mistake in one line."""
-    ids: VertexIds = named.ids
-    if ids.kind != "integer":
-        return True
-    largest = max(abs(int(ids.stored.min())), abs(int(ids.stored.max())))
-    return wants_relabelling(ReadOptions(), 0, largest, named.arcs.count)
-
-
 def _is_integer(field: str) -> bool:
-    """Whether an id is taken for a number: a 63-bit integer; negative ones are refused later."""
+    """Whether an id is taken for a number: an integer below 2**63."""
     return (
         _ID.fullmatch(field) is not None and len(field) < 20 and int(field) < _ANY_ID.vertex_count
     )
@@ -216,10 +204,16 @@ def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:
         check_arc_count(text, comments.arc_count, arcs.count, comments.position, unit)
 
 
-def _of_names(arcs: Arcs, comments: _Comments, text: Text, options: ReadOptions) -> Listed:
+def _of_names(
+    arcs: Arcs,
+    occurring: OccurringIds | None,
+    comments: _Comments,
+    text: Text,
+    options: ReadOptions,
+) -> Listed:
     """Arcs between vertices that are the ids that occur."""
     _check_counts(text, comments, arcs)
-    arcs, ids = relabelled(arcs, options, typed=comments.ids == "text")
+    arcs, ids = relabelled(arcs, occurring, options, typed=comments.ids == "text")
     declared = comments.vertex_count
     if declared is not None and len(ids) > declared:
         raise text.error(f"declares {declared} nodes, but {len(ids)} occur", comments.position)

@@ -126,15 +126,25 @@ def require_no_weights(graph: Graph, format: str) -> None:
         )
 
 
-def require_consecutive_ids(graph: Graph, format: str) -> None:
-    """Refuse to write ids where a format numbers the vertices itself. :raises InputError: saying so"""
+def require_consecutive_ids(graph: Graph, format: str, first: int) -> None:
+    """Refuse to write ids where a format numbers the vertices itself.
+
+    :param first: the number of the first vertex
+    :raises InputError: saying what would be lost
+    """
     ids = graph.ids
-    if ids.kind != "consecutive" or ids.base > 1:  # from 0 and from 1 are but manners of counting
-        kind = f"{ids.kind} ids" if ids.kind != "consecutive" else f"ids from {ids.base} on"
-        raise InputError(
-            f"{format} cannot hold {kind}: drop them with graph.with_ids(0) "
-            "(command line: --drop ids)"
-        )
+    if not ids.own and ids.base <= 1:  # from 0 and from 1 are but manners of counting
+        return
+    if not ids.in_file.is_range:
+        kind = f"{ids.kind} ids"
+    elif len(ids) and (base := ids.in_file[0]) != first:
+        kind = f"ids from {base} on"
+    else:
+        return
+    raise InputError(
+        f"{format} cannot hold {kind}, and numbers vertices from {first} on: drop them with "
+        "graph.with_ids(0) (command line: --drop ids)"
+    )
 
 
 def require_undirected(graph: Graph, format: str) -> None:

@@ -139,7 +139,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
     :raises InputError: the vertices have ids of their own
     """
-    require_consecutive_ids(graph, "a binary graph of Galois")
+    require_consecutive_ids(graph, "a binary graph of Galois", 0)
     version = 1 if graph.vertex_count <= _VERTICES_OF_VERSION_1 else 2
     weights = graph.weights
     data_bytes = 0 if weights is None else weights.itemsize

@@ -150,7 +150,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
     :raises InputError: it has too many vertices, ids of their own, or weights that are no int32
     """
     what = "a serialized graph of GAP"
-    require_consecutive_ids(graph, what)
+    require_consecutive_ids(graph, what, 0)
     if graph.vertex_count > _MOST_VERTICES:
         raise InputError(f"{what} has at most 2**31 vertices, this has {graph.vertex_count:,}")
     _require_int32(graph.weights, what)

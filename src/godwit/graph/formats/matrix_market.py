@@ -33,6 +33,7 @@ from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import line_count, write_arcs
+from godwit.graph.ids import VertexIds
 
 _BANNER = "%%matrixmarket"
 _NUMBER = r"([0-9]{1,18})"
@@ -87,7 +88,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
         arcs = _with_opposites(arcs)
     text.release()
     directed = header.symmetry in ("general", _SKEW)
-    return Listed(arcs, header.rows, directed, ids=base)
+    return Listed(arcs, header.rows, directed, ids=VertexIds.counted(header.rows, base))
 
 
 def _read_entries(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
@@ -306,7 +307,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
     :raises InputError: there are ids of its own
     """
-    require_consecutive_ids(graph, "Matrix Market")
+    require_consecutive_ids(graph, "Matrix Market", 1)
     weights = graph.weights
     field = "pattern" if weights is None else "real" if weights.dtype.kind == "f" else "integer"
     symmetry = "general" if graph.directed else "symmetric"

@@ -41,6 +41,7 @@ from godwit.graph.formats.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import require_integer_weights, write_rows
+from godwit.graph.ids import VertexIds
 
 _WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
 _HEADER = re.compile(r"([0-9]{1,18})\s+([0-9]{1,18})(?:\s+([01]{1,3})(?:\s+([0-9]{1,4}))?)?")
@@ -142,7 +143,9 @@ def read(source: Source, options: ReadOptions) -> Graph:
     arcs = read_adjacency(text, begin, lines, ids, options.progress)
     _check_counts(text, header, arcs)
     text.release()
-    listed = Listed(arcs, header.vertices, directed=True, ids=base)
+    listed = Listed(
+        arcs, header.vertices, directed=True, ids=VertexIds.counted(header.vertices, base)
+    )
     graph = assemble(listed, replace(options, directed=None))
     if arcs.count == header.edges:
         with suppress(FormatError):
@@ -209,7 +212,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
     :raises InputError: it is directed, or has ids of its own or other weights
     """
     require_undirected(graph, "METIS")
-    require_consecutive_ids(graph, "METIS")
+    require_consecutive_ids(graph, "METIS", 1)
     require_integer_weights(graph, "METIS")
     simple = graph.remove_self_loops().merge_parallel_arcs().arc_count == graph.arc_count
     flags = f"{'' if simple else '10'}{'1' if graph.is_weighted else '' if simple else '0'}"

@@ -198,7 +198,7 @@ def _mapped_ids(header: _Header, arrays: dict[int, Array]) -> Any:
     if _TEXT in arrays:
         make = partial(_text_array, arrays[_TEXT_OFFSETS], arrays[_TEXT])
         return VertexIds.trusted("text", make, header.vertex_count)
-    return header.id_base
+    return VertexIds.counted(header.vertex_count, header.id_base)
 
 
 def _text_array(offsets: Array, text: Array) -> Any:
@@ -262,7 +262,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
     arrays = [(_OFFSETS, graph.offsets), (_TARGETS, graph.targets)]
     if graph.weights is not None:
         arrays.append((_WEIGHTS, graph.weights))
-    arrays += _stored_ids(graph.ids)
+    arrays += _stored_ids(graph.ids.in_file if graph.ids.own else graph.ids)
     begin = _padded(_HASH_AT + 8 + _ENTRY.size * len(arrays))
     sections = []
     for kind, array in arrays:
@@ -271,7 +271,8 @@ def write(graph: Graph, file: BinaryIO) -> None:
         begin = section.end
     header = bytearray(sections[0].begin)
     flags = _DIRECTED if graph.directed else 0
-    n, m, base = graph.vertex_count, graph.arc_count, graph.ids.base
+    n, m = graph.vertex_count, graph.arc_count
+    base = 0 if graph.ids.own else graph.ids.base
     _HEADER.pack_into(header, 0, _MAGIC, _VERSION, flags, n, m, begin, base, len(sections), 0)
     for i, section in enumerate(sections):
         entry = (section.kind, _CODES[section.dtype], *section[2:])
@@ -294,7 +295,7 @@ def _stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
         )
     if ids.kind == "integer":
         return [(_INTEGER_IDS, frozen(ids.stored, np.int64))]
-    if ids.kind == "consecutive":
+    if not ids.own:
         return []
     texts = ids.to_arrow()
     _, offset_buffer, text_buffer = texts.buffers()

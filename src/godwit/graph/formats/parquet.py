@@ -41,8 +41,8 @@ def read(source: Source, options: ReadOptions) -> Listed:
     """Arcs, with the weights that there are; directed unless the file says otherwise.
 
     Columns are those of ``options.columns``; None: see
-    :func:`godwit.graph.formats.tables.chosen_columns`. Texts, sparse or negative integers as ids are
-    relabelled.
+    :func:`godwit.graph.formats.tables.chosen_columns`. Ids are names, unless the file
+    or ``options.relabel`` says that vertices are counted.
     """
     content = source.content()
     if len(content) < 12 or content[-4:].tobytes() != _MAGIC:
@@ -55,6 +55,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
         file.problem,
         said=file.said,
         one_table=not file.in_blocks,
+        most_rows=file.row_count,
     )
 
 
@@ -154,20 +155,19 @@ class _File:
 def write(graph: Graph, file: BinaryIO) -> None:
     """Columns source, target and weight, with the ids of the vertices; edges once.
 
-    Vertices that do not count on from a first id are read in the ascending order of their ids.
+    Vertices with ids of their own are read in the ascending order of these.
 
-    :raises InputError: vertices without arcs would be lost, as their ids do not count on from a first
-        one; or ids are objects
+    :raises InputError: vertices without arcs would be lost, as ids are of their own; or ids are objects
     """
     import pyarrow as pa
     import pyarrow.parquet
 
-    if graph.ids.kind != "consecutive":
+    if graph.ids.own:
         require_all_in_arcs(graph, "Parquet", "write format godwit")
     with pyarrow.parquet.ParquetWriter(
-        pa.PythonFile(file, "w"), schema_of(graph), write_page_checksum=True
+        pa.PythonFile(file, "w"), schema_of(graph, in_file=True), write_page_checksum=True
     ) as writer:
-        for table in tables_of(graph):
+        for table in tables_of(graph, in_file=True):
             writer.write_table(table)
 
 

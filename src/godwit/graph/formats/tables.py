@@ -18,8 +18,9 @@ import numpy as np
 from godwit.dtypes import Array, as_weights, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats.arcs import Arcs, Block, Listed, relabelled, wants_relabelling
+from godwit.graph.formats.arcs import Arcs, Block, Listed, relabelled
 from godwit.graph.formats.format import ReadOptions
+from godwit.graph.formats.names import OccurringIds
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 
 NAMES = ("source", "target", "weight")
@@ -124,11 +125,11 @@ class Said:
 NOTHING_SAID = Said()
 
 
-def metadata_of(graph: Graph) -> dict[bytes, bytes]:
+def metadata_of(graph: Graph, *, in_file: bool) -> dict[bytes, bytes]:
     """What :func:`said_by` reads."""
     metadata = {_DIRECTED: b"true" if graph.directed else b"false"}
-    if graph.ids.kind == "consecutive":
-        metadata[_ID_BASE] = b"%d" % graph.ids.base
+    if not graph.ids.own:
+        metadata[_ID_BASE] = b"%d" % (graph.ids.base if in_file else 0)
         metadata[_VERTICES] = b"%d" % graph.vertex_count
     return metadata
 
@@ -163,6 +164,7 @@ def arcs_of_tables(
     *,
     said: Said = NOTHING_SAID,
     one_table: bool,
+    most_rows: int,
 ) -> Listed:
     """The arcs in Arrow tables.
 
@@ -170,9 +172,15 @@ def arcs_of_tables(
     :param tables: goes through tables of one schema, each time it is called: two or three columns,
         the sources, the targets and the weights
     :param one_table: whether there is only one
+    :param most_rows: the rows of all tables, or more
     :raises InputError: as ``problem`` makes it, about what is no id or no weight
     """
-    survey = _Survey(problem)
+    counts = (
+        options.relabel is False
+        or options.id_base is not None
+        or (said.id_base is not None and options.relabel is None)
+    )
+    survey = _Survey(problem, None if counts else OccurringIds(), most_rows)
     for table in tables():
         survey.add(_decoded(table))
 
@@ -183,8 +191,12 @@ def arcs_of_tables(
 
     arcs = Arcs(path, blocks, survey.count, survey.weight_dtype, one_table)
     directed = said.directed is not False
-    if _is_relabelled(survey, said, options, problem):
-        arcs, ids = relabelled(arcs, options, typed=True)
+    if survey.texts and (options.relabel is False or options.id_base is not None):
+        which = "relabel=False" if options.id_base is None else "id_base"
+        raise problem(f"ids are texts, and {which} needs integers below 2**63", None)
+    if survey.texts or not counts:
+        occurring = None if survey.texts else survey.occurring
+        arcs, ids = relabelled(arcs, occurring, options, typed=True)
         return Listed(arcs, len(ids), directed, ids)
     base = options.id_base if options.id_base is not None else said.id_base or 0
     if survey.count and survey.min_id < base:
@@ -203,30 +215,21 @@ def arcs_of_tables(
         count = said.vertex_count
     if base:
         arcs = arcs.shifted(base)
-    return Listed(arcs, count, directed, ids=base)
-
-
-def _is_relabelled(survey: _Survey, said: Said, options: ReadOptions, problem: Problem) -> bool:
-    if options.relabel is not None or options.id_base is not None:
-        if survey.texts and not options.relabel:
-            which = "relabel=False" if options.id_base is None else "id_base"
-            raise problem(f"ids are texts, and {which} needs integers below 2**63", None)
-        return bool(options.relabel)
-    if survey.texts:
-        return True
-    if said.directed is not None:
-        return said.id_base is None
-    return wants_relabelling(options, survey.min_id, survey.max_id, survey.count)
+    return Listed(arcs, count, directed, VertexIds.counted(count, base))
 
 
 class _Survey:
     """What there is in the tables of a sequence, all of one schema.
 
+    :param most_rows: the rows of all tables, or more
+    :ivar occurring: takes in the ids, where they are names
     :ivar texts: whether ids are texts; integers of 2**63 and more are taken as such
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, occurring: OccurringIds | None, most_rows: int) -> None:
         self._problem = problem
+        self._most_rows = most_rows
+        self.occurring = occurring
         self.count = 0
         self.texts = False
         self.min_id = _INTEGER_64_END
@@ -240,6 +243,9 @@ class _Survey:
                 raise self._problem(f"there is no {name}", self.count + _first_null(column))
         self._add_ids("source", columns[0])
         self._add_ids("target", columns[1])
+        if self.occurring is not None and not self.texts and self.min_id <= self.max_id:
+            chunks = [_ids(chunk, texts=False) for column in columns[:2] for chunk in column.chunks]
+            self.occurring.add(chunks, self.min_id, self.max_id, self._most_rows)
         if len(columns) > 2:
             self._add_weights(columns[2])
         self.count += len(columns[0])
@@ -309,6 +315,7 @@ def _first_null(column: Any) -> int:
 
 
 def _ids(column: Any, texts: bool) -> Any:
+    """A column of ids, or a chunk of one: int32 or int64, or an Arrow array of texts."""
     import pyarrow as pa
 
     if texts:
@@ -330,12 +337,14 @@ def _weights(column: Any) -> Array:
 def _in_one_piece(column: Any) -> Any:
     import pyarrow as pa
 
+    if isinstance(column, pa.Array):
+        return column
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def schema_of(graph: Graph) -> Any:
+def schema_of(graph: Graph, *, in_file: bool = False) -> Any:
     """The Arrow schema of :func:`tables_of`."""
     import pyarrow as pa
 
@@ -343,18 +352,21 @@ def schema_of(graph: Graph) -> Any:
     kinds = [ids, ids]
     if graph.weights is not None:
         kinds.append(pa.from_numpy_dtype(graph.weights.dtype))
-    return pa.schema(zip(NAMES, kinds, strict=False), metadata_of(graph))
+    return pa.schema(zip(NAMES, kinds, strict=False), metadata_of(graph, in_file=in_file))
 
 
-def tables_of(graph: Graph) -> Iterator[Any]:
+def tables_of(graph: Graph, *, in_file: bool = False) -> Iterator[Any]:
     """The arcs of a directed graph, or the edges of an undirected one, each once: Arrow tables.
 
     A table has a million rows, or those of one vertex. It has columns source and target, with ids
     (objects as texts), and weight if there are weights.
+
+    :param in_file: whether vertices without ids of their own are numbered as in files
     """
     import pyarrow as pa
 
-    schema = schema_of(graph)
+    schema = schema_of(graph, in_file=in_file)
+    ids = graph.ids.in_file if in_file else graph.ids
     offsets, targets, weights = graph.offsets, graph.targets, graph.weights
     begin = 0
     while begin < graph.vertex_count:
@@ -369,7 +381,7 @@ def tables_of(graph: Graph) -> Iterator[Any]:
             tails, heads = tails[once], heads[once]
             own_weights = None if own_weights is None else own_weights[once]
         begin = end
-        columns = [_named(graph.ids, tails), _named(graph.ids, heads)]
+        columns = [_named(ids, tails), _named(ids, heads)]
         if own_weights is not None:
             columns.append(pa.array(own_weights))
         yield pa.table(columns, schema)
@@ -379,15 +391,13 @@ def _named(ids: VertexIds, vertices: Array) -> Any:
     """The ids of vertices, as an Arrow array."""
     import pyarrow as pa
 
-    if ids.kind == "consecutive":
-        return pa.array(vertices.astype(np.int64) + ids.base)
+    if ids.is_range:
+        return pa.array(vertices.astype(np.int64) + ids[0])
     return ids.take(vertices).to_arrow()
 
 
 def require_all_in_arcs(graph: Graph, format: str, remedy: str) -> None:
     """Refuse vertices that a list of arcs does not show, in a graph that is to be written as one.
-
-    Between vertices with consecutive ids that have arcs there may be some that have none.
 
     :param remedy: what would work, for the message
     :raises InputError: there are such vertices, or their ids are objects
@@ -398,16 +408,11 @@ def require_all_in_arcs(graph: Graph, format: str, remedy: str) -> None:
             "(command line: --drop ids)"
         )
     offsets, targets = graph.offsets, graph.targets
-    n = graph.vertex_count
-    if graph.ids.kind == "consecutive":
-        if n and offsets[n - 1] == offsets[n] and not (len(targets) and targets.max() == n - 1):
-            raise InputError(f"{format} cannot hold a last vertex without arcs: {remedy}")
-        return
     shown_there = offsets[1:] > offsets[:-1]
     shown_there[targets] = True
     if not shown_there.all():
         vertex = int(np.argmin(shown_there))
         raise InputError(
-            f"{format} cannot hold vertices without arcs, such as {shown(graph.ids[vertex])}: "
+            f"{format} cannot hold vertices without arcs, such as {shown(graph.ids.in_file[vertex])}: "
             f"{remedy}"
         )

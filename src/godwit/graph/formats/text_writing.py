@@ -109,9 +109,9 @@ def write_arcs(
 
 def _named(graph: Graph, vertices: Array, base: int | None) -> Any:
     """What vertices are called: int64 or an Arrow array of texts."""
-    ids = graph.ids
-    if base is None and ids.kind == "consecutive":
-        base = ids.base
+    ids = graph.ids.in_file
+    if base is None and ids.is_range:
+        base = ids[0]
     if base is not None:
         return vertices.astype(np.int64) + base
     if ids.kind == "integer":
@@ -148,7 +148,7 @@ def write_dimacs(graph: Graph, file: BinaryIO) -> None:
 
     :raises InputError: it has no weights or others, or ids of its own
     """
-    require_consecutive_ids(graph, "DIMACS")
+    require_consecutive_ids(graph, "DIMACS", 1)
     require_integer_weights(graph, "DIMACS")
     if not graph.is_weighted:
         raise InputError(
@@ -170,7 +170,7 @@ def write_edge_list(graph: Graph, file: BinaryIO) -> None:
     kind = "Directed" if graph.directed else "Undirected"
     head = f"# {kind} graph\n# Nodes: {graph.vertex_count} Edges: {line_count(graph)}\n"
     ids = graph.ids
-    if ids.kind != "consecutive":
+    if ids.own:
         head += f"# Ids: {ids.kind}\n"
     elif ids.base > 0:
         head += f"# Ids: from {ids.base}\n"
@@ -181,7 +181,7 @@ def write_edge_list(graph: Graph, file: BinaryIO) -> None:
 def _check_listable(graph: Graph) -> None:
     """Refuse ids that an edge list cannot hold."""
     ids = graph.ids
-    if ids.kind == "consecutive":
+    if not ids.own:
         return
     if graph.degree_statistics().isolated:
         raise InputError(

@@ -93,7 +93,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
     :raises InputError: there are weights, ids of its own or parallel arcs
     """
     require_no_weights(graph, "WebGraph")
-    require_consecutive_ids(graph, "WebGraph")
+    require_consecutive_ids(graph, "WebGraph", 0)
     ascending = graph.merge_parallel_arcs()
     if ascending.arc_count != graph.arc_count:
         raise InputError(

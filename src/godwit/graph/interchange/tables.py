@@ -60,16 +60,21 @@ def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
     return pa.table(arrays)
 
 
-def edge_tables(column: Column, graph: Graph) -> Iterator[Any]:
+def edge_tables(column: Column, graph: Graph, ids: VertexIds | None = None) -> Iterator[Any]:
     """Source, target (ids) and value: of each arc, or of each edge of an undirected graph once.
 
     :param column: of a value for each arc; both arcs of an edge have the same
+    :param ids: what vertices are called; None: by the ids of the graph
     :returns: Arrow tables of the same columns, at least one
     """
     from godwit.graph.csr import Graph
 
     valued = Graph.trusted(
-        graph.offsets, graph.targets, column.values, directed=graph.directed, ids=graph.ids
+        graph.offsets,
+        graph.targets,
+        column.values,
+        directed=graph.directed,
+        ids=graph.ids if ids is None else ids,
     )
     names = ["source", "target", column.name]
     is_empty = True
@@ -103,6 +108,7 @@ def graph_from_table(
         _problem,
         said=said_by(arrow.schema.metadata, _problem),
         one_table=True,
+        most_rows=chosen.num_rows,
     )
     return assemble(listed, options)
 

@@ -47,7 +47,6 @@ class BetweennessResult:
     """Betweenness of all vertices, and perhaps of all arcs.
 
     :ivar graph: the graph that was asked
-    :ivar sources: int64, the sources searched from, ascending
     :ivar statistics: what the run did and how long it took; its items are vertices reached, and
         its arcs those from them
     :ivar home: where the arrays live: NumPy's on the host, or CuPy's on a GPU
@@ -64,11 +63,16 @@ class BetweennessResult:
         home: Home = _HOST,
     ) -> None:
         self.graph = graph
-        self.sources = sources
+        self._sources = sources
         self.statistics = statistics
         self.home = home
         self._centrality = centrality
         self._edge_centrality = edge_centrality
+
+    @cached_property
+    def sources(self) -> list[Any]:
+        """The sources that were searched from by id (:attr:`Graph.ids`), in the order of positions."""
+        return self.graph.ids.of(self._sources)
 
     @cached_property
     def centrality(self) -> Array:
@@ -164,7 +168,7 @@ class BetweennessResult:
         arcs = "" if self._edge_centrality is None else f" and {len(self._edge_centrality)} arcs"
         return (
             f"BetweennessResult({len(self._centrality)} vertices{arcs}, "
-            f"from {len(self.sources)} source(s))"
+            f"from {len(self._sources)} source(s))"
         )
 
 

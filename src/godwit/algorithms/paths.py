@@ -28,7 +28,6 @@ class PathResult:
     """Distances from the nearest of the sources.
 
     :ivar graph: the graph that was asked
-    :ivar sources: int64, the positions of the sources, ascending and without repetition
     :ivar statistics: what the run did and how long it took
     :ivar home: where :attr:`distance`, :attr:`reached` and :attr:`predecessor` live: NumPy arrays on
         the host, or CuPy's on a GPU
@@ -45,11 +44,16 @@ class PathResult:
         home: Home = _HOST,
     ) -> None:
         self.graph = graph
-        self.sources = sources
+        self._sources = sources
         self.statistics = statistics
         self.unit_lengths = unit_lengths
         self.home = home
         self._given = distance  # of the host, or of the GPU that is home
+
+    @property
+    def sources(self) -> list[Any]:
+        """The sources by id (:attr:`Graph.ids`), each once, in the order of positions."""
+        return self.graph.ids.of(self._sources)
 
     @cached_property
     def distance(self) -> Array:
@@ -100,7 +104,7 @@ class PathResult:
 
         with self.statistics.phase("predecessors"):
             before: Array = predecessors(
-                self.graph, self._distance, self.sources, unit_lengths=self.unit_lengths
+                self.graph, self._distance, self._sources, unit_lengths=self.unit_lengths
             )
         return before
 
@@ -165,7 +169,7 @@ class PathResult:
         reached = int(np.count_nonzero(self._distance != self.unreached))
         return (
             f"PathResult({reached} of {len(self._distance)} vertices "
-            f"reached from {len(self.sources)} source(s), {self._distance.dtype})"
+            f"reached from {len(self._sources)} source(s), {self._distance.dtype})"
         )
 
 

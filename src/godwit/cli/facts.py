@@ -172,7 +172,7 @@ def result_facts(result: PathResult) -> Facts:
     run_s = result.statistics.run_s
     candidates = np.flatnonzero(reached)
     distance = result.distance[candidates]
-    others = ~np.isin(candidates, result.sources)
+    others = ~np.isin(candidates, result._sources)
     ids = graph.ids.in_file
 
     def listed(order: Any, among: Any) -> list[Facts]:
@@ -182,7 +182,7 @@ def result_facts(result: PathResult) -> Facts:
 
     nearest = candidates[others]
     return {
-        "sources": [ids[source] for source in result.sources],
+        "sources": ids.of(result._sources),
         "reached_vertices": len(candidates),
         "largest_distance": plain(distance.max()) if len(distance) else None,
         "traversed_arcs": traversed,

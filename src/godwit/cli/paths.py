@@ -224,5 +224,5 @@ def _verify(query: _Query, result: PathResult, target: Any) -> None:
         if to_target != result.unreached:
             cutoff = to_target if cutoff is None else min(cutoff, to_target)
     check = {"bfs": verification.verify_bfs, "sssp": verification.verify_sssp}[query.algorithm]
-    sources = ids.of(result.sources)
+    sources = result.sources
     check(result.graph, sources, result.distance, result.predecessor, cutoff=cutoff)

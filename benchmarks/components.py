@@ -42,7 +42,7 @@ def peers(graph: gw.Graph) -> dict[str, Callable[[], Any]]:
     import networkit
     from scipy.sparse.csgraph import connected_components
 
-    matrix = graph.to_scipy()
+    matrix = graph.to_scipy(merge="min")
     kit, other = in_networkit_and_igraph(graph)
     return {
         "SciPy": lambda: connected_components(matrix, directed=False)[1],

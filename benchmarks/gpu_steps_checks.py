@@ -103,7 +103,7 @@ class Reference:
             return gw.connected_components(self.graph, devices="cpu").label
         from scipy.sparse.csgraph import connected_components
 
-        _, labels = connected_components(self.graph.to_scipy(), directed=False)
+        _, labels = connected_components(self.graph.to_scipy(merge="min"), directed=False)
         _, first = np.unique(labels, return_index=True)
         return first[labels]
 

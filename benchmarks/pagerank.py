@@ -56,7 +56,7 @@ def by_scipy(transposed: Any, degree: Any) -> Any:
 def peers(graph: gw.Graph) -> dict[str, Callable[[], Any]]:
     import networkit
 
-    matrix = graph.to_scipy().astype(np.float64)
+    matrix = graph.to_scipy(merge="sum").astype(np.float64)
     kit, other = in_networkit_and_igraph(graph)
 
     def by_networkit() -> Any:

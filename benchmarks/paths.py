@@ -46,7 +46,7 @@ def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]
     import networkit
     from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
-    matrix = graph.to_scipy().astype(np.float64)
+    matrix = graph.to_scipy(merge="min").astype(np.float64)
     kit, other = in_networkit_and_igraph(graph)
     return {
         "bfs": {

@@ -262,7 +262,7 @@ def test_relabel_refuses_what_is_no_permutation(permutation: Any, message: str) 
 def test_largest_component_is_scipys(graph: Graph, threads: int) -> None:
     with forced_threads(threads):
         component, vertices = graph.largest_component()
-    _, labels = connected_components(graph.to_scipy(), directed=True, connection="weak")
+    _, labels = connected_components(graph.to_scipy(merge="min"), directed=True, connection="weak")
     sizes = np.bincount(labels)
     assert len(vertices) == component.vertex_count == sizes.max()
     first = int(np.argmax(sizes[labels] == sizes.max()))
@@ -282,7 +282,7 @@ def test_components_under_contention(threads: int, directed: bool) -> None:
     n = 20_000
     sources, targets = generator.integers(0, n, (2, 14_000))
     graph = Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
-    _, labels = connected_components(graph.to_scipy(), directed=True, connection="weak")
+    _, labels = connected_components(graph.to_scipy(merge="min"), directed=True, connection="weak")
     smallest = np.full(labels.max() + 1, n)
     np.minimum.at(smallest, labels, np.arange(n))
     for _ in range(5):

@@ -68,7 +68,7 @@ def roads(tmp_path: Path) -> Path:
 def expected_distances(path: Path, source: int) -> np.ndarray[Any, Any]:
     """By SciPy, which adds parallel arcs up; the source is counted from 1."""
     graph = gw.read(path).merge_parallel_arcs("min")
-    distance = dijkstra(graph.to_scipy().astype(float), indices=source - 1)
+    distance = dijkstra(graph.to_scipy(merge="min").astype(float), indices=source - 1)
     exact = np.full(len(distance), UNREACHED)
     exact[np.isfinite(distance)] = distance[np.isfinite(distance)]
     return exact
@@ -407,7 +407,7 @@ class TestOtherCommands:
 
     def test_info_of_the_structure(self, roads: Path) -> None:
         facts = run_json("info", roads, "--undirected")
-        graph = gw.read(roads, directed=False).to_scipy()
+        graph = gw.read(roads, directed=False).to_scipy(merge="min")
         count, labels = connected_components(graph, directed=False)
         largest = np.flatnonzero(labels == np.bincount(labels).argmax())
         lengths = dijkstra(graph[largest][:, largest], unweighted=True)

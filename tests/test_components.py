@@ -120,7 +120,7 @@ class TestLabels:
     )
     def test_real_graphs(self, file: str, data_folder: Path) -> None:
         graph = gw.read(data_folder / file).without_weights()
-        count, part = by_scipy(graph.to_scipy(), directed=True, connection="weak")
+        count, part = by_scipy(graph.to_scipy(merge="min"), directed=True, connection="weak")
         smallest = np.full(count, graph.vertex_count)
         np.minimum.at(smallest, part, np.arange(graph.vertex_count))
         for method in UNIONS:
@@ -208,6 +208,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "method that is no text": ({"method": 3}, "method must be .* got 3"),
     "merge": ({"merge": "ring"}, "merge must be 'auto', 'tree' or 'direct', got 'ring'"),
     "no neighbours": ({"method": "afforest", "rounds": 0}, "rounds must be at least 1, got 0"),
+    "no rounds by any method": ({"rounds": 0}, "rounds must be at least 1, got 0"),
     "negative rounds": ({"method": "hook", "rounds": -1}, "rounds must .* got -1"),
     "half a round": ({"method": "rem", "rounds": 0.5}, "rounds must be an integer, got 0.5"),
     "negative jumps": ({"jumps": -1}, "jumps must .* got -1"),

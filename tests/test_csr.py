@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.sparse.csgraph import dijkstra
 
+import godwit as gw
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.ids import VertexIds
@@ -159,6 +161,12 @@ def test_what_breaks_symmetry_is_named() -> None:
 
 @given(graphs())
 def test_scipy_and_back(graph: Graph) -> None:
+    merged = graph.merge_parallel_arcs("min")
+    if merged is not graph and merged.arc_count < graph.arc_count:
+        with pytest.raises(InputError, match=r"parallel arcs from vertex .* merge='min'"):
+            graph.to_scipy()
+        assert arcs_of(Graph.from_scipy(graph.to_scipy(merge="min"))) == arcs_of(merged)
+        graph = merged
     matrix = graph.to_scipy()
     assert isinstance(matrix, sparse.csr_array)
     assert matrix.shape == (graph.vertex_count, graph.vertex_count)
@@ -171,6 +179,19 @@ def test_scipy_and_back(graph: Graph) -> None:
     if graph.weights is not None:
         assert back.weights is not None
         assert back.weights.dtype == graph.weights.dtype
+
+
+def test_scipy_finds_our_distances_where_arcs_are_parallel_or_of_weight_0() -> None:
+    graph = Graph.from_arcs([0, 0, 0, 1, 2], [1, 1, 2, 2, 3], [7, 5, 0, 1, 4])
+    matrix = graph.to_scipy(merge="min")
+    assert matrix.nnz == 4
+    for source in range(4):
+        found = gw.sssp(graph, source, devices="cpu:0")
+        distances = np.where(found.reached, found.distance, np.inf)
+        assert distances.tolist() == dijkstra(matrix, indices=source).tolist()
+    assert graph.to_scipy(merge="sum").toarray()[0].tolist() == [0, 12, 0, 0]
+    with pytest.raises(InputError, match="merge must be one of min, max, sum, first, got 'keep'"):
+        graph.to_scipy(merge="keep")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lil"])

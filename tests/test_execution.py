@@ -96,7 +96,9 @@ def test_residual_pagerank_in_supersteps(name: str, partition: str, devices: Any
     rank = example("residual_pagerank").residual_pagerank(
         graph, epsilon=1e-12, devices=devices, **STEPS, **options
     )
-    other = networkx.from_scipy_sparse_array(graph.to_scipy(), create_using=networkx.DiGraph)
+    other = networkx.from_scipy_sparse_array(
+        graph.to_scipy(merge="min"), create_using=networkx.DiGraph
+    )
     expected = networkx.pagerank(other, alpha=0.85, tol=1e-12, max_iter=1000)
     np.testing.assert_allclose(rank, [expected[v] for v in range(graph.vertex_count)], atol=1e-8)
 
@@ -109,7 +111,9 @@ def test_label_propagation_finds_scipys_components(data: st.DataObject, graph: g
     label = example("label_propagation").label_propagation(
         graph, devices=devices, execution=execution
     )
-    _, component = connected_components(graph.without_weights().to_scipy(), directed=False)
+    _, component = connected_components(
+        graph.without_weights().to_scipy(merge="min"), directed=False
+    )
     smallest = np.full(graph.vertex_count, graph.vertex_count)
     np.minimum.at(smallest, component, np.arange(graph.vertex_count))
     assert label.tolist() == smallest[component].tolist()

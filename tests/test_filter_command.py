@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from godwit.backends.filtering import as_predicate
 from godwit.cli.application import app
 from godwit.cli.filtering import parse_predicate
-from godwit.errors import InputError
+from godwit.errors import GodwitError, InputError
+from godwit.parallel.constants import with_exact_constants
 
 VALUES = np.random.default_rng(3).random(10_000)
 VALUES[::10] = np.nan
@@ -117,3 +121,48 @@ def test_a_predicate_calls_nothing_when_it_is_read() -> None:
     with pytest.raises(InputError, match="must be an expression of x"):
         parse_predicate("lambda x, y=(lambda: 1 / 0)(): x > y")
     assert parse_predicate("abs(x) > math.pi")(-4.0)
+
+
+FORMS = [
+    "await x", "yield x", "(yield x)", "(yield from x)", "(y := x)", "[x]", "{x}", "{x: x}",
+    "[y for y in (x,)]", "f'{x}'", "'x' < x", "b'x' < x", "x[0]", "x[1:]", "*x", "**x", "x is 1",
+    "1 is not x", "1j < x", "...", "None", "lambda x: lambda y: y", "lambda *x: x", "lambda **x: x",
+    "lambda: x", "x = 1", "x; x", "import os", "x\0", "\udcff", "x > 0\nx", "def f(): pass",
+    "-" * 20_000 + "x", "(" * 500 + "x" + ")" * 500, "9" * 5000 + " > x", "x > 0" + " or x > 0" * 5_000,
+    "not " * 150 + "x", "x if " * 200, "__builtins__", "().__class__.__bases__", "print(x)", "open('x')",
+    "math.__loader__.load_module('os').system('true')",
+]  # fmt: skip
+SEEDS = [
+    "await x", "f'{x}'", "x > 0.5", "-x < 2**7 - 1", "0.2 < x or math.isnan(x)", "lambda y: y % 2 == 1",
+]  # fmt: skip
+PIECES = [
+    "x", "0.5", "2**70", "9**9**9", "1//0", "(", ")", ",", "and", "lambda y:", " ", "\n", "\\", "'", "[",
+    "math.", "abs(", "-", "~", "<<", "<", "==", "in", "is", "await ", ":=", "\0", "\ud800", "\u0663",
+]  # fmt: skip
+
+
+def mutated(random: Random) -> str:
+    text = random.choice(SEEDS)
+    for _ in range(random.randrange(1, 4)):
+        begin = random.randrange(len(text) + 1)
+        end = begin + random.choice([0, 0, 1, 3])
+        text = text[:begin] + random.choice(PIECES) * random.choice([1, 1, 2]) + text[end:]
+    return text
+
+
+def test_mutated_predicates_are_functions_or_refused_in_a_sentence(path: Path) -> None:
+    random = Random(5)
+    refused = []
+    for text in [*(mutated(random) for _ in range(1000)), *FORMS]:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                predicate = as_predicate(parse_predicate(text))
+                with_exact_constants(predicate, np.dtype(np.float64))
+            assert text not in FORMS
+        except GodwitError as error:
+            refused.append(str(error))
+    assert 500 < len(refused) < 1000
+    assert all(len(message.splitlines()) == 1 for message in refused)
+    for text in ("await x", "x < 2**70", "9**9**9 > x", "x // 0 > 0", "\udcff"):
+        run(path, "--devices", "cpu:0", "--", text, status=2)

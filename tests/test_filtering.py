@@ -179,7 +179,17 @@ def test_constants_around_a_predicate_may_change() -> None:
 def test_arrays_that_do_not_lie_as_kernels_want_them(array: Any) -> None:
     predicate: Callable[[Any], Any] = lambda x: x % 3 != 0  # noqa: E731
     found = gw.filter(array, predicate, ["cpu:0", "cpu:1"], packet_bytes=64)
-    assert_same(found, array[predicate(array)].astype(array.dtype.newbyteorder("=")))
+    assert found.dtype == array.dtype
+    assert_same(found, array[predicate(array)])
+    out = np.empty(array.size, array.dtype)
+    kept = gw.filter(array, predicate, "cpu:0", out=out)
+    assert np.shares_memory(kept, out)
+    assert_same(kept, found)
+    swapped = np.empty(array.size, array.dtype.newbyteorder())
+    with pytest.raises(
+        InputError, match=f"out must be a NumPy array of {re.escape(str(array.dtype))}"
+    ):
+        gw.filter(array, predicate, "cpu:0", out=swapped)
 
 
 def test_what_is_read_only_stays_as_it_is() -> None:

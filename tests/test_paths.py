@@ -100,7 +100,7 @@ def test_new_york_equals_scipy(
     source = 0
     with gw.place(new_york, devices, partition) as placed:
         result = ALGORITHMS[algorithm](placed, source)
-    matrix = new_york.merge_parallel_arcs("min").to_scipy()
+    matrix = new_york.to_scipy(merge="min")
     expected = scipy_dijkstra(matrix, indices=source, unweighted=algorithm == "bfs")
     found = np.where(result.reached, result.distance.astype(np.float64), np.inf)
     np.testing.assert_array_equal(found, expected)
@@ -121,7 +121,7 @@ def test_real_graphs(data_folder: Any, name: str, devices: int) -> None:
     source = graph.highest_degree_vertex()
     result = gw.sssp(graph, source, devices=devices)
     expected = scipy_dijkstra(
-        graph.merge_parallel_arcs("min").to_scipy(),
+        graph.to_scipy(merge="min"),
         indices=source,
         unweighted=not graph.is_weighted,
     )

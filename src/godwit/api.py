@@ -442,8 +442,8 @@ def connected_components(
         ``"auto"``: Rem where vertices have few arcs, else Afforest. Edges that stream take ``"rem"``,
         which is ``"auto"`` there, and ``"hook"``
     :param rounds: of Afforest, neighbours of every vertex that are linked first, at least 1; of Rem and
-        hook, rounds of hooking without atomics before the atomic one (Hellås, 2018). None: what is
-        usually best
+        hook, rounds of hooking without atomics before the atomic one (Hellås, 2018); with ``"auto"`` at
+        least 1. None: what is usually best
     :param jumps: how far up its tree each vertex gets after every such round: 0 for no compression, None
         for all the way
     :param merge: how several GPUs come to one result: ``"direct"``, every GPU links in the memory of the
@@ -607,10 +607,11 @@ def filter(
     :param timeout_s: give up after so many seconds; compiling comes before
     :param progress: called now and then with the number of elements dealt with so far
     :param trace: as for :func:`bfs`
-    :returns: a NumPy array; of an array on a GPU, filtered there, one of CuPy; with ``out``, a part of that
+    :returns: a NumPy array of the same dtype, order of bytes included; of an array on a GPU, filtered there,
+        one of CuPy; with ``out``, a part of that
     :raises InputError: a wrong argument, or no room in ``out``
-    :raises OperatorError: the predicate is no Python function of one element, cannot be compiled, or
-        returns no boolean
+    :raises OperatorError: the predicate is no Python function of one element, cannot be compiled,
+        returns no boolean, or has a constant that compiled code would change (``2**70``)
     :raises FileError: the file cannot be read
     :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time

@@ -30,10 +30,15 @@ def host_array(values: Any) -> Array:
 
     :raises TypeError: they are no array
     :raises ValueError: likewise
+    :raises InputError: a masked array, which would lose its mask
     :raises DeviceError: they lie on a GPU, and nothing installed copies them to the host
     """
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(MASKED)
     if isinstance(values, np.ndarray):
         return np.asarray(values)
+    if hasattr(values, "tocsr"):  # of which NumPy makes an array of one object
+        raise TypeError(f"a {type(values).__name__} is sparse; its toarray() is an array")
     try:
         return _shared_or_copied(values)
     except (TypeError, ValueError, DeviceError, MemoryError):
@@ -132,7 +137,7 @@ class Home:
         :raises InputError: none of these
         :raises DeviceError: there is no such GPU, or no CuPy
         """
-        if name == "host":
+        if isinstance(name, str) and name == "host":
             return cls()
         kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
         number = number if colon else "0"

@@ -21,6 +21,7 @@ from godwit.algorithms.components import (
 from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, are_peers, resolve_devices
 from godwit.backends.unions import Merge
+from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import SolverOptions
@@ -35,7 +36,7 @@ class ComponentsQuery:
     :param given: a graph, one that is placed, or edges
     :param method: by name
     :param chosen: what that is for the graph; None where edges are to stream
-    :param rounds: not checked yet, as each route has its own limits
+    :param rounds: at least what the method needs, ``"auto"`` what each does; routes have upper limits
     :param jumps: likewise
     :param merge: how GPUs that hold the graph come together
     :param streaming: what is of edges that stream, by name
@@ -65,6 +66,8 @@ class ComponentsQuery:
     ) -> ComponentsQuery:
         """Of what a user gives; InputError if it does not go together."""
         merge = as_merge(merge)
+        if rounds is not None:  # with "auto", whatever method suits the graph
+            as_count(rounds, "rounds", 1 if method in ("auto", "afforest") else 0)
         graph_only = ["merge='direct'"] if merge == "direct" else []
         graph_only += [] if gpu is None else ["gpu"]
         chosen: Method | None = None

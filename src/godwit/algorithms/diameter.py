@@ -15,6 +15,7 @@ from godwit.algorithms.bfs import bfs
 from godwit.backends.registry import DevicesArgument
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
 from godwit.solvers.asynchronous import SolverOptions
 from godwit.solvers.placement import place_for_one_query
 
@@ -35,8 +36,10 @@ def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> Diamete
     """Bounds of the diameter of the largest weakly connected component, directions ignored.
 
     :param devices: as of :func:`godwit.bfs`
-    :raises InputError: the graph has no vertices
+    :raises InputError: the graph has no vertices, or is none
     """
+    if not isinstance(graph, Graph):
+        raise no_graph(graph)
     if graph.vertex_count == 0:
         raise InputError("a graph without vertices has no diameter")
     component, _ = graph.without_weights().symmetrize().largest_component()

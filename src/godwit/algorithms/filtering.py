@@ -15,7 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -46,6 +46,7 @@ from godwit.dataflow.router import Router
 from godwit.dataflow.segment import Segment
 from godwit.dtypes import Array, shown
 from godwit.errors import EndOfLink, InputError, RunTimeoutError
+from godwit.parallel.constants import with_exact_constants
 from godwit.trace import active
 
 PACKET_BYTES = 32 << 20
@@ -106,6 +107,7 @@ def filter_array(
         if devices is None or [one.name for one in resolve_devices(devices, mixed=True)] == [here]:
             _check_shape(resident)
             dtype = as_item_dtype(resident.dtype)
+            keeps = with_exact_constants(keeps, dtype)
             if options.out is not None:
                 raise InputError(f"out is for arrays on the host; this one is filtered on {here}")
             return filter_on_gpu(resident.astype(dtype, order="C", copy=False), keeps)
@@ -114,12 +116,15 @@ def filter_array(
     )
     _check_shape(found)
     dtype = as_item_dtype(found.dtype)
+    keeps = with_exact_constants(keeps, dtype)
     if options.out is not None:
-        _check_out(options.out, dtype)
+        _check_out(options.out, found.dtype)
         _check_overlap(found, options)
+        options = replace(options, out=options.out.view(dtype))
     if devices is None:
         devices = default_devices(found)
-    return filter_host_array(found, keeps, dtype, devices, options)
+    kept = filter_host_array(found, keeps, dtype, devices, options)
+    return kept if found.dtype.isnative else kept.byteswap(inplace=True).view(found.dtype)
 
 
 def default_devices(array: Array) -> DevicesArgument:
@@ -159,6 +164,8 @@ def _check_shape(array: Any) -> None:
 
 
 def _check_out(out: Any, dtype: np.dtype[Any]) -> None:
+    if isinstance(out, np.ma.MaskedArray):
+        raise InputError(f"out cannot be masked: {MASKED}")
     if not isinstance(out, np.ndarray) or out.ndim != 1 or out.dtype != dtype:
         got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else shown(out)
         raise InputError(f"out must be a NumPy array of {dtype} with one dimension, got {got}")

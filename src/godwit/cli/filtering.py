@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import math
 import os
+import warnings
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +44,15 @@ FILTER_EPILOG = """Examples:
 """
 
 _KNOWN = ("abs", "bool", "float", "int", "max", "min", "round")
+_ALLOWED = (
+    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Call, ast.Attribute, ast.Name,
+    ast.Constant, ast.Tuple, ast.boolop, ast.operator, ast.unaryop, ast.Eq, ast.NotEq, ast.Lt, ast.LtE,
+    ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Load,
+)  # fmt: skip
+_MOST_CHARACTERS = 10_000
+_MOST_NODES = 2_000
+_MOST_DEPTH = 100
+"""Of a predicate's syntax tree: Python and Numba go through it recursively."""
 
 FileOption = Annotated[
     str, typer.Argument(metavar="FILE", help="A .npy file of one dimension.", show_default=False)
@@ -176,32 +187,63 @@ def filter_file(
 def parse_predicate(text: str) -> Callable[[Any], Any]:
     """An expression of ``x``, or a lambda, as a function.
 
-    :raises InputError: it is none, or names what is not known here
+    :raises InputError: it is none, or has what is not known here
     """
-    example = "an expression of x such as 'x > 0.5'"
     try:
-        tree = ast.parse(text.strip(), "PREDICATE", "eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's about text such as '1 is x'
+            return _compiled(_checked(text))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        why = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise InputError(f"PREDICATE must be {example}, got {text!r:.80} ({why})") from error
-    if not isinstance(tree.body, ast.Lambda):
-        wrapped = ast.parse("lambda x: None", "PREDICATE", "eval")
-        assert isinstance(wrapped.body, ast.Lambda)
-        wrapped.body.body = tree.body
-        tree = wrapped
-    assert isinstance(tree.body, ast.Lambda)
-    if tree.body.args.defaults or tree.body.args.kw_defaults:  # which would be evaluated here
-        raise InputError(f"PREDICATE must be {example}, got {text!r:.80} (defaults are of no use)")
-    bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in {"math", *_KNOWN, *bound}:
-            raise InputError(
-                f"PREDICATE must be {example}; {node.id!r} is unknown to it (x, math, "
-                f"{', '.join(_KNOWN)} are known)"
+        why = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deep"
+        raise InputError(
+            f"PREDICATE must be an expression of x such as 'x > 0.5', got {text!r:.80} ({why})"
+        ) from error
+
+
+def _checked(text: str) -> ast.Lambda:
+    """The syntax tree of a predicate's text.
+
+    :raises ValueError: it has what a predicate cannot have, or is too large
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters, and may have {_MOST_CHARACTERS:,}")
+    tree = ast.parse(text.strip(), "PREDICATE", "eval")
+    body = tree.body
+    if not isinstance(body, ast.Lambda):
+        given = ast.arguments(
+            posonlyargs=[], args=[ast.arg("x")], kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        body = ast.Lambda(given, body)
+    arguments = body.args
+    if arguments.defaults or any(arguments.kw_defaults):  # which would be evaluated here
+        raise ValueError("defaults are of no use")
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    known = {"math", *_KNOWN, *(one.arg for one in named)}
+    waiting: list[tuple[ast.AST, int]] = [(body.body, 1)]
+    for count in itertools.count(1):
+        if not waiting:
+            return body
+        node, depth = waiting.pop()
+        if count > _MOST_NODES or depth > _MOST_DEPTH:
+            raise ValueError("it is too long, or nested too deep")
+        is_number = not isinstance(node, ast.Constant) or type(node.value) in (bool, int, float)
+        is_public = not isinstance(node, ast.Attribute) or not node.attr.startswith("_")
+        if not (isinstance(node, _ALLOWED) and is_number and is_public):
+            said = ast.unparse(node) if isinstance(node, ast.expr) else ""
+            raise ValueError(f"{said or type(node).__name__!r:.40} is not for predicates")
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise ValueError(
+                f"{node.id!r} is unknown to it; x, math, {', '.join(_KNOWN)} are known"
             )
+        waiting += [(child, depth + 1) for child in reversed([*ast.iter_child_nodes(node)])]
+    raise AssertionError("unreachable")
+
+
+def _compiled(tree: ast.Lambda) -> Callable[[Any], Any]:
     known = {name: getattr(builtins, name) for name in _KNOWN}
     scope = {"__builtins__": known, "math": math}
-    function: Callable[[Any], Any] = eval(compile(tree, "PREDICATE", "eval"), scope)
+    expression = ast.fix_missing_locations(ast.Expression(tree))
+    function: Callable[[Any], Any] = eval(compile(expression, "PREDICATE", "eval"), scope)
     return function
 
 

@@ -64,7 +64,9 @@ class ItemRouter:
 
     :param context: the endpoints
     :param policy: ``"direct"``, ``"ring"``, or a function ``(here, destination, endpoints)`` that
-        returns the endpoint to which an item at ``here`` goes next
+        returns the endpoint to which an item at ``here`` goes next. All are integers: indices of
+        endpoints, and their number (a :class:`godwit.Router` hands its policy
+        :class:`godwit.Endpoint` objects). It is called once for each pair, here
     :param capacity_items: slots of each link's ring
     :raises InputError: unknown policy, or one that does not lead everywhere
     """

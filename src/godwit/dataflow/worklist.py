@@ -71,8 +71,9 @@ class DistributedWorklist:
     :param value_dtype: int32, uint32, int64, uint64, float32 or float64
     :param item_bytes: 8 (4-byte values, keys below 2^32) or 16
     :param priority: ``priority(value)``: smaller is sooner; a hint about order
-    :param pack: ``pack(key, value, state)`` gives (key, value) as they travel
-    :param unpack: the inverse, on the receiving device
+    :param pack: ``pack(key, value, state)`` gives (key, value) as they travel. It is called at every
+        hop: with the policy ``"ring"``, also where an item is passed on
+    :param unpack: the inverse, on each device that receives the item
     :param on_send: flags PASS, KEEP, DROP or DUPLICATE for an item that belongs elsewhere
     :param on_receive: flags for an item that arrived; by default it is kept by its owner and passed
         on by any other

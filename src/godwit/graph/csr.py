@@ -327,19 +327,21 @@ class Graph:
 
         return tables.to_pandas(tables.arc_table(self), nullable=False)
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self, *, merge: Merge | None = None) -> Any:
         """The adjacency as a ``scipy.sparse.csr_array``; data of ones (bool) where unweighted.
 
         Targets and weights are shared, not copied, where SciPy's index dtype allows: with m or n of
-        2**31 or more both index arrays become int64. What is shared is read-only.
+        2**31 or more both index arrays become int64. What is shared is read-only. An arc of weight 0 is a
+        stored zero, which ``scipy.sparse.csgraph`` takes for an edge.
 
-        Parallel arcs become duplicate entries, which SciPy's functions treat in different ways
-        (sparse arithmetic and ``todense`` add them up, others keep them apart). Use
-        :meth:`merge_parallel_arcs` first where there are any.
+        :param merge: the weight of the one entry that parallel arcs become, as in
+            :meth:`merge_parallel_arcs`: ``"min"`` keeps shortest paths. None: a graph with parallel arcs is
+            refused, because SciPy's functions add duplicate entries up
+        :raises InputError: naming the vertices that parallel arcs connect
         """
         from godwit.graph.interchange import scipy_matrices
 
-        return scipy_matrices.to_scipy(self)
+        return scipy_matrices.to_scipy(self, merge)
 
     def to_networkx(self) -> Any:
         """The graph as one of NetworkX, whose nodes are the :attr:`ids`.

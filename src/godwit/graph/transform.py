@@ -202,15 +202,36 @@ def without_self_loops(graph: Graph) -> Graph:
     return _filtered(graph, False, -1)
 
 
-def merged(graph: Graph, how: Merge) -> Graph:
+def parallel_arcs(graph: Graph) -> tuple[int, int] | None:
+    """The ends of parallel arcs; None if the graph has none."""
+    ends: tuple[int, int] | None = graph.cached("parallel arcs", lambda: _first_parallel(graph))
+    return ends
+
+
+def _first_parallel(graph: Graph) -> tuple[int, int] | None:
+    if graph.arc_count < 2:
+        return None
+    ordered = with_sorted_rows(graph)
+    repeated = ordered.targets[1:] == ordered.targets[:-1]
+    ends = ordered.offsets[1:-1]
+    ends = ends[(ends > 0) & (ends < graph.arc_count)]
+    repeated[ends - 1] = False  # the last arc of a row and the first of the next
+    index = int(np.argmax(repeated))
+    if not repeated[index]:
+        return None
+    source = int(np.searchsorted(ordered.offsets, index, side="right")) - 1
+    return source, int(ordered.targets[index])
+
+
+def merged(graph: Graph, how: Merge, name: str = "how") -> Graph:
     """See :meth:`Graph.merge_parallel_arcs`."""
-    code = _merge_code(how)
+    code = _merge_code(how, name)
     return _filtered(with_sorted_rows(graph), True, code)
 
 
-def _merge_code(how: Any) -> int:
+def _merge_code(how: Any, name: str = "how") -> int:
     if not (isinstance(how, str) and how in _MERGE_CODES):
-        raise InputError(f"how must be one of {', '.join(_MERGE_CODES)}, got {shown(how)}")
+        raise InputError(f"{name} must be one of {', '.join(_MERGE_CODES)}, got {shown(how)}")
     return _MERGE_CODES[how]
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from godwit.parallel.constants import check_constants
 from godwit.parallel.content import ADAPTERS, is_users, plain_function, references
 
 _NUMBERS = "an operator returns one number or a boolean"
@@ -206,6 +207,8 @@ def rebuild(
     def build(plain: types.FunctionType, label: str, *, is_entry: bool) -> Any:
         if id(plain) in built:
             return built[id(plain)]
+        if is_users(plain):
+            check_constants(plain)
         namespace: dict[str, Any] = {"__name__": module_name, "__builtins__": builtins}
         cells = {name: types.CellType() for name in plain.__code__.co_freevars}
         rebuilt = types.FunctionType(

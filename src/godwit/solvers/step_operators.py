@@ -244,8 +244,9 @@ def compute(field: str, value: Function, of: Of = "frontier") -> Step:
 
 
 def reduce(number: str, value: Function, combine: Combine, of: Of = "frontier") -> Step:
-    """Combine a value of every vertex of the frontier to a number.
+    """Set a number to the combination of a value of every vertex of the frontier.
 
+    What the number was before is overwritten: to accumulate, :func:`assign` the sum to another number.
     Of no vertices, it is 0 for ``"add"``, else the largest (``"min"``) or smallest number of its dtype.
 
     :param value: as for :func:`compute`

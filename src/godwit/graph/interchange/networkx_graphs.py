@@ -24,7 +24,7 @@ from godwit.graph.interchange.attributes import (
     weights_of,
 )
 from godwit.graph.rows import arc_sources
-from godwit.graph.transform import with_sorted_rows
+from godwit.graph.transform import parallel_arcs, with_sorted_rows
 
 
 def from_networkx(source: Any, weight: Any) -> Graph:
@@ -85,7 +85,7 @@ def to_networkx(graph: Graph) -> Any:
     graph = with_sorted_rows(graph)
     tails = arc_sources(graph.offsets, graph.arc_count, graph.targets.dtype)
     heads, weights = graph.targets, graph.weights
-    parallel = bool(((heads[1:] == heads[:-1]) & (tails[1:] == tails[:-1])).any())
+    parallel = parallel_arcs(graph) is not None
     if graph.directed:
         made = nx.MultiDiGraph() if parallel else nx.DiGraph()
     else:

@@ -11,7 +11,8 @@ import numpy as np
 
 from godwit.dtypes import Array, as_flag, id_dtype_for
 from godwit.errors import InputError
-from godwit.graph.csr import Graph
+from godwit.graph.csr import Graph, Merge
+from godwit.graph.transform import merged, parallel_arcs
 
 
 def from_scipy(matrix: Any, directed: bool) -> Graph:
@@ -45,10 +46,18 @@ def from_scipy(matrix: Any, directed: bool) -> Graph:
     return Graph.trusted(reverse.offsets, reverse.targets, reverse.weights)
 
 
-def to_scipy(graph: Graph) -> Any:
+def to_scipy(graph: Graph, merge: Merge | None) -> Any:
     """See :meth:`Graph.to_scipy`."""
     from scipy.sparse import csr_array
 
+    if merge is not None:
+        graph = merged(graph, merge, name="merge")
+    elif (parallel := parallel_arcs(graph)) is not None:
+        u, v = parallel
+        raise InputError(
+            f"the graph has parallel arcs from vertex {u} to vertex {v}, which SciPy's functions add up: "
+            "merge='min' keeps the smallest weight for shortest paths; 'max', 'sum' and 'first' work, too"
+        )
     n, m = graph.vertex_count, graph.arc_count
     data = np.ones(m, np.bool_) if graph.weights is None else graph.weights
     index_dtype = np.int32 if max(n, m) < 2**31 else np.int64

@@ -96,7 +96,7 @@ def test_comparisons_with_constants_are_exact_or_refused(name: str) -> None:
     assert np.array_equal(found, items[keeps], equal_nan=dtype.kind == "f"), chosen
 
 
-LARGE, MOST = 2**70, 2**63 - 1
+LARGE, MOST, BEYOND = 2**70, 2**63 - 1, 2**63
 
 
 def _power(x: Any) -> bool:
@@ -115,7 +115,8 @@ REFUSED = [
     (lambda x: x < 9**9**9, "more than 4096 bits"),
     (lambda x: x < 1 << 10**9, "more than 4096 bits"),
     (lambda x: x < LARGE, "1180591620717411303424 does not fit"),
-    (lambda x: x < MOST + 1, "computed with int64"),
+    (lambda x: x < MOST + 1, "computed with int64, which 9223372036854775808 exceeds"),
+    (lambda x: x > -BEYOND, "computed with int64, which 9223372036854775808 exceeds"),
     (lambda x: x < MOST * 8 // 16, "computed with int64|does not fit"),
     (lambda x: 0 < x < 2**64, "18446744073709551616 does not fit"),
     (lambda x: x in (1, 2**64), "18446744073709551616 does not fit"),

@@ -190,7 +190,7 @@ def test_scipy_finds_our_distances_where_arcs_are_parallel_or_of_weight_0() -> N
         distances = np.where(found.reached, found.distance, np.inf)
         assert distances.tolist() == dijkstra(matrix, indices=source).tolist()
     assert graph.to_scipy(merge="sum").toarray()[0].tolist() == [0, 12, 0, 0]
-    with pytest.raises(InputError, match="merge must be one of min, max, sum, first, got 'keep'"):
+    with pytest.raises(InputError, match=r"merge must be one of .*, got 'keep'"):
         graph.to_scipy(merge="keep")  # type: ignore[arg-type]
 
 

@@ -607,7 +607,7 @@ def filter(
     :param timeout_s: give up after so many seconds; compiling comes before
     :param progress: called now and then with the number of elements dealt with so far
     :param trace: as for :func:`bfs`
-    :returns: a NumPy array of the same dtype, order of bytes included; of an array on a GPU, filtered there,
+    :returns: a NumPy array of the same dtype, order of bytes included; of one on a GPU, filtered there,
         one of CuPy; with ``out``, a part of that
     :raises InputError: a wrong argument, or no room in ``out``
     :raises OperatorError: the predicate is no Python function of one element, cannot be compiled,

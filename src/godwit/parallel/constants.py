@@ -60,7 +60,7 @@ def check_constants(function: types.FunctionType, item: np.dtype[Any] | None = N
         are refused too, so that all comparisons of an item with a constant are exact
     """
     try:
-        code = compiler.run_frontend(function)  # type: ignore[no-untyped-call]
+        code = compiler.run_frontend(function)
     except Exception:  # what Numba does not support is reported when the function is compiled
         return
     constants = _Constants(code)
@@ -120,7 +120,7 @@ class _Constants:
         name = variable.name
         if name not in self._known:
             try:
-                definition = self._code.get_definition(variable)  # type: ignore[no-untyped-call]
+                definition = self._code.get_definition(variable)
             except Exception:  # Numba's KeyError: it is assigned to in several places
                 raise _NotConstantError from None
             self._known[name] = self._evaluate(definition)
@@ -150,7 +150,12 @@ class _Constants:
         found = by_name.get(function, function)
         if found not in by_name.values() or not isinstance(value, bool | int | float):
             raise _NotConstantError
-        return found(value)
+        try:
+            result = found(value)
+        except TypeError:  # ~0.5
+            raise _NotConstantError from None
+        _require_int64(value, result)
+        return result
 
 
 def _known_value(value: Any) -> Any:
@@ -175,8 +180,7 @@ def _folded(function: Any, left: Any, right: Any) -> int | float:
     numbers = (bool, int, float)
     if function not in _FOLDED or not (isinstance(left, numbers) and isinstance(right, numbers)):
         raise _NotConstantError
-    are_integers = isinstance(left, int) and isinstance(right, int)
-    if are_integers:
+    if isinstance(left, int) and isinstance(right, int):
         bits = 0
         if function is operator.pow and abs(left) > 1:
             bits = max(0, right) * (abs(left).bit_length() - 1)
@@ -187,19 +191,24 @@ def _folded(function: Any, left: Any, right: Any) -> int | float:
                 f"a constant expression has more than {_FOLDED_BITS} bits: compiled integers have 64"
             )
     try:
-        value = function(left, right)
+        value: int | float = function(left, right)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ValueError(f"a constant expression has no value ({error})") from None
     if isinstance(value, complex):
         raise ValueError("a constant expression has no real value")
-    if isinstance(value, int):
-        _require_64_bits(value)
-        if not all(one in _INT64 for one in (left, right, value)):
-            raise ValueError(
-                f"a constant expression is computed with int64, which {shown(value)} or an operand of it "
-                "exceeds: write its value as one number"
-            )
+    _require_int64(left, right, value)
     return value
+
+
+def _require_int64(*values: int | float) -> None:
+    """:raises ValueError: operands and result of a constant expression do not all fit in int64."""
+    for value in values:
+        _require_64_bits(value)
+        if isinstance(value, int) and value not in _INT64:
+            raise ValueError(
+                f"a constant expression is computed with int64, which {shown(value)} exceeds: write its "
+                "value as one number"
+            )
 
 
 def _require_64_bits(value: Any) -> None:

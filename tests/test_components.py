@@ -263,7 +263,7 @@ class TestCommand:
 
     def test_what_suits_the_graph_only_is_not_refused_before_it_is_read(self) -> None:
         labels = ("--method", "label-propagation", "--devices", "cpu:0,cpu:1")
-        for arguments in (labels, ("--rounds", "0")):  # of Rem's algorithm, which suits a road
+        for arguments in (labels, ("--rounds", "1")):
             ran = self.run("road:30,seed=2", "--json", *arguments)
             assert ran.exit_code == 0, ran.output
             wanted = gw.connected_components(gw.generate("road:30,seed=2"))

@@ -88,7 +88,9 @@ def _typical_weight(graph: Graph) -> float:
     finite = np.abs(sample[np.isfinite(sample)])
     if len(finite) == 0:
         return 1.0
-    return float(np.median(finite) or finite.mean() or 1.0)
+    largest = finite.max() or 1.0
+    finite /= largest  # sums of large weights would overflow
+    return float((np.median(finite) or finite.mean()) * largest) or 1.0
 
 
 def _vertices_with_arcs(graph: Graph) -> int:

@@ -149,7 +149,9 @@ class _File:
         except MemoryError as error:
             raise GraphTooLargeError(f"{self.source.path}: {error}") from error
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-            raise self.problem(f"corrupt Parquet: {error}", None) from error
+            # Arrow says one line per layer.
+            message = "; ".join(str(error).split("\n")).rstrip("; ")
+            raise self.problem(f"corrupt Parquet: {message}", None) from error
 
 
 def write(graph: Graph, file: BinaryIO) -> None:

@@ -142,9 +142,8 @@ class Home:
         kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
         number = number if colon else "0"
         if kind != "cuda" or not (number.isascii() and number.isdecimal() and len(number) < 6):
-            raise InputError(
-                f"results must be 'host', 'cuda' or such as 'cuda:1', got {name!r:.80}"
-            )
+            given = " ".join(repr(name).split())
+            raise InputError(f"results must be 'host', 'cuda' or such as 'cuda:1', got {given:.80}")
         cupy = _cupy(f"results={name!r} makes arrays on a GPU")
         try:
             count = int(cupy.cuda.runtime.getDeviceCount())

@@ -43,7 +43,7 @@ def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = np.dtype(requested)
     except (TypeError, ValueError):
-        raise InputError(f"id_dtype must be int32 or int64, got {requested!r}") from None
+        raise InputError(f"id_dtype must be int32 or int64, got {shown(requested)}") from None
     if dtype not in ID_DTYPES:
         raise InputError(f"id_dtype must be int32 or int64, got {dtype}")
     if dtype.itemsize < needed.itemsize:

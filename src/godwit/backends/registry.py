@@ -94,7 +94,7 @@ def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[D
         raise InputError("devices must name at least one device, got an empty list")
     for name in names:
         if not isinstance(name, str):
-            raise InputError(f"devices must be names such as 'cpu:0', got {name!r}")
+            raise InputError(f"devices must be names such as 'cpu:0', got {shown(name)}")
     if len(names) > 1 and "cuda" in names:
         raise InputError("'cuda' is all GPUs; name those that you want: 'cuda:0', 'cuda:1'")
     if names == ["cuda"]:
@@ -127,5 +127,5 @@ def _find(name: str) -> Device:
     backend = backends().get(kind)
     if backend is None:
         there = ", ".join(device.name for device in all_devices())
-        raise DeviceError(f"there is no device {name!r}; there are {there}")
+        raise DeviceError(f"there is no device {shown(name)}; there are {there}")
     return backend.find(name)

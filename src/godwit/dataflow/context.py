@@ -113,7 +113,7 @@ class Context:
             for index, device in enumerate(found)
         )
         self._host = Endpoint(self, "host", "host", None, -1)
-        if transport not in get_args(Transport):
+        if not (isinstance(transport, str) and transport in get_args(Transport)):
             raise InputError(f"transport must be 'direct' or 'host', got {shown(transport)}")
         self._transport = transport
         self._limits = self._checked_limits(memory_bytes)

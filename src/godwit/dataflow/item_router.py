@@ -85,10 +85,12 @@ class ItemRouter:
         if isinstance(policy, str):
             if policy not in POLICIES:
                 known = ", ".join(repr(name) for name in POLICIES)
-                raise InputError(f"unknown routing policy {policy!r}; there are {known}")
+                raise InputError(f"unknown routing policy {shown(policy)}; there are {known}")
             policy = POLICIES[policy]
         if not callable(policy):
-            raise InputError(f"the routing policy must be a name or a function, got {policy!r}")
+            raise InputError(
+                f"the routing policy must be a name or a function, got {shown(policy)}"
+            )
         # Checked here, too: where there is one endpoint there is no link.
         capacity_items = as_ring_items(capacity_items, "capacity_items")
         self.context = context

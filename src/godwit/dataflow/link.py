@@ -25,7 +25,7 @@ from godwit.dataflow.future import Future
 from godwit.dataflow.message import Message, rows_of_packet
 from godwit.dataflow.receiver import Offer, Receiver, Slot
 from godwit.dataflow.segment import PendingSegment, Segment
-from godwit.dtypes import as_count, as_float, shown
+from godwit.dtypes import as_count, as_flag, as_float, shown
 from godwit.errors import ClosedLinkError, DeviceError, EndOfLink, InputError, TopologyError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Link:
         for link in context.links:
             if link.source is source and link.target is target:
                 raise TopologyError(f"{link.name} is there already; a router makes further links")
-        self._set_up(source, target, packet_bytes, buffers, copies)
+        self._set_up(source, target, packet_bytes, buffers, as_flag(copies, "copies"))
         context.add(self)
 
     def _set_up(

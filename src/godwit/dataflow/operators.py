@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from godwit.dtypes import shown
 from godwit.errors import OperatorError
 
 
@@ -30,7 +31,7 @@ def adapt(
     """
     plain = getattr(operator, "py_func", operator)
     if not inspect.isfunction(plain):
-        raise OperatorError(f"{role} must be a Python function, got {operator!r}")
+        raise OperatorError(f"{role} must be a Python function, got {shown(operator)}")
     arguments = []
     skipped = False
     for name, parameter in inspect.signature(plain).parameters.items():

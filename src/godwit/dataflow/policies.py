@@ -15,7 +15,7 @@ from typing import Any
 
 from godwit.dataflow.context import Endpoint
 from godwit.dataflow.segment import Segment
-from godwit.dtypes import shown
+from godwit.dtypes import as_count, shown
 from godwit.errors import InputError
 
 Endpoints = tuple[Endpoint, ...]
@@ -36,7 +36,10 @@ def every(destinations: Sequence[Any]) -> Every:
     """To each of these, where a list alone means to any of them.
 
     :param destinations: endpoints, or lists of them, any of which will do
+    :raises InputError: they are no list
     """
+    if not isinstance(destinations, Sequence) or isinstance(destinations, str):
+        raise InputError(f"destinations must be a list of endpoints, got {shown(destinations)}")
     return Every(tuple(destinations))
 
 
@@ -51,6 +54,7 @@ class Policy:
     :param outputs: how many outputs it takes, if not any number
     :param reach: ``reach(source, destinations)``: those that ``choose`` may name for what a source sends;
         by default any. An output ends when all who reach it have ended
+    :raises InputError: one of them is none
     """
 
     name: str
@@ -58,6 +62,16 @@ class Policy:
     priority: Callable[[Segment], float] | None = None
     outputs: int | None = None
     reach: Callable[[Endpoint, Endpoints], Endpoints] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"name must be a text, got {shown(self.name)}")
+        for name in ("choose", "priority", "reach"):
+            function = getattr(self, name)
+            if not callable(function) and (name == "choose" or function is not None):
+                raise InputError(f"{name} must be a function, got {shown(function)}")
+        if self.outputs is not None:
+            object.__setattr__(self, "outputs", as_count(self.outputs, "outputs", 1))
 
 
 def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
@@ -183,7 +197,7 @@ def as_policy(value: Any) -> Policy:
     if isinstance(value, str):
         if value not in POLICIES:
             known = ", ".join(map(repr, POLICIES))
-            raise InputError(f"unknown routing policy {value!r}; there are {known}")
+            raise InputError(f"unknown routing policy {shown(value)}; there are {known}")
         return POLICIES[value]()
     if callable(value):
         policy = Policy(getattr(value, "__name__", "function"), value)

@@ -18,7 +18,7 @@ from godwit.dataflow.link import Link, common_context
 from godwit.dataflow.policies import Choose, Policy, as_policy, groups_of
 from godwit.dataflow.receiver import Receiver
 from godwit.dataflow.segment import Segment
-from godwit.dtypes import shown
+from godwit.dtypes import as_flag, shown
 from godwit.errors import InputError, TopologyError
 
 PerEndpoint = int | Mapping[Endpoint, int] | None
@@ -76,6 +76,9 @@ class Router(Endpoint):
             raise TopologyError(
                 f"policy {self.policy.name!r} takes {self.policy.outputs} output, got {len(ends_out)}"
             )
+        copies = as_flag(copies, "copies")
+        if not isinstance(name, str | None):
+            raise InputError(f"name must be a text, got {shown(name)}")
         super().__init__(context, "router", name or f"router {len(context.routers)}", None, -1)
         self._is_output = False
         self._lock = threading.Lock()

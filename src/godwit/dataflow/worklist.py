@@ -124,9 +124,9 @@ class DistributedWorklist:
             "owner": adapt("owner", owner, ("state", "key")),
             # An item that on_send duplicates needs room in two queues.
             "fanout": promised if on_send is None else _doubled(promised),
-            "pack": adapt("pack", pack or _same, _ITEM),
-            "unpack": adapt("unpack", unpack or _same, _ITEM),
-            "on_send": adapt("on_send", on_send or _pass, _ITEM),
+            "pack": adapt("pack", _same if pack is None else pack, _ITEM),
+            "unpack": adapt("unpack", _same if unpack is None else unpack, _ITEM),
+            "on_send": adapt("on_send", _pass if on_send is None else on_send, _ITEM),
             "on_receive": keep_or_pass_on
             if on_receive is None
             else adapt("on_receive", on_receive, ("worklist", *_ITEM)),

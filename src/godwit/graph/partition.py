@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array, as_count, as_integer, frozen
+from godwit.dtypes import Array, as_array, as_count, as_integer, frozen, shown
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
@@ -191,13 +191,13 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
             names = ", ".join(PARTITIONERS)
             raise InputError(
                 f"partition must be one of {names}, "
-                f"an array of owners or a function, got {method!r}"
+                f"an array of owners or a function, got {shown(method)}"
             )
         division = Division(np.zeros(graph.vertex_count, np.int32), method)
         filled = min(parts, graph.vertex_count)
         if filled > 1:
             division = partitioner(graph, filled, seed)
-    elif callable(method):
+    elif callable(method) and not isinstance(method, type):
         name = getattr(method, "__name__", type(method).__name__)
         owner = checked_owner(graph, parts, method(graph, parts), f"the result of {name}")
         division = Division(owner, name)
@@ -214,16 +214,22 @@ def _checked_parts(graph: Any, parts: Any) -> int:
 
 def _rebound(graph: Graph, parts: int, given: Partition) -> Partition:
     """The same owners for this graph; the very object, measures and all, if it is its graph."""
-    if given.part_count != parts:
-        raise InputError(f"the partition has {given.part_count} parts, and {parts} are needed")
-    if len(given.owner) != graph.vertex_count:
+    if not isinstance(given.part_count, int) or given.part_count != parts:
         raise InputError(
-            f"the partition is of {len(given.owner)} vertices, and the graph has "
-            f"{graph.vertex_count}"
+            f"the partition has {shown(given.part_count)} parts, and {parts} are needed"
         )
-    if given.graph is graph:
+    held = as_array(given.owner, "the owners of the partition")
+    if held.shape != (graph.vertex_count,):
+        count = f"{len(held)} vertices" if held.ndim == 1 else f"shape {held.shape}"
+        raise InputError(f"the partition is of {count}, and the graph has {graph.vertex_count}")
+    owner = checked_owner(graph, parts, held, "the partition")  # one may be made by hand
+    if (
+        given.graph is graph
+        and isinstance(given.owner, np.ndarray)
+        and given.owner.dtype == np.int32
+    ):
         return given
-    return Partition(graph, given.owner, parts, given.method, given.note)
+    return Partition(graph, owner, parts, given.method, given.note)
 
 
 @kernel

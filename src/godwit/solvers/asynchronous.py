@@ -301,9 +301,12 @@ def _as_value(program: VertexProgram, value: Any, what: str) -> Any:
         converted = host_array(value).astype(program.dtype).item()
     except (TypeError, ValueError, OverflowError):
         converted = None
-    exact = program.dtype.kind == "f" or converted == value
-    if converted is None or not exact:
-        raise InputError(f"{what} must be a number that {program.dtype.name} holds, got {value!r}")
+    if np.ndim(value) != 0 or (program.dtype.kind != "f" and converted != value):
+        converted = None
+    if converted is None:
+        raise InputError(
+            f"{what} must be a number that {program.dtype.name} holds, got {shown(value)}"
+        )
     return program.dtype.type(converted)
 
 

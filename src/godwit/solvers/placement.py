@@ -204,7 +204,8 @@ def place(
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the parts do not fit in memory
     """
-    if duplication not in (None, "1-hop", "all"):
+    is_text = isinstance(duplication, str)
+    if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
         raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
     placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
     try:

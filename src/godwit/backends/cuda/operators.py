@@ -22,6 +22,7 @@ import numba
 import numpy as np
 
 from godwit.backends.cuda import libraries
+from godwit.dtypes import shown
 from godwit.errors import OperatorError
 from godwit.parallel.content import ADAPTERS, plain_function
 from godwit.parallel.kernel import Kernel
@@ -125,7 +126,7 @@ def _entry(function: DeviceFunction) -> Callable[..., Any]:
     plain = plain_function(function.function)
     if plain is None:
         raise OperatorError(
-            f"{function.symbol} must be a Python function, got {function.function!r}"
+            f"{function.symbol} must be a Python function, got {shown(function.function)}"
         )
     arguments = [f"a{index}" for index in range(len(function.arguments))]
     parameters = [f"p{index}" for index in range(function.parameter_count)]

@@ -287,7 +287,7 @@ def _check_format(format: Any) -> None:
 def _checked_columns(columns: Any) -> tuple[str, ...] | None:
     if columns is None:
         return None
-    if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
+    if not isinstance(columns, tuple | list) or not all(isinstance(name, str) for name in columns):
         raise InputError(
             f"columns must be names such as ['source', 'target'], got {shown(columns)}"
         )
@@ -302,7 +302,7 @@ def _checked_weight_dtype(weight_dtype: Any) -> np.dtype[Any] | None:
         return None
     try:
         dtype: np.dtype[Any] = np.dtype(weight_dtype)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         dtype = np.dtype(object)
     if dtype not in WEIGHT_DTYPES:
         known = ", ".join(one.name for one in WEIGHT_DTYPES)

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from godwit import config
-from godwit.dtypes import Array
+from godwit.dtypes import Array, shown
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
 from godwit.graph.formats.compression import RawFile, decompressed, file_error
 from godwit.graph.formats.format import HEAD_BYTES, Head, Progress
@@ -211,7 +211,7 @@ def open_source(
     :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
     """
     if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path must be a string or a path, got {path!r}")
+        raise InputError(f"path must be a string or a path, got {shown(path)}")
     path = Path(path)
     try:
         file = path.open("rb")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from godwit.dtypes import shown
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def parse_spec(spec: str) -> Recipe:
     if match is None:
         raise InputError(
             f"a generated graph is described by NAME:SIZE, where NAME is one of "
-            f"{', '.join(GENERATORS)}; got {spec!r:.80}"
+            f"{', '.join(GENERATORS)}; got {shown(spec)}"
         )
     generator = GENERATORS[match[1]]
     options = {**generator.options, **_COMMON}

@@ -223,12 +223,10 @@ def _rebound(graph: Graph, parts: int, given: Partition) -> Partition:
         count = f"{len(held)} vertices" if held.ndim == 1 else f"shape {held.shape}"
         raise InputError(f"the partition is of {count}, and the graph has {graph.vertex_count}")
     owner = checked_owner(graph, parts, held, "the partition")  # one may be made by hand
-    if (
-        given.graph is graph
-        and isinstance(given.owner, np.ndarray)
-        and given.owner.dtype == np.int32
-    ):
-        return given
+    if isinstance(given.owner, np.ndarray) and given.owner.dtype == owner.dtype:
+        if given.graph is graph:
+            return given
+        owner = given.owner
     return Partition(graph, owner, parts, given.method, given.note)
 
 

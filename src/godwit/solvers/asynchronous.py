@@ -298,10 +298,11 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
 def _as_value(program: VertexProgram, value: Any, what: str) -> Any:
     """A number in the program's dtype; InputError if it does not fit."""
     try:
-        converted = host_array(value).astype(program.dtype).item()
+        given = host_array(value)
+        converted = given.astype(program.dtype).item() if given.ndim == 0 else None
     except (TypeError, ValueError, OverflowError):
         converted = None
-    if np.ndim(value) != 0 or (program.dtype.kind != "f" and converted != value):
+    if converted is not None and program.dtype.kind != "f" and converted != value:
         converted = None
     if converted is None:
         raise InputError(

@@ -16,7 +16,7 @@ import numpy as np
 from godwit.algorithms.verification.checks import fail
 from godwit.arrays import mapped_array
 from godwit.backends.filtering import as_item_dtype, as_predicate
-from godwit.dtypes import Array, as_array
+from godwit.dtypes import Array, as_array, as_flag
 from godwit.errors import InputError
 
 _CHUNK_ITEMS = 1 << 16
@@ -53,7 +53,7 @@ def verify_filter(
             f"{given.shape} and {kept.dtype} of shape {kept.shape}"
         )
     kept = kept.astype(dtype, copy=False)
-    check = _check_ordered if ordered else _check_unordered
+    check = _check_ordered if as_flag(ordered, "ordered") else _check_unordered
     check(_chunks(given, dtype), keeps, kept)
 
 

@@ -18,7 +18,7 @@ from numba.core import compiler, ir
 
 from godwit.dtypes import shown
 from godwit.errors import OperatorError
-from godwit.parallel.content import is_users, plain_function, references
+from godwit.parallel.content import Content, is_users, plain_function, references
 
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 _SHIFTS = (operator.lshift, operator.rshift)
@@ -40,6 +40,9 @@ _FOLDED = (
 )  # fmt: skip
 _FOLDED_BITS = 4096
 """Of the largest integer that is computed; one that needs more does not fit in any case."""
+
+_CHECKED: set[tuple[str, str]] = set()
+"""Functions by content, with the dtype of their item: to hash one takes less time than to check it."""
 
 _INT64 = range(-(2**63), 2**63)
 _INT64_OR_UINT64 = range(-(2**63), 2**64)
@@ -88,6 +91,11 @@ def with_exact_constants(function: Callable[..., Any], item: np.dtype[Any]) -> t
     plain = plain_function(function)
     assert plain is not None
     made = _with_unsigned_constants(plain) if item == np.uint64 else plain
+    content = Content({})
+    content.visit(plain, plain.__name__)
+    key = content.digest.hexdigest(), item.str
+    if key in _CHECKED:
+        return made
     waiting, checked = [made], {id(plain), id(made)}
     while waiting:
         plain = waiting.pop()
@@ -97,6 +105,7 @@ def with_exact_constants(function: Callable[..., Any], item: np.dtype[Any]) -> t
             if called is not None and id(called) not in checked and is_users(called):
                 checked.add(id(called))
                 waiting.append(called)
+    _CHECKED.add(key)
     return made
 
 

@@ -83,7 +83,7 @@ def graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
 
 
 def _from_file(file: Path) -> gw.Graph:
-    return gw.read(file).remove_self_loops().symmetrize()
+    return gw.read(file).with_ids(0).remove_self_loops().symmetrize()  # others count from 0
 
 
 def in_networkit_and_igraph(graph: gw.Graph) -> tuple[Any, Any]:

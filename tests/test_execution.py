@@ -198,7 +198,7 @@ def test_a_limit_and_a_target_end_supersteps_early(devices: Any) -> None:
     source = graph.highest_degree_vertex()
     whole = gw.sssp(graph, source, devices=devices, **STEPS)
     target = int(np.argsort(whole.distance)[graph.vertex_count // 4])
-    near = gw.sssp(graph, source, devices=devices, target=target, **STEPS)
+    near = gw.sssp(graph, source, devices=devices, target=graph.ids[target], **STEPS)
     reached = whole.distance <= whole.distance[target]
     assert np.array_equal(near.distance[reached], whole.distance[reached])
     assert (near.distance[~reached] == near.unreached).all()

@@ -192,7 +192,7 @@ def test_a_series_starts_at_its_labels() -> None:
 
 def test_wrong_runs() -> None:
     graph = gw.generators.path(3)
-    with pytest.raises(InputError, match="start vertex must be in"):
+    with pytest.raises(InputError, match="a vertex of start must be in"):
         gw.run(LABELS, graph, {7: 0})
     with pytest.raises(InputError, match="start must be 'all'"):
         gw.run(LABELS, graph, "some")

@@ -203,8 +203,8 @@ class Reading:
         int | None,
         typer.Option(
             "--id-base",
-            help="What the file calls its first vertex; by default 1 for DIMACS, Matrix Market and "
-            "METIS, 0 for the others.",
+            help="What the file calls its first vertex, where it counts them; by default 1 for DIMACS, "
+            "Matrix Market and METIS. For edge lists and tables it includes --no-relabel.",
             rich_help_panel=_READING,
         ),
     ] = None
@@ -231,9 +231,8 @@ class Reading:
         bool | None,
         typer.Option(
             "--relabel/--no-relabel",
-            help="Of edge lists and tables: whether the vertices are the ids that occur, or numbers "
-            "up to the largest. By default, texts and sparse numbers are relabelled; results name "
-            "the ids of the file either way.",
+            help="Of edge lists and tables: whether the vertices are the ids that occur (the default), or "
+            "all numbers up to the largest. Results name the ids of the file either way.",
             rich_help_panel=_READING,
             show_default=False,
         ),

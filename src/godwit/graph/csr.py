@@ -290,7 +290,13 @@ class Graph:
         """A graph from a table with a row per arc: of pandas, Polars, Arrow or whatever library's tables
         have ``__arrow_c_stream__`` or ``__dataframe__``.
 
-        Ids are integers or texts. Parallel arcs and self-loops are kept.
+        Ids are names, integers or texts: the vertices are those that occur, by ascending id, and functions
+        take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept.
+
+        >>> import pandas as pd
+        >>> graph = Graph.from_table(pd.DataFrame({"user": [10, 20], "friend": [20, 30]}))
+        >>> list(graph.ids)
+        [10, 20, 30]
 
         :param source: name of the column of sources; by default those that are usually called so are
             taken, else the first two, and a weight if one is called so
@@ -298,9 +304,8 @@ class Graph:
         :param weight: name of the column of weights; None: none, if sources and targets are named
         :param directed: False: each row is an edge. None: directed, unless :meth:`to_arrow` made the
             table of an undirected graph
-        :param relabel: True: the vertices are the distinct ids that occur, in ascending order. False:
-            ids are vertices, counted from 0. None: relabel texts, and integers that are negative or of
-            which only a small part occurs
+        :param relabel: False: ids are not names, but positions, counted from 0 to the largest. None: they
+            are names, unless :meth:`to_arrow` made the table of a graph without ids. True: they are names
         :raises InputError: naming the column, or the row (counted from 0)
         """
         from godwit.graph.interchange import tables

@@ -253,8 +253,10 @@ class VertexIds:
 
             texts = pa.array(map(_as_text, several), pa.large_string())
             found = pc.index_in(texts, value_set=self._stored)
-            if found.null_count == 0:
-                return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+            if found.null_count:
+                absent = int(pc.index(found.is_null(), True).as_py())
+                raise InputError(self._no_vertex(several[absent], what))
+            return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
         return np.array([self.position(one, what) for one in several], np.int64)
 
     def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:
@@ -303,9 +305,9 @@ class VertexIds:
         """
         if isinstance(values, Mapping):
             keys = list(values)
-            found = [self.position(key, f"a vertex of {what}") for key in keys]
+            found = self.positions(keys, f"a vertex of {what}")
             self._require_distinct(found, keys, f"the vertices of {what}")
-            return dict(zip(found, values.values(), strict=True))
+            return dict(zip(found.tolist(), values.values(), strict=True))
         if not hasattr(values, "iloc") or getattr(values, "ndim", 0) != 1:
             return values
         if hasattr(values, "to_pandas"):  # cuDF's, which cannot be iterated over

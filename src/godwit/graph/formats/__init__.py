@@ -63,23 +63,25 @@ def read(
 ) -> Graph:
     """Read a graph from a file, compressed (gzip, bzip2, xz, zstd) or not.
 
-    Vertices are counted from 0 in the graph, whatever the file calls them; that is kept as
-    ``graph.ids``. Parallel arcs and self-loops are kept. Weights in text are int32, or int64 if one
-    of them needs it; float64 if they are real numbers.
+    In edge lists and tables ids are names: the vertices are those that occur, by ascending id, and
+    functions take and give them by id (``graph.ids``). Formats that count vertices give 0 to n - 1.
+    Parallel arcs and self-loops are kept. Weights in text are int32, or int64 if one of them needs it;
+    float64 if they are real numbers.
 
     :param path: the file
     :param format: a name in :data:`FORMATS`; recognized by the content if None
-    :param id_base: what the file calls the first vertex. None: 1 for Matrix Market, METIS and DIMACS
-        (but 0 for DIMACS without a problem line if there is a vertex 0), 0 for the others
+    :param id_base: what the file calls the first of counted vertices. None: 1 for Matrix Market, METIS and
+        DIMACS (but 0 for DIMACS without a problem line if there is a vertex 0). For edge lists and
+        tables it includes ``relabel=False``, for which None is 0
     :param directed: None: as the file has it (a symmetric matrix is undirected, an edge list is
         directed unless a comment says otherwise). False: each arc of the file is an edge. True: for
         an undirected file, the same arcs in a graph that is called directed
     :param weighted: None: as the file has it. False: drop the weights. True: there must be some
     :param columns: of a table (CSV, Parquet), the names of those that hold sources, targets and, if
         there is a third name, weights
-    :param relabel: for edge lists and tables. True: the vertices are the distinct ids that occur, in
-        ascending order. False: ids are numbers from ``id_base`` on. None: relabel texts, and integers
-        of which only a small part occurs
+    :param relabel: for edge lists and tables. False: ids are not names, but positions, counted from
+        ``id_base`` to the largest. None: they are names, unless the file itself says that it counts
+        vertices, as those that Godwit writes do. True: they are names
     :param weight_dtype: for formats that say how many bytes a weight has, but not what they mean
         (Galois, GAP)
     :param progress: called now and then from the calling thread with (bytes done, bytes in all,
@@ -164,7 +166,7 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
 
     What the format cannot hold is refused, not dropped. The file is complete, or not there. Some formats
     do not say all that they hold, and want it said when they are read again: the kind of weights
-    (Galois: ``weight_dtype=``), directions and integer ids (CSV: ``directed=False``, ``relabel=True``).
+    (Galois: ``weight_dtype=``), directions (CSV: ``directed=False``).
 
     :param format: a name in :data:`FORMATS`; by the ending of the name if None
     :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,8 @@ class OccurringIds:
     def __init__(self) -> None:
         self.compact = True
         self._occurs: Array = np.zeros(0, np.bool_)
+        self._marked = 0
+        self._complete = False
 
     def add(self, columns: Sequence[Array], low: int, high: int, most_arcs: int) -> None:
         """Take in columns of ids, int32 or int64.
@@ -76,17 +79,25 @@ class OccurringIds:
             grown = np.zeros(max(high + 1, 2 * len(self._occurs)), np.bool_)
             grown[: len(self._occurs)] = self._occurs
             self._occurs = grown
-        pieces = (
+        self._marked, self._complete = 0, False
+        pieces = [
             column[begin : begin + _PIECE]
             for column in columns
             for begin in range(0, len(column), _PIECE)
-        )
+        ]
+        mark = partial(self._mark, self._occurs[low : high + 1])
         with ThreadPoolExecutor(config.thread_count()) as pool:
-            for _ in pool.map(self._mark, pieces):
+            for _ in pool.map(mark, pieces):
                 pass
 
-    def _mark(self, column: Array) -> None:
-        self._occurs[column] = True
+    def _mark(self, between: Array, ids: Array) -> None:
+        """Mark ids, unless all numbers between the smallest and the largest are known to occur."""
+        if self._complete:
+            return
+        self._occurs[ids] = True
+        self._marked += len(ids)  # threads may lose a sum, which only delays the look
+        if self._marked >= len(between):
+            self._marked, self._complete = 0, bool(between.all())
 
     def vertices(self) -> tuple[VertexIds, Callable[[Array], Array] | None]:
         """The ids of the vertices, and what turns ids into vertices; None where ids are a range."""
@@ -96,7 +107,7 @@ class OccurringIds:
             return ids, None
         rank = np.cumsum(self._occurs, dtype=id_dtype_for(len(ids)))
         rank -= 1
-        return ids, rank.__getitem__
+        return ids, partial(np.take, rank, mode="clip")  # all are known to be in range
 
 
 _IDS_PER_ARC = 4

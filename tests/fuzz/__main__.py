@@ -14,7 +14,7 @@ import time
 from . import watch
 from .report import Report
 
-PARTS = ("graphs", "files", "signals")
+PARTS = ("graphs", "files", "arguments", "signals")
 NUMBERED = ("graphs", "files", "signals")
 """Parts with ``case(seed, number)``."""
 

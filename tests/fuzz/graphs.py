@@ -16,7 +16,7 @@ import numpy as np
 import godwit as gw
 from godwit.algorithms import verification
 from godwit.dtypes import WEIGHT_DTYPES
-from godwit.errors import InputError, ValueOverflowError
+from godwit.errors import InputError, OperatorError, ValueOverflowError
 from references import breadth_first, dijkstra, smallest_label
 
 from .watch import raised
@@ -84,8 +84,9 @@ def _draw(seed: int, number: int) -> _Case:
     variant = _variant(slow)
     algorithm = generator.choice(
         ["bfs", "sssp", "sssp", "sssp", "pagerank", "components", "betweenness"]
-        + (["filter"] if number % _FILTER_EVERY == 0 else [])
     )
+    if number % _FILTER_EVERY == _FILTER_EVERY - 1:
+        algorithm = "filter"
     return _Case(generator, variant, _graph(generator, variant), algorithm)
 
 
@@ -408,7 +409,12 @@ def _filter(drawn: _Case) -> str | None:
     predicate = generator.choice(_PREDICATES)
     ordered = generator.random() < 0.7
     devices = list(drawn.variant.devices)
-    kept = gw.filter(array, predicate, devices, ordered=ordered, packet_bytes=1 << 12)
+    try:
+        kept = gw.filter(array, predicate, devices, ordered=ordered, packet_bytes=1 << 12)
+    except OperatorError as error:  # a constant that no float64 is
+        if dtype.kind == "f" and "would be rounded" in str(error):
+            return None
+        raise
     verification.verify_filter(array, predicate, kept, ordered=ordered)
     return None
 

@@ -82,7 +82,7 @@ class VertexProgram:
     def __post_init__(self) -> None:
         dtype = _value_dtype(self.dtype, "dtype")
         if not isinstance(self.combine, str) or self.combine not in ("min", "max", "add"):
-            raise InputError(f"combine must be 'min', 'max' or 'add', got {self.combine!r}")
+            raise InputError(f"combine must be 'min', 'max' or 'add', got {shown(self.combine)}")
         if self.combine == "add" and self.activate is None:
             raise InputError(
                 "a program that adds must say which values are to be processed: activate"
@@ -105,7 +105,9 @@ class VertexProgram:
             combine=self.combine,
             value_dtype=dtype,
             message=_with_parameters("message", self.message, _MESSAGE, names),
-            activate=_with_parameters("activate", self.activate or _always, ("value",), names),
+            activate=_with_parameters(
+                "activate", _always if self.activate is None else self.activate, ("value",), names
+            ),
             priority=None
             if self.priority is None
             else adapt("priority", self.priority, ("value",)),
@@ -161,7 +163,7 @@ def _value_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must be a NumPy dtype, got {dtype!r}") from error
+        raise InputError(f"{what} must be a NumPy dtype, got {shown(dtype)}") from error
     known = ("int32", "uint32", "int64", "float32", "float64")
     if found.name not in known:
         raise InputError(f"{what} must be one of {', '.join(known)}, got {found.name}")

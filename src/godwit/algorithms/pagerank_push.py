@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -147,6 +147,10 @@ def push_residuals(
         tolerance = max(settings.tolerance - rounding, rounding)
         shrinking = damping * (2 / tolerance + 1 / (1 - damping))
         epsilon = _least_sum(graph, rows.dangling, start, damping) / (n * shrinking)
+    if len(placed.context.devices) > 1 and placed.context.devices[0].kind == "cpu":
+        # A virtual device that runs ahead pushes what the others have not yet added to: measured on
+        # rmat:12, arcs were pushed along 255 times on 2 devices and 703 times on 3; in supersteps 67 and 74.
+        options = replace(options, execution="bulk-synchronous")
     solution = solve(
         PROGRAMS[number.name, settings.weighted],
         placed,

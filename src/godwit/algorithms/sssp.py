@@ -24,14 +24,27 @@ def _along(value: Any, weight: Any) -> Any:
     return value + weight
 
 
+_FARTHEST = 2**63 - 2
+
+
+def _along_saturating(value: Any, weight: Any) -> Any:
+    return value + weight if weight <= _FARTHEST - value else _FARTHEST
+
+
 def _distance(value: Any) -> Any:
     return value
 
 
-PROGRAMS = {
-    name: VertexProgram(name="sssp", message=_along, combine="min", dtype=name, priority=_distance)
-    for name in ("int32", "int64", "float64")
-}
+def _program(dtype: str, message: Any) -> VertexProgram:
+    return VertexProgram(
+        name="sssp", message=message, combine="min", dtype=dtype, priority=_distance
+    )
+
+
+PROGRAMS = {name: _program(name, _along) for name in ("int32", "int64", "float64")}
+"""By dtype of the distances."""
+_SATURATING = _program("int64", _along_saturating)
+"""Sums of 2^63 - 2 or more come out as 2^63 - 2, which improves on "not reached" and on nothing else."""
 
 
 def sssp(
@@ -48,19 +61,30 @@ def sssp(
     largest = check_weights(graph)
     integral = graph.weights is None or graph.weights.dtype.kind in "iu"
     if not integral:
-        solution = _solve(placed, sources, "float64", target, cutoff, options)
+        solution = _solve(placed, sources, PROGRAMS["float64"], target, cutoff, options)
         return _result(graph, sources, solution, options)
+    if cutoff is not None:
+        cutoff = None if cutoff >= _FARTHEST else math.floor(cutoff)
+    # The largest sum that may be computed: an arc from the farthest vertex is relaxed as well.
+    bound = largest * graph.vertex_count
+    if cutoff is not None:
+        bound = min(bound, cutoff + largest)
     # 32-bit distances need half the memory and half the traffic. Where the worst case does not fit
-    # them the usual case still does; an overflow is noticed, and the run repeated with 64 bits.
-    if largest * max(1, graph.vertex_count - 1) >= 2**63 - 1:
-        raise InputError(
-            f"weights up to {largest} on {graph.vertex_count} vertices could overflow 64-bit "
-            "distances; give the weights as float64"
+    # them the usual case often does: the run stops at the first sum that does not, and is repeated.
+    if max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
+        try:
+            solution = _solve(placed, sources, PROGRAMS["int32"], target, cutoff, options)
+            return _result(graph, sources, solution, options)
+        except ValueOverflowError:
+            if bound < 2**31 - 1:
+                raise
+    program = PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING
+    solution = _solve(placed, sources, program, target, cutoff, options)
+    if program is _SATURATING and bool((solution.values == _FARTHEST).any()):
+        raise ValueOverflowError(
+            f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, which 64-bit integers "
+            "do not hold; give the weights as float64, or a cutoff"
         )
-    try:
-        solution = _solve(placed, sources, "int32", target, cutoff, options)
-    except ValueOverflowError:
-        solution = _solve(placed, sources, "int64", target, cutoff, options)
     return _result(graph, sources, solution, options)
 
 
@@ -99,17 +123,13 @@ def named_arc(graph: Graph, arc: int) -> str:
 
 
 def _solve(
-    placed: PlacedGraph, sources: Array, dtype: str, target: int | None, cutoff: float | None,
-    options: SolverOptions,
+    placed: PlacedGraph, sources: Array, program: VertexProgram, target: int | None,
+    cutoff: float | None, options: SolverOptions,
 ) -> Solution:  # fmt: skip
-    program = PROGRAMS[dtype]
-    limit: Any = cutoff
-    if cutoff is not None and dtype != "float64":
-        limit = min(math.floor(min(cutoff, 2.0**62)), int(program.identity) - 1)
     start = {int(vertex): 0 for vertex in sources}
-    result_dtype = "float64" if dtype == "float64" else "int64"
+    result_dtype = "float64" if program.dtype.kind == "f" else "int64"
     return solve(
-        program, placed, start, options, limit=limit, target=target, result_dtype=result_dtype
+        program, placed, start, options, limit=cutoff, target=target, result_dtype=result_dtype
     )
 
 

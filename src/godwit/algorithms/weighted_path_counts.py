@@ -28,7 +28,7 @@ import numpy as np
 from godwit.algorithms.path_counts import ABORTED, LARGEST_COUNT, OVERFLOW, add_wide
 from godwit.algorithms.sssp import check_weights, named_arc
 from godwit.dtypes import Array
-from godwit.errors import InputError
+from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.parallel.atomics import load_acquire, prefetch
 from godwit.parallel.team import ABORT
@@ -132,7 +132,8 @@ def _bucket_width(smallest: float, largest: float) -> tuple[float, bool]:
 def check_lengths(graph: Graph) -> tuple[float, float]:
     """The smallest and the largest weight, after a look at all; looked up once per graph.
 
-    :raises InputError: a weight is not positive or not finite (names the arc), or sums could overflow
+    :raises InputError: a weight is not positive or not finite (names the arc)
+    :raises ValueOverflowError: sums of integer weights could exceed 64 bits
     """
     found: tuple[float, float] = graph.cached("positive lengths", lambda: _look_at(graph))
     return found
@@ -157,7 +158,7 @@ def _look_at(graph: Graph) -> tuple[float, float]:
         )
     if weights.dtype.kind in "iu":
         if bound * n >= 2**63 - 1:
-            raise InputError(
+            raise ValueOverflowError(
                 f"weights up to {largest} on {n} vertices could overflow 64-bit distances; give the "
                 "weights as float64"
             )

@@ -45,14 +45,15 @@ _BUCKET_LIMIT = float(1 << 60)
 FREE_HEAD = 0  # first chunk of the free list
 FREE_COUNT = 1
 BASE = 2  # the lowest bucket that may hold items
-OVERFLOWED = 3  # an item was not queued: NO_ROOM or NO_DEVICE
+OVERFLOWED = 3  # what ends the run: NO_ROOM, NO_DEVICE or NO_VALUE
 WAITING = 4  # items in urgent, buckets and far
 FAR_LOWEST = 5  # lowest bucket in the far bin
 HEADER_WORDS = 8
 
 # Values of OVERFLOWED.
-NO_ROOM = 1
-NO_DEVICE = 2  # it was to go to a device that there is not
+NO_ROOM = 1  # an item was not queued
+NO_DEVICE = 2  # an item was addressed to a device that does not exist
+NO_VALUE = 3  # a value or a key does not fit its dtype; it was not stored
 
 # Bound by the instantiation: words of an item (1 or 2), the type of its value (what operators push is
 # converted to it: a double's bits are no float's), and int64 bits to a value.

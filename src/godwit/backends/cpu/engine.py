@@ -21,6 +21,7 @@ from godwit.backends.cpu.bins import (
     BASE,
     NO_BUCKET,
     NO_DEVICE,
+    NO_VALUE,
     OVERFLOWED,
     Bins,
     bucket_of,
@@ -287,6 +288,8 @@ def _grown(worklist: Worklist, item_words: int) -> Worklist:
 def _check_codes(codes: Sequence[int], worklists: Sequence[Worklist]) -> None:
     if worker.FAILED in codes:
         failed = codes.index(worker.FAILED)
+        if worklists[failed].bins.header[OVERFLOWED] == NO_VALUE:
+            return
         if worklists[failed].bins.header[OVERFLOWED] == NO_DEVICE:
             raise GodwitError(
                 f"device {failed} was to send an item to a device that there is not: owner and push_to "
@@ -311,5 +314,5 @@ def _collect(worklists: Sequence[Worklist], growths: int, compile_s: float) -> W
         rounds=counts[:, worker.ROUNDS],
         growths=growths,
         compile_s=compile_s,
-        value_overflow=bool(counts[:, worker.VALUE_OVERFLOW].any()),
+        value_overflow=any(one.bins.header[OVERFLOWED] == NO_VALUE for one in worklists),
     )

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.backends.base import DROP, KEEP
+from godwit.backends.cpu.bins import NO_VALUE, OVERFLOWED
 from godwit.backends.cpu.step_values import returned
 from godwit.backends.cpu.worker import (
     ARCS,
     FILTERED,
     USELESS,
-    VALUE_OVERFLOW,
     push_local,
     push_to,
 )
@@ -53,6 +53,9 @@ IDENTITY: Any = 0  # improving programs: what every message improves on
 LOWEST_VALUE: Any = 0
 HIGHEST_VALUE: Any = 0
 CHECKS_RANGE = False  # VALUE is an integer type: operators may return what it cannot hold
+LOWEST_FIELD: Any = 0
+HIGHEST_FIELD: Any = 0
+CHECKS_FIELDS = False  # FIELD is an integer type
 
 
 class ProgramState(NamedTuple):
@@ -98,20 +101,35 @@ def update(field: Any, value: Any, p: Any) -> Any:
 
 
 def to_value(worklist: Any, wide: Any) -> Any:
-    """A number as a value; one that does not fit (NaN included) ends the run with an error."""
+    """Return a number as a value. One that does not fit (NaN included) ends the run with an error.
+
+    Until the workers have stopped the identity stands for it, which improves on nothing and adds
+    nothing: a number that does not fit is never stored, and no cycle of arcs goes on improving by it.
+    """
     if CHECKS_RANGE and not (LOWEST_VALUE <= wide <= HIGHEST_VALUE):
-        worklist.counts[VALUE_OVERFLOW] = 1
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return VALUE(IDENTITY)
     return VALUE(wide)
+
+
+def to_sum(worklist: Any, old: Any, amount: Any) -> Any:
+    """Return the sum of two values; one that does not fit ends the run with an error, as above."""
+    wide = old + amount
+    if CHECKS_RANGE and ((old < 0) == (amount < 0)) and ((wide < 0) != (old < 0)):
+        # A sum of 64-bit integers wrapped around; sums of 32-bit ones are computed in 64.
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return VALUE(IDENTITY)
+    return to_value(worklist, wide)
 
 
 def to_message(worklist: Any, wide: Any, value: Any) -> Any:
     """What ``message`` returned for a vertex's value, as a value.
 
-    In an improving program of integers the identity does not fit either: it would read as "nothing
-    has come". (A vertex that itself has the identity may pass it on.)
+    In an improving program of integers the identity does not fit either, since it stands for "not
+    reached". (A vertex whose own value is the identity may send it.)
     """
     if CHECKS_RANGE and not ACCUMULATES and wide == IDENTITY and value != IDENTITY:
-        worklist.counts[VALUE_OVERFLOW] = 1
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
     return to_value(worklist, wide)
 
 
@@ -137,7 +155,7 @@ def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[b
     else:
         old = load(state.values, index)
         store(state.values, index, VALUE(old + candidate))
-    new = to_value(worklist, old + candidate)
+    new = to_sum(worklist, old, candidate)
     became_active = is_active(state, new) and not is_active(state, old)
     return became_active, new
 
@@ -196,7 +214,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
         else:
             value = load(state.values, key)
             store(state.values, key, VALUE(0))
-    field = update_field(state, key, value) if HAS_FIELD else VALUE(0)
+    field = update_field(worklist, state, key, value) if HAS_FIELD else VALUE(0)
     limit = load_relaxed(state.limit, 0)
     worklist.counts[ARCS] += degree
     for arc in range(begin, end):
@@ -216,7 +234,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
                     push_local(worklist, target, new)
             else:
                 halo = target - state.owned
-                gathered = to_value(worklist, load(state.halo_values, halo) + candidate)
+                gathered = to_sum(worklist, load(state.halo_values, halo), candidate)
                 store(state.halo_values, halo, gathered)
                 send_halo(worklist, state, halo, candidate)
         elif not improves(limit, candidate):
@@ -232,14 +250,24 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
                 worklist.counts[FILTERED] += 1
 
 
-def update_field(state: Any, key: int, value: Any) -> Any:
+def to_field(worklist: Any, wide: Any, old: Any) -> Any:
+    """Return what ``update`` made of a field. A number that does not fit ends the run with an error."""
+    if CHECKS_FIELDS and not (LOWEST_FIELD <= wide <= HIGHEST_FIELD):
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return old
+    return FIELD(wide)
+
+
+def update_field(worklist: Any, state: Any, key: int, value: Any) -> Any:
     """Hand the taken value to ``update``; the vertex's new field."""
     old = load_relaxed(state.field, key)
-    new = FIELD(returned(update(old, value, state.parameters), "'update'", FIELD))
+    new = to_field(worklist, returned(update(old, value, state.parameters), "'update'", FIELD), old)
     if SHARED:
         while not compare_exchange(state.field, key, old, new):
             old = load_relaxed(state.field, key)
-            new = FIELD(returned(update(old, value, state.parameters), "'update'", FIELD))
+            new = to_field(
+                worklist, returned(update(old, value, state.parameters), "'update'", FIELD), old
+            )
     else:
         store(state.field, key, new)
     return new

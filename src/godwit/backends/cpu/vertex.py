@@ -76,6 +76,9 @@ def worklist_operators(
         "CHECKS_RANGE": integer,
         "LOWEST_VALUE": int(np.iinfo(dtype).min) if integer else 0,
         "HIGHEST_VALUE": int(np.iinfo(dtype).max) if integer else 0,
+        "CHECKS_FIELDS": field_dtype.kind in "iu",
+        "LOWEST_FIELD": int(np.iinfo(field_dtype).min) if field_dtype.kind in "iu" else 0,
+        "HIGHEST_FIELD": int(np.iinfo(field_dtype).max) if field_dtype.kind in "iu" else 0,
         "IDENTITY": program.identity.item(),
     }
     found = WorklistOperators(dtype, 16 if item_bytes == 16 else 8, bindings)

@@ -41,6 +41,7 @@ from godwit.backends.cpu.bins import (
     ITEM_WORDS,
     NO_BUCKET,
     NO_DEVICE,
+    NO_VALUE,
     OUTBOX,
     OVERFLOWED,
     URGENT,
@@ -93,15 +94,14 @@ FILTERED = (
 FUSION_LIMIT = 6  # own items that a thread of the shared-memory engine may process in a round
 NEXT_INITIAL = 7  # keys [NEXT_INITIAL, END_INITIAL) are initial work still to do
 END_INITIAL = 8
-VALUE_OVERFLOW = 9  # a value did not fit its dtype
-RESUME_BEGIN = 10  # used by the shared-memory engine: frontier range in hand when it left
-RESUME_END = 11
-ROUNDS = 12
-CURRENT_BUCKET = 13  # used by the shared-memory engine, as is the next
-ROUND_PARITY = 14
-WANTED_ROOM = 15  # likewise: this thread is why the team left
-NEXT_SEED = 16  # seeds [NEXT_SEED, ...) are still to be queued
-SENT_TO = 17  # items sent, a word a device
+RESUME_BEGIN = 9  # used by the shared-memory engine: frontier range in hand when it left
+RESUME_END = 10
+ROUNDS = 11
+CURRENT_BUCKET = 12  # used by the shared-memory engine, as is the next
+ROUND_PARITY = 13
+WANTED_ROOM = 14  # likewise: this thread is why the team left
+NEXT_SEED = 15  # seeds [NEXT_SEED, ...) are still to be queued
+SENT_TO = 16  # items sent, a word a device
 
 BATCH_ITEMS = 128
 FAR_AHEAD = 8  # items by which `look_ahead` runs ahead of the work
@@ -175,7 +175,7 @@ def on_receive(worklist: Any, state: Any, key: int, value: Any) -> int:
 def fits_item(worklist: Any, key: int) -> bool:
     """Whether an item can hold the key; one that does not fit ends the run with an error."""
     if ITEM_WORDS == 1 and (key >> 32) != 0:
-        worklist.counts[VALUE_OVERFLOW] = 1
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
         return False
     return True
 

@@ -47,14 +47,33 @@ __device__ __forceinline__ bool fits(Wide wide) {
     }
 }
 
-// A number as a value; an integer that does not fit raises the overflow flag, which ends the run.
+// A number as a value. An integer that does not fit raises the overflow flag, which ends the run at the next
+// meeting. Until then the identity stands for it, which improves on nothing and adds nothing: a number that does
+// not fit is never stored, and no cycle of arcs goes on improving by it.
 template <class P, class Wide>
 __device__ __forceinline__ typename P::Value to_value(Wide wide, u32 *overflow) {
     using Value = typename P::Value;
     if constexpr (!is_float<Value>) {
-        if (!fits<Value>(wide)) *reinterpret_cast<volatile u32 *>(overflow) = 1;
+        if (!fits<Value>(wide)) {
+            *reinterpret_cast<volatile u32 *>(overflow) = 1;
+            return P::identity();
+        }
     }
     return static_cast<Value>(wide);
+}
+
+// The sum of two values; an integer that does not fit as above.
+template <class P>
+__device__ __forceinline__ typename P::Value to_sum(typename P::Value old, typename P::Value amount,
+                                                    u32 *overflow) {
+    if constexpr (is_float<typename P::Value>) return old + amount;
+    i64 a = static_cast<i64>(old), b = static_cast<i64>(amount);
+    i64 sum = static_cast<i64>(static_cast<u64>(a) + static_cast<u64>(b));
+    if ((a < 0) == (b < 0) && (sum < 0) != (a < 0)) {  // 64 bits wrapped around
+        *reinterpret_cast<volatile u32 *>(overflow) = 1;
+        return P::identity();
+    }
+    return to_value<P>(sum, overflow);
 }
 
 // What `message` returned for a vertex's value, as a value. In an improving program of integers the identity
@@ -65,7 +84,7 @@ __device__ __forceinline__ typename P::Value to_message(Wide wide, typename P::V
     using Value = typename P::Value;
     Value made = to_value<P>(wide, overflow);
     if constexpr (!is_float<Value> && !P::accumulates) {
-        if (made == P::identity() && static_cast<Wide>(made) == wide && value != P::identity())
+        if (made == P::identity() && value != P::identity())
             *reinterpret_cast<volatile u32 *>(overflow) = 1;
     }
     return made;
@@ -160,12 +179,20 @@ __device__ __forceinline__ Value thread_take(Value *place) {
 template <class P>
 __device__ __forceinline__ typename P::Field thread_update(typename P::Field *place,
                                                            typename P::Value value,
-                                                           const double *parameters) {
-    // Whoever took the value comes here alone, but the next one may be at it already.
+                                                           const double *parameters,
+                                                           u32 *overflow) {
+    // One thread takes the value, but another one may take the next before this one is done.
     using Field = typename P::Field;
     Field old = load_relaxed(place);
     while (true) {
-        Field made = static_cast<Field>(P::update(old, value, parameters));
+        auto wide = P::update(old, value, parameters);
+        Field made = static_cast<Field>(wide);
+        if constexpr (!is_float<Field>) {
+            if (!fits<Field>(wide)) {
+                *reinterpret_cast<volatile u32 *>(overflow) = 1;
+                made = old;
+            }
+        }
         Field found = thread_compare_exchange(place, old, made);
         if (same_bits(found, old)) return made;
         old = found;

@@ -162,10 +162,7 @@ struct Worker {
     // Add to an own vertex's value: whether that made it active.
     __device__ __forceinline__ bool thread_accumulate(i64 vertex, Value amount, Value &made) {
         Value old = thread_add(&part.values[vertex], amount);
-        if constexpr (is_float<Value>)
-            made = old + amount;
-        else
-            made = to_value<P>(static_cast<i64>(old) + static_cast<i64>(amount), overflow());
+        made = to_sum<P>(old, amount, overflow());
         return P::activate(made, part.parameters) && !P::activate(old, part.parameters);
     }
 
@@ -183,8 +180,7 @@ struct Worker {
             } else {
                 i64 halo = target[i] - part.owned;
                 Value old = thread_add(&part.halo_values[halo], candidate[i]);
-                if constexpr (!is_float<Value>)
-                    to_value<P>(static_cast<i64>(old) + static_cast<i64>(candidate[i]), overflow());
+                to_sum<P>(old, candidate[i], overflow());
                 thread_set_halo_pending(halo);
                 in[i] = false;
             }
@@ -220,7 +216,8 @@ struct Worker {
             return false;
         }
         if constexpr (P::has_field)
-            sending.field = thread_update<P>(&part.fields[vertex], sending.value, part.parameters);
+            sending.field =
+                thread_update<P>(&part.fields[vertex], sending.value, part.parameters, overflow());
         if constexpr (P::uses_vertex) sending.vertex = part.vertices[vertex];
         return true;
     }

@@ -450,7 +450,7 @@ class TestPush:
         found = gw.pagerank(graph, devices=["cpu:0", "cpu:1"], **PUSH)
         statistics = found.statistics
         assert statistics.devices == ("cpu:0", "cpu:1")
-        assert statistics.solver == "asynchronous"
+        assert statistics.solver == "bulk-synchronous"
         assert (statistics.arcs_relaxed > 0).all()
         assert {"partition", "place", "run", "gather"} <= set(statistics.seconds)
         json.dumps(statistics.to_dict())
@@ -712,12 +712,20 @@ class TestCommand:
         assert facts["iterations"] == 1
         assert "tolerance none" in self.run("rmat:7,seed=4", "--tolerance", "inf").stdout
 
+    def test_devices_do_not_multiply_the_work(self) -> None:
+        graph = gw.generators.rmat(12)
+        alone, shared = (
+            gw.pagerank(graph, devices=devices, **PUSH).statistics.arcs_relaxed.sum()
+            for devices in ("cpu:0", ["cpu:0", "cpu:1", "cpu:2"])
+        )
+        assert shared < 3 * alone
+
     def test_residual_push(self) -> None:
         options = ("--execution", "asynchronous", "--devices", "cpu:0,cpu:1")
         facts = json.loads(self.run("rmat:7,seed=4", *options, "--json").stdout)
         assert facts["iterations"] is None
         assert facts["converged"] is True
-        assert facts["statistics"]["solver"] == "asynchronous"
+        assert facts["statistics"]["solver"] == "bulk-synchronous"
         expected = gw.pagerank(gw.generate("rmat:7,seed=4"))
         assert facts["top"][0]["rank"] == pytest.approx(expected.rank.max(), abs=1e-5)
         tight = (*options, "--dtype", "float32", "--tolerance", 1e-9)

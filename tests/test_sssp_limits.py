@@ -1,4 +1,4 @@
-"""Shortest paths whose sums come near the limits of integers: exact, or ValueOverflowError; never a hang."""
+"""Shortest paths whose sums come near the limits of integers are exact or raise ValueOverflowError."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class TestCpu:
             update=lambda field, value: field + value, field_dtype="int32",
         )  # fmt: skip
         graph = gw.Graph.from_arcs([0], [1], directed=True)
-        with pytest.raises(ValueOverflowError, match="int32|int64"):
+        with pytest.raises(ValueOverflowError, match=r"int32|int64"):
             gw.run(program, graph, {0: 2**31}, devices=devices, timeout_s=60)
 
 

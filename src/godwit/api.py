@@ -138,6 +138,7 @@ def sssp(
     :returns: ``.distance`` (int64 for integer weights, exact; float64 for others; the largest int64,
         or infinity, where not reached), ``.predecessor``, ``.to_dict()``, ``.statistics``
     :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
+    :raises ValueOverflowError: with integer weights, a distance within the cutoff reaches 2^63 - 2
     :raises RunTimeoutError: out of time
     """
     options = _options(timeout_s, progress, results, {**tuning, "execution": execution})

@@ -351,7 +351,7 @@ def _betweenness(drawn: _Case) -> str | None:
             return _refused(lambda: gw.betweenness_centrality(graph, **asked, **named))
         try:
             result = gw.betweenness_centrality(graph, **asked, **named)
-        except InputError as error:
+        except (InputError, ValueOverflowError) as error:
             # Too long for 64 bits, or so short beside others that a sum in float64 loses them.
             spread = float(weights.max()) * (graph.vertex_count + 1) / float(weights.min())
             is_wide = weights.dtype.kind == "f" and not spread < _EXACT / 2

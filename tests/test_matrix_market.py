@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError
 from godwit.graph.csr import Graph
@@ -109,6 +111,35 @@ def test_wide_integers(put: Write) -> None:
         assert arcs_of(graph) == [(0, 0, 1), (1, 0, 2**40), (1, 1, -5)]
 
 
+INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from(
+    [sign * 2**k + d for k in (31, 32, 53, 62) for sign in (-1, 1) for d in (-1, 0, 1)]
+    + [-(2**63), 1 - 2**63, 2**63 - 2, 2**63 - 1, 0]
+)
+
+
+@given(
+    st.lists(INTEGERS, min_size=1, max_size=5),
+    st.sampled_from(["general", "symmetric", "skew-symmetric"]),
+    st.sampled_from(["{}", "{:025}"]),
+)
+def test_integers_are_those_that_scipy_reads(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], symmetry: str, form: str
+) -> None:
+    if symmetry == "skew-symmetric":
+        numbers = [max(number, 1 - 2**63) for number in numbers]
+    n = len(numbers) + 1
+    lines = [f"{n} {row} {form.format(number)}" for row, number in enumerate(numbers, 1)]
+    path = tmp_path_factory.mktemp("integers") / "graph.mtx"
+    path.write_text(
+        f"%%MatrixMarket matrix coordinate integer {symmetry}\n{n} {n} {n - 1}\n" + "\n".join(lines)
+    )
+    expected = scipy.io.mmread(path).tocoo()
+    assert expected.dtype == np.int64
+    assert sorted(arcs_of(read(path))) == sorted(
+        zip(expected.row.tolist(), expected.col.tolist(), expected.data.tolist(), strict=True)
+    )
+
+
 def test_an_array_has_no_arcs_where_it_is_zero(put: Write) -> None:
     graph = read(put("%%MatrixMarket matrix array real symmetric\n% c\n2 2\n0\nnan\n-0\n"))
     assert (graph.directed, [arc[:2] for arc in arcs_of(graph)]) == (False, [(0, 1), (1, 0)])
@@ -127,7 +158,15 @@ def test_no_entries(put: Write, content: str) -> None:
     [
         ("coordinate integer skew-symmetric\n2 2 1\n2 2 5\n", "zero diagonal"),
         ("coordinate pattern skew-symmetric\n2 2 1\n2 1\n", "cannot be a pattern"),
-        (f"coordinate integer skew-symmetric\n2 2 1\n2 1 {-(2**31)}\n", "does not fit int32"),
+        (f"coordinate integer skew-symmetric\n2 2 1\n2 1 {-(2**63)}\n", "does not fit int64"),
+        (
+            f"coordinate integer general\n2 2 1\n2 1 {2**63}\n",
+            "does not fit in 64 bits with a sign",
+        ),
+        (
+            f"coordinate integer general\n2 2 1\n2 1 {-(2**63) - 1}\n",
+            "does not fit in 64 bits with",
+        ),
         ("array integer general\n2 3\n1\n2\n3\n4\n5\n6\n", "square"),
         ("array integer general\n2 2\n1\n2\n3\n", "but 3 follow"),
         ("array integer general\n2 2\n1\n2\n3\n4\n5\n", "but 5 follow"),

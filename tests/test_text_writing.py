@@ -231,3 +231,62 @@ def test_rows_hold_every_integer_of_64_bits() -> None:
     text_writing.write_rows(graph, file)
     words = file.getvalue().decode().split("\n")[0].split(" ")
     assert list(map(int, words[1::2])) == weights
+
+
+LIMITS: dict[str, list[float]] = {
+    "int32": [-(2**31), 1 - 2**31, -1, 0, 1, 2**31 - 2, 2**31 - 1],
+    "uint32": [0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1],
+    "int64": [-(2**63), 1 - 2**63, -(2**53) - 1, -(2**31) - 1, 0, 2**53 + 1, 2**63 - 2, 2**63 - 1],
+    "float32": [
+        *map(float, [np.finfo("f4").min, np.finfo("f4").tiny, np.finfo("f4").max]),
+        -1e-45, -0.0, 0.1, 2.0**24, np.inf, -np.inf, np.nan,
+    ],
+    "float64": [
+        *map(float, [np.finfo("f8").min, np.finfo("f8").tiny, np.finfo("f8").max]),
+        -5e-324, -0.0, 0.1, 2.0**53, 2.0**63, -(2.0**63), 2.0**64, 1e22, np.inf, -np.inf, np.nan,
+    ],
+}  # fmt: skip
+"""The limits of each dtype of weights, their neighbours, and what else is hard to write or read."""
+
+WEIGHTED = (".mtx", ".gr", ".graph", ".e", ".wel", ".txt", ".csv", ".tsv", ".parquet")
+
+
+@pytest.mark.parametrize("ending", WEIGHTED)
+@pytest.mark.parametrize("dtype", LIMITS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_weights_at_the_limits_of_dtypes(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, dtype: str, data: st.DataObject
+) -> None:
+    limits = st.sampled_from(LIMITS[dtype])
+    weights = np.array(data.draw(st.lists(limits, min_size=1, max_size=4)), dtype)
+    integer = weights.dtype.kind != "f"
+    directed = ending != ".graph"
+    n = len(weights) + 1
+    graph = Graph.from_arcs(
+        np.arange(n - 1), np.arange(1, n), weights, directed=directed, vertex_count=n
+    )
+    path = tmp_path_factory.mktemp("limits") / f"graph{ending}"
+    if not integer and ending in (".gr", ".graph"):
+        with pytest.raises(InputError, match="only integers"):
+            write(graph, path)
+        return
+    write(graph, path)
+    found = read(path).weights
+    assert found is not None
+    assert (found.dtype.kind == "f") == (not integer)
+    if integer:
+        assert found.tolist() == graph.weights.tolist()  # type: ignore[union-attr]
+    else:
+        np.testing.assert_array_equal(found, graph.weights)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(graph.weights))
+
+
+@pytest.mark.parametrize("ending", [".el", ".e", ".adj", ".csv", ".parquet"])
+def test_ids_at_the_limits_of_integers(ending: str, tmp_path: Path) -> None:
+    names = [2**63 - 2, 2**63 - 1, 2**53 + 1, 7]
+    if ending not in (".e", ".adj"):  # which have no negative ones
+        names += [-(2**63), 1 - 2**63]
+    graph = Graph.from_arcs(np.arange(len(names)), np.roll(np.arange(len(names)), 1), ids=names)
+    write(graph, tmp_path / f"graph{ending}")
+    assert named_arcs(read(tmp_path / f"graph{ending}")) == named_arcs(graph)

@@ -42,6 +42,7 @@ from godwit.graph.formats.scanner import NONE, OUT_OF_RANGE, WIDE
 from godwit.graph.formats.text import Text
 from godwit.graph.transform import check_symmetric
 
+_MOST_ROWS = (1 << 63) - 1
 _NO_COMMENT = 256  # no byte is that
 
 
@@ -201,7 +202,7 @@ class _Scan:
             complaint = self.ids.complaint(self.text.word(position))
             return self.text.error(complaint or "vertex id out of range", line)
         if status == WIDE:
-            return self.text.error("a weight does not fit in 64 bits", line)
+            return self.text.error("a weight does not fit in 64 bits with a sign (int64)", line)
         if status == SURPLUS:
             return self.text.error(
                 f"declares {self.ids.vertex_count} vertices, but the lines of more follow", line
@@ -229,8 +230,8 @@ class _Window(Window):
             scan.lines.skipped,
             scan.kind,
             ids.base,
-            ids.base + ids.vertex_count,
-            ids.vertex_count,
+            ids.base + ids.vertex_count - 1,
+            min(ids.vertex_count, _MOST_ROWS),
             first_row,
         )
         self.run(

@@ -25,7 +25,7 @@ from godwit.graph.formats.source import Source
 from godwit.graph.formats.text_writing import write_rows
 
 _LINES = AdjacencyLines("VERTEX NEIGHBOUR ... (integers that are not negative)", "#", named=True)
-_ANY_ID = IdRange(0, (1 << 63) - 1, False, names=True)
+_ANY_ID = IdRange(0, 1 << 63, False, names=True)
 
 
 def recognize(head: Head) -> bool:

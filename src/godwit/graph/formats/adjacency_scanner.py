@@ -99,7 +99,7 @@ def scan_rows(
     skipped: int,
     column: int,
     base: int,
-    id_end: int,
+    last_id: int,
     last_row: int,
     first_row: int,
     before: Any,
@@ -113,7 +113,7 @@ def scan_rows(
 ) -> None:
     """Scan the lines of all pieces into the columns, those of piece k from ``before[k]`` on.
 
-    Ids are stored less ``base``; those outside of [base, id_end) are wrong.
+    Ids are stored less ``base``; those outside of [base, last_id] are wrong.
 
     :param last_row: rows without names, counted from ``first_row``, that are this or more are blank
     :param column: kind of the weights, stored as by ``scanner.scan_arcs``
@@ -147,7 +147,7 @@ def scan_rows(
                 continue
             source = first_row + row
             if named:
-                source, at, status = _scan_vertex(text, at, base, id_end)
+                source, at, status = _scan_vertex(text, at, base, last_id)
                 if status != FINE:
                     break
                 heads[row] = source
@@ -164,7 +164,7 @@ def scan_rows(
                 at = skip_blanks(text, at)
                 if _line_ends(text, at):
                     break
-                target, at, status = _scan_vertex(text, at, base, id_end)
+                target, at, status = _scan_vertex(text, at, base, last_id)
                 if status != FINE:
                     break
                 if column != NONE:
@@ -187,12 +187,12 @@ def scan_rows(
         report[k, BEHIND] = at
 
 
-def _scan_vertex(text: Any, at: Any, base: int, id_end: int) -> Any:
+def _scan_vertex(text: Any, at: Any, base: int, last_id: int) -> Any:
     """The vertex of an id: that less ``base``, the position behind it (of it, if wrong), status."""
     id, after = scan_vertex(text, at)
-    if id < 0 or not _word_ends(text, after):
+    if id == -1 or not _word_ends(text, after):
         return np.int64(-1), at, MALFORMED
-    if id < base or id >= id_end:
+    if id < base or id > last_id:
         return np.int64(-1), at, OUT_OF_RANGE
     return id - base, after, FINE
 

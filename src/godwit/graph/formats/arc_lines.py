@@ -72,7 +72,9 @@ class IdRange:
 
     def complaint(self, text: str) -> str | None:
         """What is wrong with an id, given as its digits and perhaps a sign; None if nothing is."""
-        value = int(text) if len(text) < 20 else (-1 if text.startswith("-") else 1 << 64)
+        digits = text.lstrip("-0")
+        value = int(digits or "0") if len(digits) < 20 else 1 << 64
+        value = -value if text.startswith("-") else value
         if value < 0:
             return f"vertex id {text} is negative"
         if value < self.base == 1:
@@ -84,7 +86,7 @@ class IdRange:
         if value < self.base + self.vertex_count:
             return None
         if self.names:
-            return f"vertex id {text} is too large: ids are below {self.vertex_count}"
+            return f"vertex id {text} is too large: ids are below 2**63"
         if not self.declared:
             return (
                 f"vertex id {text} is too large: a graph of so many vertices does not fit in "
@@ -264,7 +266,7 @@ class _Window(Window):
             ord(",") if lines.comma else _NO_COMMA,
             scan.kind,
             scan.tried.base,
-            scan.tried.base + scan.tried.vertex_count,
+            scan.tried.base + scan.tried.vertex_count - 1,
         )
         self.run(
             scanner.SCAN_WORDS if lines.words else scanner.SCAN_ARCS,
@@ -316,7 +318,7 @@ def _error_at(text: Text, position: int, lines: ArcLines, ids: IdRange, status: 
                 error = text.error(complaint, position)
                 return UnfitIdError(error.path, complaint, line=error.line, text=error.text)
     if status == scanner.WIDE:
-        return text.error("the weight does not fit in 64 bits", position)
+        return text.error("the weight does not fit in 64 bits with a sign (int64)", position)
     if status == scanner.FRACTION:
         return text.error(
             "the weight is not an integer, though the header declares integers", position

@@ -312,7 +312,7 @@ class _Table:
             return "the text is not UTF-8"
         name = NAMES[self.columns.used.index(int(column[1]))]
         if re.search(r"invalid value '\s*-?[0-9]+\s*'", message):
-            return f"the {name} does not fit in 64 bits"
+            return f"the {name} does not fit in 64 bits with a sign (int64)"
         if re.search(r"invalid value '[^']*[0-9],[0-9]", message):
             return f"the {name} is not a number: numbers have a decimal point, and no commas"
         return f"the {name} is not a number"

@@ -51,7 +51,7 @@ _DIRECTION = re.compile(r"[#%]\s*(un)?directed graph\b", re.IGNORECASE)
 _UNDIRECTED = re.compile(r"[#%]\s*undirected graph\b", re.IGNORECASE)
 _IDS = re.compile(r"[#%]\s*ids:\s*(text|integer|from ([0-9]{1,10}))\s*", re.IGNORECASE)
 _LINES_BELOW = 100  # that are looked at to tell whether a line names columns
-_ANY_ID = IdRange(0, (1 << 63) - 1, False)
+_ANY_ID = IdRange(0, 1 << 63, False)
 
 
 def recognize(head: Head) -> bool:
@@ -193,9 +193,7 @@ def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]]
 
 def _is_integer(field: str) -> bool:
     """Whether an id is taken for a number: an integer below 2**63."""
-    return (
-        _ID.fullmatch(field) is not None and len(field) < 20 and int(field) < _ANY_ID.vertex_count
-    )
+    return _ID.fullmatch(field) is not None and _ANY_ID.complaint(field) is None
 
 
 def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:

@@ -39,7 +39,7 @@ from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import line_count, write_arcs, write_rows
 
 _VERTEX_LINES = AdjacencyLines("VERTEX (an integer that is not negative)", "#", named=True)
-_ANY_ID = IdRange(0, (1 << 63) - 1, False, names=True)
+_ANY_ID = IdRange(0, 1 << 63, False, names=True)
 _EDGES, _VERTICES, _PROPERTIES = ".e", ".v", ".properties"
 _PROPERTY = re.compile(r"(graph\.[^=:\s]*)\s*[=:]\s*(.*)")
 _WEIGHTS = {"integer": (INTEGER_32, INTEGER_64, REAL), "real": (REAL,)}

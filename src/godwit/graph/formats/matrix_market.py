@@ -119,24 +119,28 @@ def _require_unsigned(text: Text, header: _Header, weights: Array | None) -> Non
 
 def _with_opposites(arcs: Arcs) -> Arcs:
     """The arcs of one half of a skew-symmetric matrix, and those of the other."""
+    dtype = arcs.weight_dtype
+    for sources, targets, weights in arcs.blocks():
+        if (sources == targets).any():
+            raise FormatError(arcs.path, "a skew-symmetric matrix has a zero diagonal")
+        if weights is not None and weights.dtype.kind == "i":
+            least = int(weights.min(initial=0))
+            if least == -(2**63):
+                raise FormatError(arcs.path, f"the weight {-least} does not fit int64")
+            if least == -(2**31):
+                dtype = np.dtype(np.int64)
 
     def blocks() -> Iterator[Block]:
         for sources, targets, weights in arcs.blocks():
-            if (sources == targets).any():
-                raise FormatError(arcs.path, "a skew-symmetric matrix has a zero diagonal")
-            if weights is not None and weights.dtype.kind == "i" and weights.size:
-                least = np.iinfo(weights.dtype).min
-                if weights.min() == least:
-                    raise FormatError(
-                        arcs.path, f"the weight {-least} does not fit {weights.dtype}"
-                    )
+            if weights is not None:
+                weights = weights.astype(dtype, copy=False)  # noqa: PLW2901
             yield Block(
                 np.concatenate([sources, targets]),
                 np.concatenate([targets, sources]),
                 None if weights is None else np.concatenate([weights, -weights]),
             )
 
-    return replace(arcs, blocks=blocks, count=2 * arcs.count)
+    return replace(arcs, blocks=blocks, count=2 * arcs.count, weight_dtype=dtype)
 
 
 def _read_array(text: Text, header: _Header) -> Arcs:
@@ -241,7 +245,7 @@ def _wrong_line(
             return text.error(f"malformed line, expected {expected}", position)
         integers = [number for number in numbers if isinstance(number, int)]
         if any(not -(2**63) <= number < 2**63 for number in integers):
-            return text.error("a number does not fit in 64 bits", position)
+            return text.error("a number does not fit in 64 bits with a sign (int64)", position)
         complaint = (
             next(filter(None, (ids.complaint(str(k)) for k in integers)), None) if ids else None
         )

@@ -61,10 +61,14 @@ _FIFTY_SIX = np.uint64(56)
 _SIXTY_FOUR = np.uint64(64)
 _THREE = np.uint64(3)
 _ONE = np.uint64(1)
+_NOTHING = np.uint64(0)
 
-_MOST_DIGITS = 19  # of an int64
 _MOST_MANTISSA_DIGITS = 19  # of a uint64
 _HUGE = (1 << 63) - 1
+_MOST_SIGNED = np.uint64(_HUGE)
+_MOST = np.uint64((1 << 64) - 1)
+_MOST_TIMES_TEN = np.uint64(((1 << 64) - 1) // 10 - 1)
+TOO_LARGE = -2  # in the place of an id
 
 WORD_LENGTH_BITS = 16
 
@@ -109,7 +113,7 @@ def scan_arcs(
     comma: int,
     column: int,
     base: int,
-    id_end: int,
+    last_id: int,
     first_arc: Any,
     sources: Any,
     targets: Any,
@@ -120,7 +124,7 @@ def scan_arcs(
 ) -> None:
     """Scan lines ``[prefix] source target [weight]`` of all pieces into the columns.
 
-    Ids are stored less ``base``; ids outside of [base, id_end) are wrong. The arcs of piece k go to
+    Ids are stored less ``base``; ids outside of [base, last_id] are wrong. The arcs of piece k go to
     ``first_arc[k]`` and on. A line that is blank or begins with a comment byte is skipped.
 
     :param prefix: byte that begins an arc's line, 0 for none
@@ -160,7 +164,7 @@ def scan_arcs(
             if after > at:
                 target, at = scan_vertex(text, after)
             if source < 0 or target < 0:
-                status = MALFORMED
+                status = MALFORMED if source == -1 or target == -1 else OUT_OF_RANGE
                 break
             if column != NONE:
                 after = _skip_separator(text, at, comma)
@@ -182,7 +186,7 @@ def scan_arcs(
             high = max(source, target)
             min_id = min(min_id, low)
             max_id = max(max_id, high)
-            if low < base or high >= id_end:
+            if low < base or high > last_id:
                 status = OUT_OF_RANGE
                 break
             sources[arc] = source - base
@@ -258,10 +262,10 @@ def _skip_separator(text: Any, at: int, comma: int) -> int:
     return at
 
 
-def _scan_id(text: Any, at: Any) -> Any:
-    """The unsigned number at a position and the position behind it; -1 where there is none.
+def _scan_digits(text: Any, at: Any) -> Any:
+    """The unsigned number at a position (uint64) and the position behind it, the same where there is none.
 
-    One with too many digits comes back as _HUGE.
+    Larger numbers than fit come back as the largest, or nearly.
     """
     word = load_word(text, at) ^ _EIGHT_ZEROS
     # The lowest byte that is no digit is marked by its high bit (higher ones may be marked wrongly,
@@ -269,18 +273,27 @@ def _scan_id(text: Any, at: Any) -> Any:
     marks = ((word + _TEN_TO_HIGH_BIT) | word) & _HIGH_BITS
     digits = trailing_zeros(marks) >> _THREE
     if digits == np.uint64(0):
-        return np.int64(-1), at
-    value = np.int64(_eight_digits(word << (_SIXTY_FOUR - digits * _EIGHT_BITS)))
+        return np.uint64(0), at
+    value = np.uint64(_eight_digits(word << (_SIXTY_FOUR - digits * _EIGHT_BITS)))
     at += np.int64(digits)
     if digits == _EIGHT_BITS:
-        count = 8
         while _is_digit(text[at]):
-            value = value * 10 + (np.int64(text[at]) - _ZERO)
+            if value <= _MOST_TIMES_TEN:
+                value = value * _TEN + np.uint64(text[at] - _ZERO)
+            else:
+                value = _MOST
             at += 1
-            count += 1
-        if count > _MOST_DIGITS or value < 0:  # 19 digits overflow at most once
-            value = np.int64(_HUGE)
     return value, at
+
+
+def _scan_id(text: Any, at: Any) -> Any:
+    """The unsigned number at a position and the position behind it; -1 where there is none, TOO_LARGE
+    for one that does not fit int64.
+    """
+    value, after = _scan_digits(text, at)
+    if after == at:
+        return np.int64(-1), at
+    return (np.int64(value) if value <= _MOST_SIGNED else np.int64(TOO_LARGE)), after
 
 
 def _scan_word(text: Any, at: Any) -> Any:
@@ -313,15 +326,16 @@ def scan_integer(text: Any, at: int) -> Any:
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
-    value, after = _scan_id(text, at)
+    value, after = _scan_digits(text, at)
+    none = after == at
     byte = text[after]
-    if byte == _POINT or _lower(byte) == 101 or (value < 0 and _begins_word(byte)):  # 'e'
+    if byte == _POINT or _lower(byte) == 101 or (none and _begins_word(byte)):  # 'e'
         return np.int64(0), after, FRACTION
-    if value < 0:
+    if none:
         return np.int64(0), after, MALFORMED
-    if value == np.int64(_HUGE):
+    if value > _MOST_SIGNED + (_ONE if negative else _NOTHING):
         return np.int64(0), after, WIDE
-    return (-value if negative else value), after, FINE
+    return np.int64(_NOTHING - value if negative else value), after, FINE
 
 
 def scan_real(text: Any, at: int, powers: Any) -> Any:
@@ -337,7 +351,7 @@ def scan_real(text: Any, at: int, powers: Any) -> Any:
     mantissa = np.uint64(0)
     digits = 0  # significant ones, in the mantissa
     dropped = 0
-    power = 0
+    power: Any = 0
     first = at
     while _is_digit(text[at]):
         if digits < _MOST_MANTISSA_DIGITS:
@@ -375,11 +389,11 @@ def scan_real(text: Any, at: int, powers: Any) -> Any:
         downwards = text[at] == _MINUS
         if downwards or text[at] == _PLUS:
             at += 1
-        exponent, after = _scan_id(text, at)
-        if exponent < 0:
+        unsigned, after = _scan_digits(text, at)
+        if after == at:
             return np.int64(0), np.int64(-1)
         at = after
-        exponent = min(exponent, np.int64(1 << 40))
+        exponent = np.int64(min(unsigned, np.uint64(1 << 40)))
         power += -exponent if downwards else exponent
     bits = double_bits(mantissa, power, powers)
     if dropped > 0 and bits != double_bits(mantissa + _ONE, power, powers):

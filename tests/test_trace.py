@@ -595,7 +595,7 @@ class TestFailures:
         assert len(timeline.spans["cuda:1", "kernel"]) > 1
 
     def test_a_wrong_vertex_is_found_within_the_run(self, path: Path) -> None:
-        with pytest.raises(InputError, match="start vertex"):
+        with pytest.raises(InputError, match="a vertex of start"):
             gw.run(COUNTING, GRAPH, {-1: 0}, devices="cpu", trace=path)
         assert read(path).phase("counting")["args"] == {"raised": "InputError"}
 

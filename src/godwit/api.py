@@ -25,8 +25,8 @@ from godwit.arrays import Home, host_array
 from godwit.backends.base import Device, GpuOptions
 from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.tuning import check_callable
-from godwit.dtypes import Array, as_count, as_flag, as_positive_number, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_count, as_flag, as_positive_number
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.generators.spec import parse_spec

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from godwit.arrays import host_array
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -113,20 +112,6 @@ def as_bucket_width(value: Any, name: str = "delta") -> float:
     if math.isinf(width) or math.isinf(1 / width):
         raise InputError(f"{name} must be a number from 1e-307 to 1e308, got {shown(value)}")
     return width
-
-
-def shown(value: Any) -> str:
-    """The value as a message shows it: some values are very long."""
-    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
-        return f"an integer of {value.bit_length()} bits"
-    if isinstance(value, np.generic):
-        value = value.item()
-    text = re.sub(r"\s*\n\s*", " ", repr(value))
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
-
-
-_SHOWN_BITS = 256
-_SHOWN_LENGTH = 80
 
 
 def as_array(values: Any, name: str) -> Array:

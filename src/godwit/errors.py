@@ -7,7 +7,24 @@ nothing of Godwit (``except ValueError``) still works.
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
+from typing import Any
+
+_SHOWN_BITS = 256
+_SHOWN_LENGTH = 80
+
+
+def shown(value: Any) -> str:
+    """Return the value as a message shows it, in one line of limited length."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    numpy = sys.modules.get("numpy")  # not imported here: the command line's help needs none
+    if numpy is not None and isinstance(value, numpy.generic):
+        value = value.item()
+    text = re.sub(r"\s*\n\s*", " ", repr(value))
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 
 class GodwitError(Exception):
@@ -34,8 +51,20 @@ class FormatError(InputError):
         self.line = line
         self.text = text
         where = str(path) if line is None else f"{path}:{line}"
-        shown = "" if text is None else f": {_shorten(text)!r}"
-        super().__init__(f"{where}: {message}{shown}")
+        excerpt = "" if text is None else f": {_shorten(text)!r}"
+        super().__init__(f"{where}: {message}{excerpt}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle without the constructor, whose parameters differ from ``args``.
+
+        An exception that does not unpickle ends the thread of a ``multiprocessing.Pool`` that
+        receives results, and its caller waits forever.
+        """
+        return _rebuild, (type(self), self.args), self.__dict__
+
+
+def _rebuild(kind: type[FormatError], arguments: tuple[Any, ...]) -> FormatError:
+    return kind.__new__(kind, *arguments)
 
 
 class FileError(GodwitError, OSError):

@@ -89,6 +89,19 @@ def _mode(path: Path) -> int:
     """Permissions of the file to be replaced, or of a new one; temporary files are private."""
     with suppress(OSError):
         return stat.S_IMODE(path.stat().st_mode)
-    mask = os.umask(0)
+    return 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    """Return the process' file mode creation mask.
+
+    Where Linux tells it, it is read; else it is set to a strict one for a moment, as the system
+    call returns the former one, and files that other threads create meanwhile are private.
+    """
+    with suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0o077)
     os.umask(mask)
-    return 0o666 & ~mask
+    return mask

@@ -24,8 +24,7 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from godwit.dtypes import shown
-from godwit.errors import FileError, InputError
+from godwit.errors import FileError, InputError, shown
 from godwit.files import check_writable, replacing
 
 HOST = "host"

@@ -26,8 +26,8 @@ from godwit.algorithms.weighted_path_counts import check_lengths
 from godwit.arrays import Home
 from godwit.backends.base import Array, Device
 from godwit.backends.dependencies import DependencyQuery, sum_dependencies_on_gpus
-from godwit.dtypes import as_count, as_flag, frozen, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count, as_flag, frozen
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.interchange.tables import Column, edge_tables, to_pandas, vertex_table
 from godwit.parallel.kernel import kernel

@@ -14,8 +14,8 @@ import numpy as np
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Device
 from godwit.backends.unions import Merge, UnionQuery, label_components
-from godwit.dtypes import Array, as_count, frozen, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_count, frozen
+from godwit.errors import InputError, shown
 from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds

@@ -44,8 +44,8 @@ from godwit.dataflow.future import Future
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dataflow.segment import Segment
-from godwit.dtypes import Array, shown
-from godwit.errors import EndOfLink, InputError, RunTimeoutError
+from godwit.dtypes import Array
+from godwit.errors import EndOfLink, InputError, RunTimeoutError, shown
 from godwit.parallel.constants import with_exact_constants
 from godwit.trace import active
 

@@ -30,9 +30,8 @@ from godwit.dtypes import (
     as_flag,
     as_float,
     as_positive_number,
-    shown,
 )
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.asynchronous import SolverOptions, make_poll

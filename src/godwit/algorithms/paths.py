@@ -9,8 +9,8 @@ import numpy as np
 
 from godwit.arrays import Home, host_array
 from godwit.backends.base import Array
-from godwit.dtypes import as_flag, as_number, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_flag, as_number
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.solvers.statistics import RunStatistics

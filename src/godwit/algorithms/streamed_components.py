@@ -41,8 +41,8 @@ from godwit.backends.spaces import BUFFERS, PACKET_BYTES
 from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
-from godwit.dtypes import Array, as_count, id_dtype_for, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_count, id_dtype_for
+from godwit.errors import InputError, shown
 from godwit.graph.csr import require_memory
 from godwit.graph.edge_rows import EdgeRows
 from godwit.graph.edge_sources import EdgeChunks, Edges, EdgeText, largest_id

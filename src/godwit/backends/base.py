@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from godwit.dtypes import as_count, as_float, as_positive_number, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count, as_float, as_positive_number
+from godwit.errors import InputError, shown
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph

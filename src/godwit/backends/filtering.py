@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from godwit.backends.segments import Mark
-from godwit.dtypes import Array, shown
-from godwit.errors import InputError, OperatorError
+from godwit.dtypes import Array
+from godwit.errors import InputError, OperatorError, shown
 from godwit.parallel.content import plain_function
 from godwit.parallel.rebuilding import place
 

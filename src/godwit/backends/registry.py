@@ -8,8 +8,8 @@ from typing import Any
 
 from godwit import config
 from godwit.backends.base import Backend, Device
-from godwit.dtypes import as_count, shown
-from godwit.errors import DeviceError, InputError
+from godwit.dtypes import as_count
+from godwit.errors import DeviceError, InputError, shown
 
 DevicesArgument = int | str | Sequence[str] | None
 

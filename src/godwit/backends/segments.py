@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from godwit.arrays import MASKED, host_array
-from godwit.dtypes import Array, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array
+from godwit.errors import InputError, shown
 
 Transport = Literal["direct", "host"]
 """How segments get from GPU to GPU: straight, where they are peers, or through pinned host memory."""

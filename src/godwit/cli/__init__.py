@@ -25,16 +25,17 @@ _INSIST_S = 3.0
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the arguments are those of the process by default."""
     _open_what_is_closed()
+    from godwit.cli.application import command
+
+    run = command()
     # A clean way out, by which temporary files are removed and devices stop.
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt_on_signal)
     _insist_on_signals()
     try:
-        from godwit.cli.application import command
-
-        command().main(args=arguments, prog_name="godwit")
-    except KeyboardInterrupt:  # while it was imported, or on its way out
+        run.main(args=arguments, prog_name="godwit")
+    except KeyboardInterrupt:  # on its way out
         print("godwit: interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
     raise AssertionError("the command always exits")

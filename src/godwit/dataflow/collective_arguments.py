@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from godwit.backends.collectives import has_own, own_pays
 from godwit.dataflow.context import Context, Endpoint
-from godwit.dtypes import as_count, shown
-from godwit.errors import DeviceError, InputError
+from godwit.dtypes import as_count
+from godwit.errors import DeviceError, InputError, shown
 
 Collective = Literal["auto", "links", "nccl"]
 

@@ -15,8 +15,8 @@ from godwit.backends.registry import DevicesArgument, backend_of, resolve_device
 from godwit.backends.segments import Mark, Space, Transport
 from godwit.backends.spaces import make_space
 from godwit.dataflow.future import Fate
-from godwit.dtypes import as_count, shown
-from godwit.errors import ClosedContextError, InputError, TopologyError
+from godwit.dtypes import as_count
+from godwit.errors import ClosedContextError, InputError, TopologyError, shown
 from godwit.trace import Trace, TraceArgument, active, require_writable
 
 if TYPE_CHECKING:

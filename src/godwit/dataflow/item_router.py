@@ -18,8 +18,7 @@ import numpy as np
 
 from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.tuning import DEFAULT_RING_ITEMS, as_ring_items
-from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 
 Policy = Callable[[int, int, int], int]
 """``policy(here, destination, endpoints)``: the endpoint to which an item goes next."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from godwit.backends.registry import resolve_devices
 from godwit.dataflow.context import Endpoint
-from godwit.dtypes import as_count, as_positive_number, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count, as_positive_number
+from godwit.errors import InputError, shown
 
 _MOST = 1 << 40
 

@@ -25,8 +25,8 @@ from godwit.dataflow.future import Future
 from godwit.dataflow.message import Message, rows_of_packet
 from godwit.dataflow.receiver import Offer, Receiver, Slot
 from godwit.dataflow.segment import PendingSegment, Segment
-from godwit.dtypes import as_count, as_flag, as_float, shown
-from godwit.errors import ClosedLinkError, DeviceError, EndOfLink, InputError, TopologyError
+from godwit.dtypes import as_count, as_flag, as_float
+from godwit.errors import ClosedLinkError, DeviceError, EndOfLink, InputError, TopologyError, shown
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint

@@ -10,8 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from godwit.dtypes import shown
-from godwit.errors import OperatorError
+from godwit.errors import OperatorError, shown
 
 
 def adapt(

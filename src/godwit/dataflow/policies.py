@@ -15,8 +15,8 @@ from typing import Any
 
 from godwit.dataflow.context import Endpoint
 from godwit.dataflow.segment import Segment
-from godwit.dtypes import as_count, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count
+from godwit.errors import InputError, shown
 
 Endpoints = tuple[Endpoint, ...]
 

@@ -18,8 +18,8 @@ from godwit.dataflow.link import Link, common_context
 from godwit.dataflow.policies import Choose, Policy, as_policy, groups_of
 from godwit.dataflow.receiver import Receiver
 from godwit.dataflow.segment import Segment
-from godwit.dtypes import as_flag, shown
-from godwit.errors import InputError, TopologyError
+from godwit.dtypes import as_flag
+from godwit.errors import InputError, TopologyError, shown
 
 PerEndpoint = int | Mapping[Endpoint, int] | None
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from godwit.dtypes import as_count, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count
+from godwit.errors import InputError, shown
 from godwit.graph.csr import require_memory
 
 DEFAULT_RING_ITEMS = 4096

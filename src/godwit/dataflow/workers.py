@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.backends.segments import Mark
 from godwit.dataflow.context import Endpoint
-from godwit.dtypes import shown
-from godwit.errors import DataflowEnded, InputError, TopologyError
+from godwit.errors import DataflowEnded, InputError, TopologyError, shown
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Context

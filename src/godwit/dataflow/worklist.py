@@ -32,8 +32,8 @@ from godwit.dataflow.tuning import (
     check_callable,
     require_room,
 )
-from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer, shown
-from godwit.errors import GodwitError, InputError
+from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer
+from godwit.errors import GodwitError, InputError, shown
 
 Operator = Callable[..., Any]
 

@@ -29,9 +29,8 @@ from godwit.dtypes import (
     as_weights,
     frozen,
     id_dtype_for,
-    shown,
 )
-from godwit.errors import GraphTooLargeError, InputError
+from godwit.errors import GraphTooLargeError, InputError, shown
 from godwit.graph.ids import VertexIds
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from godwit.arrays import lies_on_gpu, mapped_array
-from godwit.dtypes import Array, as_array, shown
-from godwit.errors import FileError, FormatError, InputError
+from godwit.dtypes import Array, as_array
+from godwit.errors import FileError, FormatError, InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.edge_rows import EdgeRows
 from godwit.graph.foreign import maker_of

@@ -20,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.arrays import host_array
-from godwit.dtypes import Array, as_array, as_count, as_integer, as_integers, frozen, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_array, as_count, as_integer, as_integers, frozen
+from godwit.errors import InputError, shown
 
 MAXIMAL_ID_BASE = 2**31 - 1
 """The largest number that the first of counted vertices can have in a file."""

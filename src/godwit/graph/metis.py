@@ -2,15 +2,29 @@
 
 Up to CHILD_ARCS it takes well under a second and is called here. Beyond, a child process runs it, so
 that Ctrl-C reaches the caller at once (and a crash of METIS, which ends its process, is an error).
+
+The child is this file, run as a program:
+
+- Isolated (``-I``): neither the working directory nor PYTHONPATH is on its ``sys.path``. It takes the
+  caller's path for imports, less what is relative, so that it imports what the caller would.
+- It ends with the thread that started it (PR_SET_PDEATHSIG), however that ends.
+- Arrays travel in temporary files without a name, which vanish with the last process that has them open.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
+
+if __name__ == "__main__":  # isolated: before anything that is not in the standard library
+    sys.path[:] = json.loads(sys.argv[1])
 
 import numpy as np
 
@@ -18,6 +32,7 @@ from godwit.dtypes import Array
 from godwit.errors import InputError
 
 CHILD_ARCS = 2_000_000
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _OBJTYPE_VOL = 1  # metis.h: METIS_OBJTYPE_VOL, total communication volume
 
 
@@ -64,12 +79,18 @@ def _in_process(offsets: Array, targets: Array, work: Array, parts: int, seed: i
 def _in_child(offsets: Array, targets: Array, work: Array, parts: int, seed: int) -> Array:
     import pymetis  # noqa: F401 (its absence is noticed here)
 
-    with tempfile.TemporaryDirectory(prefix="godwit-metis-") as name:
-        folder = Path(name)
-        for stem, array in (("offsets", offsets), ("targets", targets), ("work", work)):
-            np.save(folder / f"{stem}.npy", array)
-        command = [sys.executable, "-m", "godwit.graph.metis", name, str(parts), str(seed)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(4)]
+        for file, array in zip(files, (offsets, targets, work), strict=False):
+            np.save(file, array)
+            file.flush()
+        numbers = [file.fileno() for file in files]
+        absolute = [path for path in sys.path if os.path.isabs(path)]
+        arguments = [json.dumps(absolute), *map(str, (os.getpid(), parts, seed, *numbers))]
+        command = [sys.executable, "-I", __file__, *arguments]
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, pass_fds=numbers
+        ) as child:
             try:
                 _, errors = child.communicate()
             except BaseException:
@@ -78,15 +99,27 @@ def _in_child(offsets: Array, targets: Array, work: Array, parts: int, seed: int
         if child.returncode != 0:
             last = errors.strip().splitlines()[-1:] or [f"status {child.returncode}"]
             raise InputError(last[0])
-        return np.asarray(np.load(folder / "owner.npy"))
+        files[3].seek(0)
+        return np.asarray(np.load(files[3]))
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have the system kill this process when the thread that started it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        sys.exit(1)
 
 
 def _main() -> None:
-    folder, parts, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    offsets, targets, work = (
-        np.load(folder / f"{stem}.npy", mmap_mode="r") for stem in ("offsets", "targets", "work")
-    )
-    np.save(folder / "owner.npy", _in_process(offsets, targets, work, parts, seed))
+    parent, parts, seed, *numbers = map(int, sys.argv[2:])
+    _end_with_parent(parent)
+    files = [open(number, "r+b") for number in numbers]  # noqa: SIM115 (open until the end)
+    for file in files:
+        file.seek(0)  # the offset is shared with the caller
+    offsets, targets, work = np.load(files[0]), np.load(files[1]), np.load(files[2])
+    np.save(files[3], _in_process(offsets, targets, work, parts, seed))
+    files[3].flush()
 
 
 if __name__ == "__main__":

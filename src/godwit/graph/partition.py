@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array, as_array, as_count, as_integer, frozen, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_array, as_count, as_integer, frozen
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.partitioners import PARTITIONERS, Division, checked_owner

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_count, as_integers, frozen, id_dtype_for, shown
-from godwit.errors import InputError, ValueOverflowError
+from godwit.dtypes import Array, as_count, as_integers, frozen, id_dtype_for
+from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, Merge, estimate_bytes, require_memory
 from godwit.graph.hashing import mix

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_number, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_number
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import row_range, thread_count_for

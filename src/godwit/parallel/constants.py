@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numba.core import compiler, ir
 
-from godwit.dtypes import shown
-from godwit.errors import OperatorError
+from godwit.errors import OperatorError, shown
 from godwit.parallel.content import Content, is_users, plain_function, references
 
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)

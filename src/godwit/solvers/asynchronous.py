@@ -30,8 +30,8 @@ from godwit.dataflow.tuning import (
     as_window,
     check_callable,
 )
-from godwit.dtypes import as_array, as_bucket_width, as_positive_number, shown
-from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
+from godwit.dtypes import as_array, as_bucket_width, as_positive_number
+from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
 from godwit.graph.layout import LocalGraph

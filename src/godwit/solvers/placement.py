@@ -10,8 +10,7 @@ from typing import Any
 from godwit.backends.base import Placement
 from godwit.backends.registry import DevicesArgument, are_peers, gpu_names, resolve_devices
 from godwit.dataflow.context import Context
-from godwit.dtypes import shown
-from godwit.errors import ClosedContextError, InputError
+from godwit.errors import ClosedContextError, InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.layout import Duplication, Layout, build_layout

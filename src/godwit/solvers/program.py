@@ -21,8 +21,8 @@ import numpy as np
 
 from godwit.backends.base import Array, ProgramOperators
 from godwit.dataflow.operators import adapt
-from godwit.dtypes import as_float, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_float
+from godwit.errors import InputError, shown
 
 Operator = Callable[..., Any]
 Initial = float | Array | Callable[[Array], Any] | None

@@ -9,8 +9,8 @@ from typing import Any
 from godwit.backends.base import USUAL, GpuOptions
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import SIZE, VERTEX_COUNT, StepCode
-from godwit.dtypes import Array, frozen, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, frozen
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.solvers.asynchronous import SolverOptions
 from godwit.solvers.placement import PlacedGraph

@@ -18,8 +18,7 @@ import numpy as np
 
 from godwit.backends.step_code import Operator, Read
 from godwit.dataflow.operators import adapt
-from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 
 RESERVED = (
     "size", "vertex_count", "vertex", "source", "target", "degree", "weight", "operator", "parameters",

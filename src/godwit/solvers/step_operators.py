@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from godwit.backends.step_code import Combine, Instruction, Operator
-from godwit.dtypes import shown
-from godwit.errors import InputError, OperatorError
+from godwit.errors import InputError, OperatorError, shown
 from godwit.solvers.step_names import Names, Scope
 
 Function = Callable[..., Any]

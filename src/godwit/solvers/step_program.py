@@ -17,8 +17,8 @@ from godwit.arrays import Home, host_array
 from godwit.backends.base import USUAL, GpuOptions
 from godwit.backends.registry import DevicesArgument
 from godwit.backends.step_code import Instruction
-from godwit.dtypes import Array, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.solvers.asynchronous import SolverOptions

@@ -21,8 +21,8 @@ from godwit.backends.step_code import (
 )
 from godwit.backends.step_programs import run_steps
 from godwit.dataflow.context import Context
-from godwit.dtypes import Array, as_array, as_number, shown
-from godwit.errors import InputError, ValueOverflowError
+from godwit.dtypes import Array, as_array, as_number
+from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.foreign import no_graph
 from godwit.solvers.asynchronous import SolverOptions, make_poll

@@ -16,8 +16,8 @@ import numpy as np
 
 from godwit import config
 from godwit.backends.segments import READY, Mark, host_array_to_send, overlap
-from godwit.dtypes import Array, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array
+from godwit.errors import InputError, shown
 
 
 class HostBlock:

@@ -14,8 +14,7 @@ import numpy as np
 
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.libraries import INSTALL
-from godwit.dtypes import shown
-from godwit.errors import DeviceError, InputError
+from godwit.errors import DeviceError, InputError, shown
 
 _CUDA_DEVICE_TYPES = (2, 13)
 """DLPack's numbers of memory of a GPU, and of managed memory."""

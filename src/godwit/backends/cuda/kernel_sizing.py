@@ -12,8 +12,7 @@ from typing import Any
 
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.libraries import bindings
-from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 
 _THREADS = (256, 128, 512, 1024, 64)
 """What is tried where the user has no wish; the first of the best."""

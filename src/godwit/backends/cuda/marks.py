@@ -17,8 +17,7 @@ from godwit.backends.cuda import driver
 from godwit.backends.cuda.driver import Stream
 from godwit.backends.cuda.libraries import bindings
 from godwit.backends.segments import READY, Mark
-from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 
 _WITHOUT_TIMES = 0x02
 _MADE_AHEAD = 32

@@ -22,8 +22,7 @@ import numba
 import numpy as np
 
 from godwit.backends.cuda import libraries
-from godwit.dtypes import shown
-from godwit.errors import OperatorError
+from godwit.errors import OperatorError, shown
 from godwit.parallel.content import ADAPTERS, plain_function
 from godwit.parallel.kernel import Kernel
 from godwit.parallel.rebuilding import Originals, place, rebuild, wrong_return

@@ -34,8 +34,8 @@ from godwit.backends.segments import (
     host_array_to_send,
     overlap,
 )
-from godwit.dtypes import Array, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array
+from godwit.errors import InputError, shown
 
 _PORTABLE = 0x01
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag, shown
-from godwit.errors import FormatError, InputError
+from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag
+from godwit.errors import FormatError, InputError, shown
 from godwit.files import errors_named, replacing
 from godwit.graph.csr import Graph
 from godwit.graph.format_names import FORMATS

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array, shown
-from godwit.errors import FormatError, InputError
+from godwit.dtypes import Array
+from godwit.errors import FormatError, InputError, shown
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.formats.format import Format, Head, ReadOptions, require_consecutive_ids
 from godwit.graph.formats.source import Source

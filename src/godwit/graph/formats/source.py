@@ -20,8 +20,8 @@ from typing import BinaryIO
 import numpy as np
 
 from godwit import config
-from godwit.dtypes import Array, shown
-from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
+from godwit.dtypes import Array
+from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, shown
 from godwit.graph.formats.compression import RawFile, decompressed, file_error
 from godwit.graph.formats.format import HEAD_BYTES, Head, Progress
 from godwit.graph.formats.text import PADDING_BYTES, FileText, MemoryText, Text

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array, as_weights, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_weights
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.formats.arcs import Arcs, Block, Listed, relabelled
 from godwit.graph.formats.format import ReadOptions

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from godwit.dtypes import Array, frozen, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, frozen
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.formats.format import require_consecutive_ids
 from godwit.graph.formats.scanner import WORD_LENGTH_BITS

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_float, id_dtype_for, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_float, id_dtype_for
+from godwit.errors import InputError, shown
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.hashing import mix

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import as_count, as_integer, frozen, id_dtype_for, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count, as_integer, frozen, id_dtype_for
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.generators.common import (
     POLL_STEPS,

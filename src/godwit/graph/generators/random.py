@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import as_count, as_integer, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count, as_integer
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.generators.common import (
     POLL_STEPS,

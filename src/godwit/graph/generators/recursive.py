@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import as_count, as_flag, as_float, as_integer, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_count, as_flag, as_float, as_integer
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.generators.common import (
     POLL_STEPS,

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from godwit.dtypes import shown
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array
+from godwit.errors import InputError, shown
 from godwit.graph.foreign import kind_of
 from godwit.graph.ids import MAXIMAL_ID_BASE
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from godwit.arrays import lies_on_gpu
-from godwit.dtypes import as_array, as_flag, shown
-from godwit.errors import InputError
+from godwit.dtypes import as_array, as_flag
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.interchange.attributes import (
     require_instance,

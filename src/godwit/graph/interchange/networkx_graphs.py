@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, id_dtype_for, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, id_dtype_for
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.interchange.attributes import (
     ids_of,

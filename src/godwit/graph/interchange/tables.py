@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from godwit.dtypes import Array, as_flag, shown
-from godwit.errors import InputError
+from godwit.dtypes import Array, as_flag
+from godwit.errors import InputError, shown
 from godwit.graph.csr import estimate_bytes, require_memory
 from godwit.graph.formats.arcs import assemble
 from godwit.graph.formats.format import ReadOptions

@@ -5,6 +5,7 @@ Compiled libraries are kept in Godwit's cache folder under a hash of all that th
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -22,7 +23,7 @@ import numba
 
 from emulated_grid_machine import EmulationError, Kernel
 from emulated_grid_source import included, kernel_names, translated
-from godwit import config
+from godwit import cache
 from godwit.backends.cuda import operators
 from godwit.backends.cuda.compilation import KERNELS
 from godwit.backends.cuda.operators import DeviceFunction
@@ -44,11 +45,19 @@ _CHECKING = [
 
 
 def _cache() -> Path:
-    """Where compiled libraries are kept."""
-    folder = config.cache_folder() or Path(tempfile.gettempdir()) / "godwit-emulated"
-    made = folder / "emulated"
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+    """Where compiled libraries are kept: they are executed, so that it must be ours alone."""
+    folder = cache.usable_folder("emulated")
+    if folder is None:
+        return _temporary_folder()
+    cache.make_folder(folder)
+    return folder
+
+
+@lru_cache(maxsize=1)
+def _temporary_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="godwit-emulated-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @lru_cache(maxsize=1)

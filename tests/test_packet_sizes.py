@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 import pretend_gpus
+from godwit import cache
 from godwit.backends import spaces
 from godwit.backends.base import Device
 from godwit.backends.cuda import driver, packets
@@ -87,9 +88,8 @@ def test_godwit_devices_keeps_what_it_measures(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"gpus": {"cuda:0": "Some at 0000:01"}}', "\xff"])
-def test_a_file_that_is_broken_is_as_none(gpus: Any, tmp_path: Any, text: str) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "links.json").write_text(text, encoding="latin-1")
+def test_a_file_that_is_broken_is_as_none(gpus: Any, text: str) -> None:
+    cache.store(text.encode("latin-1"), packets._FILE)
     assert packets.packet_bytes(None, 0) == packets.DEFAULT_BYTES
 
 

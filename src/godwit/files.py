@@ -37,11 +37,12 @@ def check_writable(target: str | os.PathLike[str], input_path: str | None = None
 
 
 @contextmanager
-def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(target: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
     """A file that takes the target's place if the block ends well, and vanishes if not.
 
     It keeps the permissions of what it replaces; a link stays a link.
 
+    :param private: nobody but the user may read or write it, whatever the umask and what it replaces
     :raises FileError: it cannot be written; what was there before is there still
     """
     path = _real_path(target)
@@ -50,7 +51,8 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         try:
             with os.fdopen(handle, "w+b") as file:
                 yield file
-            os.chmod(name, _mode(path))
+            if not private:  # as temporary files are
+                os.chmod(name, _mode(path))
             os.replace(name, path)
         except BaseException:
             with suppress(OSError):

@@ -1,9 +1,10 @@
-"""Whatever ends a command becomes an exit status, and at most one line on stderr."""
+"""Whatever ends a command becomes an exit status, and at most one line on stderr; warnings are one each."""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -39,7 +40,9 @@ def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int
     :param traceback: whether an unexpected error shall show where it happened
     """
     try:
-        status = run()
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = run()
         sys.stdout.flush()
     except (PipeClosedError, BrokenPipeError):
         _discard_stdout()
@@ -78,6 +81,10 @@ def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int
 def _failed(message: str, status: int = BAD_INPUT) -> int:
     _say(f"error: {message}")
     return status
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")
 
 
 def _say(message: str) -> None:

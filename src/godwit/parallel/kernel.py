@@ -3,11 +3,11 @@
 Numba caches a function under its file and line, and never finds operators that were passed as
 arguments or held in closures. A kernel is instead compiled as an *instantiation*: its bytecode and,
 transitively, everything that it refers to (helpers, operators bound to it, constants, attributes of
-modules and classes) are hashed into a key; the functions are rebuilt under a file of that name in
-Godwit's cache folder, and Numba's own on-disk cache does the rest. The same content gives the same
-key in every process; a changed helper, a changed closure value or another version of Numba gives
-another. Within a process, kernels of equal content share one instantiation. A cache that is damaged
-or cannot be written costs compilation, never an error.
+modules and classes) are hashed into a key, under which compiled code is kept in Godwit's cache folder
+(:mod:`godwit.cache`; Numba's own cache is not used). The same content gives the same key in every
+process; a changed helper, a changed closure value or another version of Numba gives another. Within a
+process, kernels of equal content share one instantiation. A cache that is damaged or cannot be used
+costs compilation, never an error.
 
 What a kernel may refer to: other plain Python functions (compiled and inlined with it), Numba
 intrinsics, modules (by attributes written out: ``module.NAME``), and constants (numbers, strings,
@@ -16,22 +16,23 @@ enumerations, tuples of these, NumPy dtypes and small arrays).
 
 from __future__ import annotations
 
-import os
+import hashlib
+import pickle
 import sys
-import tempfile
 import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numba
 import numpy as np
 from numba.core import compiler
+from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
+from numba.core.serialize import dumps
 
-from godwit import config
+from godwit import cache
 from godwit.errors import OperatorError
 from godwit.parallel.content import Content, plain_function
 from godwit.parallel.rebuilding import Originals, rebuild
@@ -154,8 +155,8 @@ class Kernel:
             with _INSTANCES_LOCK:
                 if key not in _INSTANCES:
                     # Of functions that call each other in a ring Numba loads code without one of them.
-                    path = None if content.is_recursive else _stamp_file(self.__name__, key)
-                    _INSTANCES[key] = _instantiate(self.function, self._bindings, key, path)
+                    kept = not content.is_recursive and cache.usable_folder() is not None
+                    _INSTANCES[key] = _instantiate(self.function, self._bindings, key, kept=kept)
                 self._instance = _INSTANCES[key]
         return self._instance
 
@@ -220,14 +221,14 @@ _INSTANCES_LOCK = threading.Lock()
 
 
 def _instantiate(
-    function: Callable[..., Any], bindings: Mapping[str, Any], key: str, path: Path | None
+    function: Callable[..., Any], bindings: Mapping[str, Any], key: str, *, kept: bool
 ) -> _Instance:
     """Compile nothing yet.
 
-    :param path: the file under whose name Numba caches it; None where it does not
+    :param kept: whether compiled code is kept in the cache folder, and looked for there
     """
     module_name = f"godwit._instances.{key}"
-    file_name = f"<godwit {key}>" if path is None else str(path)
+    file_name = f"<godwit>/{key}.py"  # errors are read by the suffix
 
     def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
         options = _ENTRY_OPTIONS if is_entry else _USER_OPTIONS if by_user else _HELPER_OPTIONS
@@ -240,8 +241,8 @@ def _instantiate(
     sys.modules[module_name] = module  # where Numba looks for the globals of what it loads
     dispatcher, originals = rebuild(function, bindings, module_name, file_name, compiled, shared)
     module.__dict__[function.__name__] = dispatcher
-    if path is not None:
-        _enable_caching(dispatcher)
+    if kept:
+        dispatcher._cache = _KeptCode(key)
     return _Instance(key, dispatcher, originals)
 
 
@@ -273,70 +274,39 @@ def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> An
     return _HELPERS[key]
 
 
-def _enable_caching(dispatcher: Any) -> None:
-    try:
-        dispatcher.enable_caching()
-        dispatcher._cache = _ForgivingCache(dispatcher._cache)
-    except Exception:  # no folder that Numba can use: compile without
-        return
+class _KeptCode(NullCache):
+    """Where Numba's dispatcher of an instantiation looks for compiled code: the cache folder.
 
+    Whatever goes wrong with what is kept, the function is compiled anew.
+    """
 
-class _ForgivingCache:
-    """Numba's cache of one function; whatever goes wrong in it, the function is compiled anew."""
+    def __init__(self, key: str) -> None:
+        self._key = key
 
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cache, name)
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function for argument types, or None."""
+        target_context.refresh()
+        data = cache.load(*self._names(sig, target_context.codegen()))
+        if data is None:
+            return None
         try:
-            return self._cache.load_overload(signature, target_context)
-        except Exception:  # a damaged pickle raises anything
-            self._discard()
+            signature, reduced = pickle.loads(data)
+            if signature != sig:  # types of the same name
+                return None
+            return compiler.CompileResult._rebuild(target_context, *reduced)
+        except Exception:  # another version of a class that the pickle names
             return None
 
-    def save_overload(self, signature: Any, data: Any) -> None:
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        """Keep a compiled function."""
+        if cres.lifted or cres.library.has_dynamic_globals:  # it holds addresses of this process
+            return
         try:
-            self._cache.save_overload(signature, data)
-        except Exception:  # a full disk, a folder that has gone, what cannot be pickled
-            self._discard()
+            data = dumps((sig, cres._reduce()))
+        except Exception:  # not everything can be pickled
+            return
+        cache.store(data, *self._names(sig, cres.library.codegen))
 
-    def _discard(self) -> None:
-        """Remove the files, so that the next process does not stumble over them."""
-        folder = Path(self._cache.cache_path)
-        try:
-            for file in folder.iterdir():
-                if file.suffix in (".nbi", ".nbc") and file.name.startswith(
-                    self._cache._impl.filename_base
-                ):
-                    file.unlink(missing_ok=True)
-        except OSError:
-            self._cache.disable()
-
-
-def _stamp_file(name: str, key: str) -> Path | None:
-    """The file under whose name Numba caches an instantiation; None where it cannot be."""
-    cache = config.cache_folder()
-    if cache is None:
-        return None
-    folder = cache / "cpu" / key
-    path = folder / "kernel.py"
-    temporary = None
-    try:
-        if path.exists():
-            return path if os.access(folder, os.W_OK) else None
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(f'"""Godwit kernel {name}, key {key}; compiled code beside."""\n')
-        # The stamp that Numba checks is modification time and size: keep it equal for every
-        # process, whichever of them wins the rename.
-        os.utime(temporary, (0, 0))
-        os.replace(temporary, path)
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        return None
-    return path
+    def _names(self, sig: Any, codegen: Any) -> tuple[str, str, str]:
+        target = hashlib.sha256(repr((sig, codegen.magic_tuple())).encode()).hexdigest()
+        return "cpu", self._key, f"{target[:32]}.code"

@@ -2,14 +2,12 @@
 
 No GPU and no driver is needed. A cubin is stored under a hash of all that it depends on: the source,
 the headers that it includes, the operators with everything that they refer to, options, architecture,
-and the versions of whatever had a hand in it. Finding it imports none of the compilers. A stored file
-starts with the checksum of the rest; one that is damaged, or a folder that cannot be written, costs
-compilation, never an error.
+and the versions of whatever had a hand in it. Finding it imports none of the compilers. What is damaged, or
+a folder that cannot be used (:mod:`godwit.cache`), costs compilation, never an error.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import re
 import sys
@@ -19,11 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from godwit import config
+from godwit import cache
 from godwit.backends.cuda import libraries
 from godwit.backends.cuda.operators import DeviceFunction, compile_function
 from godwit.errors import DeviceError, GodwitError
-from godwit.files import replacing
 from godwit.parallel.content import Content
 
 ARCHITECTURES = ("80", "86", "89", "90", "100", "120")
@@ -42,7 +39,6 @@ _NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
 _NVVM = ("nvidia-nvvm", "nvidia-cuda-nvcc-cu12")
 _PYTHON_PACKAGES = ("numba", "numba-cuda", "llvmlite", "numpy", "cuda-bindings")
 
-_CHECKSUM_BYTES = hashlib.sha256().digest_size
 _BUILT: dict[str, bytes] = {}  # of this process, by key
 
 
@@ -62,12 +58,11 @@ def cubin(
     key = _key(source, functions, architecture, options)
     found = _BUILT.get(key)
     if found is None:
-        path = _path(key)
-        found = None if path is None else _stored(path)
+        names = ("cuda", key[:2], f"{key}.cubin")
+        found = cache.load(*names)
         if found is None:
             found = _compiled(source, functions, architecture, options)
-            if path is not None:
-                _store(path, found)
+            cache.store(found, *names)
         _BUILT[key] = found
     return found
 
@@ -126,27 +121,6 @@ def _version(names: Sequence[str]) -> str:
         with suppress(importlib.metadata.PackageNotFoundError):
             found.append(importlib.metadata.version(name))
     return " ".join(found)
-
-
-def _path(key: str) -> Path | None:
-    cache = config.cache_folder()
-    return None if cache is None else cache / "cuda" / key[:2] / f"{key}.cubin"
-
-
-def _stored(path: Path) -> bytes | None:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    checksum, payload = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
-    return payload if hashlib.sha256(payload).digest() == checksum else None
-
-
-def _store(path: Path, payload: bytes) -> None:
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(hashlib.sha256(payload).digest() + payload)
 
 
 def _compiled(

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from godwit import config
+from godwit import cache
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.measurements import Measurements
-from godwit.errors import FileError
-from godwit.files import replacing
 
 DEFAULT_BYTES = 16 << 20
 NEAR = 0.95
 """Of the best rate that any packet size has."""
-_FILE = "links.json"
+_FILE = "links"
 
 Curves = dict[str, dict[int, float]]
 """By ``"host -> cuda:0"``: rates by packet size."""
@@ -44,15 +41,9 @@ def smallest_near(curve: dict[int, float]) -> int:
 
 def keep(found: Measurements) -> None:
     """Keep what was measured for runs to come; where there is no folder for it, do without."""
-    folder = config.cache_folder()
-    if folder is None:
-        return
     places = {gpu.device: f"{gpu.name} at {gpu.pci_bus_id}" for gpu in found.topology.gpus}
     text = json.dumps({"gpus": places, "gb_per_s": curves_of(found)}, indent=1)
-    with suppress(FileError, OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / _FILE) as file:
-            file.write(text.encode())
+    cache.store(text.encode(), _FILE)
     _kept.cache_clear()
 
 
@@ -85,16 +76,16 @@ def _place(index: int) -> tuple[str, str]:
 @lru_cache(maxsize=16)
 def _kept(places: Sequence[tuple[str, str]]) -> Curves:
     """What was measured on these GPUs; nothing if they are others now, or were not measured."""
-    folder = config.cache_folder()
-    if folder is None:
+    text = cache.load(_FILE)
+    if text is None:
         return {}
     try:
-        kept: dict[str, Any] = json.loads((folder / _FILE).read_text())
+        kept: dict[str, Any] = json.loads(text)
         if any(kept["gpus"].get(name) != place for name, place in places):
             return {}
         return {
             link: {int(size): float(rate) for size, rate in curve.items()}
             for link, curve in kept["gb_per_s"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -21,13 +21,13 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
-from godwit import config
+from godwit import cache, config
 from godwit.errors import FileError
 from godwit.files import errors_named, replacing
 from godwit.graph.datasets.archives import BLOCK_BYTES, member_blocks
@@ -111,12 +111,22 @@ def _download(
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: below the cache folder, or a temporary one if there is no home."""
+    """Where data sets are kept: below the cache folder, or a temporary one if there is no home.
+
+    :raises FileError: the cache folder is not ours alone, so that others could say what is written where
+    """
     base = config.cache_folder()
-    return _temporary_folder() if base is None else base / "datasets"
+    if base is None:
+        return _temporary_folder()
+    refused = cache.refusal(base) or cache.refusal(base / "datasets")
+    if refused:
+        raise FileError(
+            f"{refused} (GODWIT_DATASETS may name a folder of data sets that others own)"
+        )
+    return base / "datasets"
 
 
-@cache
+@lru_cache(maxsize=1)
 def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="godwit-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -324,7 +334,7 @@ def _unpack(
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        cache.make_folder(folder)
     except OSError as error:
         raise FileError(
             f"cannot make the folder {folder}: {error.strerror or error}; "

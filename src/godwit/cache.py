@@ -1,0 +1,148 @@
+"""What runs keep for later ones, compiled code above all, in files that nobody else can have written.
+
+Compiled code is executed, and that of CPUs is unpickled, which executes whatever a file says. So a cache
+folder is used only if it is ours alone: it belongs to the user that runs this process (root, in a process
+of root's), neither its group nor others may write to it, and nobody else can rename a folder above it.
+Otherwise a warning says so, once per process, nothing is read or kept, and all is compiled in memory. What
+is made here is closed to others. Links are followed first; the rules are for the folder itself.
+
+A file starts with the checksum of the rest. One that is damaged, is not ours, or may be written by others
+is as good as absent; a folder that cannot be written costs compilation, never an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import stat
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+from godwit import config
+from godwit.errors import FileError
+from godwit.files import replacing
+
+_PRIVATE = 0o700
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_HAS_OWNERS = hasattr(os, "geteuid")  # elsewhere (Windows) a user's folders are closed to others
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
+
+
+def load(*names: str) -> bytes | None:
+    """What was stored under these names, of folders and a file; None if there is nothing that is sound."""
+    folder = usable_folder(*names[:-1])
+    if folder is None:
+        return None
+    try:
+        data = _read(folder / names[-1])
+    except OSError:
+        return None
+    checksum, payload = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
+    return payload if hashlib.sha256(payload).digest() == checksum else None
+
+
+def store(payload: bytes, *names: str) -> None:
+    """Keep something under names of folders and a file; where that is impossible, do without."""
+    folder = usable_folder(*names[:-1])
+    if folder is None:
+        return
+    with suppress(OSError):  # a FileError is one
+        make_folder(folder)
+        if _refusal(folder):  # somebody else was faster
+            return
+        with replacing(folder / names[-1], private=True) as file:
+            file.write(hashlib.sha256(payload).digest() + payload)
+
+
+_warned = False
+
+
+def usable_folder(*names: str) -> Path | None:
+    """The real path of a folder in the cache folder, not necessarily there; None if it may not be used.
+
+    The first refusal of the process is a warning.
+    """
+    global _warned  # noqa: PLW0603
+    cache = config.cache_folder()
+    if cache is None:
+        return None
+    folder = cache.joinpath(*names)
+    refused = refusal(cache) or refusal(folder)
+    if not refused:
+        return Path(os.path.realpath(folder))
+    if not _warned:
+        _warned = True
+        warnings.warn(f"{refused}; until then all is compiled in memory", stacklevel=2)
+    return None
+
+
+def refusal(folder: Path) -> str:
+    """Why a folder of the cache may not be used, and what to do, in a sentence; empty if it may be."""
+    reason = _refusal(Path(os.path.realpath(folder)))
+    return reason and f"the cache folder {folder} is not used: {reason}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, each closed to others.
+
+    :raises OSError: that is impossible
+    """
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for level in reversed(missing):
+        try:
+            level.mkdir(_PRIVATE)
+        except FileExistsError:
+            if not level.is_dir():
+                raise
+
+
+def _refusal(folder: Path) -> str:
+    """What is wrong with a folder, of which this is the real path, and what would put it right."""
+    if not _HAS_OWNERS:
+        return ""
+    user = os.geteuid()
+    for place in (folder, *folder.parents):
+        try:
+            status = place.stat()
+        except OSError:
+            continue  # it is not there, and will be ours; or we cannot read it either
+        owner, mode = status.st_uid, status.st_mode
+        above = "" if place == folder else ", above it,"
+        if place == folder:
+            is_foreign = owner != user
+            is_open = mode & _WRITABLE_BY_OTHERS
+        else:
+            # Whoever owns "/" (root, except in some containers) may do everything anyway.
+            is_foreign = owner not in (user, 0, Path("/").stat().st_uid)
+            # Where the sticky bit is set, as in /tmp, nobody renames what is another's.
+            is_open = mode & _WRITABLE_BY_OTHERS and not mode & stat.S_ISVTX
+        if is_foreign:
+            return (
+                f"{place}{above} belongs to user {owner}, who could make user {user} execute anything; "
+                "let GODWIT_CACHE name a folder of your own"
+            )
+        if is_open:
+            who = "others" if mode & stat.S_IWOTH else f"group {status.st_gid}"
+            mend = f"run 'chmod go-w {shlex.quote(str(place))}', or " if owner == user else ""
+            return (
+                f"{place}{above} may be written by {who}, who could make user {user} execute anything; "
+                f"{mend}let GODWIT_CACHE name a folder of your own"
+            )
+    return ""
+
+
+def _read(path: Path) -> bytes:
+    """The content of a file of ours. :raises OSError: it is absent, or not ours alone"""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise FileError(f"{path} is not a regular file")
+        if _HAS_OWNERS and (status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS):
+            raise FileError(f"{path} may have been written by others")
+        return file.read()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit
@@ -135,7 +135,7 @@ class TestRoundTrip:
 
     @given(graphs())
     def test_pandas(self, graph: Graph) -> None:
-        assume(has_arcs(graph).all())
+        graph = Graph.from_arcs(*_dense(graph), directed=graph.directed)
         back = Graph.from_table(graph.to_pandas(), directed=graph.directed)
         assert identified(back) == identified(graph)
 
@@ -611,7 +611,10 @@ def test_damage_is_noticed_or_harmless(tmp_path: Path, form: str, texts: bool) -
             continue
         read_well += 1
         Graph(found.offsets, found.targets, found.weights, directed=found.directed)
-    assert 0 < read_well < 500
+        if form == "parquet":  # which has checksums
+            assert identified(found) == identified(graph)
+    assert form == "parquet" or read_well > 0
+    assert read_well < 500
 
 
 class TestDataframes:

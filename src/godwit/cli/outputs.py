@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from godwit.cli.failures import PipeClosedError
 from godwit.errors import InputError
@@ -125,13 +126,13 @@ def _write_csv(file: Any, tables: Iterable[Any]) -> None:
         pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(include_header=False))
 
 
-def _write_parquet(file: IO[bytes], tables: Iterable[Any]) -> None:
-    import pyarrow.parquet
+def _write_parquet(file: BinaryIO, tables: Iterable[Any]) -> None:
+    from godwit.graph.formats import parquet
 
-    writer = None
-    for table in tables:
-        if writer is None:
-            writer = pyarrow.parquet.ParquetWriter(file, table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+    remaining = iter(tables)
+    first = next(remaining, None)
+    if first is None:
+        return
+    with parquet.writer(file, first.schema) as writer:
+        for table in chain([first], remaining):
+            writer.write_table(table)

@@ -239,7 +239,7 @@ def compressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
         with lzma.LZMAFile(file, "wb", preset=1) as packed_3:
             yield cast(BinaryIO, packed_3)
     else:
-        import pyarrow
+        from godwit.graph.formats import zstd  # which loads Numba
 
-        with pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), "zstd") as packed_4:
+        with zstd.compressed(file) as packed_4:
             yield packed_4

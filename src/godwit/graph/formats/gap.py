@@ -4,9 +4,9 @@ GAP benchmark suite, 2015; ``reader.h`` and ``writer.h`` of gapbs).
 Little-endian and without any alignment: one byte, 1 for a directed graph; the 64-bit numbers m (stored
 arcs) and n; n + 1 64-bit offsets; m 32-bit targets, or in a ``.wsg`` m pairs of a 32-bit target and a
 32-bit weight. A directed graph is followed by offsets and targets (and weights) of its reverse. An
-undirected one has both directions of every edge. There is no magic number; the size of the file follows
-from these numbers, and tells whether there are weights. The reverse, where there is one, is checked
-against the graph; a file that ends before it is read all the same.
+undirected one has both directions of every edge. There is no magic number. The size of the file follows
+from these numbers, and tells whether there are weights where the name does not. The reverse, where there
+is one, is checked against the graph; a file that ends before it is read all the same.
 
 GAP's weights are int32; ``weight_dtype`` reads others of 32 bits.
 """
@@ -59,12 +59,13 @@ def _header(content: bytes) -> _Header | None:
     return header if possible else None
 
 
-def _form(header: _Header, size: int, weighted_name: bool) -> tuple[bool, int] | None:
-    """What a file of this header and size has: whether weights, and how many parts."""
-    found = [form for form in header.forms() if header.size(*form) == size]
-    if not found:
-        return None
-    return next((form for form in found if form[0] == weighted_name), found[0])
+def _form(header: _Header, size: int, stem: str) -> tuple[bool, int] | None:
+    """What a file of this header, size and name has: whether weights, and how many parts."""
+    said = stem.endswith(".wsg") if stem.endswith(_SUFFIXES) else None
+    for weighted, parts in header.forms():
+        if said in (None, weighted) and header.size(weighted, parts) == size:
+            return weighted, parts
+    return None
 
 
 def recognize(head: Head) -> bool:
@@ -72,7 +73,7 @@ def recognize(head: Head) -> bool:
     header = _header(head.content)
     if header is None:
         return False
-    return head.stem.endswith(_SUFFIXES) or _form(header, head.size, False) is not None
+    return head.stem.endswith(_SUFFIXES) or _form(header, head.size, "") is not None
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
@@ -86,12 +87,12 @@ def read(source: Source, options: ReadOptions) -> Graph:
     header = _header(source.head.content)
     if header is None:
         raise FormatError(path, "this does not begin as GAP's serialized graphs do")
-    weighted_name = source.head.stem.endswith(".wsg")
-    form = _form(header, source.size, weighted_name)
+    form = _form(header, source.size, source.head.stem)
     n, m = header.vertex_count, header.arc_count
     if form is None:
         source.require_size(
-            header.size(weighted_name, 1 + header.directed), f"{n:,} vertices and {m:,} arcs"
+            header.size(source.head.stem.endswith(".wsg"), 1 + header.directed),
+            f"{n:,} vertices and {m:,} arcs",
         )
     assert form is not None
     weighted, parts = form

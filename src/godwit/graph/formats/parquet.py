@@ -1,15 +1,18 @@
 """Parquet: columns of sources, targets and weights, read and written by Arrow.
 
 Source: apache/parquet-format. What is written says in the metadata of the schema whether the graph is
-directed and how many vertices it has, and carries checksums of its pages.
+directed and how many vertices it has, and carries checksums of its pages and a seal: in front of the
+footer, among bytes that nothing refers to, the hash of all others. Other programs skip it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
+from godwit.dtypes import Array
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.arcs import Listed
@@ -23,8 +26,13 @@ from godwit.graph.formats.tables import (
     schema_of,
     tables_of,
 )
+from godwit.graph.formats.xxh64 import Xxh64
 
 _MAGIC = b"PAR1"
+_TAIL_BYTES = 8  # length of the footer, and the magic
+_SEAL = b"GodwitX1"
+_HASH_BYTES = 8
+_PIECE_BYTES = 1 << 24
 _SHARE_HELD = 0.25  # columns as Arrow has them, and as they are made into rows
 _ROWS_AT_A_TIME = 1 << 22
 _NUMBER_BYTES = 8
@@ -47,6 +55,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
     content = source.content()
     if len(content) < 12 or content[-4:].tobytes() != _MAGIC:
         raise FormatError(source.path, "the file is truncated: Parquet ends with PAR1")
+    _check_seal(source.path, content)
     file = _File(source, options)
     return arcs_of_tables(
         source.path,
@@ -57,6 +66,79 @@ def read(source: Source, options: ReadOptions) -> Listed:
         one_table=not file.in_blocks,
         most_rows=file.row_count,
     )
+
+
+def _check_seal(path: Path, content: Array) -> None:
+    """Refuse a file that has a seal and another content."""
+    footer = len(content) - _TAIL_BYTES - int(content[-_TAIL_BYTES:].view("<u4")[0])
+    at = footer - len(_SEAL) - _HASH_BYTES
+    if at < 0 or content[at : at + len(_SEAL)].tobytes() != _SEAL:
+        return
+    found = Xxh64()
+    for part in (content[:at], content[footer:]):
+        for begin in range(0, len(part), _PIECE_BYTES):
+            found.update(part[begin : begin + _PIECE_BYTES].data)
+    expected = int.from_bytes(content[footer - _HASH_BYTES : footer].tobytes(), "little")
+    if found.digest() != expected:
+        raise FormatError(path, "corrupt Parquet: the checksum of the file does not match")
+
+
+class _Sealed:
+    """A file for Arrow to write to, which gets a seal in front of its footer."""
+
+    closed = False  # by whoever opened the file
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = Xxh64()
+        self._position = 0
+        self._held: bytearray | None = None
+
+    def write(self, data: bytes) -> int:
+        self._position += len(data)
+        if self._held is not None:
+            self._held += data
+        else:
+            self._hash.update(data)
+            self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Part of what Arrow asks of a file."""
+
+    close = flush
+
+    def hold(self) -> None:
+        """Keep what comes from here on, which ends with the footer."""
+        self._held = bytearray()
+
+    def finish(self) -> None:
+        """Write what was kept, and the seal."""
+        held = self._held
+        assert held is not None
+        footer = len(held) - _TAIL_BYTES - int.from_bytes(held[-_TAIL_BYTES:-4], "little")
+        self._hash.update(held)
+        self._file.write(held[:footer] + _SEAL)
+        self._file.write(self._hash.digest().to_bytes(_HASH_BYTES, "little"))
+        self._file.write(held[footer:])
+
+
+@contextmanager
+def writer(file: BinaryIO, schema: Any) -> Iterator[Any]:
+    """Arrow's writer of a Parquet file with checksums of its pages and of all of it."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    sealed = _Sealed(file)
+    with pyarrow.parquet.ParquetWriter(
+        pa.PythonFile(sealed, "w"), schema, write_page_checksum=True
+    ) as inner:
+        yield inner
+        sealed.hold()
+    sealed.finish()
 
 
 class _File:
@@ -161,16 +243,11 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
     :raises InputError: vertices without arcs would be lost, as ids are of their own; or ids are objects
     """
-    import pyarrow as pa
-    import pyarrow.parquet
-
     if graph.ids.own:
         require_all_in_arcs(graph, "Parquet", "write format godwit")
-    with pyarrow.parquet.ParquetWriter(
-        pa.PythonFile(file, "w"), schema_of(graph, in_file=True), write_page_checksum=True
-    ) as writer:
+    with writer(file, schema_of(graph, in_file=True)) as tables:
         for table in tables_of(graph, in_file=True):
-            writer.write_table(table)
+            tables.write_table(table)
 
 
 FORMAT = Format(

@@ -829,5 +829,5 @@ def test_data_sets_on_the_command_line() -> None:
 
 def test_garbage_in_a_file_is_an_error_of_its_format(mirror: Mirror) -> None:
     mirror.files[ROAD_FILE] = bz2.compress(b"no graph at all")
-    with pytest.raises(FormatError, match="unknown format"):
+    with pytest.raises(FormatError, match="which is missing"):
         gw.dataset("USA-road-d.NY")

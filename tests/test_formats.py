@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
@@ -785,3 +786,42 @@ class TestRealFiles:
             if graph.weights is not None:
                 expected.sort_indices()
                 assert np.array_equal(graph.weights, expected.data)
+
+
+@pytest.mark.parametrize(
+    ("ending", "missing"),
+    [
+        (".mtx", "%%MatrixMarket matrix LAYOUT FIELD SYMMETRY"),
+        (".gr", "p sp VERTICES ARCS"),
+        (".graph", "VERTICES EDGES"),
+        (".graph-txt", "number of vertices"),
+        (".godwit", "Godwit"),
+        (".parquet", "PAR1"),
+        (".sg", "GAP's binary header"),
+        (".wsg", "GAP's binary header"),
+        (".vgr", "Galois' binary header"),
+        (".sgr", "Galois' binary header"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_header_that_the_name_promises_is_missed(
+    tmp_path: Path, ending: str, missing: str, packed: bool
+) -> None:
+    path = tmp_path / f"graph{ending}{'.gz' if packed else ''}"
+    for content, format in (
+        ("% of somebody\n3 3 4\n1 2 5\n2 3 6\n3 1 7\n1 3 8\n", "edge-list"),
+        ("source,target\n1,2\n2,3\n", "csv"),
+    ):
+        path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+        if ending == ".graph" and format == "edge-list":
+            continue  # its first line is such a header, and the others are no neighbours
+        with pytest.raises(FormatError, match=re.escape(missing)) as caught:
+            read(path)
+        assert f"--format {format}" in str(caught.value)
+        assert read(path, format=format).arc_count == content.count("\n") - 1
+    path.write_text("neither\nthis\nnor that one here\n")
+    with pytest.raises(FormatError, match=re.escape(missing)):
+        read(path)
+    # What another format's own header says counts for more than the name.
+    path.write_text("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n")
+    assert read(path).arc_count == 1

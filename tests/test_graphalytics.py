@@ -127,7 +127,7 @@ def test_any_other_name_is_read(tmp_path_factory: Any, name: str) -> None:
 
 
 def test_vertices_that_do_not_fit(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FormatError, match=r"too large: ids are below 2\*\*63: '9+'$") as caught:
+    with pytest.raises(FormatError, match=r"too large: ids are below 2\*\*63 .*: '9+'$") as caught:
         read(put("5 10\n", f"5\n10\n{'9' * 20}\n"))
     assert (caught.value.path.name, caught.value.line) == ("g.v", 3)
     path = put("5 10\n", "".join(f"{k}\n" for k in range(5000)))
@@ -135,6 +135,20 @@ def test_vertices_that_do_not_fit(put: Put, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 1)
     with pytest.raises(GraphTooLargeError, match=r"g\.v: 5,000 vertices needs"):
         read(path)
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_data_of_vertices_are_skipped(
+    put: Put, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libgrape-lite's vertices have a second column."""
+    if window is not None:
+        monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
+        monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", window)
+        monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
+    graph = read(put("5 10\n10 7\n", "# data\n10 0.5\n\n5\tabc\n007 -1\n9 0\n", None))
+    assert list(graph.ids) == [5, 7, 9, 10]
+    assert named_arcs(graph) == [(5, 10), (10, 7)]
 
 
 def test_consecutive_ids_are_not_stored(put: Put) -> None:
@@ -163,7 +177,14 @@ def test_edges_alone_are_an_edge_list(tmp_path: Path) -> None:
         ("5 10 1\n10 5\n", VERTICES, None, "g.e", 2, "expected SOURCE TARGET WEIGHT"),
         ("5 -10\n", VERTICES, None, "g.e", 1, "negative"),
         ("5 10\n", "5\n10\n5\n", None, "g.v", None, "vertex 5 is listed twice"),
-        ("5 10\n", "5\n10 7\n", None, "g.v", 2, "malformed line, expected VERTEX"),
+        ("5 10\n", "5\n10 7\n", None, "g.v", 2, "each has the data.*--format edge-list"),
+        ("5 10\n", "5 x\n10\n", None, "g.v", 2, "each has the data.*--format edge-list"),
+        ("5 10\n", "5 1 2\n10 7 1\n", None, "g.v", 1, "VERTEX DATA.*--format edge-list"),
+        ("5 10\n", "5 0\n-10 1\n", None, "g.v", 2, "negative.*--format edge-list"),
+        ("5 10\n", "5 0\n0x10 1\n", None, "g.v", 2, "expected VERTEX.*--format edge-list"),
+        ("5 10\n", f"5 0\n{2**63} 1\n", None, "g.v", 2, "too large"),
+        ("5 10\n", "5 1\n10 1\n5 2\n", None, "g.v", None, "vertex 5 is listed twice"),
+        ("5 10\n5 1\n", "5 0\n10 1\n", None, "g.e", 2, "1 is not in g.v .*--format edge-list"),
         ("5 10\n", "5\n\nx\n", None, "g.v", 3, "malformed line, expected VERTEX"),
         (EDGES, VERTICES, "graph.x.directed = perhaps\n", "g.properties", 1, "true or false"),
         (EDGES, VERTICES, "graph.x.meta.edges = 4\n", "g.properties", 1, "but 3 follow"),

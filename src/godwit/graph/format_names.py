@@ -14,18 +14,27 @@ class FormatName(NamedTuple):
     """Of files that are written in it, without that of a compression."""
     certain: bool = False
     """Whether no file of another format is taken for one."""
+    header: str = ""
+    """How each file begins that is called so; nothing if such files need not begin in any way."""
 
 
 FORMATS = {
-    "godwit": FormatName("native", (".godwit",), certain=True),
-    "gap": FormatName("gap", (".sg", ".wsg"), certain=True),
-    "galois": FormatName("galois", (".vgr", ".sgr"), certain=True),
-    "parquet": FormatName("parquet", (".parquet",), certain=True),
-    "dimacs": FormatName("dimacs", (".gr",), certain=True),
-    "matrix-market": FormatName("matrix_market", (".mtx",), certain=True),
+    "godwit": FormatName("native", (".godwit",), certain=True, header="the bytes \\x89Godwit"),
+    "gap": FormatName("gap", (".sg", ".wsg"), certain=True, header="GAP's binary header"),
+    "galois": FormatName("galois", (".vgr", ".sgr"), certain=True, header="Galois' binary header"),
+    "parquet": FormatName("parquet", (".parquet",), certain=True, header="the bytes PAR1"),
+    "dimacs": FormatName("dimacs", (".gr",), certain=True, header="a line p sp VERTICES ARCS"),
+    "matrix-market": FormatName(
+        "matrix_market",
+        (".mtx",),
+        certain=True,
+        header="a banner, %%MatrixMarket matrix LAYOUT FIELD SYMMETRY",
+    ),
     "graphalytics": FormatName("graphalytics", (".e",)),
-    "webgraph-ascii": FormatName("webgraph", (".graph-txt",)),
-    "metis": FormatName("metis", (".graph",)),
+    "webgraph-ascii": FormatName(
+        "webgraph", (".graph-txt",), header="a line with the number of vertices"
+    ),
+    "metis": FormatName("metis", (".graph",), header="a line VERTICES EDGES [FMT [NCON]]"),
     "adjacency-list": FormatName("adjacency_list", (".adj",)),
     "csv": FormatName("delimited", (".csv", ".tsv")),
     "edge-list": FormatName("edge_list", (".el", ".wel", ".txt")),

@@ -322,14 +322,14 @@ def _unpack(
     """
     total = archive.seek(0, os.SEEK_END)
     archive.seek(0)
-    with replacing(stored) as file, os.fdopen(os.dup(file.fileno()), "rb") as kept:
-        with compressed(file, "zstd") as packed:  # which closes the file
+    with replacing(stored) as file:
+        with compressed(file, "zstd") as packed:
             for block in member_blocks(data, archive, origin):
                 packed.write(block)
                 if progress is not None:
                     progress(archive.tell(), total, "unpacking")
-        kept.seek(0)
-        return digest(kept, progress)
+        file.seek(0)
+        return digest(file, progress)
 
 
 def _make_folder(folder: Path) -> None:

@@ -257,7 +257,9 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
         if candidate.name == "edge-list" and options.columns is not None and head.lines:
             return format_named("csv")  # only the user knows that the first line names columns
         if (head.lines or not head.is_text) and candidate.recognize(head):
+            _check_header(head, candidate.name)
             return candidate
+    _check_header(head)
     problem = f"unknown format; known are {', '.join(FORMATS)} (format=, command line: --format)"
     if head.content.startswith(b"\x93NUMPY"):
         raise FormatError(
@@ -279,6 +281,23 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
         (1, ""),
     )  # fmt: skip
     raise FormatError(head.path, problem, line=number, text=first)
+
+
+def _check_header(head: Head, found: str | None = None) -> None:
+    """Refuse a file that lacks the header of what its name says, and is no other format's for certain.
+
+    :param found: the format that it would be taken for
+    """
+    if not head.is_text or (found is not None and FORMATS[found].certain):
+        return
+    for name, one in FORMATS.items():
+        ending = next(filter(head.stem.endswith, one.endings), None)
+        if ending is None or not one.header or name == found:
+            continue
+        problem = f"a {ending} file begins with {one.header}, which is missing"
+        if found is not None:
+            problem += f'; format="{found}" (command line: --format {found}) reads it as it is'
+        raise FormatError(head.path, problem)
 
 
 def _check_format(format: Any) -> None:

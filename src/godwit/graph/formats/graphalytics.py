@@ -1,9 +1,10 @@
 """LDBC Graphalytics: vertices in NAME.v, edges in NAME.e, what they mean in NAME.properties.
 
 Source: LDBC Graphalytics Benchmark Specification, section on data. Each line of NAME.v is a vertex, an
-integer of 64 bits, and each line of NAME.e is ``SOURCE TARGET [WEIGHT]``. The properties say
-``graph.NAME.directed = true`` or false; an undirected graph has each edge once. They may name other
-files, and say how many vertices and edges there are.
+integer of 64 bits, in libgrape-lite's files followed by its data, which are skipped; and each line of
+NAME.e is ``SOURCE TARGET [WEIGHT]``. The properties say ``graph.NAME.directed = true`` or false; an
+undirected graph has each edge once. They may name other files, and say how many vertices and edges
+there are.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import FileError, InputError
+from godwit.errors import FileError, FormatError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.formats.adjacency import AdjacencyLines, read_adjacency
 from godwit.graph.formats.adjacency_list import require_integer_ids
@@ -38,9 +39,15 @@ from godwit.graph.formats.source import Source
 from godwit.graph.formats.text import Text
 from godwit.graph.formats.text_writing import line_count, write_arcs, write_rows
 
-_VERTEX_LINES = AdjacencyLines("VERTEX (an integer that is not negative)", "#", named=True)
-_ANY_ID = IdRange(0, 1 << 63, False, names=True)
 _EDGES, _VERTICES, _PROPERTIES = ".e", ".v", ".properties"
+_VERTEX_LINES = AdjacencyLines(
+    "VERTEX (an integer that is not negative) or VERTEX DATA", "#", named=True
+)
+_EDGES_ALONE = (
+    f'the file {_EDGES} is read alone with format="edge-list", command line: --format edge-list'
+)
+_INTEGER = re.compile("-?[0-9]+")
+_ANY_ID = IdRange(0, 1 << 63, False, names=True)
 _PROPERTY = re.compile(r"(graph\.[^=:\s]*)\s*[=:]\s*(.*)")
 _WEIGHTS = {"integer": (INTEGER_32, INTEGER_64, REAL), "real": (REAL,)}
 _COUNT = re.compile(r"[0-9]{1,18}")
@@ -118,12 +125,14 @@ def _existing(path: Path, name: str) -> Path | None:
 
 
 def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) -> Names:
-    arcs = read_adjacency(text, text.begin, _VERTEX_LINES, _ANY_ID, options.progress)
-    if arcs.count:
-        position = next(at for at, line in text.lines() if len(line.split()) > 1 and line[0] != "#")
-        raise text.error(f"malformed line, expected {_VERTEX_LINES.expected}", position)
-    ids = arcs.heads
-    assert ids is not None
+    first = next((line for _, line in text.lines() if line and line[0] != "#"), "")
+    columns = 2 if len(first.split()) == 2 else 1
+    try:
+        ids = (_vertices_with_data if columns == 2 else _vertices)(text, options)
+    except FormatError:
+        ids = None
+    if ids is None:
+        raise _first_wrong_vertex(text, columns)
     names = Names(ids)
     if names.duplicate is not None:
         raise text.error(f"vertex {names.duplicate} is listed twice")
@@ -131,6 +140,48 @@ def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) ->
         position, declared = properties.vertices
         check_arc_count(properties.text, declared, len(ids), position, "vertices")
     return names
+
+
+def _vertices(text: Text, options: ReadOptions) -> Array | None:
+    """The only column; None if there is another one."""
+    lines = read_adjacency(text, text.begin, _VERTEX_LINES, _ANY_ID, options.progress)
+    return None if lines.count else lines.heads
+
+
+def _vertices_with_data(text: Text, options: ReadOptions) -> Array | None:
+    """The first of two columns; None if not all there are vertices."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lines = ArcLines(_VERTEX_LINES.expected, comments="#", words=True)
+    ids: list[Array] = []
+    for block in read_arcs(text, text.begin, lines, _ANY_ID, (NONE,), options.progress).blocks():
+        names: Any = block.sources
+        if not pc.all(pc.match_substring_regex(names, "^[0-9]+$"), min_count=0).as_py():
+            return None
+        try:
+            ids.append(names.cast(pa.int64()).to_numpy())
+        except pa.ArrowInvalid:
+            return None
+    return np.concatenate(ids)
+
+
+def _first_wrong_vertex(text: Text, columns: int) -> FormatError:
+    """What is wrong with a file of vertices that is known to be wrong."""
+    for position, line in text.lines():
+        words = line.split()
+        if not words or line[0] == "#":
+            continue
+        problem = f"malformed line, expected {_VERTEX_LINES.expected}"
+        if len(words) == columns and _INTEGER.fullmatch(words[0]):
+            found = _ANY_ID.complaint(words[0])
+            if found is None:
+                continue
+            problem = found
+        elif len(words) == 3 - columns:
+            problem = "malformed line, each has the data of its vertex or none has"
+        return text.error(f"{problem} ({_EDGES_ALONE})", position)
+    return text.error(f"malformed lines, expected {_VERTEX_LINES.expected} ({_EDGES_ALONE})")
 
 
 def _read_edges(
@@ -157,7 +208,9 @@ def _read_edges(
             if len(unknown):
                 k = unknown[0]
                 position = _find_edge(text, begin, int(block.sources[k]), int(block.targets[k]))
-                raise text.error(f"vertex {ids[k]} is not in {vertex_path.name}", position)
+                raise text.error(
+                    f"vertex {ids[k]} is not in {vertex_path.name} ({_EDGES_ALONE})", position
+                )
             columns.append(vertices)
         return Block(columns[0], columns[1], block.weights)
 

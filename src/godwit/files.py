@@ -1,24 +1,37 @@
 """Files that are complete under their name, or not there at all.
 
-A file is written under a temporary name in the folder where it is to be, and renamed when it is
-complete; what was there before stays until then.
+A file is written without a name in the file system where it is to be, and gets its name when it is
+complete: a process that is killed leaves nothing behind. To replace another file takes a temporary name for
+the moment between two system calls, and where there are no files without names (NFS, macOS), the file has
+it all the time. Whoever writes holds a lock on the file; a temporary name in the folder whose file nobody
+has locked is that of a process that was killed, and is removed by the next one that writes there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from godwit.errors import FileError, InputError
 
+fcntl: Any = None
+with suppress(ImportError):  # Windows, where an open file is not replaced either
+    import fcntl
+
+_PREFIX, _SUFFIX = ".godwit-", ".tmp"
+_TEMPORARY = re.compile(r"\.godwit-[a-z0-9_]{8,16}\.tmp")
+_DESCRIPTORS = "/proc/self/fd"
+
 
 def check_writable(target: str | os.PathLike[str], input_path: str | None = None) -> None:
-    """Find out now whether a file can be written later, by making a temporary one beside it.
+    """Find out now whether a file can be written later, by making a temporary one where it will be.
 
     :param input_path: what is read; writing over it is refused
     :raises InputError: the target is the input
@@ -33,7 +46,8 @@ def check_writable(target: str | os.PathLike[str], input_path: str | None = None
                 raise FileError(f"cannot write {target}: permission denied")
         handle, name = _make_temporary(path)
         os.close(handle)
-        os.unlink(name)
+        if name is not None:
+            os.unlink(name)
 
 
 @contextmanager
@@ -48,16 +62,26 @@ def replacing(target: str | os.PathLike[str], *, private: bool = False) -> Itera
     path = _real_path(target)
     with errors_named(target):
         handle, name = _make_temporary(path)
+        # Whatever the block does with the file: it is there, and locked, as long as this one is open.
+        kept = None if fcntl is None else os.dup(handle)
         try:
             with os.fdopen(handle, "w+b") as file:
                 yield file
             if not private:  # as temporary files are
-                os.chmod(name, _mode(path))
-            os.replace(name, path)
+                os.chmod(kept if name is None else name, _mode(path))  # type: ignore[arg-type]
+            if name is None:
+                assert kept is not None
+                name = _named(kept, path)
+            if name != str(path):
+                os.replace(name, path)
         except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
+            if name is not None:
+                with suppress(OSError):
+                    os.unlink(name)
             raise
+        finally:
+            if kept is not None:
+                os.close(kept)
 
 
 @contextmanager
@@ -83,8 +107,76 @@ def _real_path(target: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _make_temporary(path: Path) -> tuple[int, str]:
-    return tempfile.mkstemp(dir=path.parent, prefix=".godwit-", suffix=".tmp")
+def _make_temporary(path: Path) -> tuple[int, str | None]:
+    """A private file in the folder of another one, locked, and its name if it has one."""
+    _remove_leftovers(path.parent)
+    handle = _open_unnamed(path.parent)
+    if handle is not None:
+        _lock(handle)
+        return handle, None
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_PREFIX, suffix=_SUFFIX)
+        _lock(handle)
+        with suppress(FileNotFoundError):  # it was taken for a leftover before it was locked
+            if os.path.samestat(os.stat(name), os.fstat(handle)):
+                return handle, name
+        os.close(handle)
+
+
+def _open_unnamed(folder: Path) -> int | None:
+    """A file that vanishes when it is closed, unless it has got a name; None where that is impossible."""
+    if fcntl is None or not hasattr(os, "O_TMPFILE") or not os.path.isdir(_DESCRIPTORS):
+        return None
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError:  # if the folder is why, a file with a name will say so
+        return None
+
+
+def _named(handle: int, path: Path) -> str:
+    """Name an unnamed file: as wanted, if nothing is called so, else by a temporary name beside it."""
+    temporary = path.with_name(f"{_PREFIX}{os.urandom(6).hex()}{_SUFFIX}")
+    folder = os.open(
+        path.parent, os.O_RDONLY
+    )  # with one, Python follows the link that the source is
+    try:
+        for name in (path, temporary):
+            with suppress(FileExistsError):
+                os.link(f"{_DESCRIPTORS}/{handle}", name, src_dir_fd=folder, follow_symlinks=True)
+                return str(name)
+    finally:
+        os.close(folder)
+    raise FileExistsError(f"{temporary} is there")
+
+
+def _lock(handle: int) -> None:
+    """Lock a file as long as this process has it open, where the file system can do that."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+@cache  # once per process
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes of this user have left in a folder, which were killed while they wrote."""
+    if fcntl is None:
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _TEMPORARY.fullmatch(entry.name):
+                with suppress(OSError):  # somebody has locked it, or it is not ours
+                    _remove_if_unlocked(entry.path)
+
+
+def _remove_if_unlocked(name: str) -> None:
+    handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name)
+    finally:
+        os.close(handle)
 
 
 def _mode(path: Path) -> int:

@@ -205,7 +205,7 @@ def test_strings_that_lambdas_return_are_no_docstrings() -> None:
 
 def test_options_and_version_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = content_key(_scaled, {})
-    monkeypatch.setitem(kernel_module._HELPER_OPTIONS, "error_model", "python")
+    monkeypatch.setitem(kernel_module._USER_OPTIONS, "error_model", "python")
     other = content_key(_scaled, {})
     assert other != before
     monkeypatch.setattr(kernel_module, "_VERSION", "other")
@@ -249,51 +249,18 @@ def test_functions_and_modules_that_numba_cannot_reach_are_named() -> None:
         Kernel(lambda value: _scaled(helper))(1)
 
 
-def test_a_function_may_call_itself() -> None:
+def test_a_function_that_calls_itself_is_refused() -> None:
     def digits(value: int) -> int:
         if value < 10:
             return 1
         return 1 + digits(value // 10)
 
-    assert len(content_key(digits, {})) == 32
-    Kernel(digits).compile()
+    with pytest.raises(OperatorError, match="'digits' calls itself, perhaps by others"):
+        Kernel(digits).compile()
 
 
 def _tripled(value: int) -> int:
     return value * 3
-
-
-_RING = """
-import godwit as gw
-
-def is_even(number):
-    return True if number <= 0 else is_odd(number - 1)
-
-def is_odd(number):
-    return False if number <= 0 else is_even(number - 1)
-
-program = gw.VertexProgram(
-    name="ring", dtype="int64", combine="min",
-    message=lambda value: value + (1 if is_even(value % 4) else 2),
-)
-print(gw.run(program, gw.generators.path(5), {0: 0}, devices="cpu").values.tolist())
-"""
-
-
-def test_functions_in_a_ring_are_compiled_in_every_process(cache: Path, tmp_path: Path) -> None:
-    """What Numba would load of them crashes."""
-    script = tmp_path / "ring.py"
-    script.write_text(_RING)
-    environment = {**os.environ, "GODWIT_CACHE": str(cache)}
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, str(script)],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environment,
-        )
-        assert done.stdout == "[0, 1, 3, 5, 7]\n"
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage", "another pickle"])

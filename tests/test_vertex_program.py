@@ -351,10 +351,10 @@ def _is_odd(number: Any) -> Any:
     return False if number <= 0 else _is_even(number - 1)
 
 
-def test_functions_of_an_operator_may_call_each_other_in_a_ring() -> None:
+def test_an_operator_that_calls_itself_by_others_is_refused() -> None:
     program = gw.VertexProgram(
         name="ring", dtype="int64", combine="min",
         message=lambda value: value + (1 if _is_even(value % 4) else 2),
     )  # fmt: skip
-    found = gw.run(program, gw.generators.path(5), {0: 0}, devices="cpu")
-    assert found.values.tolist() == [0, 1, 3, 5, 7]
+    with pytest.raises(OperatorError, match="'_is_even' calls itself, perhaps by others"):
+        gw.run(program, gw.generators.path(5), {0: 0}, devices="cpu")

@@ -33,7 +33,7 @@ from godwit.dataflow.tuning import (
     require_room,
 )
 from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer
-from godwit.errors import GodwitError, InputError, shown
+from godwit.errors import GodwitError, InputError, OperatorError, shown
 
 Operator = Callable[..., Any]
 
@@ -187,7 +187,12 @@ class DistributedWorklist:
         owner = self._operators.bindings["owner"]
         for item in items:
             key, value = self._checked_item(item)
-            place = _endpoint(owner(state, key), key, endpoints)
+            try:
+                named = owner(state, key)
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise OperatorError(f"owner fails for key {key}: {what}") from error
+            place = _endpoint(named, key, endpoints)
             keys[place].append(key)
             values[place].append(value)
         return [

@@ -40,14 +40,12 @@ def plain_function(value: Any) -> types.FunctionType | None:
 class Content:
     """Feeds all that a function refers to into a hash. Numba bakes each of these values in.
 
-    After visits, ``is_ours`` says whether all functions were Godwit's own, and ``is_recursive`` whether one
-    of them calls itself, perhaps by others.
+    After visits, ``is_ours`` says whether all functions were Godwit's own.
     """
 
     def __init__(self, bindings: Mapping[str, Any]) -> None:
         self.digest = hashlib.sha256()
         self.is_ours = True
-        self.is_recursive = False
         self._open: set[int] = set()
         self._bindings = bindings
         self._seen: dict[int, int] = {}
@@ -80,7 +78,11 @@ class Content:
 
     def _visit_function(self, plain: types.FunctionType, where: str) -> None:
         if id(plain) in self._seen:
-            self.is_recursive |= id(plain) in self._open
+            if id(plain) in self._open:
+                raise OperatorError(
+                    f"'{plain.__name__}' calls itself, perhaps by others, which operators cannot: "
+                    "write a loop"
+                )
             self.add(f"seen {self._seen[id(plain)]}")
             return
         self._seen[id(plain)] = len(self._seen)
@@ -270,10 +272,10 @@ def _loaded_chains(
 
 
 def references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """The global and closure names that a function uses, with their values."""
+    """The global and closure names that a function uses, in a fixed order, with their values."""
     references = {}
     code = function.__code__
-    for name in {chain[0] for chain in _loaded_chains(code)} - set(code.co_freevars):
+    for name in sorted({chain[0] for chain in _loaded_chains(code)} - set(code.co_freevars)):
         if is_ours(function) and name in bindings:
             references[name] = bindings[name]
         elif name in function.__globals__:

@@ -34,6 +34,7 @@ from numba.core.serialize import dumps
 
 from godwit import cache
 from godwit.errors import OperatorError
+from godwit.parallel.checks import CheckedContext, checked, take_fault
 from godwit.parallel.content import Content, plain_function
 from godwit.parallel.rebuilding import Originals, rebuild
 
@@ -68,6 +69,15 @@ class _InlinedCompiler(compiler.Compiler):
         return result._replace(entry_point=entry_point)
 
 
+class _OperatorCompiler(_InlinedCompiler):
+    """Likewise, for a function that a user wrote: what Python checks raises."""
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile with the checks of :mod:`godwit.parallel.checks`."""
+        self.state.targetctx = checked(self.state.targetctx, CheckedContext, func)
+        return super().compile_extra(func)
+
+
 # Every function below an entry is inlined into it: a call costs nothing. Reference counting
 # (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
 # none.
@@ -80,8 +90,7 @@ _HELPER_OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
     "_nrt": False,
 }
-# A user's functions may call each other in a ring, which only machine code can.
-_USER_OPTIONS = {name: one for name, one in _HELPER_OPTIONS.items() if name != "pipeline_class"}
+_USER_OPTIONS = {**_HELPER_OPTIONS, "pipeline_class": _OperatorCompiler, "boundscheck": True}
 _ENTRY_OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -150,12 +159,10 @@ class Kernel:
 
     def _instantiated(self) -> _Instance:
         if self._instance is None:
-            content = _content(self.function, self._bindings)
-            key = f"{self.__name__}_{_key(content)}"
+            key = f"{self.__name__}_{content_key(self.function, self._bindings)}"
             with _INSTANCES_LOCK:
                 if key not in _INSTANCES:
-                    # Of functions that call each other in a ring Numba loads code without one of them.
-                    kept = not content.is_recursive and cache.usable_folder() is not None
+                    kept = cache.usable_folder() is not None
                     _INSTANCES[key] = _instantiate(self.function, self._bindings, key, kept=kept)
                 self._instance = _INSTANCES[key]
         return self._instance
@@ -168,19 +175,11 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
     """A hash of the function and of everything that it refers to, equal in every process."""
-    return _key(_content(function, bindings))
-
-
-def _content(function: Callable[..., Any], bindings: Mapping[str, Any]) -> Content:
     content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
-    options = (sorted(map(repr, _HELPER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
+    options = (sorted(map(repr, _USER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))
-    return content
-
-
-def _key(content: Content) -> str:
     return content.digest.hexdigest()[:32]
 
 
@@ -213,7 +212,7 @@ class _Instance:
             raise OperatorError(self.originals.compile_message(error)) from error
         if not self.originals.users():
             raise error
-        raise OperatorError(self.originals.run_message(error)) from error
+        raise OperatorError(self.originals.run_message(error, take_fault(error))) from error
 
 
 _INSTANCES: dict[str, _Instance] = {}

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from godwit.parallel.checks import FaultRecord, number_function
 from godwit.parallel.constants import check_constants
 from godwit.parallel.content import ADAPTERS, is_users, plain_function, references
 
@@ -97,8 +98,18 @@ class Originals:
         using = f" with {', '.join(users)}" if users else ""
         return _shortened(f"cannot compile {self.name}{using}: {reason}")
 
-    def run_message(self, error: Exception) -> str:
-        """The operator that raised, and what, in one line."""
+    def fault_message(self, record: FaultRecord) -> str:
+        """Return the function that did what operators must not, and what, in one line."""
+        original = [*self.made.values()][record.function]
+        return _shortened(f"{place(original, None)} raised {record.message()}")
+
+    def run_message(self, error: Exception, record: FaultRecord | None) -> str:
+        """The operator that raised, and what, in one line.
+
+        :param record: what it reported before
+        """
+        if record is not None:
+            return self.fault_message(record)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)
         number = frames[-1].lineno if frames else None
@@ -222,6 +233,7 @@ def rebuild(
             name: build_value(value, name) for name, value in plain.__kwdefaults__.items()
         }
         rebuilt.__qualname__ = plain.__name__
+        number_function(rebuilt, len(originals.made))
         stands_for = built[id(plain)] = compiled(
             rebuilt, is_entry=is_entry, by_user=is_users(plain)
         )

@@ -19,7 +19,10 @@ from godwit.graph.csr import Graph
 from godwit.graph.formats import read, write
 from godwit.graph.formats.xxh64 import Xxh64
 
-CHECKED = (".wel.zst", ".wel.gz", ".wel.bz2", ".wel.xz", ".godwit", ".parquet")
+CHECKED = (
+    ".wel.zst", ".wel.gz", ".wel.bz2", ".wel.xz", ".csv.zst", ".csv.gz", ".csv.bz2", ".csv.xz",
+    ".godwit", ".parquet",
+)  # fmt: skip
 UNCHECKED = (".sg", ".wsg", ".vgr", ".sgr")
 
 

@@ -1,5 +1,6 @@
 """Damaged files of every format and compression that we write: read, or refused by an exception of ours.
 
+Where a format or a compression has checksums, one flipped bit must not make another graph of it.
 Every 200th case goes through ``godwit info``: exit status 0, or 2 with one line on stderr.
 """
 
@@ -27,6 +28,7 @@ from mutations import mutated, mutated_text
 from .watch import raised
 
 _COMPRESSIONS = ("", "", ".gz", ".bz2", ".xz", ".zst")
+_CHECKED = (".gz", ".bz2", ".xz", ".zst", ".godwit", ".parquet")
 _COMMAND_EVERY = 200
 _COMMAND_LIMIT_S = 100
 _MEMORY_BYTES = 6 << 30
@@ -43,15 +45,54 @@ def case(seed: int, number: int) -> tuple[str, str | None]:
     parts = [part for part in sorted(content) if part]
     damaged = generator.choice(parts)
     whole = {part: content[part] for part in parts}
-    whole[damaged] = _damaged(generator, name, content[damaged])
+    sound = None
+    if name.endswith(_CHECKED) and generator.randrange(4) == 0:
+        sound = _sound(name)
+        bit = generator.randrange(8 * len(content[damaged]))
+        flipped = bytearray(content[damaged])
+        flipped[bit // 8] ^= 1 << bit % 8
+        whole[damaged] = bytes(flipped)
+    else:
+        whole[damaged] = _damaged(generator, name, content[damaged])
+    path = _put(name, whole)
+    if sound is not None:
+        return f"bit of {name.split('.', 2)[2]}", _by_comparison(path, sound)
+    if number % _COMMAND_EVERY == _COMMAND_EVERY - 1:
+        return "godwit info", _by_command(path)
+    return name.split(".", 2)[2], _by_process(path, generator)
+
+
+def _put(name: str, whole: dict[str, bytes]) -> Path:
+    """Write the parts of a sample; return the path of the one that is read."""
     for path in _folder().iterdir():
         path.unlink()
     for part, data in whole.items():
         (_folder() / part).write_bytes(data)
-    path = _folder() / _main_part(name, parts)
-    if number % _COMMAND_EVERY == _COMMAND_EVERY - 1:
-        return "godwit info", _by_command(path)
-    return name.split(".", 2)[2], _by_process(path, generator)
+    return _folder() / _main_part(name, sorted(whole))
+
+
+@cache
+def _sound(name: str) -> tuple[object, ...]:
+    """Return what a sample is when nothing has happened to it."""
+    content = _samples()[name]
+    return _signature(gw.read(_put(name, {part: content[part] for part in content if part})))
+
+
+def _signature(graph: gw.Graph) -> tuple[object, ...]:
+    weights = None if graph.weights is None else (graph.weights.dtype, graph.weights.tolist())
+    arcs = graph.offsets.tolist(), graph.targets.tolist()
+    return graph.directed, arcs, weights, list(graph.ids)
+
+
+def _by_comparison(path: Path, sound: tuple[object, ...]) -> str | None:
+    _limit_memory()
+    try:
+        graph = gw.read(path)
+        return None if _signature(graph) == sound else "one flipped bit has made another graph"
+    except GodwitError as error:
+        return _wrong_error(error)
+    except Exception as error:
+        return raised(error)
 
 
 def describe(seed: int, number: int) -> str:

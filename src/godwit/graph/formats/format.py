@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,6 +59,16 @@ class Head:
     def is_text(self) -> bool:
         """Whether there is no zero byte in it."""
         return b"\0" not in self.content
+
+    @cached_property
+    def is_utf8(self) -> bool:
+        """Whether it is text in UTF-8, as far as it goes."""
+        decoder = getincrementaldecoder("utf-8")()
+        try:
+            decoder.decode(self.content, final=self.size == len(self.content))
+        except UnicodeDecodeError:
+            return False
+        return self.is_text
 
     @cached_property
     def lines(self) -> list[str]:

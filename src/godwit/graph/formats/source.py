@@ -23,7 +23,7 @@ from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, shown
 from godwit.graph.formats.compression import RawFile, decompressed, file_error
-from godwit.graph.formats.format import HEAD_BYTES, Head, Progress
+from godwit.graph.formats.format import COMPRESSION_SUFFIXES, HEAD_BYTES, Head, Progress
 from godwit.graph.formats.text import PADDING_BYTES, FileText, MemoryText, Text
 
 _SHARE_HELD = 0.5  # of the available memory
@@ -61,6 +61,13 @@ class Source:
         if self._size == 0:
             raise FormatError(path, "the file is empty")
         self.head = Head(path, self._first_bytes(), self._size)
+        promised = COMPRESSION_SUFFIXES.get(path.suffix.lower())
+        if promised is not None and packed is None and not self.head.is_utf8:
+            raise FormatError(
+                path,
+                f"a {path.suffix} file begins as {promised} streams do, and this one does not: it is "
+                "damaged, or is not compressed and has to be renamed",
+            )
 
     @property
     def size(self) -> int:

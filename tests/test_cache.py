@@ -278,6 +278,12 @@ def test_root_does_not_use_a_users_folder_nor_a_user_roots(folder: Path) -> None
     assert "belongs to user 0" in refused
 
 
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/below"])
+def test_what_is_no_folder_is_none(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setenv("GODWIT_CACHE", place)
+    assert _run_anew(monkeypatch) == []
+
+
 def test_without_a_cache_folder_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "cache_folder", lambda: None)
     assert cache.usable_folder() is None

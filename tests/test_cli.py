@@ -827,7 +827,7 @@ class TestProcess:
         from importlib.metadata import entry_points
 
         (script,) = entry_points(group="console_scripts", name="godwit")
-        assert script.value == "godwit.cli:main"
+        assert script.value == "_godwit_command:main"
         done = subprocess.run(
             [*GODWIT, "bfs", "path:4", "-s", "0", "-o", "-", "-q"],
             capture_output=True, text=True, timeout=120, check=False,

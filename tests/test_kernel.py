@@ -289,7 +289,7 @@ def test_a_full_disk_costs_the_cache_only(cache: Path, monkeypatch: pytest.Monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
+        patch.setattr("godwit.files.os.fdopen", full)
         assert Kernel(_tripled)(5) == 15
     assert not [path for path in cache.rglob("*") if path.is_file()]
     monkeypatch.setattr(tempfile, "mkstemp", full)

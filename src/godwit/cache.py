@@ -110,6 +110,8 @@ def _refusal(folder: Path) -> str:
             status = place.stat()
         except OSError:
             continue  # it is not there, and will be ours; or we cannot read it either
+        if not stat.S_ISDIR(status.st_mode):  # nothing can be below it
+            continue
         owner, mode = status.st_uid, status.st_mode
         above = "" if place == folder else ", above it,"
         if place == folder:

@@ -88,7 +88,10 @@ class ValueOverflowError(GodwitError, OverflowError):
 
 
 class RunTimeoutError(GodwitError, TimeoutError):
-    """A run did not finish within its ``timeout_s``; it was stopped, and the devices are free."""
+    """A run did not finish within its ``timeout_s``; it was stopped, and the devices are free.
+
+    Operators that do not return are stopped as well on CPUs; on GPUs a loop of an operator must end.
+    """
 
 
 class VerificationError(GodwitError, AssertionError):

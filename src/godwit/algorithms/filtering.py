@@ -83,7 +83,7 @@ class FilterOptions:
     :param buffers: of each device, for packets on their way to it
     :param out: where the result goes, if not to a new array
     :param progress: called with how many items have been dealt with
-    :param timeout_s: for all of it
+    :param timeout_s: for all of it but compiling
     :param policy: of the router that packets go to devices by; for comparison
     """
 
@@ -260,6 +260,8 @@ def _filter_on_gpus(
             workers.start(helper, filter_units, units)
         for made in filters:
             made.prepare()
+        if units is not None and options.timeout_s is not None:
+            units.prepare()  # as its worker does, but before the time counts
         advance = partial(_advance, units, order, assembly, array.size, room)
         drive(gpus, advance, _check(context, options.timeout_s))
     return assembly.result()
@@ -402,7 +404,10 @@ def _filter_on_cpus(
                 workers.start(host, distribute, array, dtype, spread.input(host), packet_items)
                 for endpoint in ends:
                     links = spread.output(endpoint), gather.input(endpoint)
-                    workers.start(endpoint, filter_packets, *links, partial(filter_of, endpoint))
+                    make = partial(filter_of, endpoint)
+                    if options.timeout_s is not None:  # which counts from when all is compiled
+                        make = partial(_itself, make())
+                    workers.start(endpoint, filter_packets, *links, make)
                 for segment in _received(gather.output(host), options.timeout_s):
                     packet: Packet = segment.hold().metadata
                     assembly.counted(packet, len(segment.array))
@@ -410,6 +415,10 @@ def _filter_on_cpus(
                     assembly.take(packet, segment, is_lent=True)
                     assembly.advance()
             return assembly.result()
+
+
+def _itself(made: PacketFilter) -> PacketFilter:
+    return made
 
 
 def distribute(array: Array, dtype: np.dtype[Any], link: Link, packet_items: int) -> None:

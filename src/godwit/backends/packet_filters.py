@@ -67,6 +67,9 @@ class SharedFilter(Protocol):
         :raises OperatorError: the predicate does not compile, or returns no boolean
         """
 
+    def prepare(self) -> object:
+        """Compile."""
+
     def abort(self) -> None:
         """Let the CPU's threads end."""
 

@@ -19,6 +19,8 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 from godwit.backends.segments import Mark
 from godwit.dtypes import as_positive_number
 from godwit.errors import DataflowEnded, DeadlockError, RunTimeoutError
+from godwit.parallel.stopping import stop
+from godwit.parallel.team import new_control
 from godwit.trace import HOST, Trace
 
 T = TypeVar("T")
@@ -40,6 +42,7 @@ class Fate:
         # The collector of garbage may hand a segment on while it is held.
         self.lock = threading.RLock()
         self.cause: BaseException | None = None
+        self.control = new_control()  # whose abort word says so to compiled code
         self.waiting: dict[Any, Wait] = {}
         # Of workers, and of the body of their block.
         self.participants: set[threading.Thread | None] = set()
@@ -61,6 +64,7 @@ class Fate:
         with self.lock:
             if self.cause is None:
                 self.cause = cause
+                stop(self.control)
             for waiter in self.waiting:
                 wake(waiter)
 

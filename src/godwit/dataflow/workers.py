@@ -4,7 +4,8 @@ Rules, so that nothing hangs. A worker that raises ends the dataflow: everyone w
 block raises that exception. When the last worker of an endpoint ends, the links by which it sends are shut
 down, and what is still on its way to it is an error. When the body of the block ends, so does what the host
 sends, and what endpoints do that had no worker. When all workers wait for each other after that, it is an
-error. Ctrl-C in the block ends the dataflow; a second one leaves threads behind that do not return.
+error. Ctrl-C in the block ends the dataflow, compiled operators that do not return included; a second one
+leaves threads behind that do not return.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.backends.segments import Mark
 from godwit.dataflow.context import Endpoint
 from godwit.errors import DataflowEnded, InputError, TopologyError, shown
+from godwit.parallel.stopping import RunStopped, stoppable
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Context
@@ -123,6 +125,7 @@ class Workers:
         try:
             self._context.fate.check()
             with endpoint.space.entered(), self._context.recording(), ExitStack() as stack:
+                stack.enter_context(stoppable(self._context.fate.control))
                 if trace is not None:
                     stack.enter_context(trace.span(endpoint.name, "worker", name))
                 for mark in before:
@@ -189,7 +192,7 @@ class Workers:
     def _fail(self, error: BaseException) -> None:
         with self._lock:
             # Who was told of the end is not its cause.
-            if self._failure is None and not isinstance(error, DataflowEnded):
+            if self._failure is None and not isinstance(error, DataflowEnded | RunStopped):
                 self._failure = error
         self._context.fate.end(error)
 

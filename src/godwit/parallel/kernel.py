@@ -31,12 +31,15 @@ from numba.core import compiler
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.serialize import dumps
+from numba.core.untyped_passes import LiteralUnroll
 
 from godwit import cache
 from godwit.errors import OperatorError
 from godwit.parallel.checks import CheckedContext, checked, take_fault
+from godwit.parallel.compile_time import compiling
 from godwit.parallel.content import Content, plain_function
 from godwit.parallel.rebuilding import Originals, rebuild
+from godwit.parallel.stopping import RunStopped, StoppableLoops
 
 
 class _InlinedLibrary(JITCodeLibrary):
@@ -70,12 +73,20 @@ class _InlinedCompiler(compiler.Compiler):
 
 
 class _OperatorCompiler(_InlinedCompiler):
-    """Likewise, for a function that a user wrote: what Python checks raises."""
+    """Likewise, for a function that a user wrote: what Python checks raises, and loops can be stopped."""
 
     def compile_extra(self, func: Any) -> Any:
         """Compile with the checks of :mod:`godwit.parallel.checks`."""
         self.state.targetctx = checked(self.state.targetctx, CheckedContext, func)
         return super().compile_extra(func)
+
+    def define_pipelines(self) -> Any:
+        """Return the usual passes, and ours behind those that look at the form of loops."""
+        pipelines = super().define_pipelines()  # type: ignore[no-untyped-call]
+        for pipeline in pipelines:
+            pipeline.add_pass_after(StoppableLoops, LiteralUnroll)
+            pipeline.finalize()
+        return pipelines
 
 
 # Every function below an entry is inlined into it: a call costs nothing. Reference counting
@@ -144,7 +155,9 @@ class Kernel:
         """Compile, or load, for arguments of these types, without running."""
         instance = self._instance or self._instantiated()
         try:
-            instance.dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
+            with compiling():
+                signature = tuple(numba.typeof(argument) for argument in arguments)
+                instance.dispatcher.compile(signature)
         except Exception as error:
             instance.fail(error, arguments)
 
@@ -198,7 +211,7 @@ class _Instance:
 
     def fail(self, error: Exception, arguments: tuple[Any, ...]) -> NoReturn:
         """Raise what the user should see of an exception out of the dispatcher."""
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError | RunStopped):
             raise error
         try:
             signature = tuple(numba.typeof(argument) for argument in arguments)

@@ -2,7 +2,7 @@
 
 The caller waits instead of taking part, so that Ctrl-C reaches it while kernels run: it then raises
 the abort word of the run's control array, joins the team and lets the exception through. Every
-kernel that can take long polls that word.
+kernel that can take long polls that word; users' functions do in their loops (:mod:`.stopping`).
 
 Threads are kept between runs, since starting one costs more than a small BFS. A run owns its team:
 runs that are started at the same time from several Python threads get teams of their own.
@@ -22,12 +22,15 @@ from typing import Any
 import numpy as np
 
 from godwit import config
+from godwit.parallel import stopping
 from godwit.parallel.atomics import fetch_add, load_acquire, store_release, yield_thread
+from godwit.parallel.kernel import Kernel
+from godwit.parallel.stopping import RunStopped, check_running, stop, stoppable
 from godwit.trace import HOST, Trace, active
 
 # Words of a control array (int64), each on a cache line of its own.
 WORDS_PER_LINE = 8
-ABORT = 0
+ABORT = stopping.ABORT
 _BARRIER_ARRIVED = 1 * WORDS_PER_LINE
 _BARRIER_EPOCH = 2 * WORDS_PER_LINE
 CURSOR = 3 * WORDS_PER_LINE  # a counter for dynamic scheduling, free for the kernel's use
@@ -101,15 +104,18 @@ class Team:
 
     def _serve(self, inbox: queue.SimpleQueue[Any]) -> None:
         while (task := inbox.get()) is not None:
-            rank, function, arguments, outcomes = task
+            rank, function, arguments, outcomes, control = task
             self._stay_on_own_core(rank)
             try:
-                outcomes[rank] = (function(*arguments), None)
+                with stoppable(control):
+                    outcomes[rank] = (function(*arguments), None)
+            except RunStopped:  # why is another's failure
+                outcomes[rank] = (None, None)
             except BaseException as error:
                 outcomes[rank] = (None, error)
             self._leave_own_core()
             self._woken.put(None)
-            del task, function, arguments, outcomes
+            del task, function, arguments, outcomes, control
 
     def _stay_on_own_core(self, rank: int) -> None:
         """Bind the calling thread to a core of its own, until `_leave_own_core`.
@@ -143,15 +149,20 @@ class Team:
 
         If a task raises, or the caller is interrupted, or ``poll`` (called every
         ``poll_interval_s`` in the calling thread) raises, the abort word is set, all threads are
-        joined, and the first exception is raised.
+        joined, and the first exception is raised. So it is if the calling thread itself belongs to a run
+        that is to end.
 
         An interruption may strike between any two steps of this function, so no step may matter
         alone: an outcome is noted where its thread leaves it, a lost wake-up is made good by the
         next look, and a team that was left in the middle is not used again. That happens too when
-        threads do not heed the abort word (an operator that never returns): at a second interruption,
-        or GRACE_S after the first failure, they are left behind.
+        threads do not heed the abort word, which kernels of ours and users' loops do: at a second
+        interruption, or GRACE_S after the first failure, they are left behind.
         """
         outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
+        if poll is not None:  # it may measure the time, for which this thread compiles
+            for function, arguments in {id(task[0]): task for task in tasks}.values():
+                if isinstance(function, Kernel):
+                    function.prepare(*arguments)
         trace = active()
         if trace is not None:
             tasks = _traced(trace, tasks, tracks)
@@ -160,10 +171,10 @@ class Team:
             self._cores = sorted(os.sched_getaffinity(0))
         try:
             for rank, (function, arguments) in enumerate(tasks):
-                self._inboxes[rank].put((rank, function, arguments, outcomes))
+                self._inboxes[rank].put((rank, function, arguments, outcomes, control))
             failure = self._join(outcomes, control, poll, poll_interval_s)
         except BaseException:
-            control[ABORT] = 1
+            stop(control)
             raise
         self._abandoned = False
         if failure is not None:
@@ -187,7 +198,7 @@ class Team:
                 failure = next((error for error in errors if error is not None), None)
                 if failure is not None:
                     failed_at = monotonic()
-                    control[ABORT] = 1
+                    stop(control)
             if running == 0:
                 return failure
             if failure is not None and monotonic() - failed_at > GRACE_S:
@@ -199,18 +210,20 @@ class Team:
                 for thread in self._threads:
                     self._leave_own_core(thread.native_id or 0)
                 try:
+                    if failure is None:
+                        check_running()
                     if poll is not None and failure is None:
                         poll()
                 except BaseException as raised:
                     failure = raised
                     failed_at = monotonic()
-                    control[ABORT] = 1
+                    stop(control)
             except BaseException as interruption:
                 if failure is not None:
                     raise
                 failure = interruption
                 failed_at = monotonic()
-                control[ABORT] = 1
+                stop(control)
 
     def close(self) -> None:
         """End the threads."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +34,7 @@ from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
 from godwit.graph.layout import LocalGraph
+from godwit.parallel.compile_time import run_clock
 from godwit.solvers.communication import check_asynchronous
 from godwit.solvers.delta import choose_delta, choose_gpu_window
 from godwit.solvers.placement import PlacedGraph
@@ -277,13 +277,15 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
     if options.timeout_s is None and options.progress is None and trace is None:
         return None
     timeout_s = options.timeout_s
-    begin: float | None = None  # the first look: what was compiled before does not count
+    begin: float | None = (
+        None  # the first look; neither what was compiled before counts nor what will be
+    )
 
     def poll(processed: int) -> None:
         nonlocal begin
         if begin is None:
-            begin = perf_counter()
-        if timeout_s is not None and perf_counter() - begin > timeout_s:
+            begin = run_clock()
+        if timeout_s is not None and run_clock() - begin > timeout_s:
             raise RunTimeoutError(
                 f"the run did not finish within {timeout_s:g} s ({processed} items processed)"
             )

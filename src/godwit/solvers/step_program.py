@@ -105,7 +105,7 @@ class StepProgram:
         :param numbers: likewise
         :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
         :param results: where the fields that come out live, as for :func:`godwit.bfs`
-        :param timeout_s: give up after so many seconds
+        :param timeout_s: give up after so many seconds; compiling comes before
         :param progress: called now and then with the number of vertices that operators were run for
             so far
         :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`

@@ -33,7 +33,8 @@ from godwit.parallel.atomics import (
 )
 from godwit.parallel.kernel import Kernel, kernel
 from godwit.parallel.rebuilding import plain_text
-from godwit.parallel.team import ABORT, CURSOR, WORDS_PER_LINE, borrowed_team, new_control
+from godwit.parallel.stopping import ABORT, stop
+from godwit.parallel.team import CURSOR, WORDS_PER_LINE, borrowed_team, new_control
 
 _IS_NOT = "no boolean but"
 _RETURNS = re.compile(rf"TypingError: {_IS_NOT} (.*)")
@@ -351,17 +352,21 @@ class SharedFilter:
     def _first_unit(self, part: int, parts: int) -> int:
         return self._units * part // parts
 
+    def prepare(self) -> Kernel:
+        """Return the compiled kernel."""
+        return checked_kernel(keep_units, self._keeps, 0, 1, self._control, *self._given)
+
     def run(self) -> None:
         """What the CPU does; returns when all that it kept is where it belongs."""
         control, size = self._control, self._threads
-        keep = checked_kernel(keep_units, self._keeps, 0, 1, control, *self._given)
+        keep = self.prepare()
         tasks = [(keep, (rank, size, control, *self._given)) for rank in range(size)]
         with borrowed_team(size) as team:
             team.run(tasks, control)
 
     def abort(self) -> None:
         """Let the CPU's threads end."""
-        self._control[ABORT] = 1
+        stop(self._control)
 
     @property
     def left_items(self) -> int:

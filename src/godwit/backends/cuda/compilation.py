@@ -21,6 +21,7 @@ from godwit import cache
 from godwit.backends.cuda import libraries
 from godwit.backends.cuda.operators import DeviceFunction, compile_function
 from godwit.errors import DeviceError, GodwitError
+from godwit.parallel.compile_time import compiling
 from godwit.parallel.content import Content
 
 ARCHITECTURES = ("80", "86", "89", "90", "100", "120")
@@ -61,7 +62,8 @@ def cubin(
         names = ("cuda", key[:2], f"{key}.cubin")
         found = cache.load(*names)
         if found is None:
-            found = _compiled(source, functions, architecture, options)
+            with compiling():
+                found = _compiled(source, functions, architecture, options)
             cache.store(found, *names)
         _BUILT[key] = found
     return found

@@ -1,0 +1,138 @@
+"""Users' loops end when their run is to end: at each turn they look at a word of the process.
+
+An operator may not return: ``while True: pass``. So each loop of a function that a user wrote begins its
+turns with a look at the stop word, by a pass of the compiler (:class:`StoppableLoops`). Functions without
+loops are compiled as they are. The word is raised when any run of the process is to end; who then sees it
+asks whether the run of its own thread is the one, and if so leaves the kernel by a :class:`RunStopped`,
+past handlers of the user's. Nobody counts who has left: who asks while no run is ending lowers the word.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir as llvm
+from numba import types
+from numba.core import cgutils, ir
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.callconv import RETCODE_USEREXC
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.ir_utils import build_definitions, mk_unique_var
+from numba.extending import intrinsic
+
+ABORT = 0
+"""The word of a run's control array (int64) that is not 0 when it is to end."""
+
+_Control = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class RunStopped(Exception):  # noqa: N818 (no error: why is known to whoever ended the run)
+    """A kernel has left a loop of the user's because its run is to end."""
+
+
+_stop_word = np.zeros(1, np.int64)
+_running: dict[int, _Control] = {}  # by thread
+
+
+@contextmanager
+def stoppable(control: _Control) -> Iterator[None]:
+    """Kernels that the calling thread runs in this block leave users' loops when the run is to end."""
+    thread = threading.get_ident()
+    before = _running.get(thread)
+    _running[thread] = control
+    try:
+        yield
+    finally:
+        if before is None:
+            del _running[thread]
+        else:
+            _running[thread] = before
+
+
+def stop(control: _Control) -> None:
+    """End the run with this control array."""
+    control[ABORT] = 1
+    _stop_word[0] = 1  # second: see _must_stop
+
+
+def check_running() -> None:
+    """Raise RunStopped if the run of the calling thread is to end."""
+    own = _running.get(threading.get_ident())
+    if own is not None and own[ABORT]:
+        raise RunStopped
+
+
+def _must_stop() -> int:
+    """Whether the run of the calling thread is to end; called by loops that find the stop word raised."""
+    # Lowered before the look around: whoever ends a run meanwhile raises it again afterwards.
+    _stop_word[0] = 0
+    if any(control[ABORT] for control in [*_running.values()]):
+        _stop_word[0] = 1
+    own = _running.get(threading.get_ident())
+    return int(own is not None and own[ABORT] != 0)
+
+
+_compiled_must_stop = ctypes.CFUNCTYPE(ctypes.c_int64)(_must_stop)  # for ever
+_WORD, _QUESTION = "godwit_stop_word", "godwit_must_stop"
+llvmlite.binding.add_symbol(_WORD, _stop_word.ctypes.data)
+llvmlite.binding.add_symbol(_QUESTION, ctypes.cast(_compiled_must_stop, ctypes.c_void_p).value)
+_INT = llvm.IntType(64)
+
+
+@intrinsic
+def _leave_if_stopped(typing_context: Any) -> Any:
+    """Look at the stop word; leave the kernel if it is raised and the thread's run is to end."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        module = builder.module
+        word = module.globals.get(_WORD)
+        if word is None:
+            word = llvm.GlobalVariable(module, _INT, _WORD)
+        raised = builder.load_atomic(word, "monotonic", 8)
+        with cgutils.if_unlikely(builder, builder.icmp_signed("!=", raised, _INT(0))):
+            kind = llvm.FunctionType(_INT, [])
+            asked = builder.call(cgutils.get_or_insert_function(module, kind, _QUESTION), [])
+            with cgutils.if_unlikely(builder, builder.icmp_signed("!=", asked, _INT(0))):
+                # Not return_user_exc, which goes to the handler where the loop is in a "try".
+                convention = context.call_conv
+                convention.set_static_user_exc(builder, RunStopped, ())
+                convention._return_errcode_raw(builder, RETCODE_USEREXC)
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class StoppableLoops(FunctionPass):
+    """Begins each turn of a function's loops with a look at the stop word."""
+
+    _name = "godwit_stoppable_loops"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)  # type: ignore[no-untyped-call, unused-ignore]
+
+    def run_pass(self, state: Any) -> bool:
+        """Change the function's loops; say whether there are any."""
+        blocks = state.func_ir.blocks
+        headers = {loop.header for loop in compute_cfg_from_blocks(blocks).loops().values()}
+        for header in headers:
+            block = blocks[header]
+            function, nothing = (
+                ir.Var(block.scope, mk_unique_var(f"$stop.{what}"), block.loc)
+                for what in ("function", "result")
+            )
+            looked_up = ir.Global("leave_if_stopped", _leave_if_stopped, block.loc)
+            call = ir.Expr.call(function, (), (), block.loc)
+            block.body[:0] = [
+                ir.Assign(looked_up, function, block.loc),
+                ir.Assign(call, nothing, block.loc),
+            ]
+        if headers:
+            state.func_ir._definitions = build_definitions(blocks)
+        return bool(headers)

@@ -10,10 +10,12 @@ import importlib.util
 import math
 import os
 import platform
+import re
 import struct
 import subprocess
 import sys
 import types
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,9 +28,11 @@ import pytest
 import godwit as gw
 from godwit.backends.cuda import compilation, libraries
 from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.operators import DeviceFunction, compile_function
+from godwit.backends.cuda.driver import FAULT_NAME
+from godwit.backends.cuda.operators import DeviceFunction, compile_function, fault_error
 from godwit.dataflow.operators import adapt
 from godwit.errors import DeviceError, GodwitError, OperatorError
+from godwit.parallel.checks import Fault
 
 _NEEDED = ("numba_cuda", "cuda")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -92,6 +96,13 @@ def _prototype(function: Callable[..., Any], *arguments: Any, parameters: int = 
     return compile_function(DeviceFunction("f", function, dtypes, parameters), "80").prototype
 
 
+FIVE = np.arange(10, 60, 10)
+
+
+def _at(x: int) -> int:
+    return FIVE[x]
+
+
 @needs_compilers
 class TestOperators:
     @pytest.mark.parametrize("architecture", ["80", "90"])
@@ -137,6 +148,50 @@ class TestOperators:
         self, function: Callable[..., Any], arguments: tuple[Any, ...], kind: str
     ) -> None:
         assert _prototype(function, *arguments).split(" f(")[0] == f'extern "C" __device__ {kind}'
+
+    @pytest.mark.parametrize(
+        ("function", "questions"),
+        [
+            (lambda x: FIVE[x], ["f(4) == 50", "f(-1) == 50", "f(5) == 0", "f(1000000) == 0"]),
+            (lambda x: 6 // (x - 1), ["f(3) == 3", "f(0) == -6", "f(1) == 0"]),
+            (lambda x: 1 << x, ["f(62) == 1ll << 62", "f(64) == 0", "f(-1) == 0"]),
+            (lambda x: int(0.5 * x), ["f(7) == 3"]),
+            (lambda x: _at(x) + 1, ["f(4) == 51", "f(5) == 0"]),
+            (lambda x: (1, 2, 3)[x], ["f(2) == 3", "f(3) == 0"]),
+        ],
+    )
+    def test_an_operator_that_fails_is_left_with_0_and_noted(
+        self, function: Callable[..., Any], questions: list[str]
+    ) -> None:
+        given = DeviceFunction("f", function, (INT64,))
+        assert compile_function(given, "80").may_fail
+        code = cubin(_verdicts(questions), [given], "80")
+        _check_verdicts(code, questions)
+
+    def test_only_code_that_may_fail_has_a_variable_of_faults(self) -> None:
+        source = 'extern "C" __global__ void run(long long *x) { *x = f(*x); }'
+        for function, may_fail in [
+            (lambda x: FIVE[x], True),
+            (lambda x: x // (x + 1), True),
+            (lambda x: x * 3 + 1, False),
+            (lambda x: min(x, 3) // 2 % 5 << 3, False),
+            (lambda x: 1.0 / x, False),
+            (lambda x: FIVE[x % 5], False),  # the compiler sees that it cannot
+        ]:
+            code = cubin(source, [DeviceFunction("f", function, (INT64,))], "80")
+            assert (FAULT_NAME.encode() in code) == may_fail
+
+    def test_a_fault_is_told_in_the_users_words(self) -> None:
+        functions = [
+            DeviceFunction("g", lambda x: x, (INT64,)),
+            DeviceFunction("f", lambda x: _at(x) + 1, (INT64,)),
+        ]
+        words = [zlib.crc32(b"f") + 1, int(Fault.INDEX), 2, 7, 5, 3]
+        assert re.fullmatch(
+            r"'_at' \(test_cuda_compilation.py, line \d+\) raised IndexError: "
+            "index 7 is out of bounds for length 5 at vertex 3",
+            str(fault_error(functions, words)),
+        )
 
     def test_parameters_follow_as_doubles(self) -> None:
         message = adapt(
@@ -203,7 +258,7 @@ class TestOperators:
             (lambda value: _sometimes(value + 1), "returns int64 or nothing"),
             (lambda value: _raises(value + 1), r"'_raises' \(\S+, line \d+\) raises or handles an"),
             (lambda value: _handles(value + 1), "'_handles' .* raises or handles an exception"),
-            (lambda value: _calls_itself(value + 1), "_calls_itself calls itself"),
+            (lambda value: _calls_itself(value + 1), "'_calls_itself' calls itself"),
             (print, "must be a Python function, got <built-in function print>"),
         ],
     )

@@ -232,3 +232,32 @@ def test_a_run_after_a_fault_is_sound() -> None:
         gw.run(program, path, {0: 0}, devices="cpu", parameters={"shift": 5})
     again = gw.run(program, path, {0: 0}, devices="cpu")
     assert found.values.tolist() == again.values.tolist() == [0, 0, 1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_ends_with_an_operator_error_on_a_gpu(engine: str) -> None:
+    for _ in range(2):  # what the first run noted is not the second's
+        with pytest.raises(OperatorError, match=READ):
+            ENGINES[engine]("cuda:0")
+    assert _vertices(lambda value, vertex: TABLE[vertex % 5] + value, "cuda:0")[1] == 0
+
+
+_RAISES = (_raising, _stepping)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("function", "words"), [one for one in FAULTS if one[0] not in _RAISES])
+def test_a_fault_on_a_gpu_is_an_operator_error(function: Callable[[int], Any], words: str) -> None:
+    kind = words.partition(":")[0].rpartition("*")[2]
+    with pytest.raises(OperatorError, match=rf"{kind}|RuntimeError: an exception|cannot compile"):
+        _filtered(function, "cuda:0")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("function", "result"), RESULTS[:-1])
+def test_what_python_computes_is_computed_on_a_gpu(
+    function: Callable[[int], Any], result: Any
+) -> None:
+    kept = gw.filter(np.full(3, 10), lambda x: function(x) == result, "cuda:0")
+    assert len(kept) == 3

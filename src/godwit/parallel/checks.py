@@ -126,7 +126,7 @@ class OperatorErrors(NumpyErrorModel):  # type: ignore[misc, unused-ignore]
     """Divisions of integers by zero raise; those of floating-point numbers are NumPy's."""
 
     def __init__(self, context: Any) -> None:
-        super().__init__(context.call_conv)  # type: ignore[no-untyped-call, unused-ignore]
+        super().__init__(context.raises)  # type: ignore[no-untyped-call, unused-ignore]
         self._context = context
 
     def fp_zero_division(self, builder: Any, exc_args: Any = None, loc: Any = None) -> bool:
@@ -142,6 +142,8 @@ class Checks:
 
     types: Any = numba.types
     """Numba's module of types; Numba for GPUs has one of its own."""
+    raises: Any = None
+    """What raises an exception in compiled code: Numba's calling convention."""
     number: int
     """Of the function that is compiled, as reports name it."""
 
@@ -157,7 +159,7 @@ class Checks:
                 widen = builder.zext if argument.type.width < 64 else builder.bitcast
                 vertex = widen(argument, _INT)
         self.report(builder, _INT(fault), _INT(self.number), value, limit, vertex)
-        self.call_conv.return_user_exc(builder, _EXCEPTIONS[fault], (fault.name.lower(),))
+        self.raises.return_user_exc(builder, _EXCEPTIONS[fault], (fault.name.lower(),))
 
     def get_function(self: Any, fn: Any, sig: Any, *given: Any, **named: Any) -> Any:
         """Return Numba's implementation behind the checks that it needs."""
@@ -322,9 +324,10 @@ class CheckedContext(Checks, CPUContext):  # type: ignore[misc, unused-ignore]
         builder.call(cgutils.get_or_insert_function(builder.module, kind, _NOTE), values)
 
 
-def checked(context: Any, checked_class: type[Any], function: Any) -> Any:
+def checked(context: Any, checked_class: type[Any], call_conv: Any, function: Any) -> Any:
     """Make the context of one function's compilation check what users' functions do."""
     context.__class__ = checked_class
+    context.raises = call_conv
     context.number = getattr(function, "godwit_number", 0)
     context.enable_boundscheck = True
     context.error_model = OperatorErrors(context)

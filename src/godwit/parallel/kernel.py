@@ -77,7 +77,8 @@ class _OperatorCompiler(_InlinedCompiler):
 
     def compile_extra(self, func: Any) -> Any:
         """Compile with the checks of :mod:`godwit.parallel.checks`."""
-        self.state.targetctx = checked(self.state.targetctx, CheckedContext, func)
+        context = self.state.targetctx
+        self.state.targetctx = checked(context, CheckedContext, context.call_conv, func)
         return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:

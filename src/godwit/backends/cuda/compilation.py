@@ -19,7 +19,11 @@ from typing import Any
 
 from godwit import cache
 from godwit.backends.cuda import libraries
-from godwit.backends.cuda.operators import DeviceFunction, compile_function
+from godwit.backends.cuda.operators import (
+    FAULT_DECLARATION,
+    DeviceFunction,
+    compile_function,
+)
 from godwit.errors import DeviceError, GodwitError
 from godwit.parallel.compile_time import compiling
 from godwit.parallel.content import Content
@@ -133,7 +137,10 @@ def _compiled(
         return _nvrtc(source, architecture, options, link_later=False)
     _check_linker()
     made = [compile_function(function, architecture) for function in functions]
-    prototypes = "\n".join(function.prototype for function in made)
+    declarations = [function.prototype for function in made]
+    if any(function.may_fail for function in made):
+        declarations.append(FAULT_DECLARATION)
+    prototypes = "\n".join(declarations)
     full = f'{prototypes}\n#line 1 "kernel.cu"\n{source}'
     kernel = _nvrtc(full, architecture, options, link_later=True)
     named = {

@@ -31,6 +31,11 @@ from godwit.trace import HOST, copied
 _PORTABLE_AND_MAPPED = 0x01 | 0x02
 _NON_BLOCKING = 0x01
 
+FAULT_NAME = "godwit_fault"
+"""The variable of a module whose operators may fail, int64: which operator failed first, or 0; then the
+five words of :class:`godwit.parallel.checks.FaultRecord`."""
+FAULT_WORDS = 6
+
 KEPT_BYTES = 1 << 30
 """Of a GPU, that the process keeps of what was let go by :meth:`Buffer.keep`."""
 _KEPT: KeptMemory[int] = KeptMemory(KEPT_BYTES)
@@ -611,12 +616,41 @@ def copy_peer_async(
 
 
 class Kernel:
-    """A kernel that is loaded on a GPU."""
+    """A kernel that is loaded on a GPU.
 
-    def __init__(self, index: int, function: Any, name: str) -> None:
+    :ivar faults: the address of its module's :data:`FAULT_NAME`; 0 if there is none
+    :ivar fault_count: how often it held a fault when :meth:`take_fault` was called
+    :ivar last_fault: what it then held
+    """
+
+    def __init__(self, index: int, function: Any, name: str, faults: int = 0) -> None:
         self.index = index
         self.name = name
         self.function = function
+        self.faults = faults
+        self.fault_count = 0
+        self.last_fault: list[int] = []
+
+    def take_fault(self) -> bool:
+        """Return whether an operator failed; keep what, and clear the variable.
+
+        Who shares a kernel with others compares ``fault_count`` with that of its beginning.
+        """
+        if not self.faults:
+            return False
+        words = np.zeros(FAULT_WORDS, np.int64)
+        use(self.index)
+        _, runtime = bindings()
+        kind = runtime.cudaMemcpyKind.cudaMemcpyDefault
+        outcome = runtime.cudaMemcpy(words.ctypes.data, self.faults, words.nbytes, kind)
+        checked(outcome, f"reading {FAULT_NAME} on cuda:{self.index}")
+        if not words[0]:
+            return False
+        self.last_fault = [int(word) for word in words]
+        self.fault_count += 1
+        checked(runtime.cudaMemset(self.faults, 0, words.nbytes), f"clearing {FAULT_NAME}")
+        checked(runtime.cudaStreamSynchronize(0), f"clearing {FAULT_NAME}")
+        return True
 
     def allow_shared(self, nbytes: int) -> None:
         """Let it be launched with so much dynamic shared memory."""
@@ -651,13 +685,18 @@ class Module:
         use(index)
         checked(runtime.cudaFree(0), f"cuda:{index} cannot be used")
         self._module = checked(driver.cuModuleLoadData(cubin), f"loading code on cuda:{index}")
+        self._faults = 0
+        if FAULT_NAME.encode() in cubin:
+            outcome = driver.cuModuleGetGlobal(self._module, FAULT_NAME.encode())
+            self._faults = int(checked(outcome, f"looking for {FAULT_NAME}")[0])
 
     def kernel(self, name: str) -> Kernel:
         """One of its kernels."""
         driver, _ = bindings()
         use(self.index)
         outcome = driver.cuModuleGetFunction(self._module, name.encode())
-        found = Kernel(self.index, checked(outcome, f"looking for kernel {name}"), name)
+        function = checked(outcome, f"looking for kernel {name}")
+        found = Kernel(self.index, function, name, self._faults)
         found.registers()  # loads it now, should loading be lazy
         return found
 

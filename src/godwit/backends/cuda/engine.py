@@ -120,6 +120,7 @@ class _Run(SlicedRun):
         """Compile the kernels, or find them, and load them on every GPU."""
         source = kernels.source(self.program, self.variant, self.parameter_count)
         functions = kernels.functions(self.program, self.variant, self.parameter_count)
+        self.functions = functions
         for part in self.placement.parts:
             architecture = driver.properties(part.index).compute_capability
             key = ("cuda", part.index, self.variant)

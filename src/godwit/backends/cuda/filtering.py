@@ -24,7 +24,7 @@ from godwit.backends.cuda.gpu_arrays import address_of, cupy, gpu_of
 from godwit.backends.cuda.instantiation import c_type
 from godwit.backends.cuda.lanes import GpuLane, Streams
 from godwit.backends.cuda.marks import native_stream
-from godwit.backends.cuda.operators import DeviceFunction, compile_function
+from godwit.backends.cuda.operators import DeviceFunction, compile_function, fault_error
 from godwit.backends.cuda.ordinary_memory import Promise
 from godwit.backends.cuda.pools import keep_pinned, take_pinned
 from godwit.backends.filtering import not_boolean
@@ -134,6 +134,9 @@ class GpuFilter:
     ) -> None:
         architecture = driver.properties(index).compute_capability
         _, self._kernel = _loaded(index, filter_code(predicate, dtype, architecture, threads))
+        self._kernel.take_fault()  # of filters that were given up
+        self._faults_before = self._kernel.fault_count
+        self._functions = [filter_function(predicate, dtype)]
         self._index = index
         self._stream = stream
         self._threads = threads
@@ -198,8 +201,14 @@ class GpuFilter:
         return self._events[slot].is_reached()
 
     def kept_count(self, slot: int = 0) -> int:
-        """How many items were kept; waits until that is known."""
+        """How many items were kept; waits until that is known.
+
+        :raises OperatorError: the predicate failed for an item
+        """
         self._events[slot].synchronize()
+        self._kernel.take_fault()
+        if self._kernel.fault_count != self._faults_before:
+            raise fault_error(self._functions, self._kernel.last_fault)
         return int(self._counts[slot])
 
     def close(self) -> None:

@@ -5,25 +5,33 @@ that, so caller and callee agree by construction; a kernel converts the result o
 inlines the operator into the kernel that calls it.
 
 What the CPU compiles, the GPU compiles (plain helpers, lambdas, njit functions, closures), except
-what raises: a kernel has nobody to raise to.
+what raises: a kernel has nobody to raise to. What fails (:mod:`godwit.parallel.checks`) leaves the
+operator, which returns 0, and is noted in a variable of the module (``FAULT_NAME`` of
+:mod:`godwit.backends.cuda.driver`), if it has such operators. The host looks at it between slices and
+at the end of a run.
 """
 
 from __future__ import annotations
 
 import dis
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from inspect import signature
 from typing import Any
+from zlib import crc32
 
 import numba
 import numpy as np
+from llvmlite import ir
 
 from godwit.backends.cuda import libraries
+from godwit.backends.cuda.driver import FAULT_NAME, FAULT_WORDS
 from godwit.errors import OperatorError, shown
-from godwit.parallel.content import ADAPTERS, plain_function
+from godwit.parallel.checks import Checks, Fault, FaultRecord, checked
+from godwit.parallel.content import ADAPTERS, Content, plain_function
 from godwit.parallel.kernel import Kernel
 from godwit.parallel.rebuilding import Originals, place, rebuild, wrong_return
 
@@ -41,6 +49,9 @@ _C_TYPES = {
     "float64": "double",
 }
 """C's types by the names that NumPy and Numba share."""
+
+
+FAULT_DECLARATION = f'extern "C" __device__ unsigned long long {FAULT_NAME}[{FAULT_WORDS}];'
 
 
 @dataclass(frozen=True)
@@ -68,10 +79,12 @@ class CompiledFunction:
 
     :param prototype: its declaration in C++
     :param ltoir: its code, to be linked
+    :param may_fail: it refers to :data:`FAULT_NAME`
     """
 
     prototype: str
     ltoir: bytes
+    may_fail: bool = False
 
 
 def compile_function(function: DeviceFunction, architecture: str) -> CompiledFunction:
@@ -82,9 +95,13 @@ def compile_function(function: DeviceFunction, architecture: str) -> CompiledFun
     """
     cuda = libraries.numba_cuda()
     capability = divmod(int(architecture), 10)
+    Content({}).visit(function.function, function.symbol)  # refuses what calls itself
+
+    faults = _Faults(_symbol_key(function.symbol))
 
     def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
-        return rebuilt if is_entry else _helper_class()(rebuilt, capability)
+        given = faults if by_user else None
+        return rebuilt if is_entry else _helper_class()(rebuilt, capability, given)
 
     entry, originals = rebuild(
         _entry(function), {}, f"godwit._device.{function.symbol}", "<operator>", compiled
@@ -117,7 +134,57 @@ def compile_function(function: DeviceFunction, architecture: str) -> CompiledFun
     taken += ["double"] * function.parameter_count
     kind = _return_type(returned, function, originals)
     prototype = f'extern "C" __device__ {kind} {function.symbol}({", ".join(taken)});'
-    return CompiledFunction(prototype, bytes(code))
+    return CompiledFunction(prototype, bytes(code), faults.noted)
+
+
+def _symbol_key(symbol: str) -> int:
+    """How kernels name an operator: never 0."""
+    return crc32(symbol.encode()) + 1
+
+
+def fault_error(functions: Sequence[DeviceFunction], words: Sequence[int]) -> OperatorError:
+    """Return what the user sees of a fault.
+
+    :param functions: the operators of the kernel
+    :param words: of the module's variable
+    """
+    key, fault, *values = words
+    function = next(one for one in functions if _symbol_key(one.symbol) == key)
+
+    def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
+        return rebuilt
+
+    _, originals = rebuild(_entry(function), {}, "godwit._device", "<operator>", compiled)
+    return OperatorError(originals.fault_message(FaultRecord(Fault(fault), *values)))
+
+
+@dataclass
+class _Faults:
+    """What code notes of the faults of an operator.
+
+    :param key: the operator's
+    :param noted: there is code that notes any
+    """
+
+    key: int
+    noted: bool = False
+
+    def note(self, builder: Any, values: Sequence[Any]) -> None:
+        """Make code that notes the first fault."""
+        self.noted = True
+        word = ir.IntType(64)
+        module = builder.module
+        if FAULT_NAME in module.globals:
+            record = module.globals[FAULT_NAME]
+        else:
+            kind = ir.ArrayType(word, FAULT_WORDS)
+            record = ir.GlobalVariable(module, kind, FAULT_NAME, addrspace=1)
+        zero = ir.IntType(32)(0)
+        place = builder.gep(record, [zero, zero])
+        old = builder.cmpxchg(place, word(0), word(self.key), "monotonic", "monotonic")
+        with builder.if_then(builder.extract_value(old, 1)):
+            for index, value in enumerate(values, 1):
+                builder.store(value, builder.gep(record, [zero, ir.IntType(32)(index)]))
 
 
 def _entry(function: DeviceFunction) -> Callable[..., Any]:
@@ -197,20 +264,18 @@ def _helper_class() -> Any:
     from numba.cuda.dispatcher import CUDADispatcher
 
     class Helper(CUDADispatcher):  # type: ignore[misc, unused-ignore]
-        def __init__(self, function: types.FunctionType, capability: tuple[int, int]) -> None:
+        def __init__(
+            self, function: types.FunctionType, capability: tuple[int, int], faults: _Faults | None
+        ) -> None:
             super().__init__(  # type: ignore[no-untyped-call, unused-ignore]
                 function, {"device": True, "debug": False, "opt": True}
             )
             self._capability = capability
-            self._under_way: set[Any] = set()
+            self._faults = faults
 
         def compile_device(self, args: Any, return_type: Any = None) -> Any:
-            if args in self._under_way:
-                name = self.py_func.__name__
-                raise numba.TypingError(f"{name} calls itself, which code on a GPU cannot")
             if args not in self.overloads:
-                self._under_way.add(args)
-                try:
+                if self._faults is None:
                     result = compile_cuda(
                         self.py_func,
                         return_type,
@@ -219,8 +284,10 @@ def _helper_class() -> Any:
                         nvvm_options={"opt": 3},
                         cc=self._capability,
                     )
-                finally:
-                    self._under_way.remove(args)
+                else:
+                    result = _compiled_checked(
+                        self.py_func, return_type, args, self._capability, self._faults
+                    )
                 self.overloads[args] = result
                 result.target_context.insert_user_function(
                     result.entry_point, result.fndesc, [result.library]
@@ -228,3 +295,68 @@ def _helper_class() -> Any:
             return self.overloads[args]
 
     return Helper
+
+
+def _compiled_checked(
+    function: Any, return_type: Any, args: Any, capability: tuple[int, int], faults: _Faults
+) -> Any:
+    """Compile a user's function with checks; otherwise as numba-cuda's ``compile_cuda`` does."""
+    compiler: Any = import_module("numba.cuda.compiler")
+    utils: Any = import_module("numba.cuda.utils")
+    from numba.cuda import types as cuda_types
+    from numba.cuda.core.callconv import CUDACallConv
+    from numba.cuda.descriptor import cuda_target
+    from numba.cuda.target import CUDATargetContext
+
+    class Context(Checks, CUDATargetContext):  # type: ignore[misc, unused-ignore]
+        enable_boundscheck = True
+        types = cuda_types
+
+        def report(self, builder: Any, *values: Any) -> None:
+            faults.note(builder, values)
+
+    class CallConv(CUDACallConv):  # type: ignore[misc, unused-ignore]
+        """Notes what raises; returns from the operator with 0."""
+
+        number = getattr(function, "godwit_number", 0)
+
+        def _note(self, builder: Any) -> None:
+            word = ir.IntType(64)
+            values = (int(Fault.EXCEPTION), self.number, 0, 0, -1)
+            faults.note(builder, [word(value) for value in values])
+
+        def return_user_exc(self, builder: Any, *given: Any, **named: Any) -> None:
+            self._note(builder)
+            super().return_user_exc(builder, *given, **named)
+
+        def return_status_propagate(self, builder: Any, status: Any) -> None:
+            self._note(builder)
+            super().return_status_propagate(builder, status)
+
+    plain_raises = CUDACallConv(cuda_target.target_context)
+
+    class Compiler(compiler.CUDACompiler):  # type: ignore[misc, unused-ignore]
+        def compile_extra(self, func: Any) -> Any:
+            self.state.targetctx = checked(self.state.targetctx, Context, plain_raises, func)
+            return super().compile_extra(func)
+
+    flags: Any = compiler.CUDAFlags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.inline, flags.forceinline, flags.error_model = "never", True, "numpy"
+    flags.nvvm_options = {"opt": 3}
+    flags.compute_capability, flags.max_registers, flags.lto = capability, None, False
+    with utils.numba_target_override():
+        result = compiler.compile_extra(
+            typingctx=cuda_target.typing_context,
+            targetctx=cuda_target.target_context,
+            func=function,
+            args=args,
+            return_type=return_type,
+            flags=flags,
+            locals={},
+            pipeline_class=Compiler,
+            call_conv=CallConv(cuda_target.target_context),
+            abi_info={},
+        )
+    result.library.finalize()
+    return result

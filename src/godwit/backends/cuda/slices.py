@@ -19,6 +19,7 @@ import numpy as np
 from godwit.backends.base import GpuOptions, Progress, ProgressPoll
 from godwit.backends.cuda import driver
 from godwit.backends.cuda.instantiation import MAXIMAL_DEVICES
+from godwit.backends.cuda.operators import DeviceFunction, fault_error
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
 from godwit.trace import PROGRESS, Trace, active
@@ -78,6 +79,7 @@ class SlicedRun:
 
     :cvar says_ended: each kernel says by its word of the host that it stores nothing any more: so the host
         sees it sooner than by the stream
+    :ivar functions: the operators of the kernels
     :ivar shapes: blocks, threads and bytes of shared memory of each launch
     """
 
@@ -88,6 +90,7 @@ class SlicedRun:
         self.placement = placement
         self.gpu = gpu
         self.kernels: list[driver.Kernel] = []
+        self.functions: Sequence[DeviceFunction] = ()
         self.shapes: list[tuple[int, int, int]] = []
         self.arguments: Array = np.empty(0)
 
@@ -149,8 +152,10 @@ class SlicedRun:
         """Slice after slice to the end; the seconds that kernels ran.
 
         :raises DeviceError: a device waited for another in vain
+        :raises OperatorError: an operator failed
         """
         seconds = 0.0
+        self._take_faults()  # of runs that were given up
         words = self._words
         ended = words[1:].data
         trace = active()
@@ -166,6 +171,7 @@ class SlicedRun:
             else:
                 self._run_traced(trace, launches, begin, ended, ends)
             seconds += ends[-1] - begin
+            faults = self._take_faults()
             controls = self.controls()
             if trace is not None:
                 self._note_slice(trace, begin, ends, controls)
@@ -177,11 +183,17 @@ class SlicedRun:
                     "meeting, and the run was given up; another process may occupy one of them "
                     "(nvidia-smi shows it), and gpu=GpuOptions(patience_s=...) waits longer"
                 )
+            if faults:
+                raise fault_error(self.functions, faults[0])
             if status == {FINISHED}:
                 return seconds
             self.between_slices(controls)
             if poll is not None:
                 poll(self.progress(controls))
+
+    def _take_faults(self) -> list[list[int]]:
+        """What operators did wrong, by endpoint, for those where any did."""
+        return [kernel.last_fault for kernel in self.kernels if kernel.take_fault()]
 
     def between_slices(self, controls: Array) -> None:
         """While no kernel runs: memory may be allocated, and arguments changed."""

@@ -192,7 +192,7 @@ class StepRun(SlicedRun):
         self.arguments = arguments
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
         self._source = delay + source
-        self._functions = tuple(functions)
+        self.functions = tuple(functions)
         self._threads = max(64, gpu.threads or threads)
         self.compile_s = 0.0
         self.shared_bytes = 0
@@ -207,7 +207,7 @@ class StepRun(SlicedRun):
         begin = perf_counter()
         for part in self.placement.parts:
             architecture = driver.properties(part.index).compute_capability
-            code = cubin(self._source, self._functions, architecture)
+            code = cubin(self._source, self.functions, architecture)
             self.kernels.append(_loaded(part.index, code))
         self.compile_s = seconds_since(begin, "compile")
 

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import godwit as gw
+from godwit.backends.cuda import driver
 from godwit.dataflow.device_functions import push
 from godwit.errors import OperatorError
+
+needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
 
 TABLE = np.arange(5, dtype=np.int64)
 SQUARE = np.arange(12.0).reshape(3, 4)
@@ -235,6 +238,7 @@ def test_a_run_after_a_fault_is_sound() -> None:
 
 
 @pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_ends_with_an_operator_error_on_a_gpu(engine: str) -> None:
     for _ in range(2):  # what the first run noted is not the second's
@@ -247,6 +251,7 @@ _RAISES = (_raising, _stepping)
 
 
 @pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize(("function", "words"), [one for one in FAULTS if one[0] not in _RAISES])
 def test_a_fault_on_a_gpu_is_an_operator_error(function: Callable[[int], Any], words: str) -> None:
     kind = words.partition(":")[0].rpartition("*")[2]
@@ -255,6 +260,7 @@ def test_a_fault_on_a_gpu_is_an_operator_error(function: Callable[[int], Any], w
 
 
 @pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize(("function", "result"), RESULTS[:-1])
 def test_what_python_computes_is_computed_on_a_gpu(
     function: Callable[[int], Any], result: Any

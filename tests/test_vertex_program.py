@@ -158,6 +158,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"dtype": "int16"}, InputError, "int16"),
     ({"dtype": "nonsense"}, InputError, "nonsense"),
     ({"update": lambda field: field}, InputError, "field_dtype"),
+    ({"name": 5}, InputError, "a vertex program must be named by printable text, got 5"),
+    ({"initial": "x"}, InputError, "initial must be a number, an array"),
+    ({"field_initial": "x"}, InputError, "field_initial must be a number, an array"),
+    ({"field_initial": np.zeros((2, 2))}, InputError, "field_initial must be a number, an array"),
     ({"message": "value"}, OperatorError, "message must be a Python function"),
     ({"message": lambda speed: speed}, OperatorError, "'speed', which is not offered"),
     ({"message": lambda *values: values}, OperatorError, "plain positional"),
@@ -272,11 +276,18 @@ def test_operators_keep_defaults_between_offered_parameters(devices: Any) -> Non
     "initial", [2**40, np.array([0.5, 1, 2]), lambda vertices: vertices[:0], "text", np.nan]
 )
 def test_initial_values_that_do_not_fit_are_refused(initial: Any) -> None:
-    program = gw.VertexProgram(
-        name="labels", dtype="int32", message=lambda value: value, combine="min", initial=initial
-    )
-    with pytest.raises(InputError, match="initial"):
+    def run() -> None:
+        program = gw.VertexProgram(
+            name="labels",
+            dtype="int32",
+            message=lambda value: value,
+            combine="min",
+            initial=initial,
+        )
         gw.run(program, gw.generators.path(3))
+
+    with pytest.raises(InputError, match="initial"):
+        run()
 
 
 def test_filtered_items_are_counted() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from godwit.backends.base import Array, ProgramOperators
 from godwit.dataflow.operators import adapt
-from godwit.dtypes import as_float
+from godwit.dtypes import as_array, as_float
 from godwit.errors import InputError, shown
 
 Operator = Callable[..., Any]
@@ -62,7 +62,8 @@ class VertexProgram:
     :param priority: ``priority(value)``: smaller is sooner; a hint that saves useless work
     :param parameters: names and default values (floats) of further parameters that the operators may
         take; other values can be given to each run without compiling anew
-    :raises InputError: unknown ``combine`` or dtype, or parts that do not go together
+    :raises InputError: unknown ``combine`` or dtype, a name that is no printable text, initial values
+        that are no numbers, or parts that do not go together
     :raises OperatorError: an operator is no plain function, or takes something that is not offered
     """
 
@@ -80,6 +81,9 @@ class VertexProgram:
     operators: ProgramOperators = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        program_name(self.name, "a vertex program")
+        _check_initial(self.initial, "initial")
+        _check_initial(self.field_initial, "field_initial")
         dtype = _value_dtype(self.dtype, "dtype")
         if not isinstance(self.combine, str) or self.combine not in ("min", "max", "add"):
             raise InputError(f"combine must be 'min', 'max' or 'add', got {shown(self.combine)}")
@@ -153,6 +157,25 @@ def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
         return dtype.type(np.inf if combine == "min" else -np.inf)
     limits = np.iinfo(dtype)
     return dtype.type(limits.max if combine == "min" else limits.min)
+
+
+def program_name(name: Any, what: str) -> str:
+    """Return the name of a program; InputError if it is no printable text."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"{what} must be named by printable text, got {shown(name)}")
+    return name
+
+
+def _check_initial(initial: Any, name: str) -> None:
+    """Raise InputError if it is no number, array of shape (n), function or None."""
+    if initial is None or callable(initial):
+        return
+    values = as_array(initial, name)
+    if values.dtype.kind not in "biuf" or values.ndim > 1:
+        raise InputError(
+            f"{name} must be a number, an array of one for each vertex, or a function of the array of "
+            f"vertices, got {shown(initial)}"
+        )
 
 
 def _always() -> bool:

@@ -23,6 +23,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.solvers.asynchronous import SolverOptions
 from godwit.solvers.placement import PlacedGraph
+from godwit.solvers.program import program_name
 from godwit.solvers.statistics import RunStatistics
 from godwit.solvers.step_operators import Step, as_steps
 from godwit.solvers.step_state import (
@@ -80,7 +81,7 @@ class StepProgram:
         steps: Sequence[Step],
         numbers: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name = _program_name(name)
+        self.name = program_name(name, "a step program")
         self.declared = Declared.of(fields, numbers)
         self.code = self.declared.code(name, as_steps(steps, f"step program {name!r}"))
 
@@ -151,12 +152,6 @@ class StepProgram:
             return found
 
         return "\n".join([f"StepProgram({self.name!r})", *lines(self.code.steps, 2)])
-
-
-def _program_name(name: Any) -> str:
-    if not isinstance(name, str) or not name.isprintable():
-        raise InputError(f"a step program must be named by printable text, got {shown(name)}")
-    return name
 
 
 class StepResult:

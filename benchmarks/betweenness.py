@@ -66,7 +66,7 @@ def contenders(graph: gw.Graph, sources: np.ndarray[Any, Any]) -> dict[str, Call
 
 def check(graph: gw.Graph, sources: np.ndarray[Any, Any], from_igraph: list[float]) -> None:
     """igraph's sums, which it does not scale up, against Godwit's."""
-    from godwit.algorithms.brandes import sum_dependencies
+    from godwit.algorithms.betweenness.cpu import sum_dependencies
 
     ours = sum_dependencies(
         graph, np.sort(sources), endpoints=False, edges=False, weighted=graph.is_weighted

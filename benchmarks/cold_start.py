@@ -49,7 +49,7 @@ def done(step):
     last = now
 import godwit as gw
 done("import")
-from godwit.backends.registry import resolve_devices
+from godwit.runtime.registry import resolve_devices
 found = resolve_devices(device)
 done("discovery")
 found[0].memory_bytes
@@ -110,7 +110,7 @@ def device_process(cache: str, arguments: list[str], wanted: int) -> dict[str, f
 def on_device(device: str, spec: str, runs: int) -> list[dict[str, object]]:
     """A row for each algorithm and each state of the cache."""
     import godwit as gw
-    from godwit.backends.registry import resolve_devices
+    from godwit.runtime.registry import resolve_devices
 
     try:
         resolve_devices(device)

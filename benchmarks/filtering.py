@@ -38,9 +38,9 @@ import numpy as np
 import godwit as gw
 from godwit.algorithms import filtering
 from godwit.algorithms.filtering import FilterOptions, filter_host_array
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.driver import Buffer, Event, PinnedBuffer, Stream
-from godwit.backends.cuda.filtering import GpuFilter
+from godwit.algorithms.filtering.cuda import GpuFilter
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import Buffer, Event, PinnedBuffer, Stream
 
 Row = dict[str, Any]
 Values = np.ndarray[Any, Any]

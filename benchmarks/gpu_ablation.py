@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.base import GpuOptions
 from godwit.errors import GodwitError, RunTimeoutError
+from godwit.runtime.protocol import GpuOptions
 from gpu_paths import device_list, source_of
 from gpu_runs import OUT_OF_TIME, Found, Row, chosen, limits_of, options, run, usable
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import driver
-from godwit.backends.cuda import generators as gpu
-from godwit.backends.cuda.arcs import rows_of_arcs
 from godwit.errors import GodwitError
+from godwit.graph.cuda.arcs import rows_of_arcs
+from godwit.graph.generators import cuda as gpu
+from godwit.runtime.cuda import driver
 
 PARTS = ("compile", "count", "deal", "sort", "merge", "rows", "download")
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import steps
+from godwit.supersteps import run as steps
 from gpu_paths import device_list, source_of
 from gpu_steps_plans import GRAPHS
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import driver
+from godwit.runtime.cuda import driver
 from gpu_paths import device_list
 
 Row = dict[str, Any]

@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import driver
 from godwit.errors import GodwitError, RunTimeoutError
+from godwit.runtime.cuda import driver
 from gpu_runs import (
     OUT_OF_TIME,
     ElsewhereError,

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import driver
 from godwit.dataflow import collectives
+from godwit.runtime.cuda import driver
 from links_copies import KB, MB, Row, copies, on_gpu, pinned, timed
 
 SMALL = 4 * KB

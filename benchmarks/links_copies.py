@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.upload import bring_up
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.upload import bring_up
 
 KB, MB = 1 << 10, 1 << 20
 PACKETS = (4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)

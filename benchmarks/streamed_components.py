@@ -37,9 +37,9 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.driver import Buffer, PinnedBuffer, Stream
 from godwit.dataflow.context import Context, Endpoint
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream
 
 Row = dict[str, Any]
 Pairs = np.ndarray[Any, Any]

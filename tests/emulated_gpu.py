@@ -1,6 +1,6 @@
 """A GPU of plain host memory whose kernels really run, at once: for code that makes and moves data.
 
-For backends/cuda/rows.py, generators.py, arcs.py and results.py, function by function; NumPy sorts in the
+For graph/cuda/rows.py, generators.py, arcs.py and results.py, function by function; NumPy sorts in the
 place of CuPy. :mod:`emulated_grid` has the kernels run, and whole GPUs for all above the driver.
 """
 
@@ -19,7 +19,10 @@ import pytest
 from emulated_grid import as_gpu_array, check_arguments, new_machine
 from emulated_grid_compiler import COMPILER, Compiler
 from emulated_grid_machine import Kernel, Machine
-from godwit.backends.cuda import arcs, download, driver, generators, rows, workshop
+from godwit.graph.cuda import arcs, rows
+from godwit.graph.cuda import builder as workshop
+from godwit.graph.generators import cuda as generators
+from godwit.runtime.cuda import download, driver
 
 __all__ = ["COMPILER", "EmulatedBuffer", "EmulatedModule", "EmulatedStream", "emulate"]
 

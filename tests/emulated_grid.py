@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,24 +25,17 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-import godwit.backends.cuda
+import godwit
 from emulated_grid_compiler import COMPILER, Compiler, explained, scheduler
 from emulated_grid_driver import Driver, Runtime
 from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
-from godwit.backends.cuda import (
-    compilation,
-    download,
-    driver,
-    engine,
-    libraries,
-    native,
-    pools,
-    sorting,
-)  # fmt: skip
-from godwit.backends.cuda.driver import Buffer, Stream
-from godwit.backends.cuda.kept_memory import KeptMemory
-from godwit.backends.cuda.native import Calls
+from godwit.runtime.cuda import compile as compilation
+from godwit.runtime.cuda import download, driver, libraries, native, pools, sorting
+from godwit.runtime.cuda.driver import Buffer, Stream
+from godwit.runtime.cuda.kept_memory import KeptMemory
+from godwit.runtime.cuda.native import Calls
+from godwit.worker.cuda import engine  # fmt: skip
 
 __all__ = [
     "COMPILER", "EmulationError", "Machine", "as_gpu_array", "check_arguments", "emulated_gpus",
@@ -165,10 +159,13 @@ def new_machine(
     )  # fmt: skip
 
 
+_OF_GPUS = re.compile(r"cuda|godwit\.(supersteps|measure)|components\.tiles")
+
+
 def _modules() -> list[Any]:
-    """All modules of the backend."""
-    package = godwit.backends.cuda
-    names = [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    """All modules that use CUDA."""
+    found = pkgutil.walk_packages(godwit.__path__, "godwit.")
+    names = [one.name for one in found if _OF_GPUS.search(one.name)]
     return [importlib.import_module(name) for name in names]
 
 

@@ -24,11 +24,11 @@ import numba
 from emulated_grid_machine import EmulationError, Kernel
 from emulated_grid_source import included, kernel_names, translated
 from godwit import cache
-from godwit.backends.cuda import operators
-from godwit.backends.cuda.compilation import KERNELS
-from godwit.backends.cuda.operators import DeviceFunction
-from godwit.parallel.kernel import content_key
-from godwit.parallel.rebuilding import rebuild
+from godwit.runtime.cpu.compile import content_key
+from godwit.runtime.cuda import operators
+from godwit.runtime.cuda.compile import INCLUDE_FOLDER
+from godwit.runtime.cuda.operators import DeviceFunction
+from godwit.runtime.rebuilding import rebuild
 
 COMPILER = shutil.which("g++") if sys.platform == "linux" else None
 
@@ -113,7 +113,13 @@ class Compiler:
     def _load(
         self, source: str, functions: list[DeviceFunction], options: list[str]
     ) -> dict[str, Kernel]:
-        headers = included(source, {path.name: path.read_text() for path in KERNELS.glob("*.cuh")})
+        headers = included(
+            source,
+            {
+                str(path.relative_to(INCLUDE_FOLDER)): path.read_text()
+                for path in INCLUDE_FOLDER.rglob("*.cuh")
+            },
+        )
         options = [*self._options, *options]
         names = kernel_names("\n".join([source, *headers.values()]))
         made = [_operator(one) for one in functions]
@@ -146,7 +152,9 @@ def _digest(text: str) -> str:
 def _compile(files: dict[str, str], main: str, path: Path, options: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         for name, text in files.items():
-            (Path(folder) / name).write_text(text)
+            file = Path(folder) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
         made = str(Path(folder) / "made.so")
         # In two steps: linked with -fsanitize, it would want the sanitizer's own library.
         object_file = str(Path(folder) / "made.o")

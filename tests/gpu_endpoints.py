@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from godwit.backends.cuda import driver
+from godwit.runtime.cuda import driver
 
 COUNT = driver.device_count()
 needs_gpu = pytest.mark.skipif(COUNT == 0, reason=f"no GPU: {driver.why_not()}")

@@ -20,8 +20,8 @@ from typing import Any, get_args
 import numpy as np
 
 import godwit as gw
-from godwit.backends.base import GpuOptions, Schedule
-from godwit.backends.cuda import driver
+from godwit.runtime.cuda import driver
+from godwit.runtime.protocol import GpuOptions, Schedule
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
@@ -117,7 +117,7 @@ def run_ranks(devices: list[str]) -> None:
 
 def run_dependencies(devices: list[str]) -> None:
     """Betweenness: by all blocks and by each for itself; rows of every class; arcs, too."""
-    from godwit.backends.cuda import brandes_steps
+    from godwit.algorithms.betweenness import cuda as brandes_steps
 
     usual = brandes_steps.gpus_apart
     wide = gw.generators.rmat(9, 6, seed=1)
@@ -138,7 +138,7 @@ def run_dependencies(devices: list[str]) -> None:
 
 def run_searches(devices: list[str]) -> None:
     """BFS in supersteps: pushed and pulled, queues that grow, long rows, hubs, one block, schedules."""
-    from godwit.backends.cuda import step_hubs
+    from godwit.supersteps import hubs as step_hubs
 
     hub_arcs = step_hubs.HUB_ARCS
     wide = gw.generators.rmat(10, 8, seed=1)
@@ -275,7 +275,7 @@ def run_arrays(_devices: list[str]) -> None:
 
 def run_measurements(devices: list[str]) -> None:
     """The kernels of godwit devices --measure."""
-    from godwit.backends.cuda.measure import measure
+    from godwit.measure.links import measure
 
     measure(range(min(len(devices), driver.device_count())))
     print("measured", flush=True)

@@ -26,19 +26,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.backends.cuda import (
-    download,
-    driver,
-    gpu_arrays,
-    lanes,
-    libraries,
-    marks,
-    pools,
-    segments,
-)
-from godwit.backends.cuda.driver import GpuProperties
-from godwit.backends.cuda.kept_memory import KeptMemory
-from godwit.backends.cuda.native import Calls
+from godwit.dataflow.cuda import lanes, segments
+from godwit.runtime.cuda import download, driver, gpu_arrays, libraries, marks, pools
+from godwit.runtime.cuda.driver import GpuProperties
+from godwit.runtime.cuda.kept_memory import KeptMemory
+from godwit.runtime.cuda.native import Calls
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 
 _POISON = 0xDD
@@ -460,7 +452,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setattr(marks, "event_pool", lru_cache(marks.EventPool))
         for module in (lanes, segments):
             patch.setattr(module, "event_pool", marks.event_pool)
-        from godwit.backends.cuda import ordinary_memory
+        from godwit.runtime.cuda import ordinary_memory
 
         patch.setattr(ordinary_memory, "event_pool", marks.event_pool)
         patch.setattr(lanes, "are_peers", lru_cache(lanes.are_peers.__wrapped__))

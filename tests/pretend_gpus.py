@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.backends import registry
-from godwit.backends.cpu.device import CpuBackend
-from godwit.backends.cuda import driver, measure, packets, testbed, trials
-from godwit.backends.cuda.driver import GpuProperties
-from godwit.backends.cuda.testbed import pattern
+from godwit.dataflow.cuda import packets
+from godwit.measure import links as measure
+from godwit.measure import testbed, trials
+from godwit.measure.testbed import pattern
+from godwit.runtime import registry
+from godwit.runtime.cpu.device import CpuBackend
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import GpuProperties
 
 THREADS = 4 * 256  # of every launch: 4 blocks of random access
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.step_code import Instruction, Operator, Read, accumulator_dtype
 from godwit.errors import InputError
+from godwit.frontier.code import Instruction, Operator, Read, accumulator_dtype
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from connected_components import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.algorithms import in_arcs
+from godwit.algorithms.pagerank import in_arcs
 from godwit.graph.csr import Graph
 from graphs import graphs, named_graph
 from test_pagerank import LAYOUTS, by_definition, lay_out

@@ -20,7 +20,7 @@ from godwit.cli import inputs
 from godwit.cli.report import print_json
 from godwit.dataflow import tuning
 from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
-from godwit.solvers.asynchronous import SolverOptions
+from godwit.worker.solve import SolverOptions
 
 PATH = gw.generators.path(4)
 

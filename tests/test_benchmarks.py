@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import driver
+from godwit.runtime.cuda import driver
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms import betweenness, brandes
-from godwit.algorithms.brandes import sum_dependencies
+from godwit.algorithms import betweenness
+from godwit.algorithms.betweenness import cpu as brandes
+from godwit.algorithms.betweenness.cpu import sum_dependencies
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph

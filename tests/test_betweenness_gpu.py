@@ -15,17 +15,18 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.brandes import sum_dependencies
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import brandes_steps, workshop
-from godwit.backends.cuda.brandes_steps import run_brandes
-from godwit.backends.cuda.step_placement import StepCopies, StepPlacement
-from godwit.backends.cuda.steps import StepRun
-from godwit.backends.dependencies import DependencyOutcome, DependencyQuery
-from godwit.backends.registry import resolve_devices
+from godwit.algorithms.betweenness import cuda as brandes_steps
+from godwit.algorithms.betweenness.cpu import sum_dependencies
+from godwit.algorithms.betweenness.cuda import run_brandes
+from godwit.algorithms.betweenness.queries import DependencyOutcome, DependencyQuery
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
+from godwit.graph.cuda import builder as workshop
+from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.registry import resolve_devices
+from godwit.supersteps.placement import StepCopies, StepPlacement
+from godwit.supersteps.run import StepRun
 from gpu_endpoints import COUNT, names_of, needs_gpu
 from graphs import each_graph, named_graph
 

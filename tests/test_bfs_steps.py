@@ -22,13 +22,15 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms.verification import verify_bfs
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import bfs_steps, driver, step_hubs
-from godwit.backends.cuda.compilation import ARCHITECTURES, KERNELS, cubin
-from godwit.backends.cuda.slices import SlicedRun
+from godwit.algorithms.bfs import cuda as bfs_steps
+from godwit.algorithms.paths.verify import verify_bfs
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import ARCHITECTURES, INCLUDE_FOLDER, cubin
+from godwit.runtime.cuda.slices import SlicedRun
+from godwit.runtime.protocol import GpuOptions
+from godwit.supersteps import hubs as step_hubs
 from graphs import each_graph, graphs, named_graph
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -267,7 +269,7 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
 
 
 def _names_of(enum: str) -> list[str]:
-    text = (KERNELS / "bfs_search.cuh").read_text()
+    text = (INCLUDE_FOLDER / "algorithms/bfs/search.cuh").read_text()
     body = re.search(rf"enum {enum} : u32 \{{(.*?)\}};", text, re.DOTALL)
     assert body is not None
     names = re.sub(r"//.*", "", body[1]).split(",")

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from godwit.backends.cpu import bins as bins_module
-from godwit.backends.cpu.bins import (
+from godwit.runtime.cpu.bits import FROM_BITS
+from godwit.runtime.cpu.compile import Kernel
+from godwit.worker.cpu import bins as bins_module
+from godwit.worker.cpu.bins import (
     BASE,
     BUCKETS,
     CHUNK_ITEMS,
@@ -39,8 +41,6 @@ from godwit.backends.cpu.bins import (
     push_bin,
     push_bucket,
 )
-from godwit.parallel.bits import FROM_BITS
-from godwit.parallel.kernel import Kernel
 
 DEVICES = 3
 

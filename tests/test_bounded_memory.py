@@ -21,13 +21,13 @@ from godwit.errors import FormatError, GraphTooLargeError
 from godwit.graph.blocks import rows_of_blocks
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph
-from godwit.graph.formats import pieces, read
+from godwit.io import pieces, read
 from graphs import forced_threads
 
 
 @pytest.fixture
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
+    monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
     monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
     monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from godwit import cache, config
-from godwit.backends.cuda import compilation
 from godwit.errors import FileError
-from godwit.graph.datasets import fetching
-from godwit.parallel import kernel as kernel_module
-from godwit.parallel.kernel import Kernel
+from godwit.io.datasets import fetching
+from godwit.runtime.cpu import compile as kernel_module
+from godwit.runtime.cpu.compile import Kernel
+from godwit.runtime.cuda import compile as compilation
 
 if not hasattr(os, "geteuid"):
     pytest.skip("folders have no owners here", allow_module_level=True)
@@ -244,7 +244,7 @@ def test_a_folder_of_our_own_says_how_to_close_it(folder: Path) -> None:
 @pytest.mark.parametrize("mask", [0o000, 0o002, 0o077])
 def test_what_is_made_is_closed_to_others(tmp_path: Path, mask: int) -> None:
     script = (
-        f"import os; os.umask({mask}); from godwit.parallel.kernel import Kernel;"
+        f"import os; os.umask({mask}); from godwit.runtime.cpu.compile import Kernel;"
         "Kernel(lambda value: value)(1)"
     )
     environment = {**os.environ, "GODWIT_CACHE": str(tmp_path / "a" / "b")}

@@ -24,14 +24,14 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from godwit import api
-from godwit.backends.cuda import driver, libraries
-from godwit.backends.cuda.driver import GpuProperties
 from godwit.cli import inputs, outputs, unlisted_gpus
 from godwit.cli.application import app
 from godwit.cli.facts import smallest
 from godwit.errors import InputError
-from godwit.graph.format_names import FORMATS
 from godwit.graph.generators.spec import GENERATORS
+from godwit.io.format_names import FORMATS
+from godwit.runtime.cuda import driver, libraries
+from godwit.runtime.cuda.driver import GpuProperties
 
 UNREACHED = np.iinfo(np.int64).max
 GODWIT = [sys.executable, "-m", "godwit"]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.backends.cuda import driver
 from godwit.dataflow import collectives
 from godwit.errors import DeviceError, InputError
+from godwit.runtime.cuda import driver
 
 OPERATORS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 SHAPES = [(0,), (1,), (2,), (7,), (1000,), (5, 3), (1, 300), (2, 0, 3)]

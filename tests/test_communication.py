@@ -18,13 +18,14 @@ import pytest
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.backends.base import Device, GpuOptions
-from godwit.backends.cuda import brandes_steps, step_readers
-from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
-from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.step_reads import reads_anywhere, shared_fields, ways_of_arcs
+from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.errors import GraphTooLargeError, InputError
+from godwit.frontier.reads import reads_anywhere, shared_fields, ways_of_arcs
 from godwit.graph.partition import partition
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.protocol import Device, GpuOptions
+from godwit.supersteps import readers as step_readers
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
 from step_programs import COMPONENTS, FAR, K_CORE, LEVELS, LEVELS_PULLED, LEVELS_TURNED, start_of
 

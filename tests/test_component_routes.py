@@ -9,7 +9,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
-from godwit.algorithms import component_routes
+from godwit.algorithms.components import routes as component_routes
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs with")

@@ -18,17 +18,17 @@ from typer.testing import CliRunner
 import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.components import MERGES
+from godwit.algorithms.components.cuda import run_components
+from godwit.algorithms.components.queries import UnionQuery
 from godwit.arrays import Home
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.components_steps import run_components
-from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.registry import resolve_devices
-from godwit.backends.unions import UnionQuery
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.graph.csr import Graph
-from godwit.solvers.statistics import RunStatistics
+from godwit.runtime.cuda import driver
+from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.registry import resolve_devices
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from test_components import UNIONS, expected_labels

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.components import MERGES
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import components_tiles
-from godwit.backends.cuda.components_steps import run_components
-from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.registry import resolve_devices
-from godwit.backends.unions import UnionQuery
+from godwit.algorithms.components import tiles as components_tiles
+from godwit.algorithms.components.cuda import run_components
+from godwit.algorithms.components.queries import UnionQuery
 from godwit.graph.csr import Graph
+from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.registry import resolve_devices
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import names_of
 from graphs import each_graph, graphs, named_graph
 from test_components import expected_labels

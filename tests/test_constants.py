@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.filtering import ITEM_DTYPES
+from godwit.algorithms.filtering.packets import ITEM_DTYPES
 from godwit.errors import OperatorError
-from godwit.parallel.constants import check_constants, with_exact_constants
+from godwit.runtime.constants import check_constants, with_exact_constants
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,

@@ -26,13 +26,14 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import compilation, libraries
-from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.driver import FAULT_NAME
-from godwit.backends.cuda.operators import DeviceFunction, compile_function, fault_error
 from godwit.dataflow.operators import adapt
 from godwit.errors import DeviceError, GodwitError, OperatorError
-from godwit.parallel.checks import Fault
+from godwit.runtime.checks import Fault
+from godwit.runtime.cuda import compile as compilation
+from godwit.runtime.cuda import libraries
+from godwit.runtime.cuda.compile import cubin
+from godwit.runtime.cuda.driver import FAULT_NAME
+from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
 
 _NEEDED = ("numba_cuda", "cuda")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -371,7 +372,7 @@ class TestCache:
     def test_included_headers_matter_and_others_do_not(
         self, cache: Path, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr(compilation, "KERNELS", tmp_path)
+        monkeypatch.setattr(compilation, "INCLUDE_FOLDER", tmp_path)
         (tmp_path / "outer.cuh").write_text('#pragma once\n  # include "inner.cuh"\n')
         (tmp_path / "inner.cuh").write_text('#include "outer.cuh"\nconstexpr int ONE = 1;\n')
         (tmp_path / "other.cuh").write_text("constexpr int TWO = 2;\n")
@@ -384,7 +385,7 @@ class TestCache:
         assert cubin(source, [FUNCTION], "80") != first
 
     def test_every_include_of_ours_is_found(self) -> None:
-        headers = sorted(compilation.KERNELS.glob("*.cuh"))
+        headers = sorted(compilation.INCLUDE_FOLDER.rglob("*.cuh"))
         assert headers
         for header in headers:
             text = header.read_text(encoding="utf-8")
@@ -453,8 +454,8 @@ def _unexpected(*arguments: Any, **named: Any) -> Any:
 _SCRIPT = """
 import hashlib, sys
 import numpy as np
-from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.operators import DeviceFunction
+from godwit.runtime.cuda.compile import cubin
+from godwit.runtime.cuda.operators import DeviceFunction
 amount = 5
 function = DeviceFunction("f", lambda value: value + amount, (np.dtype(np.int32),))
 source = 'extern "C" __global__ void k(int *x) { x[0] = f(x[0]); }'

@@ -19,15 +19,16 @@ from typer.testing import CliRunner
 import godwit as gw
 from emulated_gpu import COMPILER, EmulatedBuffer, emulate
 from godwit import api
-from godwit.backends.base import Device
-from godwit.backends.cuda import arcs, driver
-from godwit.backends.cuda.compilation import cubin
-from godwit.backends.cuda.download import bring_down
-from godwit.backends.cuda.generators import GENERATORS, grid, rmat, road
-from godwit.backends.cuda.workshop import TILE, Workshop, kernel_source
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph import csr
+from godwit.graph.cuda import arcs
+from godwit.graph.cuda.builder import TILE, Workshop, kernel_source
+from godwit.graph.generators.cuda import GENERATORS, grid, rmat, road
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import cubin
+from godwit.runtime.cuda.download import bring_down
+from godwit.runtime.protocol import Device
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
@@ -192,7 +193,7 @@ class TestEmulated:
                 make()
 
     def test_many_tiles_are_summed_up(self) -> None:
-        source = kernel_source("grid_kernels.cuh", Id="i32", Weights="NoWeights")
+        source = kernel_source("graph/generators/grid_kernels.cuh", Id="i32", Weights="NoWeights")
         counts = np.random.default_rng(1).integers(0, TILE + 1, 5000).astype(np.uint64)
         for count in (0, 1, 31, 1023, 1024, 1025, 5000):
             with Workshop(0, source) as shop, EmulatedBuffer(0, 8 * (count + 1)) as tiles:
@@ -215,9 +216,12 @@ class TestCompiles:
     @pytest.mark.parametrize(
         ("file", "types"),
         [
-            ("row_kernels.cuh", {"Edges": "RmatEdges", "Weights": "FloatWeights"}),
-            ("row_kernels.cuh", {"Edges": "GivenEdges<i64>", "Weights": "IntegerWeights<i64>"}),
-            ("grid_kernels.cuh", {"Weights": "IntegerWeights<i32>"}),
+            ("graph/cuda/row_kernels.cuh", {"Edges": "RmatEdges", "Weights": "FloatWeights"}),
+            (
+                "graph/cuda/row_kernels.cuh",
+                {"Edges": "GivenEdges<i64>", "Weights": "IntegerWeights<i64>"},
+            ),
+            ("graph/generators/grid_kernels.cuh", {"Weights": "IntegerWeights<i32>"}),
         ],
     )
     def test_kernels(self, architecture: str, file: str, types: dict[str, str]) -> None:

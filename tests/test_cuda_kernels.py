@@ -18,16 +18,14 @@ import numpy as np
 import pytest
 
 from godwit.algorithms import bfs, sssp
-from godwit.backends.cuda import (
-    brandes_steps,
-    components_steps,
-    instantiation,
-    pagerank_steps,
-    step_halos,
-)
-from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
-from godwit.backends.cuda.instantiation import Variant
-from godwit.solvers.program import VertexProgram
+from godwit.algorithms.betweenness import cuda as brandes_steps
+from godwit.algorithms.components import cuda as components_steps
+from godwit.algorithms.pagerank import cuda as pagerank_steps
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.supersteps import halos as step_halos
+from godwit.worker.cuda import program as instantiation
+from godwit.worker.cuda.program import Variant
+from godwit.worker.program import VertexProgram
 
 _NEEDED = ("numba_cuda", "cuda")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

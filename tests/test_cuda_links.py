@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda.links import next_hops, per_link
 from godwit.errors import InputError
+from godwit.runtime.protocol import GpuOptions
+from godwit.worker.cuda.links import next_hops, per_link
 
 
 @st.composite

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from godwit.backends.cuda import driver
+from godwit.runtime.cuda import driver
 
 GPUS = 2
 OK = 0

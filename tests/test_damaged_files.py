@@ -16,8 +16,8 @@ import pytest
 
 from godwit.errors import GodwitError
 from godwit.graph.csr import Graph
-from godwit.graph.formats import read, write
-from godwit.graph.formats.xxh64 import Xxh64
+from godwit.io import read, write
+from godwit.io.xxh64 import Xxh64
 
 CHECKED = (
     ".wel.zst", ".wel.gz", ".wel.bz2", ".wel.xz", ".csv.zst", ".csv.gz", ".csv.bz2", ".csv.xz",
@@ -126,7 +126,7 @@ def test_zstd_frames_are_those_of_the_tool(size: int, tmp_path: Path) -> None:
     if zstd is None:
         pytest.skip("there is no zstd command")
     content = np.random.default_rng(size).integers(0, 9, size).astype(np.uint8).tobytes()
-    from godwit.graph.formats.compression import compressed
+    from godwit.io.compression import compressed
 
     with (tmp_path / "it.zst").open("wb") as file, compressed(file, "zstd") as packed:
         packed.write(content[: size // 3])

@@ -29,9 +29,9 @@ import pytest
 import godwit as gw
 from godwit import config
 from godwit.errors import FileError, FormatError, InputError
-from godwit.graph import datasets
-from godwit.graph.datasets import fetching
-from godwit.graph.datasets.catalog import DataSet, catalog, named
+from godwit.io import datasets
+from godwit.io.datasets import fetching
+from godwit.io.datasets.catalog import DataSet, catalog, named
 from graphs import arcs_of
 
 ROADS = b"c three roads\np sp 3 3\na 1 2 5\na 2 3 7\na 3 1 9\n"

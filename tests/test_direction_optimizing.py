@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphs as zoo
-from godwit.algorithms import direction_optimizing as driver
-from godwit.algorithms.direction_optimizing import UNREACHED, direction_optimizing_bfs
+from godwit.algorithms.bfs import cpu as driver
+from godwit.algorithms.bfs.cpu import UNREACHED, direction_optimizing_bfs
 from godwit.graph.csr import Graph
-from godwit.parallel.team import ABORT, new_control
+from godwit.runtime.cpu.team import ABORT, new_control
 from graphs import each_graph, named_graph
 
 each_team = pytest.mark.parametrize("threads", [1, 2, 3])

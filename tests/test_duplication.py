@@ -17,14 +17,16 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.backends.base import Device, GpuOptions
-from godwit.backends.cuda import step_halos, step_readers, step_results
-from godwit.backends.cuda.driver import Buffer
-from godwit.backends.cuda.pagerank_steps import run_pagerank
-from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.ranks import RankQuery
+from godwit.algorithms.pagerank.cuda import run_pagerank
+from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
+from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.protocol import Device, GpuOptions
+from godwit.supersteps import halos as step_halos
+from godwit.supersteps import readers as step_readers
+from godwit.supersteps import results as step_results
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from step_programs import LEVELS

@@ -14,17 +14,18 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, EmulationError, Machine, emulated_gpus
 from emulated_grid_source import kernel_names, translated
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import compilation, driver
-from godwit.backends.cuda.compilation import KERNELS
 from godwit.errors import DeviceError, GraphTooLargeError
+from godwit.runtime.cuda import compile as compilation
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import INCLUDE_FOLDER
+from godwit.runtime.protocol import GpuOptions
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
 SEEDS = [0, 1, 2, 3]
 
 # All blocks of a grid meet.
 MEET = """
-#include "memory.cuh"
+#include "runtime/cuda/include/memory.cuh"
 __device__ void meet(u32 *arrived, u32 round) {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -71,7 +72,9 @@ def results(source: str, count: int, dtype: Any = np.uint32, **shape: int) -> An
 
 
 class TestTranslation:
-    @pytest.mark.parametrize("path", sorted(KERNELS.glob("*.cuh")), ids=lambda path: path.stem)
+    @pytest.mark.parametrize(
+        "path", sorted(INCLUDE_FOLDER.rglob("*.cuh")), ids=lambda path: path.stem
+    )
     def test_every_kernel_file(self, path: Path) -> None:
         text = path.read_text()
         made = translated(text)
@@ -149,7 +152,7 @@ class TestThreads:
     def test_collectives(self, gpus: Machine, seed: int) -> None:
         gpus.seed = seed
         source = """
-        #include "memory.cuh"
+        #include "runtime/cuda/include/memory.cuh"
         extern "C" __global__ void kernel(u32 *out) {
             u32 lane = lane_id(), odd = lane & 1 ? 0xaaaaaaaau : 0x55555555u;
             u32 at = threadIdx.x;
@@ -197,7 +200,7 @@ class TestThreads:
 
     def test_who_has_returned_is_not_waited_for(self) -> None:
         source = """
-        #include "memory.cuh"
+        #include "runtime/cuda/include/memory.cuh"
         extern "C" __global__ void kernel(u32 *out) {
             if (threadIdx.x % 4 == 3) return;
             __syncthreads();
@@ -210,7 +213,7 @@ class TestThreads:
 
     def test_atomics(self) -> None:
         source = """
-        #include "memory.cuh"
+        #include "runtime/cuda/include/memory.cuh"
         extern "C" __global__ void kernel(u64 *out) {
             atomicAdd(&out[0], 3ull);
             atomicMin(reinterpret_cast<i64 *>(&out[1]), -i64(threadIdx.x));
@@ -232,7 +235,7 @@ class TestThreads:
 
     def test_time_goes_on(self) -> None:
         source = """
-        #include "memory.cuh"
+        #include "runtime/cuda/include/memory.cuh"
         extern "C" __global__ void kernel(u64 *out) {
             u64 begin = now_ns();
             __nanosleep(1000 * threadIdx.x);
@@ -261,7 +264,7 @@ class TestThreads:
 
 
 PING_PONG = """
-#include "memory.cuh"
+#include "runtime/cuda/include/memory.cuh"
 extern "C" __global__ void kernel(u32 *ours, u32 *theirs, u64 leads) {
     for (u32 round = 1; round <= 5; round++) {
         if (leads) {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 import godwit as gw
-from godwit.backends.cuda import driver
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
+from godwit.runtime.cuda import driver
 from graphs import ZOO, each_graph, graphs, named_graph
 from programs import WALKS
 from references import as_list, breadth_first, dijkstra

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from godwit.backends.filtering import as_predicate
+from godwit.algorithms.filtering.packets import as_predicate
 from godwit.cli.application import app
 from godwit.cli.filtering import parse_predicate
 from godwit.errors import GodwitError, InputError
-from godwit.parallel.constants import with_exact_constants
+from godwit.runtime.constants import with_exact_constants
 
 VALUES = np.random.default_rng(3).random(10_000)
 VALUES[::10] = np.nan

@@ -14,9 +14,9 @@ import pytest
 
 from godwit.algorithms import filtering
 from godwit.algorithms.filtering import FilterOptions, filter_host_array
-from godwit.backends.cuda import filtering as cuda_filtering
-from godwit.backends.cuda.driver import PinnedBuffer
+from godwit.algorithms.filtering import cuda as cuda_filtering
 from godwit.errors import DeviceError, InputError, OperatorError, RunTimeoutError
+from godwit.runtime.cuda.driver import PinnedBuffer
 from pretend_cuda import Machine, pretended_gpus
 from pretend_filter import PretendedFilter
 

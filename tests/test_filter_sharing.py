@@ -12,9 +12,9 @@ import pytest
 
 from godwit.algorithms import filtering
 from godwit.algorithms.filtering import LEAST_PACKET_BYTES, PACKET_BYTES, gpu_packet_bytes
-from godwit.algorithms.sharing import Share, packet_items
-from godwit.backends.cpu import filtering as cpu_filtering
-from godwit.backends.cpu.filtering import SharedFilter
+from godwit.algorithms.filtering import cpu as cpu_filtering
+from godwit.algorithms.filtering.cpu import SharedFilter
+from godwit.algorithms.filtering.sharing import Share, packet_items
 from godwit.errors import OperatorError
 
 INT32 = np.dtype(np.int32)

@@ -21,14 +21,12 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms import assembly, filtering
-from godwit.backends.cpu.filtering import _CHUNK_ITEMS, CpuFilter
-from godwit.backends.cuda import driver
-from godwit.backends.cuda import filtering as cuda_filtering
-from godwit.backends.cuda.compilation import ARCHITECTURES
-from godwit.backends.cuda.driver import Buffer, Stream
-from godwit.backends.cuda.filtering import GpuFilter, filter_code
-from godwit.backends.filtering import ITEM_DTYPES
+from godwit.algorithms import filtering
+from godwit.algorithms.filtering import assembly
+from godwit.algorithms.filtering import cuda as cuda_filtering
+from godwit.algorithms.filtering.cpu import _CHUNK_ITEMS, CpuFilter
+from godwit.algorithms.filtering.cuda import GpuFilter, filter_code
+from godwit.algorithms.filtering.packets import ITEM_DTYPES
 from godwit.errors import (
     DeviceError,
     FileError,
@@ -37,8 +35,11 @@ from godwit.errors import (
     OperatorError,
     RunTimeoutError,
 )
-from godwit.parallel.team import GRACE_S
-from godwit.solvers import step_operators
+from godwit.frontier import operators as step_operators
+from godwit.runtime.cpu.team import GRACE_S
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import ARCHITECTURES
+from godwit.runtime.cuda.driver import Buffer, Stream
 from pretend_cuda import Machine, pretended_gpus
 from pretend_filter import PretendedFilter
 
@@ -512,7 +513,7 @@ def test_kernel(dtype: str, seed: int, checks: Any) -> None:
 
 def test_epochs_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A word of a tile's state tells so many launches apart; then all are cleared."""
-    monkeypatch.setattr("godwit.backends.cuda.filtering._EPOCHS", 3)
+    monkeypatch.setattr("godwit.algorithms.filtering.cuda._EPOCHS", 3)
     array = random_items("float64", 2000)
     with emulated_gpus(1, checks=True), ExitStack() as stack:
         stream = Stream(0)

@@ -25,10 +25,10 @@ import scipy.io
 
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats import pieces, read
-from godwit.graph.formats.arc_lines import ArcLines, IdRange, read_arcs
-from godwit.graph.formats.scanner import INTEGER_32, NONE
-from godwit.graph.formats.source import open_source
+from godwit.io import pieces, read
+from godwit.io.source import open_source
+from godwit.io.text.arc_lines import ArcLines, IdRange, read_arcs
+from godwit.io.text.scanner import INTEGER_32, NONE
 
 DIMACS = "c a comment\np sp 4 5\na 1 2 7\na 1 3 2\na 3 2 1\na 2 4 9\na 4 1 0\n"
 MATRIX_MARKET = (
@@ -329,8 +329,8 @@ class TestCompression:
     def test_text_larger_than_a_step(
         self, write: Write, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("godwit.graph.formats.compression._BLOCK_BYTES", 7)
-        monkeypatch.setattr("godwit.graph.formats.compression._OUTPUT_BYTES", 1000)
+        monkeypatch.setattr("godwit.io.compression._BLOCK_BYTES", 7)
+        monkeypatch.setattr("godwit.io.compression._OUTPUT_BYTES", 1000)
         lines = "".join(f"{v} {v + 1}\n" for v in range(20_000))
         graph = read(write(COMPRESSORS[kind](lines.encode())))
         assert np.array_equal(graph.targets, np.arange(1, 20_001))
@@ -363,7 +363,7 @@ class TestCompression:
     ) -> None:
         path = write(COMPRESSORS[kind](bytes(100 << 20)))
         monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(40 << 20))
-        monkeypatch.setattr("godwit.graph.formats.source._SHARE_OF_DISK", 0)
+        monkeypatch.setattr("godwit.io.source._SHARE_OF_DISK", 0)
         with pytest.raises(GraphTooLargeError, match="not enough space"):
             read(path)
 

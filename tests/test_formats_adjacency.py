@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats import pieces, read, write
+from godwit.io import pieces, read, write
 from graphs import arcs_of, graphs
 from mutations import mutated
 
@@ -394,7 +394,7 @@ def test_pieces_threads_and_windows_change_nothing(
         assert arcs_of(read(path, format=name)) == arcs_of(expected)
     monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
     monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
-    monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
+    monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
     found = read(path, format=name)
     assert arcs_of(found) == arcs_of(expected)
     assert found.ids == expected.ids

@@ -46,7 +46,7 @@ from godwit.graph.generators.geometric import Points, sorted_points
 from godwit.graph.generators.recursive import _draw_rmat
 from godwit.graph.generators.spec import GENERATORS, is_spec, parse_spec
 from godwit.graph.hashing import seed_word
-from godwit.parallel.team import run_team
+from godwit.runtime.cpu.team import run_team
 from graphs import arcs_of, forced_threads
 
 # One graph of every generator, with the beginning of its SHA-256: see `digest`.

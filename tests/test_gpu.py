@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver
 from godwit.errors import (
     ClosedContextError,
     DeviceError,
@@ -22,6 +20,8 @@ from godwit.errors import (
     RunTimeoutError,
     ValueOverflowError,
 )
+from godwit.runtime.cuda import driver
+from godwit.runtime.protocol import GpuOptions
 from graphs import ZOO, named_graph
 
 pytestmark = [
@@ -269,7 +269,8 @@ def test_names_of_devices() -> None:
 
 def test_a_device_that_never_comes_is_given_up() -> None:
     """The start gate: one of two kernels is not started; the other leaves by itself, and says so."""
-    from godwit.backends.cuda import engine, slices
+    from godwit.runtime.cuda import slices
+    from godwit.worker.cuda import engine
 
     ready = engine._Run._ready
 

@@ -21,13 +21,14 @@ import godwit as gw
 from emulated_gpu import COMPILER, EmulatedBuffer, EmulatedModule, EmulatedStream
 from godwit import config
 from godwit.arrays import Home
-from godwit.backends.base import Destination
-from godwit.backends.cuda import download, driver, results
-from godwit.backends.cuda.download import Staging
 from godwit.errors import ValueOverflowError
-from godwit.solvers import results as solver_results
-from godwit.solvers.program import VertexProgram, identity_of
-from godwit.solvers.results import converted
+from godwit.runtime.cuda import download, driver
+from godwit.runtime.cuda.download import Staging
+from godwit.runtime.protocol import Destination
+from godwit.worker import results as solver_results
+from godwit.worker.cuda import results
+from godwit.worker.program import VertexProgram, identity_of
+from godwit.worker.results import converted
 
 _EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

@@ -11,8 +11,8 @@ import os
 
 import pytest
 
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver
+from godwit.runtime.cuda import driver
+from godwit.runtime.protocol import GpuOptions
 from test_gpu import check_random_graph
 
 pytestmark = [

@@ -17,7 +17,7 @@ import godwit as gw
 from godwit.errors import FileError, FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph
-from godwit.graph.formats import pieces, read, write
+from godwit.io import pieces, read, write
 from graphs import arcs_of, graphs
 from mutations import mutated
 
@@ -132,7 +132,7 @@ def test_vertices_that_do_not_fit(put: Put, monkeypatch: pytest.MonkeyPatch) -> 
     assert (caught.value.path.name, caught.value.line) == ("g.v", 3)
     path = put("5 10\n", "".join(f"{k}\n" for k in range(5000)))
     monkeypatch.setenv("GODWIT_MEMORY_BYTES", "30000")
-    monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 1)
+    monkeypatch.setattr("godwit.io.source._SHARE_HELD", 1)
     with pytest.raises(GraphTooLargeError, match=r"g\.v: 5,000 vertices needs"):
         read(path)
 
@@ -143,7 +143,7 @@ def test_data_of_vertices_are_skipped(
 ) -> None:
     """libgrape-lite's vertices have a second column."""
     if window is not None:
-        monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
+        monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
         monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", window)
         monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
     graph = read(put("5 10\n10 7\n", "# data\n10 0.5\n\n5\tabc\n007 -1\n9 0\n", None))
@@ -280,7 +280,7 @@ def test_in_windows(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
         "".join(f"{name}\n" for name in names.tolist()),
     )
     expected = read(path)
-    monkeypatch.setattr("godwit.graph.formats.source._SHARE_HELD", 0)
+    monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
     monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
     monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
     found = read(path)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
 from godwit.algorithms import filtering
-from godwit.backends.cuda import driver, pools
-from godwit.backends.cuda.kept_memory import KeptMemory
-from godwit.backends.cuda.segments import GpuSpace
+from godwit.dataflow.cuda.segments import GpuSpace
 from godwit.errors import GraphTooLargeError
+from godwit.runtime.cuda import driver, pools
+from godwit.runtime.cuda.kept_memory import KeptMemory
 from pretend_cuda import pretended_gpus
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs")

@@ -21,9 +21,9 @@ import pytest
 from godwit import config
 from godwit.dataflow.operators import adapt
 from godwit.errors import OperatorError
-from godwit.parallel import kernel as kernel_module
-from godwit.parallel.kernel import Kernel, content_key
-from godwit.parallel.team import ABORT, Team, barrier, borrowed_team, new_control, run_team
+from godwit.runtime.cpu import compile as kernel_module
+from godwit.runtime.cpu.compile import Kernel, content_key
+from godwit.runtime.cpu.team import ABORT, Team, barrier, borrowed_team, new_control, run_team
 
 SCALE = 3
 
@@ -79,7 +79,7 @@ _PROGRAM = """
 import os, sys
 from numba.core import event
 import godwit as gw
-from godwit.parallel.kernel import Kernel
+from godwit.runtime.cpu.compile import Kernel
 with event.install_recorder("numba:compile") as record:
     result = gw.sssp(gw.generators.path(9, weights=(1, 5)), 0, devices=2)
     compiled = len(record.buffer)
@@ -214,7 +214,7 @@ def test_options_and_version_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> 
 
 _FACTOR_PROGRAM = """
 import helper
-from godwit.parallel.kernel import Kernel
+from godwit.runtime.cpu.compile import Kernel
 operator = lambda value: value * helper.FACTOR
 print(Kernel(operator)(10))
 """

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import GraphTooLargeError, InputError
-from godwit.graph import layout as layout_module
 from godwit.graph.csr import Graph
-from godwit.graph.layout import Layout, build_layout, layout_bytes
 from godwit.graph.partition import Partition, partition
+from godwit.graph.partition import layout as layout_module
+from godwit.graph.partition.layout import Layout, build_layout, layout_bytes
 from graphs import each_graph, graphs, named_graph
 
 

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.backends.cpu.segments import HostSpace
 from godwit.dataflow import future
+from godwit.dataflow.cpu import HostSpace
 from godwit.dataflow.segment import Segment
 from godwit.errors import (
     ClosedContextError,

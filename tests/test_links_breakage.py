@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends import spaces
-from godwit.backends.cpu.segments import HostLane, HostSpace
 from godwit.dataflow import context as context_module
 from godwit.dataflow import future as future_module
+from godwit.dataflow import spaces
+from godwit.dataflow.cpu import HostLane, HostSpace
 from godwit.dataflow.future import Fate, Future
 from godwit.dataflow.message import Message
 from godwit.dataflow.receiver import Receiver

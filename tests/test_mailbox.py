@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from godwit.backends.cpu.mailbox import (
+from godwit.runtime.cpu.atomics import load_acquire, yield_thread
+from godwit.runtime.cpu.bits import FROM_BITS, VALUE_DTYPES
+from godwit.runtime.cpu.compile import Kernel
+from godwit.runtime.cpu.team import ABORT, new_control, run_team
+from godwit.worker.cpu.mailbox import (
     Mailboxes,
     arrived,
     credit,
@@ -20,10 +24,6 @@ from godwit.backends.cpu.mailbox import (
     release,
     take,
 )
-from godwit.parallel.atomics import load_acquire, yield_thread
-from godwit.parallel.bits import FROM_BITS, VALUE_DTYPES
-from godwit.parallel.kernel import Kernel
-from godwit.parallel.team import ABORT, new_control, run_team
 
 
 def _send(mailboxes: Any, sender: int, receiver: int, keys: Any, values: Any) -> int:

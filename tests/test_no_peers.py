@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
 from emulated_grid_machine import EmulationError
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver, step_hubs, step_program_text
-from godwit.backends.cuda.step_exchange import Exchange
+from godwit import placement
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
-from godwit.solvers import placement
+from godwit.frontier.cuda import text as step_program_text
+from godwit.runtime.cuda import driver
+from godwit.runtime.protocol import GpuOptions
+from godwit.supersteps import hubs as step_hubs
+from godwit.supersteps.exchange import Exchange
 from gpu_endpoints import COUNT, ENDPOINTS, names_of, needs_gpu
 from graphs import each_graph, graphs, named_graph
 from step_programs import (

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import driver
 from godwit.dataflow.device_functions import push
 from godwit.errors import OperatorError
+from godwit.runtime.cuda import driver
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
 

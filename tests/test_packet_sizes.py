@@ -11,15 +11,16 @@ from typer.testing import CliRunner
 import godwit as gw
 import pretend_gpus
 from godwit import cache
-from godwit.backends import spaces
-from godwit.backends.base import Device
-from godwit.backends.cuda import driver, packets
-from godwit.backends.cuda.driver import GpuProperties
-from godwit.backends.cuda.kernel_sizing import Limits, resident_blocks
-from godwit.backends.cuda.measurements import Measurement, Measurements
-from godwit.backends.cuda.topology import Gpu, Topology
 from godwit.cli.application import app
+from godwit.dataflow import spaces
+from godwit.dataflow.cuda import packets
 from godwit.errors import InputError
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import GpuProperties
+from godwit.runtime.cuda.kernel_sizing import Limits, resident_blocks
+from godwit.runtime.cuda.measurements import Measurement, Measurements
+from godwit.runtime.cuda.topology import Gpu, Topology
+from godwit.runtime.protocol import Device
 
 MB = 1 << 20
 H200 = Limits(132, 2048, 32, 65536, 228 << 10, 1 << 10)

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from godwit import api
-from godwit.algorithms import in_arcs as module
-from godwit.algorithms import pagerank_push, power_iteration
 from godwit.algorithms.pagerank import RankSettings
+from godwit.algorithms.pagerank import cpu as power_iteration
+from godwit.algorithms.pagerank import in_arcs as module
+from godwit.algorithms.pagerank import push as pagerank_push
 from godwit.cli.application import app
 from godwit.errors import DeviceError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph

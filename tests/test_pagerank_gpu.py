@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
+from godwit.algorithms.pagerank.cuda import run_pagerank
+from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.arrays import Home, host_array
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda.pagerank_steps import run_pagerank
-from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.ranks import RankQuery
-from godwit.backends.registry import resolve_devices
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
+from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.registry import resolve_devices
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
 

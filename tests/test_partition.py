@@ -16,7 +16,7 @@ from godwit.errors import InputError
 from godwit.graph import partition as partition_module
 from godwit.graph.csr import Graph
 from godwit.graph.partition import Partition, partition
-from godwit.graph.partitioners import PARTITIONERS
+from godwit.graph.partition.methods import PARTITIONERS
 from graphs import each_graph, graphs, named_graph
 
 METHODS = tuple(PARTITIONERS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from godwit.algorithms import sssp as sssp_module
-from godwit.algorithms.verification import verify_bfs, verify_sssp
+from godwit.algorithms.paths.verify import verify_bfs, verify_sssp
 from godwit.errors import ClosedContextError, DeviceError, InputError, ValueOverflowError
 from graphs import each_graph, graphs, named_graph
 from references import as_list, breadth_first, dijkstra

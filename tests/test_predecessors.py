@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphs as zoo
-from godwit.algorithms import predecessors as module
-from godwit.algorithms.predecessors import predecessors
+from godwit.algorithms.paths import predecessors as module
+from godwit.algorithms.paths.predecessors import predecessors
 from godwit.graph.csr import Graph
 from graphs import arcs_of, each_graph, named_graph
 

@@ -18,7 +18,7 @@ import pytest
 
 import godwit as gw
 from godwit import errors
-from godwit.graph import metis
+from godwit.graph.partition import metis
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc and PR_SET_PDEATHSIG are Linux'")
 
@@ -111,7 +111,7 @@ def test_no_module_of_the_working_directory_runs(tmp_path: Path) -> None:
             f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')"
         )
     program = (
-        "import sys; del sys.path[0]; import pymetis, godwit as gw, godwit.graph.metis;"
+        "import sys; del sys.path[0]; import pymetis, godwit as gw, godwit.graph.partition.metis;"
         "graph = gw.generators.grid(1000, 1000);"
         "sys.path.insert(0, ''); print(gw.partition(graph, 2, 'metis'))"
     )

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 import graphs as zoo
-from godwit.algorithms.verification import checks
+from godwit.algorithms import checks
 from godwit.cli.application import app
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph

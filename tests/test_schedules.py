@@ -19,12 +19,14 @@ import pytest
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.backends.base import GpuOptions, Schedule
-from godwit.backends.cuda import bfs_steps, driver, step_program_text
-from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
-from godwit.backends.cuda.schedules import left_rows_bytes, schedule_define
-from godwit.backends.cuda.step_program_text import ProgramText
+from godwit.algorithms.bfs import cuda as bfs_steps
 from godwit.errors import GraphTooLargeError, InputError
+from godwit.frontier.cuda import text as step_program_text
+from godwit.frontier.cuda.text import ProgramText
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.protocol import GpuOptions, Schedule
+from godwit.supersteps.schedules import left_rows_bytes, schedule_define
 from graphs import named_graph
 from step_programs import ARCS, K_CORE, LENGTHS, LEVELS, start_of
 

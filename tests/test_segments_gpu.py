@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import driver, libraries
 from godwit.dataflow.kernel_sizing import kernel_sizing
 from godwit.errors import InputError
+from godwit.runtime.cuda import driver, libraries
 
 pytestmark = pytest.mark.gpu
 
@@ -217,7 +217,7 @@ def test_contexts_leave_nothing_behind(cp: Any) -> None:
 
 
 def marks_in_use() -> list[int]:
-    from godwit.backends.cuda.marks import event_pool
+    from godwit.runtime.cuda.marks import event_pool
 
     return [event_pool(index).in_use for index in range(driver.device_count())]
 

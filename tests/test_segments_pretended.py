@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.backends.cuda import driver, lanes, marks, ordinary_memory, pools
-from godwit.backends.cuda.marks import native_stream
-from godwit.backends.cuda.segments import GpuSpace, PinnedSpace
-from godwit.backends.segments import READY
+from godwit.dataflow.cuda import lanes
+from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
 from godwit.errors import DeviceError, InputError, RunTimeoutError
+from godwit.runtime.cuda import driver, marks, ordinary_memory, pools
+from godwit.runtime.cuda.marks import native_stream
+from godwit.runtime.memory import READY
 from pretend_cuda import Machine, gpu_array, pretended_gpus
 from pretend_cupy import Array
 

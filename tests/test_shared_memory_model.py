@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.backends.cpu import bins, shared_memory, worker
-from godwit.parallel import team
-from godwit.parallel.team import ABORT, CONTROL_WORDS
+from godwit.runtime.cpu import team
+from godwit.runtime.cpu.team import ABORT, CONTROL_WORDS
+from godwit.worker.cpu import bins, shared_memory, worker
 from interleaving import (
     Automaton,
     Model,

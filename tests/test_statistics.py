@@ -12,8 +12,8 @@ import pytest
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.backends.base import WorklistCounts
-from godwit.solvers.statistics import RunStatistics
+from godwit.runtime.protocol import WorklistCounts
+from godwit.runtime.statistics import RunStatistics
 
 
 def counts(devices: int, **settings: Any) -> WorklistCounts:

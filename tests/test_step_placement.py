@@ -17,17 +17,19 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import config
 from godwit.arrays import Home
-from godwit.backends.base import Device
-from godwit.backends.cuda import download, driver, step_results, step_rows, upload
-from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
-from godwit.backends.cuda.driver import Buffer
-from godwit.backends.cuda.step_placement import StepPlacement
-from godwit.backends.cuda.step_results import deliver_arcs, deliver_positions
-from godwit.backends.cuda.workshop import kernel_source
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.cuda.builder import kernel_source
 from godwit.graph.partition import partition
-from godwit.graph.positions import CLASS_DEGREES, LINE, number_vertices
+from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
+from godwit.runtime.cuda import download, driver, upload
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.protocol import Device
+from godwit.supersteps import results as step_results
+from godwit.supersteps import rows as step_rows
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import deliver_arcs, deliver_positions
 from graphs import each_graph, named_graph
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -110,7 +112,9 @@ class TestNumbering:
     def test_of_others(
         self, monkeypatch: pytest.MonkeyPatch, name: str, parts: int, threads: int
     ) -> None:
-        monkeypatch.setattr("godwit.graph.positions.thread_count_for", lambda work: threads)
+        monkeypatch.setattr(
+            "godwit.graph.partition.positions.thread_count_for", lambda work: threads
+        )
         graph = GRAPHS[name]()
         _check_numbering(graph, parts, None)
         if parts > 1:
@@ -487,7 +491,7 @@ class TestCompiled:
     @pytest.mark.parametrize("ids", ["i32", "i64"])
     def test_rows(self, architecture: str, ids: str) -> None:
         word = {"i32": "u64", "i64": "u32"}[ids]
-        source = kernel_source("step_row_kernels.cuh", Id=ids, GraphId="i32", Word=word)
+        source = kernel_source("supersteps/row_kernels.cuh", Id=ids, GraphId="i32", Word=word)
         assert cubin(source, (), architecture)[:4] == b"\x7fELF"
 
     @pytest.mark.parametrize("kind", _CONVERSIONS, ids=lambda kind: "-".join(kind[:2]))

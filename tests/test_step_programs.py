@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import godwit as gw
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
-from godwit.parallel.rebuilding import wrong_return
+from godwit.runtime.rebuilding import wrong_return
 from graphs import each_graph, graphs, named_graph
 from references import as_list, breadth_first, dijkstra, smallest_label
 from step_programs import (

@@ -15,11 +15,12 @@ from hypothesis import given, settings
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.backends.base import GpuOptions
-from godwit.backends.cuda import driver, step_program_text
-from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
-from godwit.backends.cuda.step_program_text import ProgramText
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
+from godwit.frontier.cuda import text as step_program_text
+from godwit.frontier.cuda.text import ProgramText
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.protocol import GpuOptions
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
     ARCS,

@@ -20,9 +20,9 @@ import pytest
 import godwit as gw
 from godwit import config
 from godwit.errors import RunTimeoutError
-from godwit.parallel import kernel as kernel_module
-from godwit.parallel import stopping
-from godwit.parallel.kernel import Kernel
+from godwit.runtime.cpu import compile as kernel_module
+from godwit.runtime.cpu import stopping
+from godwit.runtime.cpu.compile import Kernel
 
 PATH = gw.generators.path(50)
 
@@ -201,7 +201,7 @@ _COLD = """
     import sys, time
     import godwit as gw
     from godwit.errors import RunTimeoutError
-    from godwit.parallel.compile_time import run_clock
+    from godwit.runtime.cpu.compile_time import run_clock
 
     graph = gw.generators.road(20, 20, weights=(1, 9))
     begin = time.perf_counter() - run_clock()

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms import edge_senders
-from godwit.backends.cpu import edge_streams
+from godwit.algorithms.components import edge_senders
+from godwit.algorithms.components import stream_cpu as edge_streams
 from godwit.cli.application import app
 from godwit.cli.streamed_components import parse_bytes
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.graph.edge_rows import EdgeRows
-from godwit.graph.edge_sources import as_edges
+from godwit.io.edge_rows import EdgeRows
+from godwit.io.edge_sources import as_edges
 from graphs import arc_lists, arcs_of, each_graph, named_graph
 from test_components import expected_labels
 
@@ -229,7 +229,7 @@ class TestSources:
         assert "scan" in found.statistics.seconds
 
     def test_64_bit_ids_where_they_are_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from godwit.algorithms import streamed_components
+        from godwit.algorithms.components import stream as streamed_components
 
         wide = np.dtype(np.int64)
         monkeypatch.setattr(streamed_components, "id_dtype_for", lambda vertices: wide)

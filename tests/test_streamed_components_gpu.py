@@ -19,17 +19,17 @@ import pytest
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.backends.cpu.edge_streams import HostForest
-from godwit.backends.cpu.segments import HostSpace
-from godwit.backends.cuda import driver
-from godwit.backends.cuda import edge_streams as cuda_streams
-from godwit.backends.cuda.compilation import ARCHITECTURES, cubin
-from godwit.backends.cuda.driver import Buffer, Stream
-from godwit.backends.cuda.edge_streams import GpuForest, memory_bytes
-from godwit.backends.forests import Linking
+from godwit.algorithms.components import stream_cuda as cuda_streams
+from godwit.algorithms.components.forests import Linking
+from godwit.algorithms.components.stream_cpu import HostForest
+from godwit.algorithms.components.stream_cuda import GpuForest, memory_bytes
+from godwit.dataflow.cpu import HostSpace
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.edge_sources import END_DTYPES
+from godwit.io.edge_sources import END_DTYPES
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.cuda.driver import Buffer, Stream
 from graphs import each_graph, named_graph
 from pretend_cuda import pretended_gpus
 from test_components import expected_labels

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.algorithms import streamed_components
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.driver import PinnedBuffer
-from godwit.backends.forests import Fault, Linking
+from godwit.algorithms.components import stream as streamed_components
+from godwit.algorithms.components.forests import Fault, Linking
 from godwit.errors import InputError
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import PinnedBuffer
 from pretend_cuda import Machine, pretended_gpus
 
 VERTICES = 600

@@ -21,14 +21,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
+from godwit import io as formats
 from godwit.cli.application import app
 from godwit.errors import FileError, FormatError, InputError
-from godwit.graph import formats
-from godwit.graph.edge_sources import EdgeText
-from godwit.graph.formats import arcs, compression
-from godwit.graph.formats.pieces import windows
-from godwit.graph.formats.source import open_source
+from godwit.graph import arcs
 from godwit.graph.generators import grid
+from godwit.io import compression
+from godwit.io.edge_sources import EdgeText
+from godwit.io.pieces import windows
+from godwit.io.source import open_source
 from graphs import arc_lists
 from test_formats import COMPRESSORS, SAMPLES
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.backends.base import KEEP, PASS
-from godwit.backends.cpu import bins, mailbox, supersteps, worker
-from godwit.parallel import team
-from godwit.parallel.team import ABORT, CONTROL_WORDS
+from godwit.runtime.cpu import team
+from godwit.runtime.cpu.team import ABORT, CONTROL_WORDS
+from godwit.runtime.protocol import KEEP, PASS
+from godwit.worker.cpu import bins, mailbox, supersteps, worker
 from interleaving import (
     Automaton,
     Model,

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import godwit
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError, InputError
+from godwit.graph import table_columns as table_module
 from godwit.graph.csr import Graph
-from godwit.graph.formats import read, write
-from godwit.graph.formats import tables as table_module
+from godwit.io import read, write
 from graphs import graphs
 from mutations import mutated
 

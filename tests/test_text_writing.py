@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.formats import read, text_writing, write
 from godwit.graph.ids import VertexIds
+from godwit.io import read, write
+from godwit.io.text import writing as text_writing
 from graphs import arcs_of, each_graph, forced_threads, graphs, named_graph
 
 PACKINGS = ("", ".gz", ".xz", ".zst")

@@ -16,12 +16,14 @@ from typer.testing import CliRunner
 
 import godwit as gw
 import pretend_gpus
-from godwit.backends.cuda import driver, measure, testbed, topology, trials
-from godwit.backends.cuda.measurements import ALL, HOST, POINT_TO_POINT, What
-from godwit.backends.cuda.topology import Gpu, Route, Topology
 from godwit.cli import device_tables
 from godwit.cli.application import app
 from godwit.errors import DeviceError, InputError
+from godwit.measure import links as measure
+from godwit.measure import testbed, trials
+from godwit.runtime.cuda import driver, topology
+from godwit.runtime.cuda.measurements import ALL, HOST, POINT_TO_POINT, What
+from godwit.runtime.cuda.topology import Gpu, Route, Topology
 
 RING_OF_FOUR = [[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]]
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=driver.why_not())
@@ -320,8 +322,8 @@ class TestCommand:
 
 
 def test_kernels_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    libraries = pytest.importorskip("godwit.backends.cuda.libraries")
-    compilation = pytest.importorskip("godwit.backends.cuda.compilation")
+    libraries = pytest.importorskip("godwit.runtime.cuda.libraries")
+    compilation = pytest.importorskip("godwit.runtime.cuda.compile")
     try:
         libraries.nvrtc()
     except DeviceError as error:

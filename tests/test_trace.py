@@ -23,11 +23,11 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import api
 from godwit import trace as tracing
-from godwit.backends.cuda import driver
-from godwit.backends.cuda.slices import SlicedRun
 from godwit.cli.application import app
 from godwit.errors import FileError, GodwitError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.slices import SlicedRun
 from godwit.trace import Trace, active, recorded, seconds_since
 from worklist_operators import split, split_fanout, split_owner, split_state
 
@@ -336,7 +336,7 @@ class TestOnCores:
         assert (process, track) in grown
 
     def test_a_thread_that_fails_is_seen(self, path: Path) -> None:
-        from godwit.parallel.team import run_team
+        from godwit.runtime.cpu.team import run_team
 
         def fail(rank: int, size: int, control: Any) -> None:
             raise ValueError(f"thread {rank}")
@@ -502,7 +502,7 @@ class TestOnGpus:
     def test_arrays_larger_than_a_staging_buffer(
         self, path: Path, gpus: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from godwit.backends.cuda import download, upload
+        from godwit.runtime.cuda import download, upload
 
         monkeypatch.setattr(upload, "_SMALL_BYTES", 100)
         monkeypatch.setattr(download, "PIECE_BYTES", 1024)
@@ -613,7 +613,7 @@ class TestFailures:
             (api, "_placed"), (api, "_on_gpus_or_cores"), (api, "_propagate_labels"),
         ]:  # fmt: skip
             monkeypatch.setattr(module, function, started)
-        monkeypatch.setattr("godwit.solvers.step_program.placed_for_steps", started)
+        monkeypatch.setattr("godwit.frontier.program.placed_for_steps", started)
         with pytest.raises(FileError, match="cannot write") as caught:
             RUNS[name](devices="cpu", trace=str(tmp_path / place))
         assert str(tmp_path)[1:] in str(caught.value)
@@ -693,7 +693,7 @@ class TestWithoutTrace:
         assert active() is None
 
     def test_no_poll_is_made_for_it(self) -> None:
-        from godwit.solvers.asynchronous import SolverOptions, make_poll
+        from godwit.worker.solve import SolverOptions, make_poll
 
         assert make_poll(SolverOptions()) is None
         with Trace().recording():

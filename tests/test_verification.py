@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphs as zoo
-from godwit.algorithms.predecessors import predecessors
-from godwit.algorithms.verification import checks, verify_bfs, verify_sssp
+from godwit.algorithms import checks
+from godwit.algorithms.paths.predecessors import predecessors
+from godwit.algorithms.paths.verify import verify_bfs, verify_sssp
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
 from graphs import named_graph

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms import brandes, weighted_path_counts
-from godwit.algorithms.brandes import sum_dependencies
-from godwit.algorithms.weighted_path_counts import clear_search, weighted_search
+from godwit.algorithms.betweenness import cpu as brandes
+from godwit.algorithms.betweenness import weighted_path_counts
+from godwit.algorithms.betweenness.cpu import sum_dependencies
+from godwit.algorithms.betweenness.weighted_path_counts import clear_search, weighted_search
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph

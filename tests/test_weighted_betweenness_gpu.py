@@ -15,14 +15,14 @@ from hypothesis import given, settings
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms import weighted_dependencies
-from godwit.algorithms.brandes import DependencySums, sum_dependencies
-from godwit.algorithms.weighted_dependencies import sum_weighted_dependencies
-from godwit.backends.cuda import driver
+from godwit.algorithms.betweenness import weighted as weighted_dependencies
+from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies
+from godwit.algorithms.betweenness.weighted import sum_weighted_dependencies
 from godwit.errors import InputError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.solvers.asynchronous import SolverOptions
-from godwit.solvers.statistics import RunStatistics
+from godwit.runtime.cuda import driver
+from godwit.runtime.statistics import RunStatistics
+from godwit.worker.solve import SolverOptions
 from graphs import graphs
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.backends.base import PASS
-from godwit.backends.cpu import bins, mailbox, worker
 from godwit.dataflow.device_functions import keep_or_pass_on
-from godwit.parallel.team import ABORT, CONTROL_WORDS, CURSOR
+from godwit.runtime.cpu.team import ABORT, CONTROL_WORDS, CURSOR
+from godwit.runtime.protocol import PASS
+from godwit.worker.cpu import bins, mailbox, worker
 from interleaving import (
     Automaton,
     Location,

@@ -22,8 +22,8 @@ import pytest
 
 import godwit
 from godwit import Context, DistributedWorklist, Graph, ItemRouter
-from godwit.backends.cpu import vertex
 from godwit.errors import RunTimeoutError
+from godwit.worker.cpu import program as vertex
 from programs import WALKS
 from references import as_list, dijkstra
 from test_worklist import within
@@ -270,7 +270,7 @@ def test_ctrl_c_ends_a_run_within_a_second(devices: int) -> None:
 
 _STORM = """
     import random, signal, time
-    from godwit.parallel.team import ABORT, Team, new_control
+    from godwit.runtime.cpu.team import ABORT, Team, new_control
 
     armed = False
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.dataflow.device_functions import KEEP, PASS, push, push_local, push_to
-from godwit.parallel.atomics import yield_thread
+from godwit.runtime.cpu.atomics import yield_thread
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

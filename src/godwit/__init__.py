@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from godwit import errors as errors
-    from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
-    from godwit.algorithms.verification import (
+    from godwit.algorithms.betweenness.verify import (
         verify_betweenness_centrality as verify_betweenness_centrality,
     )
-    from godwit.algorithms.verification import verify_bfs as verify_bfs
-    from godwit.algorithms.verification import (
+    from godwit.algorithms.components.verify import (
         verify_connected_components as verify_connected_components,
     )
-    from godwit.algorithms.verification import verify_filter as verify_filter
-    from godwit.algorithms.verification import verify_pagerank as verify_pagerank
-    from godwit.algorithms.verification import verify_sssp as verify_sssp
+    from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
+    from godwit.algorithms.filtering.verify import verify_filter as verify_filter
+    from godwit.algorithms.pagerank.verify import verify_pagerank as verify_pagerank
+    from godwit.algorithms.paths.verify import verify_bfs as verify_bfs
+    from godwit.algorithms.paths.verify import verify_sssp as verify_sssp
     from godwit.api import betweenness_centrality as betweenness_centrality
     from godwit.api import bfs as bfs
     from godwit.api import connected_components as connected_components
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from godwit.api import pagerank as pagerank
     from godwit.api import run as run
     from godwit.api import sssp as sssp
-    from godwit.backends.base import GpuOptions as GpuOptions
-    from godwit.backends.registry import all_devices as all_devices
     from godwit.dataflow import collectives as collectives
     from godwit.dataflow import policies as policies
     from godwit.dataflow.context import Context as Context
@@ -49,34 +47,36 @@ if TYPE_CHECKING:
     from godwit.dataflow.router import Router as Router
     from godwit.dataflow.segment import PendingSegment as PendingSegment
     from godwit.dataflow.segment import Segment as Segment
-    from godwit.dataflow.worklist import DistributedWorklist as DistributedWorklist
+    from godwit.frontier.explorer import explore as explore
+    from godwit.frontier.operators import advance as advance
+    from godwit.frontier.operators import arcs as arcs
+    from godwit.frontier.operators import assign as assign
+    from godwit.frontier.operators import compute as compute
+    from godwit.frontier.operators import reduce as reduce
+    from godwit.frontier.operators import repeat as repeat
+    from godwit.frontier.program import StepProgram as StepProgram
     from godwit.graph import generators as generators
     from godwit.graph.csr import Graph as Graph
-    from godwit.graph.datasets import dataset as dataset
-    from godwit.graph.datasets import datasets as datasets
-    from godwit.graph.formats import read as read
-    from godwit.graph.formats import write as write
     from godwit.graph.partition import Partition as Partition
     from godwit.graph.partition import partition as partition
-    from godwit.solvers.placement import PlacedGraph as PlacedGraph
-    from godwit.solvers.placement import place as place
-    from godwit.solvers.program import VertexProgram as VertexProgram
-    from godwit.solvers.step_explorer import explore as explore
-    from godwit.solvers.step_operators import advance as advance
-    from godwit.solvers.step_operators import arcs as arcs
-    from godwit.solvers.step_operators import assign as assign
-    from godwit.solvers.step_operators import compute as compute
-    from godwit.solvers.step_operators import reduce as reduce
-    from godwit.solvers.step_operators import repeat as repeat
-    from godwit.solvers.step_program import StepProgram as StepProgram
+    from godwit.io import read as read
+    from godwit.io import write as write
+    from godwit.io.datasets import dataset as dataset
+    from godwit.io.datasets import datasets as datasets
+    from godwit.placement import PlacedGraph as PlacedGraph
+    from godwit.placement import place as place
+    from godwit.runtime.protocol import GpuOptions as GpuOptions
+    from godwit.runtime.registry import all_devices as all_devices
     from godwit.trace import Trace as Trace
+    from godwit.worker.program import VertexProgram as VertexProgram
+    from godwit.worker.worklist import DistributedWorklist as DistributedWorklist
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Context": "dataflow.context",
-    "DistributedWorklist": "dataflow.worklist",
-    "GpuOptions": "backends.base",
+    "DistributedWorklist": "worker.worklist",
+    "GpuOptions": "runtime.protocol",
     "Endpoint": "dataflow.context",
     "Graph": "graph.csr",
     "ItemLink": "dataflow.item_router",
@@ -84,48 +84,48 @@ _HOMES = {
     "Link": "dataflow.link",
     "Partition": "graph.partition",
     "PendingSegment": "dataflow.segment",
-    "PlacedGraph": "solvers.placement",
+    "PlacedGraph": "placement",
     "Policy": "dataflow.policies",
     "Router": "dataflow.router",
     "Segment": "dataflow.segment",
-    "StepProgram": "solvers.step_program",
+    "StepProgram": "frontier.program",
     "Trace": "trace",
-    "VertexProgram": "solvers.program",
-    "advance": "solvers.step_operators",
-    "all_devices": "backends.registry",
-    "arcs": "solvers.step_operators",
-    "assign": "solvers.step_operators",
+    "VertexProgram": "worker.program",
+    "advance": "frontier.operators",
+    "all_devices": "runtime.registry",
+    "arcs": "frontier.operators",
+    "assign": "frontier.operators",
     "betweenness_centrality": "api",
     "bfs": "api",
-    "compute": "solvers.step_operators",
+    "compute": "frontier.operators",
     "collectives": "dataflow.collectives",
     "connected_components": "api",
-    "dataset": "graph.datasets",
-    "datasets": "graph.datasets",
+    "dataset": "io.datasets",
+    "datasets": "io.datasets",
     "diameter_bounds": "algorithms.diameter",
     "errors": "errors",
     "every": "dataflow.policies",
-    "explore": "solvers.step_explorer",
+    "explore": "frontier.explorer",
     "filter": "api",
     "generate": "api",
     "generators": "graph.generators",
     "kernel_sizing": "dataflow.kernel_sizing",
     "pagerank": "api",
     "partition": "graph.partition",
-    "place": "solvers.placement",
+    "place": "placement",
     "policies": "dataflow.policies",
-    "read": "graph.formats",
-    "reduce": "solvers.step_operators",
-    "repeat": "solvers.step_operators",
+    "read": "io",
+    "reduce": "frontier.operators",
+    "repeat": "frontier.operators",
     "run": "api",
     "sssp": "api",
-    "verify_betweenness_centrality": "algorithms.verification",
-    "verify_bfs": "algorithms.verification",
-    "verify_connected_components": "algorithms.verification",
-    "verify_filter": "algorithms.verification",
-    "verify_pagerank": "algorithms.verification",
-    "verify_sssp": "algorithms.verification",
-    "write": "graph.formats",
+    "verify_betweenness_centrality": "algorithms.betweenness.verify",
+    "verify_bfs": "algorithms.paths.verify",
+    "verify_connected_components": "algorithms.components.verify",
+    "verify_filter": "algorithms.filtering.verify",
+    "verify_pagerank": "algorithms.pagerank.verify",
+    "verify_sssp": "algorithms.paths.verify",
+    "write": "io",
 }
 
 _MODULES = ("collectives", "errors", "generators", "policies")
@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
 
 def _build_on_gpu(*arcs: Any) -> Any:
     """Rows of arcs that lie on a GPU; the layer of graphs knows no backend, so it is handed this."""
-    from godwit.backends.cuda.arcs import rows_of_arcs
+    from godwit.graph.cuda.arcs import rows_of_arcs
 
     return rows_of_arcs(*arcs)
 

@@ -14,35 +14,35 @@ import numpy as np
 from godwit.algorithms.betweenness import BetweennessResult
 from godwit.algorithms.betweenness import betweenness_centrality as _betweenness
 from godwit.algorithms.bfs import bfs as _bfs
-from godwit.algorithms.component_routes import ComponentsQuery, find_components
 from godwit.algorithms.components import ComponentsResult, Method, propagate_labels
 from godwit.algorithms.components import connected_components as _components
+from godwit.algorithms.components.routes import ComponentsQuery, find_components
 from godwit.algorithms.pagerank import Distribution, PageRankResult, RankSettings
 from godwit.algorithms.pagerank import pagerank as _pagerank
-from godwit.algorithms.paths import PathResult, Sources, Vertex
+from godwit.algorithms.paths.result import PathResult, Sources, Vertex
 from godwit.algorithms.sssp import sssp as _sssp
 from godwit.arrays import Home, host_array
-from godwit.backends.base import Device, GpuOptions
-from godwit.backends.registry import DevicesArgument, resolve_devices
 from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number
 from godwit.errors import InputError, shown
+from godwit.frontier.operators import Of, Step
+from godwit.frontier.operators import filter as _filter_step
+from godwit.frontier.program import StepProgram
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.generators.spec import parse_spec
-from godwit.solvers.asynchronous import Solution, SolverOptions, Start, solve
-from godwit.solvers.placement import (
+from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
     default_step_devices,
     place_for_one_query,
 )
-from godwit.solvers.program import VertexProgram
-from godwit.solvers.statistics import RunStatistics
-from godwit.solvers.step_operators import Of, Step
-from godwit.solvers.step_operators import filter as _filter_step
-from godwit.solvers.step_program import StepProgram
+from godwit.runtime.protocol import Device, GpuOptions
+from godwit.runtime.registry import DevicesArgument, resolve_devices
+from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded, seconds_since
+from godwit.worker.program import VertexProgram
+from godwit.worker.solve import Solution, SolverOptions, Start, solve
 
 GraphArgument = Graph | PlacedGraph
 
@@ -94,7 +94,7 @@ def bfs(
         chrome://tracing; written also where the run fails. Or a :class:`godwit.Trace`, which takes in
         several runs
     :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
-        :class:`godwit.solvers.asynchronous.SolverOptions`
+        :class:`godwit.worker.solve.SolverOptions`
     :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
         ``.statistics``
     :raises InputError: a vertex out of range, or another wrong argument
@@ -261,7 +261,7 @@ def _push_ranks(
     graph: GraphArgument, devices: DevicesArgument, options: SolverOptions, asked: dict[str, Any]
 ) -> PageRankResult:
     """PageRank by a vertex program."""
-    from godwit.algorithms.pagerank_push import push_residuals, push_rows
+    from godwit.algorithms.pagerank.push import push_residuals, push_rows
 
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):
@@ -725,7 +725,7 @@ def generate(spec: str, *, device: str | None = None) -> Graph:
     home = None if device is None else _one_device(device)
     if home is None or home.kind == "cpu":
         return recipe()
-    from godwit.backends.cuda.generators import GENERATORS
+    from godwit.graph.generators.cuda import GENERATORS
 
     function = GENERATORS.get(recipe.generator.function)
     if function is None:

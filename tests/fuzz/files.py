@@ -22,7 +22,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.errors import GodwitError
-from godwit.graph.format_names import FORMATS
+from godwit.io.format_names import FORMATS
 from mutations import mutated, mutated_text
 
 from .watch import raised

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.algorithms import verification
 from godwit.dtypes import WEIGHT_DTYPES
 from godwit.errors import InputError, OperatorError, ValueOverflowError
 from references import breadth_first, dijkstra, smallest_label
@@ -256,7 +255,7 @@ def _paths(
             f"vertex {v} is at {found[v]!r}, must be at {expected[v]!r} from {sources} with "
             f"cutoff={cutoff!r}, target={target}, {named}"
         )
-    verify = verification.verify_bfs if function is gw.bfs else verification.verify_sssp
+    verify = gw.verify_bfs if function is gw.bfs else gw.verify_sssp
     predecessor = result.predecessor if target is None else None
     verify(graph, sources, result.distance, predecessor, cutoff=cutoff)
     return None
@@ -309,7 +308,7 @@ def _pagerank(drawn: _Case) -> str | None:
     result = gw.pagerank(graph, damping, **asked, **named)
     # What is said of the residual must be true, and ranks below the tolerance if they are said to be.
     tolerance = named["tolerance"] if result.converged else result.residual
-    verification.verify_pagerank(graph, result.rank, damping, tolerance=tolerance, **asked)
+    gw.verify_pagerank(graph, result.rank, damping, tolerance=tolerance, **asked)
     return None
 
 
@@ -325,7 +324,7 @@ def _components(drawn: _Case) -> str | None:
         result = gw.connected_components(graph, memory_bytes=1 << 28, **named)
     else:
         result = gw.connected_components(graph, method=method, **named)
-    verification.verify_connected_components(graph, result.label)
+    gw.verify_connected_components(graph, result.label)
     whole = graph if not graph.directed else graph.without_weights().symmetrize()
     if result.label.tolist() != smallest_label(whole):
         return f"{result.label.tolist()} are not the labels"
@@ -364,7 +363,7 @@ def _betweenness(drawn: _Case) -> str | None:
     else:
         result = gw.betweenness_centrality(graph, **asked, **named)
     found_edges = result.edge_centrality if edges else None
-    verification.verify_betweenness_centrality(graph, result.centrality, found_edges, **asked)
+    gw.verify_betweenness_centrality(graph, result.centrality, found_edges, **asked)
     return None
 
 
@@ -415,7 +414,7 @@ def _filter(drawn: _Case) -> str | None:
         if dtype.kind == "f" and "would be rounded" in str(error):
             return None
         raise
-    verification.verify_filter(array, predicate, kept, ordered=ordered)
+    gw.verify_filter(array, predicate, kept, ordered=ordered)
     return None
 
 

@@ -11,8 +11,8 @@ from typer.core import TyperGroup
 
 from godwit.cli import betweenness, components, conversion, filtering, inspection, paths, ranks
 from godwit.cli.failures import PipeClosedError, exit_status
-from godwit.graph.format_names import FORMATS
 from godwit.graph.generators.spec import GENERATORS
+from godwit.io.format_names import FORMATS
 
 _HELP = (
     "Graph algorithms over all the devices of one machine.\n\n"

@@ -216,7 +216,7 @@ def _highest_edges(result: BetweennessResult, count: int) -> list[dict[str, Any]
 
 
 def _verify(asked: dict[str, Any], result: BetweennessResult) -> str:
-    from godwit.algorithms.verification.betweenness import (
+    from godwit.algorithms.betweenness.verify import (
         searches_in_seconds,
         verify_betweenness_centrality,
     )

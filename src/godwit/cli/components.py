@@ -178,7 +178,7 @@ _RIGHT = "labels are the smallest vertices of components"
 
 
 def _verify(result: ComponentsResult) -> str:
-    from godwit.algorithms.verification import verify_connected_components
+    from godwit.algorithms.components.verify import verify_connected_components
 
     assert result.graph is not None
     verify_connected_components(result.graph, result.label)
@@ -189,7 +189,7 @@ def _verify_stream(
     path: str, edge_dtype: str | None, columns: list[str] | None, result: ComponentsResult
 ) -> str:
     """By one more pass over the edges."""
-    from godwit.algorithms.verification import verify_connected_components
+    from godwit.algorithms.components.verify import verify_connected_components
     from godwit.cli.inputs import file_of
 
     edges = file_of(path) if result.graph is None else result.graph

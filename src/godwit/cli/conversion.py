@@ -12,8 +12,8 @@ import typer
 from godwit.cli import inputs, options
 from godwit.cli.progress import Display
 from godwit.errors import InputError
-from godwit.graph.format_names import format_line
 from godwit.graph.generators.spec import GENERATORS, is_spec, weight_range
+from godwit.io.format_names import format_line
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph
@@ -166,7 +166,7 @@ def _write(
     from godwit.cli import facts
     from godwit.cli.report import Report, print_json, print_written
     from godwit.files import check_writable
-    from godwit.graph.formats import check_ending, writable_format, write
+    from godwit.io import check_ending, writable_format, write
 
     chosen = writable_format(output, to)
     check_writable(output, text)

@@ -12,7 +12,7 @@ from godwit.errors import InputError
 from godwit.files import check_writable, replacing
 
 if TYPE_CHECKING:
-    from godwit.backends.cuda.measurements import Measurements, What
+    from godwit.runtime.cuda.measurements import Measurements, What
 
 ENDINGS = (".svg", ".png")
 
@@ -44,7 +44,7 @@ class Plot:
 
         :raises FileError: it did not work; what was there before is there still
         """
-        from godwit.backends.cuda.measurements import BROADCASTS, POINT_TO_POINT
+        from godwit.runtime.cuda.measurements import BROADCASTS, POINT_TO_POINT
 
         whats = [POINT_TO_POINT, *([BROADCASTS] if found.of(*BROADCASTS) else [])]
         figure = self._figure(figsize=(6.4 * len(whats), 4.8), layout="constrained")

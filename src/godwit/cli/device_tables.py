@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from godwit.backends.cuda.measurements import (
+from godwit.config import readable_bytes
+from godwit.runtime.cuda.measurements import (
     BROADCASTS,
     HOST,
     POINT_TO_POINT,
@@ -13,11 +14,10 @@ from godwit.backends.cuda.measurements import (
     Measurements,
     What,
 )
-from godwit.config import readable_bytes
 
 if TYPE_CHECKING:
-    from godwit.backends.cuda.topology import Topology
     from godwit.cli.report import Report
+    from godwit.runtime.cuda.topology import Topology
 
 NAMES: dict[What, str] = {
     "packets_copy": "copy engine",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from godwit.algorithms.paths import PathResult
-    from godwit.backends.base import Device
+    from godwit.algorithms.paths.result import PathResult
     from godwit.graph.csr import Graph
     from godwit.graph.partition import Partition
+    from godwit.runtime.protocol import Device
 
 Facts = dict[str, Any]
 

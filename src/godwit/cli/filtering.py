@@ -121,11 +121,11 @@ def filter_file(
     """Filter an array."""
     from godwit import api
     from godwit.algorithms.filtering import default_devices
-    from godwit.algorithms.verification import verify_filter
+    from godwit.algorithms.filtering.verify import verify_filter
     from godwit.arrays import mapped_array
-    from godwit.backends.registry import resolve_devices
     from godwit.cli.facts import verification_facts
     from godwit.cli.report import print_json
+    from godwit.runtime.registry import resolve_devices
     from godwit.trace import recorded, seconds_since
 
     keeps = parse_predicate(predicate)

@@ -54,12 +54,12 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
     else:
         # The reader would make an edge of each arc, and two edges where both directions are listed.
         given["directed"] = reading.directed or None
-        from godwit.graph.datasets import is_dataset
+        from godwit.io.datasets import is_dataset
 
         if is_dataset(text):
             graph = _fetch(text, display, given)
         else:
-            from godwit.graph.formats import read
+            from godwit.io import read
 
             path = file_of(text)
             with display.bytes(f"reading {Path(path).name}") as progress:
@@ -98,7 +98,7 @@ def _options(reading: Reading) -> str:
 
 
 def _fetch(name: str, display: Display, given: dict[str, Any]) -> Graph:
-    from godwit.graph.datasets import dataset
+    from godwit.io.datasets import dataset
 
     with display.bytes(f"reading {name}") as progress:
         return dataset(name, progress=progress, **given)
@@ -176,7 +176,7 @@ def check_method(partition: Any) -> None:
     """Refuse the name of a partitioner that does not exist, before a large file is read."""
     if not isinstance(partition, str):
         return
-    from godwit.graph.partitioners import PARTITIONERS
+    from godwit.graph.partition.methods import PARTITIONERS
 
     if partition not in PARTITIONERS:
         raise InputError(

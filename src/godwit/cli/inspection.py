@@ -171,12 +171,12 @@ def devices(
     quiet: options.QuietOption = False,
 ) -> None:
     """The devices of this machine, as --devices takes them, and what joins GPUs."""
-    from godwit.backends.cuda import driver
-    from godwit.backends.cuda.topology import topology
-    from godwit.backends.registry import all_devices
     from godwit.cli import facts
     from godwit.cli.report import Report, print_devices, print_json
     from godwit.cli.unlisted_gpus import why_unlisted
+    from godwit.runtime.cuda import driver
+    from godwit.runtime.cuda.topology import topology
+    from godwit.runtime.registry import all_devices
 
     if plot is not None and not measure:
         raise InputError("--plot draws what --measure measures; give both")
@@ -198,8 +198,8 @@ def devices(
     }
     measured = None
     if measure:
-        from godwit.backends.cuda import packets
-        from godwit.backends.cuda.measure import measure as measure_links
+        from godwit.dataflow.cuda import packets
+        from godwit.measure.links import measure as measure_links
 
         with Display(quiet=quiet).steps("measuring") as progress:
             measured = measure_links(gpus, progress)

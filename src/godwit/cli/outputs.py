@@ -127,7 +127,7 @@ def _write_csv(file: Any, tables: Iterable[Any]) -> None:
 
 
 def _write_parquet(file: BinaryIO, tables: Iterable[Any]) -> None:
-    from godwit.graph.formats import parquet
+    from godwit.io.binary import parquet
 
     remaining = iter(tables)
     first = next(remaining, None)

@@ -13,9 +13,9 @@ from godwit.cli.progress import Display
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
-    from godwit.algorithms.paths import PathResult
+    from godwit.algorithms.paths.result import PathResult
     from godwit.graph.csr import Graph
-    from godwit.solvers.placement import PlacedGraph
+    from godwit.placement import PlacedGraph
 
 _COUNTED = (
     "MTEPS are millions of arcs that leave reached vertices, per second of the phases run and "
@@ -141,9 +141,9 @@ def paths(
 
 def _check_early(query: _Query) -> None:
     """Fail before a large file is read, where that is possible."""
-    from godwit.algorithms.paths import check_cutoff
-    from godwit.backends.registry import resolve_devices
-    from godwit.solvers.asynchronous import SolverOptions
+    from godwit.algorithms.paths.result import check_cutoff
+    from godwit.runtime.registry import resolve_devices
+    from godwit.worker.solve import SolverOptions
 
     timeout_s = query.tuning.get("timeout_s")
     if timeout_s is not None and not timeout_s > 0:
@@ -157,9 +157,9 @@ def _check_early(query: _Query) -> None:
 def _run(
     query: _Query, graph: Graph, name: str, read_s: float, destination: Any, display: Display
 ) -> dict[str, Any]:
-    from godwit.algorithms.paths import path_columns
+    from godwit.algorithms.paths.result import path_columns
     from godwit.cli import facts
-    from godwit.solvers.placement import place
+    from godwit.placement import place
 
     sources = [inputs.parse_vertex(text, graph, "source") for text in query.sources]
     target = None if query.target is None else inputs.parse_vertex(query.target, graph, "target")
@@ -215,7 +215,7 @@ def _search(
 
 def _verify(query: _Query, result: PathResult, target: Any) -> None:
     """What lies beyond the target is beyond a cutoff, too."""
-    from godwit.algorithms import verification
+    from godwit.algorithms.paths.verify import verify_bfs, verify_sssp
 
     cutoff = query.cutoff
     ids = result.graph.ids
@@ -223,6 +223,6 @@ def _verify(query: _Query, result: PathResult, target: Any) -> None:
         to_target = result.distance[ids.position(target)].item()
         if to_target != result.unreached:
             cutoff = to_target if cutoff is None else min(cutoff, to_target)
-    check = {"bfs": verification.verify_bfs, "sssp": verification.verify_sssp}[query.algorithm]
+    check = {"bfs": verify_bfs, "sssp": verify_sssp}[query.algorithm]
     sources = result.sources
     check(result.graph, sources, result.distance, result.predecessor, cutoff=cutoff)

@@ -177,7 +177,7 @@ def _rank(asked: dict[str, Any], loaded: Graph, progress: Any) -> PageRankResult
 
 
 def _verify(asked: dict[str, Any], result: PageRankResult) -> str:
-    from godwit.algorithms.verification import verify_pagerank
+    from godwit.algorithms.pagerank.verify import verify_pagerank
 
     # Of ranks that have not converged it is checked that they are as near as is said.
     tolerance = asked["tolerance"]

@@ -74,8 +74,8 @@ def check_early(asked: dict[str, Any], top: int | None) -> dict[str, Any]:
 
     :returns: what was asked as it can be asked of a graph without vertices, to check the rest: not of GPUs
     """
-    from godwit.backends.registry import resolve_devices
     from godwit.dtypes import as_count
+    from godwit.runtime.registry import resolve_devices
 
     if top is not None:
         as_count(top, "top")

@@ -94,7 +94,7 @@ class Streaming:
         if self.edge_dtype is not None or graph.endswith(".npy"):
             return True
         if self.stream:
-            from godwit.graph.datasets import is_dataset
+            from godwit.io.datasets import is_dataset
 
             if is_spec(graph) or is_dataset(graph):
                 raise InputError(f"--stream takes a file; leave it out for {graph}")

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
-from godwit.backends.base import Device
-from godwit.backends.cuda import driver, libraries
-from godwit.backends.cuda.device import OLDEST_ARCHITECTURE
+from godwit.runtime.cuda import driver, libraries
+from godwit.runtime.cuda.device import OLDEST_ARCHITECTURE
+from godwit.runtime.protocol import Device
 
 _KERNEL_MODULE = Path("/proc/driver/nvidia")
 _DRIVER_LIBRARY = "libcuda.so.1"

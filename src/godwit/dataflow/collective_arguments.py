@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal, get_args
 
-from godwit.backends.collectives import has_own, own_pays
 from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.library_collectives import has_own, own_pays
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, InputError, shown
 

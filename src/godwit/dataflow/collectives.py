@@ -21,7 +21,6 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
-from godwit.backends.collectives import Operator, note_links, own_group
 from godwit.dataflow.collective_arguments import (
     FUNCTIONS,
     Collective,
@@ -32,6 +31,7 @@ from godwit.dataflow.collective_arguments import (
     when_made,
 )
 from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.library_collectives import Operator, note_links, own_group
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dtypes import as_count

@@ -10,13 +10,13 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from godwit.backends.base import Backend, Device
-from godwit.backends.registry import DevicesArgument, backend_of, resolve_devices
-from godwit.backends.segments import Mark, Space, Transport
-from godwit.backends.spaces import make_space
 from godwit.dataflow.future import Fate
+from godwit.dataflow.spaces import make_space
 from godwit.dtypes import as_count
 from godwit.errors import ClosedContextError, InputError, TopologyError, shown
+from godwit.runtime.memory import Mark, Space, Transport
+from godwit.runtime.protocol import Backend, Device
+from godwit.runtime.registry import DevicesArgument, backend_of, resolve_devices
 from godwit.trace import Trace, TraceArgument, active, require_writable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Context:
     :param transport: how segments get from GPU to GPU: ``"direct"``, or always through the ``"host"``
     :param trace: a file that the timeline of workers, worklists, segments, copies and waits is written
         to at the end, or a :class:`godwit.Trace`
-    :raises InputError: see :func:`godwit.backends.registry.resolve_devices`; a name that is no endpoint
+    :raises InputError: see :func:`godwit.runtime.registry.resolve_devices`; a name that is no endpoint
     :raises DeviceError: a device is not there
     :raises FileError: the trace cannot be written
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from godwit.backends.base import DROP, DUPLICATE, KEEP, PASS
+from godwit.runtime.protocol import DROP, DUPLICATE, KEEP, PASS
 
 
 def backend_push(worklist: Any, state: Any, key: int, value: Any) -> None:

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from time import perf_counter, sleep
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from godwit.backends.segments import Mark
 from godwit.dtypes import as_positive_number
 from godwit.errors import DataflowEnded, DeadlockError, RunTimeoutError
-from godwit.parallel.stopping import stop
-from godwit.parallel.team import new_control
+from godwit.runtime.cpu.stopping import stop
+from godwit.runtime.cpu.team import new_control
+from godwit.runtime.memory import Mark
 from godwit.trace import HOST, Trace
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from godwit.backends.registry import resolve_devices
 from godwit.dataflow.context import Endpoint
 from godwit.dtypes import as_count, as_positive_number
 from godwit.errors import InputError, shown
+from godwit.runtime.registry import resolve_devices
 
 _MOST = 1 << 40
 
@@ -65,7 +65,7 @@ def kernel_sizing(
     if threads is not None:
         as_count(threads, "threads", 1, 1024)
     as_count(shared_bytes, "shared_bytes", 0, _MOST)
-    from godwit.backends.kernel_sizing import size_of_kernel
+    from godwit.runtime.kernel_sizing import size_of_kernel
 
     resident, chosen = size_of_kernel(name, kernel, threads, shared_bytes)
     blocks = max(1, int(resident * part))

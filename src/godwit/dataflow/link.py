@@ -20,7 +20,7 @@ from itertools import count
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from godwit.backends import spaces
+from godwit.dataflow import spaces
 from godwit.dataflow.future import Future
 from godwit.dataflow.message import Message, rows_of_packet
 from godwit.dataflow.receiver import Offer, Receiver, Slot

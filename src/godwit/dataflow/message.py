@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from godwit.backends.segments import Mark
 from godwit.dataflow.future import Future
 from godwit.dataflow.segment import Segment
 from godwit.errors import InputError
+from godwit.runtime.memory import Mark
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint

@@ -26,10 +26,10 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from godwit.backends.segments import Block, Lane, Mark, Space
 from godwit.dataflow.future import Fate
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.errors import DeadWorkerError, EndOfLink
+from godwit.runtime.memory import Block, Lane, Mark, Space
 
 if TYPE_CHECKING:
     from godwit.dataflow.message import Message

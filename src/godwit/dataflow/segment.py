@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from godwit.backends.segments import Mark
 from godwit.dataflow.future import Fate, Future
+from godwit.runtime.memory import Mark
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Endpoint

@@ -17,10 +17,10 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from godwit.backends.segments import Mark
 from godwit.dataflow.context import Endpoint
 from godwit.errors import DataflowEnded, InputError, TopologyError, shown
-from godwit.parallel.stopping import RunStopped, stoppable
+from godwit.runtime.cpu.stopping import RunStopped, stoppable
+from godwit.runtime.memory import Mark
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Context

@@ -17,9 +17,9 @@ from godwit.dtypes import Array
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import estimate_bytes, require_memory
 from godwit.graph.rows import bits_of, row_range, thread_count_for
-from godwit.parallel.atomics import fetch_add, load_acquire
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, block_range, run_team
+from godwit.runtime.cpu.atomics import fetch_add, load_acquire
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, block_range, run_team
 
 Rows = tuple[Array, Array, Array | None]
 

@@ -19,9 +19,9 @@ import numpy as np
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import estimate_bytes, require_memory
 from godwit.graph.rows import bits_of, thread_count_for
-from godwit.parallel.atomics import fetch_add, load_acquire
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, CURSOR, barrier, block_range, run_team
+from godwit.runtime.cpu.atomics import fetch_add, load_acquire
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, CURSOR, barrier, block_range, run_team
 
 _ARCS_PER_BUCKET = 32_768
 _MAXIMAL_BUCKETS = 2_048

@@ -15,8 +15,8 @@ from godwit.dtypes import Array
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.rows import bits_of, row_range, thread_count_for
 from godwit.graph.union_find import link_all, link_sampled
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import run_team
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import run_team
 
 UnionMethod = Literal["hook", "rem", "afforest"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from godwit.graph.csr import Graph
 from godwit.graph.rows import row_range, thread_count_for
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import run_team
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import run_team
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array, frozen
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import block_range, run_team
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import block_range, run_team
 
 SMALL_ARCS = 50_000
 """Inputs of fewer arcs are handled by one thread: waking others takes longer."""

@@ -16,9 +16,9 @@ from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph, Merge, estimate_bytes, require_memory
 from godwit.graph.hashing import mix
 from godwit.graph.rows import arc_sources, bits_of, row_range, thread_count_for
-from godwit.parallel.atomics import load_acquire
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, block_range, run_team
+from godwit.runtime.cpu.atomics import load_acquire
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, block_range, run_team
 
 _MERGE_CODES = {"first": 0, "min": 1, "max": 2, "sum": 3}
 _MINIMUM, _MAXIMUM, _SUM = 1, 2, 3

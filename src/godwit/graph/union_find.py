@@ -17,15 +17,15 @@ from __future__ import annotations
 from typing import Any
 
 from godwit.graph.rows import row_range
-from godwit.parallel.atomics import (
+from godwit.runtime.cpu.atomics import (
     compare_exchange,
     fetch_add,
     load_acquire,
     load_relaxed,
     store_relaxed,
 )
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, barrier, block_range, next_range
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range
 
 POLL_VERTICES = 4096
 _CHUNK_VERTICES = 1024  # dealt out at once where rows may be left out

@@ -12,8 +12,8 @@ from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import row_range, thread_count_for
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import run_team
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import run_team
 
 _ULP = 2.0**-53
 _S11 = np.uint64(11)

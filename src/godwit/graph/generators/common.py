@@ -18,8 +18,8 @@ from godwit.graph.csr import Graph, estimate_bytes, require_memory
 from godwit.graph.hashing import mix
 from godwit.graph.rows import thread_count_for
 from godwit.graph.weights import check_weight_range
-from godwit.parallel.kernel import Kernel
-from godwit.parallel.team import run_team
+from godwit.runtime.cpu.compile import Kernel
+from godwit.runtime.cpu.team import run_team
 
 WeightRange = tuple[float, float]
 """(low, high) of random weights, as of :meth:`Graph.with_random_weights`."""

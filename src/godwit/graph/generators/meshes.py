@@ -24,9 +24,9 @@ from godwit.graph.generators.common import (
 )
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import thread_count_for
-from godwit.parallel.atomics import load_acquire
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, block_range, run_team
+from godwit.runtime.cpu.atomics import load_acquire
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, block_range, run_team
 
 _LONGEST_SIDE = 2**31
 _STRIP_HEIGHT = math.sqrt(0.75)

@@ -29,9 +29,9 @@ from godwit.graph.generators.common import (
 )
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import thread_count_for
-from godwit.parallel.atomics import load_acquire
-from godwit.parallel.kernel import kernel
-from godwit.parallel.team import ABORT, block_range, run_team
+from godwit.runtime.cpu.atomics import load_acquire
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, block_range, run_team
 
 _MOST_VERTICES = 2**40
 _UNIFORM_EDGES_PER_VERTEX = 16

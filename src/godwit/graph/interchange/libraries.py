@@ -14,11 +14,7 @@ from godwit.arrays import lies_on_gpu
 from godwit.dtypes import as_array, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.attributes import (
-    require_instance,
-    require_there,
-    weights_of,
-)
+from godwit.graph.interchange.attributes import require_instance, require_there, weights_of
 
 
 def from_edge_index(

@@ -17,12 +17,7 @@ import numpy as np
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.attributes import (
-    ids_of,
-    require_instance,
-    require_there,
-    weights_of,
-)
+from godwit.graph.interchange.attributes import ids_of, require_instance, require_there, weights_of
 from godwit.graph.rows import arc_sources
 from godwit.graph.transform import parallel_arcs, with_sorted_rows
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError, shown
+from godwit.graph.arcs import assemble
 from godwit.graph.csr import estimate_bytes, require_memory
-from godwit.graph.formats.arcs import assemble
-from godwit.graph.formats.format import ReadOptions
-from godwit.graph.formats.tables import (
+from godwit.graph.read_options import ReadOptions
+from godwit.graph.table_columns import (
     Columns,
     arcs_of_tables,
     chosen_columns,

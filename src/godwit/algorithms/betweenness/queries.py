@@ -1,0 +1,67 @@
+"""What betweenness asks of GPUs, and what they tell.
+
+Vertices, arcs and sums are in the graph's own order; where they stand on the devices is the backend's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from godwit.runtime.protocol import Array, GpuOptions, ProgressPoll
+
+
+@dataclass(frozen=True)
+class DependencyQuery:
+    """A query that has been checked, of a graph that has vertices.
+
+    :param sources: int64 (k), at least one, each a vertex
+    :param endpoints: a path counts for its two ends, too
+    :param edges: the arcs' sums as well
+    :param gpu: how kernels are run
+    """
+
+    sources: Array
+    endpoints: bool
+    edges: bool
+    gpu: GpuOptions
+
+
+@dataclass
+class DependencyOutcome:
+    """The sums over all sources.
+
+    :param vertices: float64 (n): the dependency on each vertex; None if numbers of paths were too large for
+        float64, and nothing else here is of use
+    :param arcs: float64 (m) likewise, or None
+    :param visited: (devices) vertices reached, over all searches
+    :param examined: (devices) arcs from these (also where a search looks at those to them), as on the CPU;
+        what devices did together is the first's
+    :param supersteps: (devices)
+    :param block_searches: how many searches a device had under way at a time, each by a block; 0: all its
+        blocks had one together, perhaps with other devices
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    vertices: Array | None
+    arcs: Array | None
+    visited: Array
+    examined: Array
+    supersteps: Array
+    block_searches: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def sum_dependencies_on_gpus(
+    steps: Any, query: DependencyQuery, poll: ProgressPoll | None
+) -> DependencyOutcome:
+    """Answer a query.
+
+    :param steps: the graph on GPUs: :attr:`godwit.placement.PlacedGraph.steps`
+    :param poll: called now and then with the number of sources begun
+    :raises GraphTooLargeError: need against free
+    :raises DeviceError: devices wait for each other in vain
+    """
+    from godwit.algorithms.betweenness.cuda import run_brandes
+
+    return run_brandes(steps, query, poll)

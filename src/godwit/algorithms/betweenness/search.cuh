@@ -1,0 +1,326 @@
+// One search of Brandes' algorithm: its memory, and what is done with the arcs of its vertices.
+//
+// Everything is pulled: a vertex adds up, over its row, the values of the neighbours that are in a *set*, a
+// bitmap of one level, which caches hold where they would not hold the levels or the values of all. What a
+// vertex gets is added in an order that follows from its row alone, so results are the same bits whatever ran
+// when, and for every way to go through a level.
+//
+// A vertex' value is the number of shortest paths to it, then its coefficient. Set number `depth` lies in slot
+// depth % SETS: a superstep at a depth reads one neighbouring level, writes up to two, and clears a fourth.
+//
+// A search belongs to all blocks of all devices, or to one block, in memory of its own. Of every device's
+// memory, an owner writes sets into all copies, and values into those of the devices that read them, or into
+// all; depths, lists and centralities are its own.
+#pragma once
+
+#include "algorithms/betweenness/memory.cuh"
+
+// What is done with a row.
+constexpr u32 GATHERS = 16;  // count the paths, from the level before
+constexpr u32 EXPANDS = 32;  // find the next level
+constexpr u32 DEPENDS = 64;  // the coefficient, from the next level
+
+struct Search {
+    const Arguments &given;
+    Team team;
+    StepBlock *block;
+    char *home;
+    double *centrality;
+    double *edges;
+    u64 *state;
+    u32 devices;  // that search together
+    u32 depth = 0;
+    // What a lane counts.
+    u32 found = 0, reached = 0;
+    u64 found_arcs = 0, arcs = 0, arcs_in = 0;
+
+    template <class T>
+    __device__ __forceinline__ T *place(i64 offset) const {
+        return reinterpret_cast<T *>(home + offset);
+    }
+    __device__ __forceinline__ u32 *visited() const { return place<u32>(given.layout.visited); }
+    __device__ __forceinline__ u32 *set(u32 level) const {
+        return place<u32>(given.layout.sets) + (level % SETS) * given.words;
+    }
+    __device__ __forceinline__ double *values() const { return place<double>(given.layout.values); }
+    __device__ __forceinline__ u32 *depths() const { return place<u32>(given.layout.depths); }
+    __device__ __forceinline__ SearchCounters *counters() const {
+        return place<SearchCounters>(given.layout.counters);
+    }
+    __device__ __forceinline__ i64 first() const { return given.stage.first(); }
+    __device__ __forceinline__ u32 device() const { return given.stage.device; }
+
+    // The same place in another device's memory.
+    template <class T>
+    __device__ __forceinline__ T *at(u32 other, T *mine) const {
+        return reinterpret_cast<T *>(given.searches[other] +
+                                     (reinterpret_cast<char *>(mine) - home));
+    }
+    template <class T>
+    __device__ __forceinline__ void store_everywhere(T *mine, T value) const {
+        *mine = value;
+        for (u32 other = 0; other < devices; other++)
+            if (other != device()) *at(other, mine) = value;
+    }
+
+    // The value of an own vertex: here, and where it is read.
+    __device__ __forceinline__ void store_value(i64 own, double value) const {
+        double *mine = values() + first() + own;
+        *mine = value;
+        for (u32 other = 0; other < devices; other++)
+            if (other != device() &&
+                (!given.readers || is_read_at(given.stage, given.readers, other, own)))
+                *at(other, mine) = value;
+    }
+
+    // Own vertices of a level in the lists: first those in `order`, then those in `taken`.
+    struct List {
+        Id begin, middle, taken_begin, size;
+    };
+    // `is_on_record`: or else the level ends in `taken` where that ends.
+    __device__ __forceinline__ List list(u32 level, bool is_on_record) const {
+        const Id *ends = place<Id>(given.layout.ends), *others = place<Id>(given.layout.taken_ends);
+        Id begin = level ? ends[level - 1] : 0, middle = ends[level] - begin;
+        List made{begin, middle, 0, middle};
+        if (devices > 1 && level) {
+            u64 end = is_on_record ? others[level] : load_relaxed(&counters()->taken_tail);
+            made.taken_begin = others[level - 1];
+            made.size += static_cast<Id>(end) - made.taken_begin;
+        }
+        return made;
+    }
+    __device__ __forceinline__ Id listed(const List &list, Id i) const {
+        return i < list.middle
+                   ? place<Id>(given.layout.order)[list.begin + i]
+                   : place<Id>(given.layout.taken)[list.taken_begin + (i - list.middle)];
+    }
+
+    __device__ __forceinline__ bool is_dense(u32 level) const {
+        return level >= state[DENSE_BEGIN] && level < state[DENSE_END];
+    }
+
+    // Claim the heads of arcs for the next level: own ones come into the list, others are sent to their owner.
+    // All lanes come.
+    __device__ __forceinline__ void warp_claim(const Id (&target)[UNROLL],
+                                               const bool (&asks)[UNROLL]) {
+        u32 word[UNROLL];
+        bool fresh[UNROLL];
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; i++)
+            word[i] = asks[i] ? load_relaxed(visited() + (target[i] >> 5)) : FULL_WARP;
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; i++) {
+            u32 bit = 1u << (target[i] & 31);
+            fresh[i] = asks[i] && !(word[i] & bit);
+            if (fresh[i]) fresh[i] = !(atomicOr(visited() + (target[i] >> 5), bit) & bit);
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; i++) {
+            u32 votes = __ballot_sync(FULL_WARP, fresh[i]);
+            if (votes == 0) continue;
+            i64 own = target[i] - first();
+            bool is_mine = devices == 1 || (own >= 0 && own < given.stage.capacity);
+            u32 kept = __ballot_sync(FULL_WARP, fresh[i] && is_mine);
+            warp_append(&counters()->tail, place<Id>(given.layout.order), kept, own);
+            if (kept >> lane_id() & 1) {
+                set_bits(set(depth + 1) + (target[i] >> 5), 1u << (target[i] & 31));
+                depths()[own] = depth + 1;
+                found += 1;
+                found_arcs += given.out.offsets[own + 1] - given.out.offsets[own];
+            }
+            if (kept != votes) warp_send(target[i], fresh[i] && !is_mine);
+        }
+    }
+
+    // Lanes of `votes` append what they bring. All lanes come.
+    __device__ __forceinline__ void warp_append(u64 *tail, Id *list, u32 votes, i64 own) const {
+        if (votes == 0) return;
+        u64 begin = 0;
+        if (lane_id() == 0) begin = atomicAdd(tail, static_cast<u64>(__popc(votes)));
+        begin = __shfl_sync(FULL_WARP, begin, 0);
+        u32 below = votes & ((1u << lane_id()) - 1);
+        if (votes >> lane_id() & 1) list[begin + __popc(below)] = static_cast<Id>(own);
+    }
+
+    __device__ __forceinline__ void warp_send(Id target, bool sends) {
+        u32 owner = sends ? static_cast<u32>(target / given.stage.capacity) : device();
+        for (u32 other = 0; other < devices; other++) {
+            u32 votes = __ballot_sync(FULL_WARP, sends && owner == other);
+            if (votes == 0) continue;
+            Id *inbox = at(other, place<Id>(given.layout.inbox)) + device() * given.stage.capacity;
+            inbox += counters()->sent_before[depth & 1][other];
+            warp_append(&counters()->sent[depth & 1][other], inbox, votes, target);
+        }
+        if (sends) atomicAdd(&block->sums.counts[SENT], 1ull);
+    }
+
+    // Every `stride`-th of `left` arcs from `begin`, UNROLL at most. Returns the sum of the values that count.
+    // All lanes come. `own` is the row's vertex.
+    __device__ __forceinline__ double warp_visit(const Pass &pass, i64 begin, i32 left, u32 stride,
+                                                 Id own) {
+        Id target[UNROLL];
+        bool asks[UNROLL];
+        double sum = 0;
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; i++) {
+            asks[i] = static_cast<i32>(i * stride) < left;
+            target[i] = asks[i] ? load_once(pass.targets + begin + i * stride) : Id(0);
+        }
+        if (pass.what & (GATHERS | DEPENDS)) {
+            const u32 *wanted = set(pass.what & GATHERS ? depth - 1 : depth + 1);
+            bool counts[UNROLL];
+            double value[UNROLL];
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; i++)
+                counts[i] = asks[i] && (wanted[target[i] >> 5] >> (target[i] & 31) & 1);
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; i++) value[i] = counts[i] ? values()[target[i]] : 0;
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; i++) sum += value[i];
+            if (edges && (pass.what & DEPENDS)) {
+                // A lane without a row has a vertex that may be another warp's, which writes it.
+                double paths = left > 0 ? values()[first() + own] : 0;
+#pragma unroll
+                for (u32 i = 0; i < UNROLL; i++)
+                    if (counts[i]) edges[begin + i * stride] += paths * value[i];
+            }
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; i++) asks[i] = asks[i] && !counts[i];
+        }
+        if (pass.what & EXPANDS) warp_claim(target, asks);
+        return sum;
+    }
+
+    // The rows of the lanes' vertices, but for long ones: a row a lane, then four rows at a time, then one.
+    // Returns each lane its sum. All lanes come.
+    __device__ __forceinline__ double warp_rows(const Pass &pass, Id own, bool is_there) {
+        i64 begin = 0;
+        i32 degree = 0;
+        if (is_there) {
+            begin = pass.offsets[own];
+            degree = static_cast<i32>(min(pass.offsets[own + 1] - begin, LONG_ROW + 1));
+        }
+        u32 short_rows = __ballot_sync(FULL_WARP, degree > 0 && degree <= THREAD_ROW);
+        u32 middle_rows = __ballot_sync(FULL_WARP, degree > THREAD_ROW && degree <= GROUP_ROW);
+        u32 rows = __ballot_sync(FULL_WARP, degree > GROUP_ROW && degree <= LONG_ROW);
+        double sum = 0, part = 0;
+        i32 done = 0;  // of the first of `rows`
+        while (short_rows | middle_rows | rows) {
+            u32 lanes = short_rows ? 1 : middle_rows ? GROUP : WARP;  // that share a row
+            u32 place = lane_id() % lanes, whose = lane_id();
+            if (lanes > 1) {
+                u32 mine = lanes == GROUP ? middle_rows : rows;
+                for (u32 group = 0; group < lane_id() / lanes; group++) mine &= mine - 1;
+                whose = mine ? __ffs(mine) - 1 : WARP;
+            }
+            i64 from = __shfl_sync(FULL_WARP, begin, whose % WARP);
+            i32 length = __shfl_sync(FULL_WARP, degree, whose % WARP);
+            Id vertex = __shfl_sync(FULL_WARP, own, whose % WARP);
+            bool has_row = whose < WARP && (lanes > 1 || (short_rows >> whose & 1));
+            i32 skipped = done + static_cast<i32>(place);
+            i32 left = has_row ? length - skipped : 0;
+            double found = warp_visit(pass, from + skipped, left, lanes, vertex);
+            if (lanes == 1) {
+                sum = found;
+                short_rows = 0;
+                continue;
+            }
+            part += found;
+            if (lanes == WARP && done + static_cast<i32>(WARP * UNROLL) < length) {
+                done += WARP * UNROLL;
+                continue;
+            }
+            for (u32 step = lanes / 2; step > 0; step /= 2)
+                part += __shfl_xor_sync(FULL_WARP, part, step);
+            u32 &left_over = lanes == GROUP ? middle_rows : rows;
+            for (u32 group = 0; group < WARP / lanes; group++) {
+                double theirs = __shfl_sync(FULL_WARP, part, group * lanes);
+                if (left_over && lane_id() + 1 == static_cast<u32>(__ffs(left_over))) sum = theirs;
+                left_over &= left_over - 1;
+            }
+            part = 0;
+            done = 0;
+        }
+        return sum;
+    }
+
+    // A row of any length by a block, or by all of the team, each warp a tile of so many. Thread 0 gets the sum
+    // of the block's. All threads come.
+    __device__ __forceinline__ double block_row(const Pass &pass, Id own, u64 warp, u64 warps) {
+        __shared__ double parts[WARP];
+        i64 from = pass.offsets[own], end = pass.offsets[own + 1];
+        double part = 0;
+        for (i64 at = from + warp * WARP * UNROLL; at < end; at += warps * WARP * UNROLL)
+            part += warp_visit(pass, at + lane_id(),
+                               static_cast<i32>(min(end - at, i64(WARP * UNROLL)) - lane_id()),
+                               WARP, own);
+        for (u32 step = WARP / 2; step > 0; step /= 2)
+            part += __shfl_xor_sync(FULL_WARP, part, step);
+        if (lane_id() == 0) parts[warp_id()] = part;
+        __syncthreads();
+        double sum = 0;
+        if (threadIdx.x == 0)
+            for (u32 one = 0; one < blockDim.x / WARP; one++) sum += parts[one];
+        __syncthreads();
+        return sum;
+    }
+
+    // In the order of rows: hottest first.
+    __device__ __forceinline__ u64 heat(i64 position) const {
+        u64 capacity = static_cast<u64>(given.stage.capacity);
+        u64 owner = static_cast<u64>(position) / capacity;
+        return (static_cast<u64>(position) - owner * capacity) * given.stage.devices + owner;
+    }
+
+    // How many arcs come from a vertex: where they begin and end in the sorted row.
+    __device__ __forceinline__ double thread_count_arcs(i64 own, i64 from) const {
+        i64 bounds[2];
+        u64 wanted = heat(from);
+        for (u32 which = 0; which < 2; which++) {
+            i64 low = given.in.offsets[own], high = given.in.offsets[own + 1];
+            while (low < high) {
+                i64 middle = low + (high - low) / 2;
+                if (heat(given.in.targets[middle]) < wanted + which)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            bounds[which] = low;
+        }
+        return static_cast<double>(bounds[1] - bounds[0]);
+    }
+
+    // A vertex of this level has its number of paths.
+    __device__ __forceinline__ void thread_reach(i64 own, double paths) {
+        store_value(own, paths);
+        if (!(paths > 0 && paths <= LARGEST_COUNT)) atomicAdd(&block->sums.counts[FAILED], 1ull);
+        reached += 1;
+        thread_count_row(own);
+    }
+
+    __device__ __forceinline__ void thread_count_row(i64 own) {
+        u64 from_it = given.out.offsets[own + 1] - given.out.offsets[own];
+        arcs += from_it;
+        arcs_in += given.is_directed ? given.in.offsets[own + 1] - given.in.offsets[own] : from_it;
+    }
+
+    // A vertex of this level has the sum of its successors' coefficients.
+    __device__ __forceinline__ void thread_depend(i64 own, double sum) {
+        double paths = values()[first() + own];
+        if (depth == 0) {
+            if (given.endpoints) centrality[own] += static_cast<double>(state[COUNT] - 1);
+            return;
+        }
+        centrality[own] += paths * sum + (given.endpoints ? 1.0 : 0.0);
+        store_value(own, sum + 1.0 / paths);
+    }
+
+    // All lanes come.
+    __device__ __forceinline__ void warp_report() {
+        warp_count(*block, FOUND, found);
+        warp_count(*block, FOUND_ARCS, found_arcs);
+        warp_count(*block, REACHED, reached);
+        warp_count(*block, ARCS, arcs);
+        warp_count(*block, ARCS_IN, arcs_in);
+    }
+};

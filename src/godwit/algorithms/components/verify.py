@@ -1,0 +1,124 @@
+"""Verifier of connected components: the ends of every arc have one label, and labels are no coarser.
+
+Sufficient: where all arcs lead between equal labels, the vertices of a label are whole components; where a
+serial union-find connects every vertex with the vertex that its label names, they are one; where no label
+is above its vertex, that one is the smallest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail
+from godwit.dtypes import Array
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.io.edge_sources import EdgeChunks, EdgeText, as_edges
+from godwit.runtime.cpu.compile import kernel
+
+EdgesArgument = str | os.PathLike[str] | Array | Iterable[Any]
+
+
+def verify_connected_components(
+    graph: Graph | EdgesArgument,
+    label: Array,
+    *,
+    edge_dtype: Any = None,
+    columns: tuple[str, ...] | list[str] | None = None,
+) -> None:
+    """Check that every vertex is labelled with the smallest vertex of its weakly connected component.
+
+    :param graph: a graph, or edges, as of :func:`godwit.connected_components`; an iterator has to be made
+        anew for this
+    :param label: (n) integers; the number of vertices is taken from it where edges have none
+    :param edge_dtype: as of :func:`godwit.connected_components`, like ``columns``
+    :raises VerificationError: naming a vertex or an arc that breaks a rule
+    :raises InputError: an argument is wrong
+    """
+    if isinstance(graph, Graph):
+        _check_edges(_rows_of(graph), checked_array(label, graph.vertex_count, "label", "iu"))
+        return
+    with closing(as_edges(graph, edge_dtype, columns)) as edges:
+        count = len(edges.survey(None)) if isinstance(edges, EdgeText) else np.size(label)
+        _check_edges(_rows_of_edges(edges), checked_array(label, int(count), "label", "iu"))
+
+
+def _rows_of(graph: Graph) -> Iterator[tuple[Array, Array]]:
+    for tails, arcs in arc_blocks(graph):
+        yield tails, graph.targets[arcs]
+
+
+def _rows_of_edges(edges: Any) -> Iterator[tuple[Array, Array]]:
+    if isinstance(edges, EdgeChunks):
+        for chunk in edges:
+            yield chunk[:, 0], chunk[:, 1]
+        return
+    for first in range(0, edges.count, BLOCK_ARCS):
+        rows = np.empty((min(BLOCK_ARCS, edges.count - first), 2), edges.dtype)
+        edges.fill(rows, first)
+        yield rows[:, 0], rows[:, 1]
+
+
+def _check_edges(blocks: Iterator[tuple[Array, Array]], label: Array) -> None:
+    n = len(label)
+    vertices = np.arange(n)
+    wrong = (label < 0) | (label > vertices)
+    if wrong.any():
+        v = int(np.argmax(wrong))
+        fail(f"vertex {v} has label {label[v]}, which is not the smallest vertex of its component")
+    wrong = label[label] != label
+    if wrong.any():
+        v = int(np.argmax(wrong))
+        name = int(label[v])
+        fail(f"vertex {v} has label {name}, but vertex {name} has label {label[name]}")
+    parent = np.arange(n)
+    for sources, targets in blocks:
+        tails, heads = sources.astype(np.int64), targets.astype(np.int64)
+        outside = (tails < 0) | (tails >= n) | (heads < 0) | (heads >= n)
+        if outside.any():
+            edge = int(np.argmax(outside))
+            raise InputError(
+                f"the edge from {sources[edge]} to {targets[edge]} has an end that is none of {n} vertices"
+            )
+        wrong = label[tails] != label[heads]
+        if wrong.any():
+            arc = int(np.argmax(wrong))
+            u, v = int(tails[arc]), int(heads[arc])
+            fail(f"the arc {u} -> {v} leads from label {label[u]} to label {label[v]}")
+        _join(parent, tails, heads)
+    _compress(parent)
+    wrong = parent != parent[label]
+    if wrong.any():
+        v = int(np.argmax(wrong))
+        fail(f"vertex {v} has label {label[v]}, but no arcs connect it with vertex {label[v]}")
+
+
+def _root(parent: Any, vertex: int) -> int:
+    """Return the root of a vertex' tree; vertices on the way are hung below their grandparents."""
+    while parent[vertex] != vertex:
+        parent[vertex] = parent[parent[vertex]]
+        vertex = parent[vertex]
+    return vertex
+
+
+@kernel
+def _join(parent: Any, tails: Any, heads: Any) -> None:
+    """Join the trees of the two ends of every arc, the larger root below the smaller."""
+    for arc in range(tails.size):
+        tail, head = _root(parent, tails[arc]), _root(parent, heads[arc])
+        if tail < head:
+            parent[head] = tail
+        else:
+            parent[tail] = head
+
+
+@kernel
+def _compress(parent: Any) -> None:
+    """Hang every vertex below its root; parents are not larger than their children."""
+    for vertex in range(parent.size):
+        parent[vertex] = parent[parent[vertex]]

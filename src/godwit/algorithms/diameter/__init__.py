@@ -1,0 +1,65 @@
+"""Bounds of the diameter, from a few breadth-first searches.
+
+The largest distance from any vertex v, its eccentricity e(v), bounds the diameter from below by e(v)
+and from above by 2 e(v). A search from a vertex that lies farthest from another finds long distances
+(double sweep), one from the middle of the path between them small ones. Source: C. Magnien, M. Latapy,
+M. Habib, Fast computation of empirically tight bounds for the diameter of massive graphs, Journal of
+Experimental Algorithmics 13 (2009).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from godwit.algorithms.bfs import bfs
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
+from godwit.placement import place_for_one_query
+from godwit.runtime.registry import DevicesArgument
+from godwit.worker.solve import SolverOptions
+
+_SWEEPS = 4
+
+
+@dataclass(frozen=True)
+class DiameterBounds:
+    """What is known of the diameter of the largest component, in edges."""
+
+    lower: int
+    upper: int
+    searches: int
+    """Breadth-first searches that it took."""
+
+
+def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> DiameterBounds:
+    """Bounds of the diameter of the largest weakly connected component, directions ignored.
+
+    :param devices: as of :func:`godwit.bfs`
+    :raises InputError: the graph has no vertices, or is none
+    """
+    if not isinstance(graph, Graph):
+        raise no_graph(graph)
+    if graph.vertex_count == 0:
+        raise InputError("a graph without vertices has no diameter")
+    component, _ = graph.without_weights().symmetrize().largest_component()
+    component = component.with_ids(0)  # positions are searched from
+    options = SolverOptions()
+    lower, upper, searches = 0, 2 * (component.vertex_count - 1), 0
+    with place_for_one_query(component, devices, None) as placed:
+        start = component.highest_degree_vertex()
+        while searches < 2 * _SWEEPS and lower < upper:
+            first = bfs(placed, start, options=options)
+            far = int(first.distance.argmax())
+            second = bfs(placed, far, options=options)
+            farthest = int(second.distance.argmax())
+            radius, length = int(first.distance[far]), int(second.distance[farthest])
+            searches += 2
+            progressed = length > lower or 2 * radius < upper
+            lower = max(lower, radius, length)
+            upper = min(upper, 2 * radius, 2 * length)
+            if not progressed:
+                break
+            path = second.path_to(farthest)
+            start = path[len(path) // 2]
+    return DiameterBounds(lower, max(lower, upper), searches)

@@ -1,0 +1,392 @@
+"""What a predicate keeps of an array on a GPU: algorithms/filtering/filter.cuh, launched; the twin of algorithms/filtering/cpu.py.
+
+A launch neither waits nor clears anything: how much was kept is written to page-locked memory, and an event
+says when. What tells launches apart is counted here: epochs, and tickets of tiles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import lru_cache
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.filtering.packets import not_boolean
+from godwit.dataflow.cuda.lanes import GpuLane, Streams
+from godwit.dtypes import Array
+from godwit.errors import DeviceError, GodwitError, OperatorError
+from godwit.runtime.content import ADAPTERS, Content
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import cubin
+from godwit.runtime.cuda.copy_times import CopyTimes, noted
+from godwit.runtime.cuda.driver import BorrowedStream, Event, Kernel, Module
+from godwit.runtime.cuda.gpu_arrays import address_of, cupy, gpu_of
+from godwit.runtime.cuda.marks import native_stream
+from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
+from godwit.runtime.cuda.ordinary_memory import Promise
+from godwit.runtime.cuda.pools import keep_pinned, take_pinned
+from godwit.runtime.memory import READY, Mark
+from godwit.worker.cuda.program import c_type
+
+THREADS = 256
+"""Of a block."""
+_RESIDENT_BLOCKS = {1: 4, 2: 4, 4: 6, 8: 6}
+"""On a multiprocessor at a time, by bytes of an item: the most for which nothing spills."""
+_THREAD_BYTES = 64  # of the array, that a thread takes: FILTER_ROUNDS vectors
+_EPOCHS = 1 << 22  # that a word of a tile's state tells apart
+
+_GIVEN = Struct("8Q")  # ``Filtering`` of filter.cuh
+_ALIGNED_BYTES = 256  # where packets begin
+_UINT8 = np.dtype(np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _codes() -> dict[tuple[str, str, str, int], bytes]:
+    """By what the predicate refers to, dtype, architecture and threads: to look into all headers again, for
+    each of several GPUs, takes longer than to copy ten megabytes.
+    """
+    return {}
+
+
+def filter_source(dtype: np.dtype[Any], threads: int = THREADS) -> str:
+    """The kernel for items of a dtype, to be compiled with the predicate."""
+    item = "u8" if dtype == np.bool_ else c_type(dtype)
+    return f"""#include "algorithms/filtering/filter.cuh"
+struct Predicate {{
+    using Item = {item};
+    static_assert(IS_BOOLEAN<decltype(predicate(Item()))>);
+    static __device__ __forceinline__ bool keeps(Item item) {{ return predicate(item); }}
+}};
+extern "C" __global__ void __launch_bounds__({threads}, {_RESIDENT_BLOCKS[dtype.itemsize]})
+filter_items(const __grid_constant__ Filtering<Predicate::Item> given) {{
+    block_filter<Predicate, {threads}>(given);
+}}
+"""
+
+
+def filter_function(predicate: Callable[..., Any], dtype: np.dtype[Any]) -> DeviceFunction:
+    """The predicate as the kernel calls it; booleans come to kernels as bytes."""
+    if dtype != np.bool_:
+        return DeviceFunction("predicate", predicate, (dtype,))
+    namespace: dict[str, Any] = {"predicate": predicate, "__name__": ADAPTERS}
+    exec("def keep(item):\n    return predicate(item != 0)\n", namespace)
+    return DeviceFunction("predicate", namespace["keep"], (_UINT8,))
+
+
+def filter_code(
+    predicate: Callable[..., Any], dtype: np.dtype[Any], architecture: str, threads: int = THREADS
+) -> bytes:
+    """The compiled kernel.
+
+    :raises OperatorError: the predicate does not compile, or returns no boolean
+    """
+    function = filter_function(predicate, dtype)
+    content = Content({})
+    content.visit(function.function, function.symbol)
+    key = content.digest.hexdigest(), dtype.str, architecture, threads
+    try:
+        found = _codes().get(key)
+        if found is None:
+            found = _codes()[key] = cubin(filter_source(dtype, threads), [function], architecture)
+        return found
+    except (OperatorError, DeviceError):
+        raise
+    except GodwitError as error:
+        prototype = compile_function(function, architecture).prototype
+        returned = re.search(r"__device__ (.*) predicate", prototype)
+        if returned is None or returned[1] == "bool":
+            raise
+        raise OperatorError(not_boolean(predicate, f"a number ({returned[1]})")) from error
+
+
+@lru_cache(maxsize=64)
+def _loaded(index: int, code: bytes) -> tuple[Module, Kernel]:
+    module = driver.load(index, code)
+    return module, module.kernel("filter_items")
+
+
+class GpuFilter:
+    """Filters arrays on a GPU, one after the other in one stream.
+
+    :param index: the GPU
+    :param stream: of that GPU
+    :param most_items: of an array
+    :param slots: how many arrays may be under way at a time
+    :param times: where kernels are noted, with the bytes that they read
+    :raises OperatorError: the predicate does not compile, or returns no boolean
+    """
+
+    def __init__(
+        self,
+        index: int,
+        stream: Any,
+        predicate: Callable[..., Any],
+        dtype: np.dtype[Any],
+        most_items: int,
+        slots: int = 1,
+        threads: int = THREADS,
+        times: CopyTimes | None = None,
+    ) -> None:
+        architecture = driver.properties(index).compute_capability
+        _, self._kernel = _loaded(index, filter_code(predicate, dtype, architecture, threads))
+        self._kernel.take_fault()  # of filters that were given up
+        self._faults_before = self._kernel.fault_count
+        self._functions = [filter_function(predicate, dtype)]
+        self._index = index
+        self._stream = stream
+        self._threads = threads
+        self._times = times
+        self._item_bytes = dtype.itemsize
+        self._tile_items = threads * _THREAD_BYTES // dtype.itemsize
+        self._epoch = 0
+        self._tickets_taken = 0
+        with ExitStack() as stack:
+            # One allocation: the words of tiles, and the tickets.
+            self._words = driver.kept_or_new(index, 8 * (self._tiles(most_items) + 1))
+            stack.callback(self._words.keep)
+            self._tickets = self._words.pointer + 8 * self._tiles(most_items)
+            pinned = take_pinned(8 * slots)
+            stack.callback(keep_pinned, pinned)
+            self._count_pointers = [pinned.pointer + 8 * slot for slot in range(slots)]
+            self._counts = pinned.array(np.uint64)
+            self._counts[:] = 0
+            self._clear()
+            self._events = [Event(index) for _ in range(slots)]
+            self._stack = stack.pop_all()
+
+    def _tiles(self, items: int) -> int:
+        return -(-items // self._tile_items)
+
+    def _clear(self) -> None:
+        self._words.fill_bytes(0)
+        self._epoch = self._tickets_taken = 0
+
+    def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
+        """Begin to filter: what is kept goes to ``target``, which has room for all.
+
+        :param source: where the items lie
+        """
+        if count == 0:
+            self._counts[slot] = 0
+            return
+        self._epoch += 1
+        if self._epoch == _EPOCHS:  # words of the first launches would be taken for the next ones'
+            self._stream.synchronize()
+            self._clear()
+            self._epoch = 1
+        tiles = self._tiles(count)
+        given = _GIVEN.pack(
+            source, target, count, self._words.pointer, self._tickets,
+            self._tickets_taken, self._epoch, self._count_pointers[slot],
+        )  # fmt: skip
+        driver.use(self._index)  # one thread may drive several
+        with noted(self._times, self._stream, "kernel", count * self._item_bytes):
+            driver.launch(
+                self._kernel,
+                self._stream,
+                blocks=tiles,
+                threads=self._threads,
+                arguments=given,
+            )
+        self._tickets_taken += tiles
+        self._events[slot].record(self._stream)
+
+    def is_done(self, slot: int = 0) -> bool:
+        """Whether it is known how many items were kept; DeviceError if the kernel failed."""
+        return self._events[slot].is_reached()
+
+    def kept_count(self, slot: int = 0) -> int:
+        """How many items were kept; waits until that is known.
+
+        :raises OperatorError: the predicate failed for an item
+        """
+        self._events[slot].synchronize()
+        self._kernel.take_fault()
+        if self._kernel.fault_count != self._faults_before:
+            raise fault_error(self._functions, self._kernel.last_fault)
+        return int(self._counts[slot])
+
+    def close(self) -> None:
+        """Give the memory back, for the next filter; nothing is under way. Twice does no harm."""
+        self._stack.close()
+
+
+class _HostSlot:
+    """Room on a GPU for a packet, and for what it keeps.
+
+    :param source: where packets go
+    :param target: where what they keep goes
+    """
+
+    def __init__(self, owner: GpuHostFilter, number: int, source: int, target: int) -> None:
+        self._owner = owner
+        self._number = number
+        self._source = source
+        self._target = target
+        self._packet: Array | None = None
+        self._arrival: Mark = READY
+        self._homeward: Mark = READY
+        self._is_launched = False
+
+    def start(self, packet: Array) -> None:
+        """Put its copy into the stream for these, and its kernel behind that."""
+        self._packet = packet
+        self._is_launched = False
+        # Its count is known, so the kernel that read what lay here has ended.
+        self._arrival = self._owner.lane.from_host(packet, self._source, packet.nbytes, ())
+        self._owner.arriving.append(self)
+
+    def launch(self) -> bool:
+        """Start the kernel, unless a thread has yet to bring something on its way."""
+        assert self._packet is not None
+        arrival, stream = self._arrival, self._owner.stream.handle
+        if isinstance(arrival, Promise) and not arrival.is_under_way:
+            return False
+        arrival.order(stream)
+        self._homeward.order(stream)
+        self._owner.filter.start(self._source, self._packet.size, self._target, self._number)
+        self._is_launched = True
+        return True
+
+    def count(self) -> int | None:
+        """How many items are kept, when that is known."""
+        filtering = self._owner
+        if not self._is_launched or not filtering.filter.is_done(self._number):
+            return None
+        self._packet = None
+        return filtering.filter.kept_count(self._number)
+
+    def bring(self, target: Array) -> Mark:
+        """Start to copy what is kept to host memory."""
+        self._homeward = mark = self._owner.bring(self._target, target)
+        return mark
+
+    def settle(self) -> None:
+        """Wait for what is on its way."""
+        self._arrival.wait()
+        self._homeward.wait()
+
+
+class GpuHostFilter:
+    """Filters packets of host memory; as :func:`godwit.algorithms.filtering.endpoints.host_filter`.
+
+    Nothing here waits, so one thread keeps several GPUs busy. A packet's copy is put into a stream before
+    the kernel is looked up.
+    """
+
+    def __init__(
+        self,
+        endpoint: Any,
+        predicate: Callable[..., Any],
+        dtype: np.dtype[Any],
+        packet_items: int,
+        slots: int,
+    ) -> None:
+        index = int(endpoint.device.name.partition(":")[2])
+        space = endpoint.space
+        trace = endpoint.context.trace
+        self.index = index
+        self.stream = BorrowedStream(index, int(native_stream(space.stream)))
+        self.arriving: deque[_HostSlot] = deque()
+        """What has been started, and has no kernel yet."""
+        self._times = None if trace is None else CopyTimes(trace)
+        self._made: GpuFilter | None = None
+        self._made_of = index, self.stream, predicate, dtype, packet_items, slots
+        with ExitStack() as stack:
+            if self._times is not None:
+                stack.callback(self._times.close)
+            packet_bytes = -(-packet_items * dtype.itemsize // _ALIGNED_BYTES) * _ALIGNED_BYTES
+            # One allocation for all slots.
+            block = space.allocate(2 * slots * packet_bytes)
+            stack.callback(block.free)
+            place = address_of(block.view(_UINT8, (2 * slots * packet_bytes,)))
+            self.slots = [
+                _HostSlot(self, number, at, at + packet_bytes)
+                for number in range(slots)
+                for at in (place + 2 * number * packet_bytes,)
+            ]
+            self.lane: GpuLane = space.lane()
+            stack.callback(self.lane.close)
+            self._down = Streams(None if trace is None else CopyTimes(trace))
+            stack.callback(self._down.close)
+            stack.callback(self.stream.synchronize)
+            for slot in self.slots:
+                stack.callback(slot.settle)
+            self._stack = stack.pop_all()
+
+    @property
+    def filter(self) -> GpuFilter:
+        """Made when it is first needed."""
+        made = self._made
+        if made is None:
+            made = self._made = GpuFilter(*self._made_of, times=self._times)
+        return made
+
+    def prepare(self) -> None:
+        """Make what starts kernels; OperatorError if the predicate does not compile."""
+        _ = self.filter
+
+    def advance(self) -> None:
+        """Start the kernels of packets that are on their way."""
+        while self.arriving and self.arriving[0].launch():
+            self.arriving.popleft()
+
+    def bring(self, origin: int, target: Array) -> Mark:
+        """Start to copy to host memory that copy engines reach."""
+        if not target.nbytes:
+            return READY
+        down, index = self._down, self.index
+        stream, track = down.on(index), f"copy cuda:{index} -> host"
+        return down.copy(target.ctypes.data, origin, target.nbytes, stream, (), track)
+
+    def close(self) -> None:
+        """Wait for what is under way, and give all memory back."""
+        with ExitStack() as stack:
+            if self._made is not None:
+                stack.callback(self._made.close)
+            stack.callback(self._stack.close)
+
+
+def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
+    """What a predicate keeps of a contiguous CuPy array, as another on the same GPU.
+
+    It runs in CuPy's current stream.
+
+    :raises OperatorError: the predicate does not compile, or returns no boolean
+    :raises DeviceError: the GPU has no room for what may be kept
+    """
+    index = gpu_of(array)
+    with driver.entered(index):
+        current = cupy().cuda.get_current_stream()
+        stream = BorrowedStream(index, int(native_stream(current)))
+        try:
+            room = _room_beside(array)
+        except MemoryError as error:
+            raise DeviceError(
+                f"cuda:{index} has no room for a result of up to {array.nbytes:,} bytes; give a host "
+                "array, which goes over the GPU in packets"
+            ) from error
+        filtering = GpuFilter(index, stream, predicate, array.dtype, array.size)
+        try:
+            filtering.start(address_of(array), array.size, address_of(room))
+            count = filtering.kept_count() if array.size else 0
+            kept = room[:count].copy()  # the room behind it shall not be held
+            stream.synchronize()
+            return kept
+        finally:
+            filtering.close()
+
+
+def _room_beside(array: Any) -> Any:
+    """As much again; CuPy does not know what the process keeps."""
+    try:
+        return cupy().empty(array.size, array.dtype)
+    except MemoryError:
+        if not driver.free_kept(gpu_of(array)):
+            raise
+        return cupy().empty(array.size, array.dtype)

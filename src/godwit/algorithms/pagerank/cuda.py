@@ -1,0 +1,336 @@
+"""PageRank on GPUs: brings up what it needs, runs algorithms/pagerank/pagerank.cuh, and brings the ranks home.
+
+Kept on the devices from one query to the next: rows, out-degrees, which of its vertices the other devices
+read, and, for weights, what each arc gets of its source's rank. The first query makes the last, in a
+superstep before the first iteration; it counts as there only when its run has come to an end.
+
+What vertices carry has room for all positions on each device, or, if a query says so, for the own vertices
+and those that its rows name (step_halos.py). The sums are the same, bit by bit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.pagerank.queries import RankOutcome, RankQuery
+from godwit.dtypes import Array, frozen
+from godwit.graph.rows import thread_count_for
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import block_range, run_team
+from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.protocol import ProgressPoll
+from godwit.supersteps.exchange import Exchange, packed_sizes
+from godwit.supersteps.halos import Halos, halo_positions, halos_of
+from godwit.supersteps.placement import StepPart, StepPlacement
+from godwit.supersteps.results import deliver_own, deliver_positions, room_for_delivery
+from godwit.supersteps.rows import StepRows, drop_positions
+from godwit.supersteps.run import (
+    PEERS,
+    ROWS,
+    STAGE,
+    StepRun,
+    copies_by_host,
+    point_rows,
+    refuse_selective,
+    step_run,
+    step_source,
+)
+from godwit.worker.cuda.program import c_type
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("rows", ROWS),
+        ("weights", np.uint64),
+        ("parts", np.uint64),
+        ("flows", np.uint64),
+        ("degrees", np.uint64),
+        ("teleport", np.uint64),
+        ("start", np.uint64),
+        ("readers", np.uint64),
+        ("places", np.uint64),
+        ("carried", PEERS, 2),
+        ("uniform", np.float64),
+        ("damping", np.float64),
+        ("tolerance", np.float64),
+        ("most_iterations", np.uint64),
+    ]
+)
+"""``Arguments`` of algorithms/pagerank/pagerank.cuh."""
+
+_PREPARE, _START, _ITERATE = 0, 1, 2  # phases
+_ITERATIONS, _RESIDUAL = 0, 4  # words of the state
+
+
+def source(
+    id_dtype: Any,
+    rank_dtype: Any,
+    weight_dtype: Any = None,
+    *,
+    accelerated: bool = False,
+    one_hop: bool = False,
+) -> str:
+    """The kernel for positions, ranks and, where they count, weights of given dtypes.
+
+    :param accelerated: iterations may go beyond plain ones
+    :param one_hop: devices have room for their own vertices and those that they read only
+    """
+    types = {
+        "Id": c_type(np.dtype(id_dtype)),
+        "Rank": c_type(np.dtype(rank_dtype)),
+        "Weight": "void" if weight_dtype is None else c_type(np.dtype(weight_dtype)),
+    }
+    text = step_source(
+        "algorithms/pagerank/pagerank.cuh", ARGUMENTS, types=types, work="grid_pagerank"
+    )
+    flags = {"ACCELERATED": accelerated, "ONE_HOP": one_hop}
+    return "".join(f"#define {name} {str(on).lower()}\n" for name, on in flags.items()) + text
+
+
+def run_pagerank(
+    placement: StepPlacement, query: RankQuery, poll: ProgressPoll | None
+) -> RankOutcome:
+    """Ranks of all vertices, into the query's destination.
+
+    :raises GraphTooLargeError: need against free, before anything but rows is allocated
+    :raises InputError: values are to go where they are read only, and the host copies all
+    :raises DeviceError: devices that wait in vain
+    """
+    one_hop = _is_one_hop(placement, query)
+    if not one_hop:
+        refuse_selective(placement, query.gpu)
+    with placement.held():
+        begin = perf_counter()
+        halos = None
+        readers = []
+        if one_hop:
+            halos = halos_of(placement, "in", query.weighted)
+            rows, readers = halos.rows, halos.readers
+        else:
+            rows = placement.rows("in", query.weighted)
+            if len(placement.parts) > 1:
+                broadcasts = query.gpu.communication == "broadcast"
+                readers = placement.readers() if broadcasts else placement.readers("in")
+        seconds = {"rows": perf_counter() - begin}
+        arguments = np.zeros(len(placement.parts), ARGUMENTS)
+        weight_dtype = rows[0].weight_dtype if query.weighted else None
+        code = source(
+            placement.id_dtype,
+            query.dtype,
+            weight_dtype,
+            accelerated=query.accelerated,
+            one_hop=one_hop,
+        )
+        with step_run(placement, code, arguments, query.gpu) as run:
+            ranking = _Ranking(placement, query, rows, arguments, halos)
+            ranking.bring_up()
+            ranking.connect(run, readers)
+            run.prepare(phase=_PREPARE if ranking.makes_parts else _START)
+            seconds["kernel"] = run.drive(poll)
+            if run.exchange.by_host:
+                seconds["exchange"] = run.exchange_s
+            ranking.keep()
+            state = run.controls()["state"][0]
+        iterations = int(state[_ITERATIONS])
+        ranks = _carried_name(query, 1 - iterations % 2)
+        seconds["compile"] = run.compile_s
+        deliver = deliver_positions if halos is None else deliver_own
+        seconds["gather"] = deliver(placement, ranks, query.dtype, query.destination)
+    return RankOutcome(
+        iterations,
+        float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
+        np.array([part.owned for part in placement.parts], np.int64),
+        np.array([one.arcs for one in rows], np.int64),
+        seconds,
+    )
+
+
+def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
+    """Whether devices have room for what they read only: by default where the host copies, the less the
+    better.
+    """
+    if len(placement.parts) == 1:
+        return False
+    if query.one_hop is not None:
+        return query.one_hop
+    return query.gpu.communication != "broadcast" and copies_by_host(placement, query.gpu)
+
+
+def _carried_name(query: RankQuery, parity: int) -> str:
+    return f"carried ranks {parity} {query.dtype.name}"
+
+
+class _Ranking:
+    """What a query has on the devices.
+
+    :param halos: where each device has what it reads of others; None: it has room for all positions
+    """
+
+    def __init__(
+        self,
+        placement: StepPlacement,
+        query: RankQuery,
+        rows: list[StepRows],
+        arguments: Array,
+        halos: Halos | None,
+    ) -> None:
+        self.placement = placement
+        self.query = query
+        self.rows = rows
+        self.arguments = arguments
+        self.halos = halos
+        there = placement.parts[0].buffers
+        self.parts_name = f"parts of ranks {query.dtype.name}"
+        self.makes_parts = query.weighted and self.parts_name not in there
+
+    def bring_up(self) -> None:
+        """Make room for everything, and fill in what does not begin as anything.
+
+        :raises GraphTooLargeError: need against free
+        """
+        sizes = [self._sizes(part, rows) for part, rows in self._each()]
+        self.placement.make_room(
+            [own | more for own, more in zip(sizes, self._copies(), strict=True)]
+        )
+        # Out-degrees are those of rows where every edge is two arcs.
+        needs_degrees = self.placement.graph.directed and not self.query.weighted
+        degrees = self.placement.degrees("out") if needs_degrees else []
+        if self.halos is not None:
+            drop_positions(self.placement)  # which degrees are found by
+        flows = _flows(self.placement) if self.query.weighted else None
+        for place, (part, rows) in enumerate(self._each()):
+            own = self.arguments[place]
+            if degrees:
+                own["degrees"] = degrees[place].pointer
+            if flows is not None:
+                part.buffers["flows"].upload(self._local(flows, part))
+            self._fill_vertices(own, part)
+            self._point(own, part, rows)
+
+    def _copies(self) -> list[dict[str, int]]:
+        """Of each device, bytes of what is on its way where the host copies."""
+        if self.halos is None or not copies_by_host(self.placement, self.query.gpu):
+            return [{} for _ in self.placement.parts]
+        return packed_sizes(self.halos.begins, self.query.dtype.itemsize)
+
+    def _each(self) -> list[tuple[StepPart, StepRows]]:
+        return list(zip(self.placement.parts, self.rows, strict=True))
+
+    def _sizes(self, part: StepPart, rows: StepRows) -> dict[str, int]:
+        """Bytes of the buffers that a device has for this query."""
+        item, width = self.query.dtype.itemsize, self._width(part)
+        found = {_carried_name(self.query, parity): item * width for parity in (0, 1)}
+        if self.query.weighted:
+            found["flows"] = 8 * width
+        if self.halos is not None:
+            found |= room_for_delivery(
+                self.placement, part, self.query.dtype, self.query.destination
+            )
+        if self.makes_parts:
+            found[f"new {self.parts_name}"] = item * rows.arcs
+        for name in ("teleport", "start"):
+            if getattr(self.query, name) is not None:
+                found[name] = 8 * part.owned
+        return found
+
+    def _width(self, part: StepPart) -> int:
+        """How many vertices a device has values of."""
+        return self.placement.count if self.halos is None else self.halos.width(part.device)
+
+    def _local(self, values: Array, part: StepPart) -> Array:
+        """Of values of all positions those that a device has room for, in its order."""
+        if self.halos is None:
+            return values
+        own = values[part.first : part.first + part.owned]
+        others = halo_positions(self.placement, self.halos, part.device)
+        return np.concatenate((own, values[others]))
+
+    def _fill_vertices(self, own: Any, part: StepPart) -> None:
+        """What is given of the own vertices."""
+        for name in ("teleport", "start"):
+            given = getattr(self.query, name)
+            if given is not None:
+                positions = np.arange(part.first, part.first + part.owned)
+                part.buffers[name].upload(given[self.placement.vertex(positions)])
+                own[name] = part.buffers[name].pointer
+
+    def _point(self, own: Any, part: StepPart, rows: StepRows) -> None:
+        """The pointers to a device's own memory, and the numbers."""
+        point_rows(own["rows"], rows)
+        if self.query.weighted:
+            new = "new " if self.makes_parts else ""
+            own["parts"] = part.buffers[f"{new}{self.parts_name}"].pointer
+            own["flows"] = part.buffers["flows"].pointer
+        if self.makes_parts:
+            assert rows.weights is not None
+            own["weights"] = rows.weights.pointer
+        own["uniform"] = 1 / self.placement.vertex_count
+        own["damping"], own["tolerance"] = self.query.damping, self.query.tolerance
+        own["most_iterations"] = self.query.max_iterations
+
+    def connect(self, run: StepRun, readers: list[Buffer]) -> None:
+        """The pointers to all devices' memory, and who reads what there.
+
+        A value goes to another device's array at its position; with halos, at its place there, which is in
+        that owner's range of ``halos.begins``.
+        """
+        run.bring_over = partial(self._bring_over, run.exchange)
+        for parity in (0, 1):
+            name, item = _carried_name(self.query, parity), self.query.dtype.itemsize
+            if self.halos is None:
+                found = run.exchange.shared(name)
+            else:
+                found = run.exchange.packed(name, item, self.halos.begins)
+            self.arguments["carried"][:, parity] = found
+        for own, bits in zip(self.arguments, readers, strict=False):  # none: alone
+            own["readers"] = bits.pointer
+        if self.halos is not None:
+            for own, places in zip(self.arguments, self.halos.places, strict=True):
+                own["places"] = places.pointer
+
+    def _bring_over(self, exchange: Exchange, last: int, coming: int, state: Array) -> None:
+        """Where the host copies: what the next iteration reads."""
+        if coming != _ITERATE:
+            return
+        name = _carried_name(self.query, int(state[_ITERATIONS]) % 2)
+        if self.halos is None:
+            exchange.spread(name, 8 * self.query.dtype.itemsize)
+        else:
+            exchange.send(name, self.query.dtype.itemsize, self.halos.begins)
+
+    def keep(self) -> None:
+        """What this run has made is there from now on."""
+        if not self.makes_parts:
+            return
+        for part in reversed(self.placement.parts):  # what the first one has, all have
+            part.buffers[self.parts_name] = part.buffers.pop(f"new {self.parts_name}")
+
+
+def _flows(placement: StepPlacement) -> Array:
+    """(all positions) float64: the sum of the weights of a vertex' out-arcs."""
+    graph = placement.graph
+
+    def summed() -> Array:
+        found = np.empty(graph.vertex_count)
+        threads = thread_count_for(graph.arc_count)
+        run_team(_sum_rows, graph.offsets, graph.weights, found, threads=threads)
+        return frozen(found)
+
+    by_vertex: Array = graph.cached("flows", summed)
+    flows = np.zeros(placement.count)
+    flows[placement.numbering.position] = by_vertex
+    return flows
+
+
+@kernel
+def _sum_rows(rank: int, size: int, control: Any, offsets: Any, weights: Any, sums: Any) -> None:
+    begin, end = block_range(rank, size, sums.size)
+    for v in range(begin, end):
+        total = 0.0
+        for arc in range(offsets[v], offsets[v + 1]):
+            total += weights[arc]
+        sums[v] = total

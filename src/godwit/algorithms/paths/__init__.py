@@ -1,0 +1,1 @@
+"""What searches have in common: their result, predecessors and their verification."""

@@ -1,0 +1,280 @@
+"""Predecessors out of final distances: which vertex comes before each on a shortest path.
+
+An arc u -> v is *tight* if ``distance[u] + weight == distance[v]``, computed in the dtype of the
+distances, as the solvers compute it. The answer is a function of graph and distances alone, so it is
+the same for every number of threads and devices:
+
+1. The predecessor of v is the smallest u with a tight arc u -> v and ``distance[u] < distance[v]``.
+   Along these arcs distances grow, so they close no cycle.
+2. What is left are vertices all of whose tight arcs come from vertices of equal distance: weights of
+   zero, or so small that the floating-point sum does not change. Such arcs do close cycles, hence
+   rounds: in round k = 1, 2, ... every vertex that has no predecessor yet takes the smallest u that
+   has a tight arc to it and that was a source or got its predecessor before round k. (Which means: in
+   round k - 1, or for k = 1 by rule 1.) A predecessor was settled before its vertex, so there is no
+   cycle here either, and a vertex is left out only if no source reaches it by tight arcs.
+
+Rule 1 is one parallel pass. Where in-arcs are at hand (undirected graphs, directed ones whose reverse
+has been built) every vertex looks through its own; if the rows are sorted, the first tight arc is the
+answer, and after a BFS that is soon found. Otherwise vertices push their ids along their out-arcs, and
+the smallest stays. Rule 2 is a serial search from the settled vertices; most graphs do not need it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.dtypes import Array
+from godwit.graph.csr import Graph
+from godwit.runtime.cpu.atomics import fetch_min, load_acquire
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range, run_team
+
+# Graphs of fewer arcs are left to one thread: waking others takes longer.
+_ALONE_ARCS = 60_000
+_CHUNK = 512  # vertices handed out at a time
+
+# States of a vertex in the search of rule 2.
+_SETTLED = 0
+_OPEN = 1
+_NEW = 2  # got a predecessor in this round, perhaps not the smallest yet
+
+# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
+_at: Any = np.uint64
+
+
+def predecessors(
+    graph: Graph,
+    distance: Array,
+    sources: Array,
+    *,
+    unit_lengths: bool,
+    threads: int | None = None,
+) -> Array:
+    """The vertex before each on a shortest path from the nearest source.
+
+    :param distance: (n) final distances; the largest value of an integer dtype, or infinity, marks
+        vertices that were not reached
+    :param sources: (k) vertex ids, the vertices from which distances count
+    :param unit_lengths: every arc has length 1, whatever weights the graph has
+    :param threads: at most so many; all that the process may use by default. Small graphs use one
+    :returns: (n), dtype of the graph's ids; -1 for sources and vertices that were not reached
+    """
+    ids = graph.targets.dtype
+    predecessor = np.empty(graph.vertex_count, ids)
+    if graph.vertex_count == 0:
+        return predecessor
+    sources = np.unique(np.asarray(sources, np.int64))
+    unit = unit_lengths or graph.weights is None
+    # Read as unsigned, -1 is larger than every id: the smallest can be kept from the beginning.
+    candidates = predecessor.view(np.uint32 if ids.itemsize == 4 else np.uint64)
+    unreached = distance.dtype.type(
+        np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
+    )
+    brief = graph.vertex_count + graph.arc_count < _ALONE_ARCS
+    if graph.arc_count < _ALONE_ARCS:
+        threads = 1
+    elif threads is None:
+        threads = config.thread_count()
+    in_arcs = in_arcs_at_hand(graph)
+    if in_arcs is None:
+        without = run_team(
+            _push, graph.offsets, graph.targets, _lengths(graph, unit), distance, unreached,
+            candidates, unit, threads=threads, brief=brief,
+        )  # fmt: skip
+    else:
+        without = run_team(
+            _pull, graph.offsets, graph.targets, in_arcs.offsets, in_arcs.targets,
+            _lengths(in_arcs, unit), distance, unreached, candidates, sources, unit,
+            _has_sorted_rows(in_arcs), threads=threads, brief=brief,
+        )  # fmt: skip
+    if not unit and sum(without) > len(sources):
+        _settle_ties(graph, distance, unreached, candidates, sources)
+    return predecessor
+
+
+def _lengths(graph: Graph, unit: bool) -> Array:
+    """The weights; where they do not matter always of one dtype, so that one kernel serves."""
+    return graph.targets[:0] if unit or graph.weights is None else graph.weights
+
+
+def in_arcs_at_hand(graph: Graph) -> Graph | None:
+    """The reverse of a graph if it is there; None if it would have to be built.
+
+    Building it costs far more than one pass over the arcs or one search without it.
+    """
+    if not graph.directed or "reverse" in graph._cache:
+        return graph.reverse
+    return None if graph._original is None else graph._original()
+
+
+def _has_sorted_rows(graph: Graph) -> bool:
+    from godwit.graph.transform import has_sorted_rows
+
+    return has_sorted_rows(graph)
+
+
+def _length(lengths: Any, arc: Any, unit: bool) -> Any:
+    """The length of an arc."""
+    if unit:
+        return lengths.dtype.type(1)
+    return lengths[_at(arc)]
+
+
+def _fill(rank: int, size: int, candidates: Any) -> None:
+    """No candidate for anyone."""
+    begin, end = block_range(rank, size, candidates.size)
+    none = ~candidates.dtype.type(0)
+    for v in range(begin, end):
+        candidates[v] = none
+
+
+def _count_without(rank: int, size: int, distance: Any, unreached: Any, candidates: Any) -> int:
+    """Reached vertices without a candidate, in this thread's part; sources among them."""
+    none = ~candidates.dtype.type(0)
+    without = 0
+    begin, end = block_range(rank, size, candidates.size)
+    for v in range(begin, end):
+        without += (distance[v] != unreached) & (candidates[v] == none)
+    return without
+
+
+@kernel
+def _push(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
+    unreached: Any, candidates: Any, unit: bool,
+) -> int:  # fmt: skip
+    """Rule 1 along out-arcs; returns how many reached vertices of a part have no predecessor."""
+    n = offsets.size - 1
+    number = distance.dtype.type
+    _fill(rank, size, candidates)
+    if not barrier(control, size):
+        return 0
+    while True:
+        begin, end = next_range(control, _CHUNK, n)
+        if begin == end:
+            break
+        for u in range(begin, end):
+            near = distance[_at(u)]
+            if near == unreached:
+                continue
+            for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
+                v = targets[_at(arc)]
+                far = distance[_at(v)]
+                if near < far != unreached and number(near + _length(lengths, arc, unit)) == far:
+                    fetch_min(candidates, _at(v), candidates.dtype.type(u))
+    if not barrier(control, size):
+        return 0
+    return _count_without(rank, size, distance, unreached, candidates)
+
+
+@kernel
+def _pull(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, in_offsets: Any,
+    in_targets: Any, lengths: Any, distance: Any, unreached: Any, candidates: Any, sources: Any,
+    unit: bool, ascending: bool,
+) -> int:  # fmt: skip
+    """Rule 1 along in-arcs; returns how many reached vertices of a part have no predecessor.
+
+    After a BFS the neighbours of a source would have to look through long rows for just that vertex:
+    they are served by the sources instead.
+    """
+    n = in_offsets.size - 1
+    number = distance.dtype.type
+    none = ~candidates.dtype.type(0)
+    _fill(rank, size, candidates)
+    if not barrier(control, size):
+        return 0
+    if unit:
+        begin, end = block_range(rank, size, sources.size)
+        for i in range(begin, end):
+            u = sources[i]
+            for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
+                v = targets[_at(arc)]
+                if distance[_at(v)] == 1:
+                    fetch_min(candidates, _at(v), candidates.dtype.type(u))
+    without = 0
+    while True:
+        begin, end = next_range(control, _CHUNK, n)
+        if begin == end:
+            break
+        for v in range(begin, end):
+            far = distance[_at(v)]
+            if far == unreached or (unit and far <= 1):
+                continue
+            best = none
+            for arc in range(in_offsets[_at(v)], in_offsets[_at(v + 1)]):
+                u = in_targets[_at(arc)]
+                near = distance[_at(u)]
+                if near < far and number(near + _length(lengths, arc, unit)) == far:
+                    best = min(best, candidates.dtype.type(u))
+                    if ascending:
+                        break
+            candidates[_at(v)] = best
+            without += best == none
+    return without
+
+
+def _settle_ties(
+    graph: Graph, distance: Array, unreached: Any, candidates: Array, sources: Array
+) -> None:
+    """Rule 2."""
+    n = graph.vertex_count
+    state = np.full(n, _SETTLED, np.uint8)
+    state[(distance != unreached) & (candidates == ~candidates.dtype.type(0))] = _OPEN
+    state[sources] = _SETTLED
+    queue = np.empty(int(np.count_nonzero(state)), graph.targets.dtype)
+    run_team(
+        _ties, graph.offsets, graph.targets, _lengths(graph, False), distance, unreached,
+        candidates, state, queue, threads=1,
+    )  # fmt: skip
+
+
+def _offer(
+    u: Any, offsets: Any, targets: Any, lengths: Any, distance: Any, candidates: Any, state: Any,
+    queue: Any, tail: int,
+) -> int:  # fmt: skip
+    """Let a settled vertex be the predecessor of its open neighbours at equal distance."""
+    here = distance[_at(u)]
+    for arc in range(offsets[_at(u)], offsets[_at(u) + _at(1)]):
+        v = targets[_at(arc)]
+        if state[_at(v)] == _SETTLED or distance[_at(v)] != here:
+            continue
+        if distance.dtype.type(here + lengths[_at(arc)]) != here:
+            continue
+        candidates[_at(v)] = min(candidates[_at(v)], candidates.dtype.type(u))
+        if state[_at(v)] == _OPEN:
+            state[_at(v)] = _NEW
+            queue[_at(tail)] = v
+            tail += 1
+    return tail
+
+
+@kernel
+def _ties(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
+    unreached: Any, candidates: Any, state: Any, queue: Any,
+) -> None:  # fmt: skip
+    """Rounds of rule 2, on one thread: the vertices settled in a round are a stretch of the queue."""
+    head = 0
+    tail = 0
+    for u in range(state.size):
+        if state[_at(u)] == _SETTLED and distance[_at(u)] != unreached:
+            tail = _offer(
+                u, offsets, targets, lengths, distance, candidates, state, queue, tail
+            )  # fmt: skip
+        if u & 4095 == 0 and load_acquire(control, ABORT) != 0:
+            return
+    while head < tail:
+        end = tail
+        for i in range(head, end):
+            state[_at(queue[_at(i)])] = _SETTLED
+        for i in range(head, end):
+            tail = _offer(
+                queue[_at(i)], offsets, targets, lengths, distance, candidates, state, queue, tail
+            )  # fmt: skip
+            if i & 4095 == 0 and load_acquire(control, ABORT) != 0:
+                return
+        head = end

@@ -1,0 +1,285 @@
+"""Verifiers of distances and predecessors: Graph500's rules for BFS and SSSP.
+
+Together they are sufficient:
+
+- every source is at distance 0, and nothing is at a negative distance or at NaN;
+- no arc leads from a reached vertex to one that is farther away than that vertex plus the arc (so no
+  distance is too large, and whatever can be reached is);
+- every reached vertex but the sources is at the end of a *tight* arc, one whose sum is its distance,
+  and following tight arcs back leads to a source (so no distance is too small; that the way back ends
+  is a matter of its own where arcs have length zero);
+- the arc from the predecessor of a vertex, if predecessors are given, exists and is tight; following
+  predecessors leads to a source; nobody else has one.
+
+With a cutoff, distances beyond it are absent: sums beyond it are exempt from the second rule, and no
+distance may be beyond it. A search that stopped at a target is verified with the target's distance
+as cutoff.
+
+Integers are compared exactly. Floating-point sums, which a solver computes in the dtype of the
+distances as this does, may differ by :data:`RELATIVE_SLACK`, for distances that others have computed
+in another order. Slack spoils the argument that a way back along falling distances must end: two
+vertices a rounding apart could hold up each other. Where exact sums do not explain every distance,
+the ways back are therefore followed from the sources, arc by arc.
+
+Arcs are looked at in blocks, so that memory stays near that of a few arrays of n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.checks import arc_blocks, check_graph, checked_array, fail
+from godwit.algorithms.paths.result import check_cutoff
+from godwit.dtypes import Array
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+
+RELATIVE_SLACK = 1e-12
+"""By how much, relative to the larger, two floating-point distances may differ and count as equal."""
+
+
+def verify_bfs(
+    graph: Graph,
+    sources: Any,
+    distance: Array,
+    predecessor: Array | None = None,
+    *,
+    cutoff: float | None = None,
+) -> None:
+    """Check distances in arcs from the nearest source, whatever weights the graph has.
+
+    :param sources: a vertex, or several, by id (:attr:`Graph.ids`)
+    :param distance: (n); the largest value of an integer dtype, or infinity, marks the unreached
+    :param predecessor: (n), -1 for sources and the unreached; None if there are none to check
+    :param cutoff: vertices farther away were to be left unreached
+    :raises VerificationError: naming a vertex or an arc that breaks a rule
+    :raises InputError: the arrays have a wrong shape or dtype
+    """
+    _Verifier(graph, sources, distance, predecessor, cutoff, unit_lengths=True).verify()
+
+
+def verify_sssp(
+    graph: Graph,
+    sources: Any,
+    distance: Array,
+    predecessor: Array | None = None,
+    *,
+    cutoff: float | None = None,
+) -> None:
+    """Check lengths of shortest paths from the nearest source; arcs without weights have length 1.
+
+    Parameters and errors as those of :func:`verify_bfs`.
+    """
+    unit_lengths = isinstance(graph, Graph) and graph.weights is None
+    _Verifier(graph, sources, distance, predecessor, cutoff, unit_lengths=unit_lengths).verify()
+
+
+class _Verifier:
+    def __init__(
+        self,
+        graph: Graph,
+        sources: Any,
+        distance: Array,
+        predecessor: Array | None,
+        cutoff: float | None,
+        *,
+        unit_lengths: bool,
+    ) -> None:
+        check_graph(graph)
+        n = graph.vertex_count
+        self.graph = graph
+        self.sources = graph.ids.one_or_several(sources, "sources", or_none=True)
+        self.distance = checked_array(distance, n, "distance", "if")
+        self.predecessor = (
+            None if predecessor is None else checked_array(predecessor, n, "predecessor", "i")
+        )
+        self.cutoff = check_cutoff(cutoff)
+        self.unit_lengths = unit_lengths
+        self.floating = self.distance.dtype.kind == "f"
+        if not self.floating and self.cutoff is not None:
+            # As an integer: 64 bits are compared with floats by rounding.
+            self.cutoff = None if self.cutoff == math.inf else math.floor(self.cutoff)
+        limit = np.inf if self.floating else np.iinfo(self.distance.dtype).max
+        self.unreached = self.distance.dtype.type(limit)
+        self.reached = self.distance != self.unreached
+        self.comparable = self.distance  # as sums are, for distances known not to be negative
+        self.is_source = np.zeros(n, np.bool_)
+        self.is_source[self.sources] = True
+
+    def verify(self) -> None:
+        """Check one rule after the other."""
+        self.check_values()
+        if not self.floating:
+            self.comparable = self.distance.astype(np.uint64)
+        # Vertices from which the way back to a source is known to end: by exact sums from a vertex
+        # that is nearer, as distances cannot fall for ever. The others are looked at one by one.
+        supported = self.is_source.copy()
+        distance = self.comparable
+        predecessor_found = np.zeros_like(supported)
+        level_arcs = []
+        for tails, heads, lengths in self.blocks():
+            sums = self.add(distance[tails], lengths)
+            self.check_not_too_far(tails, heads, sums)
+            exact = sums == distance[heads]
+            near, far = tails[exact], heads[exact]
+            falls = distance[near] < distance[far]
+            supported[far[falls]] = True
+            level_arcs.append(self.as_ids(near[~falls], far[~falls]))
+            if self.predecessor is not None:
+                chosen = self.predecessor[heads] == tails
+                tight = self.is_tight(sums[chosen], distance[heads[chosen]])
+                predecessor_found[heads[chosen][tight]] = True
+        self.check_support(supported, level_arcs)
+        if self.predecessor is not None:
+            self.check_predecessors(predecessor_found)
+
+    def as_ids(self, tails: Array, heads: Array) -> tuple[Array, Array]:
+        """Arcs to be kept, in the dtype of the graph's ids."""
+        ids = self.graph.targets.dtype
+        return tails.astype(ids), heads.astype(ids)
+
+    def blocks(self) -> Iterator[tuple[Array, Array, Any]]:
+        """The arcs that leave reached vertices: tails, heads, lengths; some rows at a time."""
+        for tails, arcs in arc_blocks(self.graph):
+            kept = self.reached[tails]
+            heads = self.graph.targets[arcs][kept].astype(np.int64)
+            lengths: Any = 1
+            if not self.unit_lengths and self.graph.weights is not None:
+                lengths = self.graph.weights[arcs][kept]
+            yield tails[kept], heads, lengths
+
+    def add(self, distances: Array, lengths: Any) -> Array:
+        """Return distances at the far ends of arcs, in the dtype of :attr:`comparable`.
+
+        Integers are exact: two that are below 2**63 have a sum below 2**64.
+        """
+        if self.floating:
+            with np.errstate(over="ignore"):  # infinitely far: what comes out is right
+                sums: Array = (distances + lengths).astype(self.distance.dtype, copy=False)
+            return sums
+        if np.asarray(lengths).dtype.kind == "f":
+            raise InputError(
+                "distances of a graph with floating-point weights must be floating-point"
+            )
+        if np.any(np.asarray(lengths) < 0):
+            raise InputError("shortest paths need weights that are not negative")
+        exact: Array = distances + np.asarray(lengths).astype(np.uint64)
+        return exact
+
+    def is_tight(self, sums: Array, distances: Array) -> Array:
+        """Whether sums are equal to distances, up to the slack; an infinite sum reaches nothing."""
+        tight: Array = sums == distances
+        if self.floating:
+            with np.errstate(invalid="ignore"):  # infinity less infinity
+                tight |= np.abs(sums - distances) <= RELATIVE_SLACK * np.abs(sums)
+            tight &= np.isfinite(sums)
+        return tight
+
+    def tight_arcs(self) -> Iterator[tuple[Array, Array]]:
+        """Tails and heads of all arcs that are tight up to the slack."""
+        for tails, heads, lengths in self.blocks():
+            sums = self.add(self.comparable[tails], lengths)
+            tight = self.is_tight(sums, self.comparable[heads])
+            yield self.as_ids(tails[tight], heads[tight])
+
+    def check_values(self) -> None:
+        """Sources are at 0; distances are numbers from 0 up to the cutoff."""
+        wrong = self.is_source & (self.distance != 0)
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            fail(f"source {v} must be at distance 0, is at {self.distance[v]}")
+        wrong = ~(self.distance >= 0)
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            fail(f"vertex {v} is at distance {self.distance[v]}")
+        if self.cutoff is not None:
+            wrong = self.reached & (self.distance > self.cutoff)
+            if wrong.any():
+                v = int(np.argmax(wrong))
+                fail(f"vertex {v} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}")
+
+    def check_not_too_far(self, tails: Array, heads: Array, sums: Array) -> None:
+        """No head of an arc is farther away than its tail plus the arc."""
+        distances = self.comparable[heads]
+        wrong = sums < distances
+        if self.floating:
+            wrong &= ~self.is_tight(sums, distances)
+        else:
+            wrong |= ~self.reached[
+                heads
+            ]  # also where no distance of the dtype could say how far it is
+        if self.cutoff is not None:
+            wrong &= sums <= self.cutoff
+        if not wrong.any():
+            return
+        arc = int(np.argmax(wrong))
+        u, v = int(tails[arc]), int(heads[arc])
+        has = f"is at {self.distance[v]}" if self.reached[v] else "was not reached"
+        fail(f"vertex {v} {has}, but the arc {u} -> {v} reaches it at {sums[arc]}")
+
+    def check_support(self, supported: Array, level_arcs: list[tuple[Array, Array]]) -> None:
+        """Every reached vertex is at the end of a tight arc, and so on back to a source."""
+        if (self.reached & ~supported).any():
+            supported = _reachable(supported, level_arcs)
+        if self.floating and (self.reached & ~supported).any():
+            supported = _reachable(self.is_source, list(self.tight_arcs()))
+        wrong = self.reached & ~supported
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            fail(
+                f"vertex {v} is at {self.distance[v]}, but no shortest path from a source ends there"
+            )
+
+    def check_predecessors(self, found: Array) -> None:
+        """Predecessors are where they must be, by tight arcs, and lead to sources."""
+        before = self.predecessor
+        assert before is not None
+        n = self.graph.vertex_count
+        has_one = self.reached & ~self.is_source
+        wrong = ~has_one & (before != -1)
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            kind = "source" if self.is_source[v] else "unreached vertex"
+            fail(f"{kind} {v} must have predecessor -1, has {before[v]}")
+        wrong = has_one & ((before < 0) | (before >= n))
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            fail(f"vertex {v} must have a predecessor in [0, {n}), has {before[v]}")
+        wrong = has_one & ~found
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            u = int(before[v])
+            row = self.graph.targets[self.graph.offsets[u] : self.graph.offsets[u + 1]]
+            fault = "is not tight" if (row == v).any() else "is not in the graph"
+            fail(f"the arc {u} -> {v} from the predecessor of {v} {fault}")
+        # Pointer doubling: after k steps everyone has gone back 2**k times, or stands at a source.
+        at = np.where(has_one, before, np.arange(n)).astype(np.int64)
+        for _ in range(n.bit_length()):
+            at = at[at]
+        wrong = has_one & ~self.is_source[at]
+        if wrong.any():
+            v = int(np.argmax(wrong))
+            fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
+
+
+def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:
+    """bool (n): what the arcs reach from the vertices marked in ``start``, those included."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    n = len(start)
+    tails = np.concatenate([tails for tails, _ in blocks])
+    heads = np.concatenate([heads for _, heads in blocks])
+    useful = ~start[heads]
+    first = np.unique(tails[useful & start[tails]])
+    all_tails = np.concatenate([tails[useful], np.full(len(first), n)])  # n: a root before them all
+    all_heads = np.concatenate([heads[useful], first])
+    arcs = csr_array((np.ones(len(all_tails)), (all_tails, all_heads)), shape=(n + 1, n + 1))
+    order = breadth_first_order(arcs, n, return_predecessors=False)
+    reached = np.append(start, False)
+    reached[order] = True
+    return reached[:n]

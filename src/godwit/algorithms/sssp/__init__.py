@@ -1,0 +1,144 @@
+"""Single-source shortest paths.
+
+Distances only decrease, so items may arrive in any order and twice; priority makes it rarely so
+(delta-stepping on shared memory, soft priority between devices).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.paths.result import PathResult, Sources, check_query
+from godwit.errors import InputError, ValueOverflowError
+from godwit.graph.csr import Graph
+from godwit.placement import PlacedGraph
+from godwit.runtime.protocol import Array
+from godwit.worker.program import VertexProgram
+from godwit.worker.solve import Solution, SolverOptions, solve
+
+
+def _along(value: Any, weight: Any) -> Any:
+    return value + weight
+
+
+_FARTHEST = 2**63 - 2
+
+
+def _along_saturating(value: Any, weight: Any) -> Any:
+    return value + weight if weight <= _FARTHEST - value else _FARTHEST
+
+
+def _distance(value: Any) -> Any:
+    return value
+
+
+def _program(dtype: str, message: Any) -> VertexProgram:
+    return VertexProgram(
+        name="sssp", message=message, combine="min", dtype=dtype, priority=_distance
+    )
+
+
+PROGRAMS = {name: _program(name, _along) for name in ("int32", "int64", "float64")}
+"""By dtype of the distances."""
+_SATURATING = _program("int64", _along_saturating)
+"""Sums of 2^63 - 2 or more come out as 2^63 - 2, which improves on "not reached" and on nothing else."""
+
+
+def sssp(
+    placed: PlacedGraph,
+    source: Sources,
+    *,
+    target: int | None = None,
+    cutoff: float | None = None,
+    options: SolverOptions,
+) -> PathResult:
+    """Distances from the nearest source; see :func:`godwit.api.sssp`."""
+    graph = placed.graph
+    sources, target, cutoff = check_query(graph, source, target, cutoff)
+    largest = check_weights(graph)
+    integral = graph.weights is None or graph.weights.dtype.kind in "iu"
+    if not integral:
+        solution = _solve(placed, sources, PROGRAMS["float64"], target, cutoff, options)
+        return _result(graph, sources, solution, options)
+    if cutoff is not None:
+        cutoff = None if cutoff >= _FARTHEST else math.floor(cutoff)
+    # The largest sum that may be computed: an arc from the farthest vertex is relaxed as well.
+    bound = largest * graph.vertex_count
+    if cutoff is not None:
+        bound = min(bound, cutoff + largest)
+    # 32-bit distances need half the memory and half the traffic. Where the worst case does not fit
+    # them the usual case often does: the run stops at the first sum that does not, and is repeated.
+    if max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
+        try:
+            solution = _solve(placed, sources, PROGRAMS["int32"], target, cutoff, options)
+            return _result(graph, sources, solution, options)
+        except ValueOverflowError:
+            if bound < 2**31 - 1:
+                raise
+    program = PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING
+    solution = _solve(placed, sources, program, target, cutoff, options)
+    if program is _SATURATING and bool((solution.values == _FARTHEST).any()):
+        raise ValueOverflowError(
+            f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, which 64-bit integers "
+            "do not hold; give the weights as float64, or a cutoff"
+        )
+    return _result(graph, sources, solution, options)
+
+
+def check_weights(graph: Graph) -> int:
+    """The largest weight (1 where there are none), rounded up; looked up once per graph.
+
+    :raises InputError: a weight is negative or NaN; names the arc
+    """
+    return int(graph.cached("largest_weight", lambda: _largest_weight(graph)))
+
+
+def _largest_weight(graph: Graph) -> int:
+    weights = graph.weights
+    if weights is None or len(weights) == 0:
+        return 1
+    smallest, largest = weights.min(), weights.max()
+    if smallest < 0 or math.isnan(smallest):
+        arc = int(np.argmax((weights < 0) | np.isnan(weights)))
+        raise InputError(
+            "shortest paths need weights that are not negative; "
+            f"{named_arc(graph, arc)} has weight {weights[arc]}"
+        )
+    if weights.dtype.kind in "iu":
+        return int(largest)
+    return 2**62 if math.isinf(largest) else math.ceil(largest)
+
+
+def named_arc(graph: Graph, arc: int) -> str:
+    """An arc as messages call it, by the ids of its ends, and as its file numbers them."""
+    tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+    ids, head = graph.ids, int(graph.targets[arc])
+    named = f" (the graph has {ids.described})" if ids.own else ""
+    if ids.base:
+        named = f" (in its file, from {ids.in_file[tail]} to {ids.in_file[head]})"
+    return f"the arc from {ids[tail]} to {ids[head]}{named}"
+
+
+def _solve(
+    placed: PlacedGraph, sources: Array, program: VertexProgram, target: int | None,
+    cutoff: float | None, options: SolverOptions,
+) -> Solution:  # fmt: skip
+    start = {int(vertex): 0 for vertex in sources}
+    result_dtype = "float64" if program.dtype.kind == "f" else "int64"
+    return solve(
+        program, placed, start, options, limit=cutoff, target=target, result_dtype=result_dtype
+    )
+
+
+def _result(graph: Graph, sources: Array, solution: Solution, options: SolverOptions) -> PathResult:
+    return PathResult(
+        graph,
+        sources,
+        solution.values,
+        solution.statistics,
+        unit_lengths=graph.weights is None,
+        home=options.home,
+    )

@@ -1,1 +1,0 @@
-"""The CPU backend: compiled workers, their queues and mailboxes."""

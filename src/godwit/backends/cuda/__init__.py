@@ -1,1 +1,0 @@
-"""NVIDIA GPUs: one persistent kernel per GPU holds worker, router and termination."""

@@ -1,0 +1,1 @@
+"""Segments in the memory of GPUs, and copies between them."""

@@ -1,0 +1,136 @@
+"""NCCL's collectives, by CuPy: one process, one communicator a GPU, kept for as long as the process lasts.
+
+Making communicators takes most of a second, so it is done once for each list of GPUs. What NCCL is told by
+its environment (NCCL_NVLS_ENABLE and others) stays as it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from godwit.errors import DeviceError
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.gpu_arrays import address_of
+
+_TYPES = {
+    "int8": "INT8",
+    "uint8": "UINT8",
+    "int32": "INT32",
+    "uint32": "UINT32",
+    "int64": "INT64",
+    "uint64": "UINT64",
+    "float16": "FLOAT16",
+    "float32": "FLOAT32",
+    "float64": "FLOAT64",
+}
+_OPERATORS = {"add": "SUM", "min": "MIN", "max": "MAX"}
+_making = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def is_there() -> bool:
+    """Whether CuPy finds NCCL."""
+    try:
+        return bool(importlib.import_module("cupy.cuda.nccl").available)
+    except Exception:  # no CuPy, or one whose NCCL does not load
+        return False
+
+
+def takes(dtype: Any) -> bool:
+    """Whether NCCL knows a type of numbers."""
+    return str(dtype) in _TYPES
+
+
+_groups: dict[tuple[int, ...], Group] = {}
+
+
+def group(indexes: tuple[int, ...]) -> Group:
+    """That of these GPUs; made when it is first asked for."""
+    with _making:
+        if indexes not in _groups:
+            _groups[indexes] = Group(indexes)
+        return _groups[indexes]
+
+
+def is_set_up(indexes: tuple[int, ...]) -> bool:
+    """Whether somebody has asked for it."""
+    return indexes in _groups
+
+
+class Group:
+    """Communicators of some GPUs, which take one collective at a time."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._nccl = importlib.import_module("cupy.cuda.nccl")
+        self._indexes = indexes
+        self._lock = threading.Lock()
+        with driver.current_kept():
+            try:
+                self._members = self._nccl.NcclCommunicator.initAll(list(indexes))
+            except Exception as error:  # NcclError
+                raise DeviceError(f"NCCL cannot be set up on GPUs {indexes}: {error}") from error
+            self._streams = [Stream(index) for index in indexes]
+
+    def all_reduce(self, arrays: Sequence[Any], outs: Sequence[Any], operator: str) -> None:
+        """Combine arrays, one a GPU, into each of the others; done when it returns."""
+        kind, how = self._type(arrays[0]), self._operator(operator)
+        self._run(
+            lambda rank, member, stream: member.allReduce(
+                address_of(arrays[rank]),
+                address_of(outs[rank]),
+                arrays[rank].size,
+                kind,
+                how,
+                stream,
+            )
+        )
+
+    def reduce(self, arrays: Sequence[Any], out: Any, operator: str, root: int) -> None:
+        """Combine arrays, one a GPU, into one on a GPU; done when it returns."""
+        kind, how = self._type(arrays[0]), self._operator(operator)
+        to = address_of(out)
+        self._run(
+            lambda rank, member, stream: member.reduce(
+                address_of(arrays[rank]), to, arrays[rank].size, kind, how, root, stream
+            )
+        )
+
+    def broadcast(self, array: Any, outs: Sequence[Any], root: int) -> None:
+        """Copy an array of one GPU to each of the others; done when it returns."""
+        origin = address_of(array)
+        self._run(
+            lambda rank, member, stream: member.broadcast(
+                origin if rank == root else address_of(outs[rank]),
+                origin if rank == root else address_of(outs[rank]),
+                array.nbytes,
+                self._nccl.NCCL_UINT8,
+                root,
+                stream,
+            )
+        )
+
+    def _type(self, array: Any) -> int:
+        return int(getattr(self._nccl, f"NCCL_{_TYPES[str(array.dtype)]}"))
+
+    def _operator(self, operator: str) -> int:
+        return int(getattr(self._nccl, f"NCCL_{_OPERATORS[operator]}"))
+
+    def _run(self, start: Any) -> None:
+        with self._lock, driver.current_kept():
+            try:
+                self._nccl.groupStart()
+                for rank, member in enumerate(self._members):
+                    driver.use(self._indexes[rank])
+                    start(rank, member, self._streams[rank].handle)
+                self._nccl.groupEnd()
+            except DeviceError:
+                raise
+            except Exception as error:  # NcclError
+                raise DeviceError(f"NCCL failed on GPUs {self._indexes}: {error}") from error
+            for stream in self._streams:
+                stream.synchronize()

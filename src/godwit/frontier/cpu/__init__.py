@@ -1,0 +1,1 @@
+"""Step programs on CPUs: compiled by Numba, run by a team of threads."""

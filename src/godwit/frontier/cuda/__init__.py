@@ -1,0 +1,1 @@
+"""Step programs on GPUs: compiled into a kernel of the bulk-synchronous engine."""

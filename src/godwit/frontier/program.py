@@ -1,0 +1,199 @@
+"""Bulk-synchronous algorithms that are no vertex programs: :class:`StepProgram`.
+
+A program has fields (a value per vertex), numbers (one value for the whole graph) and a frontier (a set of
+vertices), and is a sequence of operators and loops over them. Each operator is a superstep of its own: what
+it reads is what was there before it began, so that the order in which vertices and arcs are gone through,
+and by how many devices, makes no difference but in the rounding of sums of floating-point numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from godwit.arrays import Home, host_array
+from godwit.dtypes import Array
+from godwit.errors import InputError, shown
+from godwit.frontier.code import Instruction
+from godwit.frontier.operators import Step, as_steps
+from godwit.frontier.state import (
+    Declared,
+    FieldInitial,
+    Frontier,
+    initial_state,
+    members_of,
+    placed_for_steps,
+    run_code,
+)
+from godwit.graph.csr import Graph
+from godwit.graph.ids import VertexIds
+from godwit.placement import PlacedGraph
+from godwit.runtime.protocol import USUAL, GpuOptions
+from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.trace import TraceArgument, recorded
+from godwit.worker.program import program_name
+from godwit.worker.solve import SolverOptions
+
+
+class StepProgram:
+    """A sequence of operators and loops, run in one piece on the devices.
+
+    >>> import godwit as gw
+    >>> levels = gw.StepProgram(
+    ...     name="levels",
+    ...     fields={"level": ("int32", 2**31 - 1)},
+    ...     numbers={"now": ("int64", 0)},
+    ...     steps=[
+    ...         gw.compute("level", lambda: 0),
+    ...         gw.repeat(
+    ...             [
+    ...                 gw.assign("now", lambda now: now + 1),
+    ...                 gw.advance("level", lambda now: now, "min"),
+    ...             ],
+    ...             until=lambda size: size == 0,
+    ...         ),
+    ...     ],
+    ... )
+    >>> levels.run(gw.generators.path(4), frontier=[0]).fields["level"].tolist()
+    [0, 1, 2, 3]
+
+    :param name: for people
+    :param fields: by name: the dtype (int32, uint32, int64, float32 or float64) and the value that every
+        vertex begins with: a number, ``"degree"`` (out-degree), ``"vertex"`` (its id), or an array of
+        shape (n), or a pandas Series, whose labels are the vertices. A dtype alone: the values are given to
+        each run
+    :param numbers: by name: the dtype (int64 or float64) and the value at the beginning. ``size`` (of the
+        frontier) and ``vertex_count`` are there always
+    :param steps: operators and loops: :func:`advance`, :func:`filter`, :func:`compute`, :func:`reduce`,
+        :func:`assign`, :func:`repeat`
+    :raises InputError: a name, dtype or value that is wrong, or names a field or number that is not there
+    :raises OperatorError: an operator is no plain function, or takes something that is not offered
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        fields: Mapping[str, Any] | None = None,
+        steps: Sequence[Step],
+        numbers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = program_name(name, "a step program")
+        self.declared = Declared.of(fields, numbers)
+        self.code = self.declared.code(name, as_steps(steps, f"step program {name!r}"))
+
+    def run(
+        self,
+        graph: Graph | PlacedGraph,
+        frontier: Frontier = "all",
+        *,
+        fields: Mapping[str, FieldInitial] | None = None,
+        numbers: Mapping[str, int | float] | None = None,
+        devices: DevicesArgument = None,
+        results: str = "host",
+        timeout_s: float | None = None,
+        progress: Callable[[int], None] | None = None,
+        trace: TraceArgument = None,
+        gpu: GpuOptions | None = None,
+    ) -> StepResult:
+        """Run the program on a graph.
+
+        :param frontier: at the beginning: ``"all"`` vertices, or some by id (:attr:`Graph.ids`)
+        :param fields: values at the beginning, in place of those declared
+        :param numbers: likewise
+        :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
+        :param results: where the fields that come out live, as for :func:`godwit.bfs`
+        :param timeout_s: give up after so many seconds; compiling comes before
+        :param progress: called now and then with the number of vertices that operators were run for
+            so far
+        :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`
+        :param gpu: how kernels are run
+        :raises InputError: a wrong argument, or an operator named a vertex that is none
+        :raises OperatorError: an operator does not compile
+        :raises ValueOverflowError: a value does not fit the integers of its field or number
+        :raises RunTimeoutError: out of time
+        """
+        options = SolverOptions(
+            timeout_s=timeout_s, progress=progress, gpu=USUAL if gpu is None else gpu
+        )
+        options.home = Home.named(results)
+        with recorded(trace, self.name):
+            placed = placed_for_steps(graph, devices)
+            try:
+                state = initial_state(
+                    self.code, placed.graph, self.declared, fields, numbers, frontier
+                )
+                statistics = run_code(self.code, placed, state, options)
+            finally:
+                if placed is not graph:
+                    placed.close()
+        return StepResult(
+            {
+                name: options.home.place(array)
+                for name, array in zip(self.declared.fields, state.fields, strict=True)
+            },
+            {
+                name: state.number(self.code, index)
+                for index, (name, _) in enumerate(self.code.numbers)
+            },
+            members_of(state, placed.graph),
+            statistics,
+            placed.graph.ids,
+        )
+
+    def __repr__(self) -> str:
+        def lines(steps: Sequence[Instruction], indent: int) -> list[str]:
+            found = []
+            for step in steps:
+                found += [" " * indent + step.label, *lines(step.body, indent + 2)]
+            return found
+
+        return "\n".join([f"StepProgram({self.name!r})", *lines(self.code.steps, 2)])
+
+
+class StepResult:
+    """What a step program leaves behind.
+
+    :ivar fields: (n) arrays by name
+    :ivar numbers: int or float, by name; ``size`` and ``vertex_count`` among them
+    :ivar frontier: the positions of the vertices in the frontier at the end, ascending; or its arcs, by
+        their places in :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, which
+        another run takes
+    :ivar statistics: what the run did and how long it took; ``rounds`` are the operators
+        on vertices or arcs that were run, ``processed_items`` the vertices that they were run for
+    """
+
+    def __init__(
+        self,
+        fields: dict[str, Array],
+        numbers: dict[str, int | float],
+        frontier: Array,
+        statistics: RunStatistics,
+        ids: VertexIds,
+    ) -> None:
+        self.fields = fields
+        self.numbers = numbers
+        self.frontier = frontier
+        self.statistics = statistics
+        self.ids = ids
+
+    def to_dict(self, field: str | None = None) -> dict[Any, int | float]:
+        """The value of a field at every vertex, by its id (:attr:`Graph.ids`).
+
+        :param field: its name; None: there is only one
+        :raises InputError: there is no such field, or several, and none is named
+        """
+        if field is None and len(self.fields) == 1:
+            (field,) = self.fields
+        if field not in list(self.fields):
+            raise InputError(f"field must be one of {', '.join(self.fields)}, got {shown(field)}")
+        values = host_array(self.fields[field]).tolist()
+        return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{name}: {array.dtype}" for name, array in self.fields.items())
+        numbers = ", ".join(f"{name}={value}" for name, value in self.numbers.items())
+        return f"StepResult(fields {shown(kinds)}, numbers {numbers})"

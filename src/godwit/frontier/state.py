@@ -1,0 +1,377 @@
+"""What a step program runs on: its fields, numbers and frontier, made of what a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from godwit.dataflow.context import Context
+from godwit.dtypes import Array, as_array, as_number
+from godwit.errors import InputError, ValueOverflowError, shown
+from godwit.frontier.code import (
+    SIZE,
+    VERTEX_COUNT,
+    StepCode,
+    StepError,
+    StepState,
+    accumulator_dtype,
+)
+from godwit.frontier.engines import run_steps
+from godwit.frontier.names import Names, check_name
+from godwit.frontier.operators import Step, resolve_steps, with_frontiers
+from godwit.graph.csr import Graph, require_memory
+from godwit.graph.foreign import no_graph
+from godwit.placement import PlacedGraph, default_step_devices
+from godwit.runtime.gpu_options import check_steps
+from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.trace import PROGRESS, active
+from godwit.worker.solve import SolverOptions, make_poll
+
+FieldInitial = int | float | Literal["degree", "vertex"] | Array
+"""Values of a field at the beginning."""
+
+Frontier = Any
+"""``"all"`` vertices, or some by id: a list, a set, an array or a pandas Series."""
+
+_FIELD_DTYPES = ("int32", "uint32", "int64", "float32", "float64")
+_NUMBER_DTYPES = ("int64", "float64")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Fields and numbers by name: their dtypes and what they begin with (None: what a run is given).
+
+    :raises InputError: a name, dtype or value that is wrong
+    """
+
+    fields: Mapping[str, tuple[np.dtype[Any], FieldInitial | None]]
+    numbers: Mapping[str, tuple[np.dtype[Any], int | float]]
+
+    @classmethod
+    def of(cls, fields: Any, numbers: Any) -> Declared:
+        """What a user declared as ``{name: (dtype, initial)}`` or ``{name: dtype}``."""
+        found = cls(
+            MappingProxyType(dict(_declared_fields({} if fields is None else fields))),
+            MappingProxyType(dict(_declared_numbers({} if numbers is None else numbers))),
+        )
+        for name in found.fields:
+            if name in found.numbers:
+                raise InputError(f"{name!r} is the name of a field and of a number")
+        return found
+
+    @property
+    def names(self) -> Names:
+        """What operators may refer to; :data:`SIZE` and :data:`VERTEX_COUNT` are the first numbers."""
+        always = {"size": np.dtype(np.int64), "vertex_count": np.dtype(np.int64)}
+        return Names(
+            {name: dtype for name, (dtype, _) in self.fields.items()},
+            {**always, **{name: dtype for name, (dtype, _) in self.numbers.items()}},
+        )
+
+    def code(self, name: str, steps: tuple[Step, ...], *, of_arcs: bool = False) -> StepCode:
+        """These steps on these fields and numbers, for backends.
+
+        :param of_arcs: what the frontier is of when they begin
+        """
+        names = self.names
+        instructions, _ = with_frontiers(resolve_steps(steps, names, count()), of_arcs)
+        return StepCode(
+            name,
+            tuple(names.fields.items()),
+            tuple(names.numbers.items()),
+            instructions,
+        )
+
+
+def _declared_fields(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], Any]]]:
+    for name, declared in _mapping(given, "fields").items():
+        what = f"field {check_name(name, 'a field')!r}"
+        dtype, initial = _declared_pair(declared, what, None)
+        kind = _dtype(dtype, what, _FIELD_DTYPES)
+        if isinstance(initial, str):
+            _check_word(initial, what)
+        elif initial is not None and _is_one(initial):
+            initial = _fitting(as_number(initial, what), kind, what)
+        yield name, (kind, initial)
+
+
+def _declared_numbers(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], int | float]]]:
+    for name, declared in _mapping(given, "numbers").items():
+        what = f"number {check_name(name, 'a number')!r}"
+        dtype, initial = _declared_pair(declared, what, 0)
+        kind = _dtype(dtype, what, _NUMBER_DTYPES)
+        yield name, (kind, _fitting(as_number(initial, what), kind, what))
+
+
+def _declared_pair(declared: Any, what: str, otherwise: Any) -> tuple[Any, Any]:
+    if not isinstance(declared, tuple):
+        return declared, otherwise
+    if len(declared) != 2:
+        raise InputError(f"{what} must be a dtype, or (dtype, initial), got {shown(declared)}")
+    return declared
+
+
+def _is_one(value: Any) -> bool:
+    """Whether it is meant as one value, not as one for each vertex."""
+    return not isinstance(value, list | tuple) and np.ndim(value) == 0
+
+
+def _check_word(initial: str, what: str) -> None:
+    if initial not in ("degree", "vertex"):
+        raise InputError(
+            f"{what} must begin with a number, 'degree', 'vertex' or an array, got {shown(initial)}"
+        )
+
+
+def initial_state(
+    code: StepCode,
+    graph: Graph,
+    declared: Declared,
+    given_fields: Mapping[str, FieldInitial] | None,
+    given_numbers: Mapping[str, int | float] | None,
+    frontier: Frontier,
+) -> StepState:
+    """The state at the beginning; what a run is given goes before what is declared."""
+    n = graph.vertex_count
+    given_fields = _known(given_fields, declared.fields, "field", code.name)
+    given_numbers = _known(given_numbers, declared.numbers, "number", code.name)
+    _require_run_memory(code, graph)
+    arrays = []
+    for name, (dtype, initial) in declared.fields.items():
+        chosen = given_fields.get(name, initial)
+        if chosen is None:
+            raise InputError(
+                f"field {name!r} begins with what the run is given: fields={{{name!r}: array}}"
+            )
+        arrays.append(field_array(name, dtype, chosen, graph))
+    state = StepState(
+        arrays,
+        np.zeros(len(code.numbers), np.int64),
+        np.zeros(len(code.numbers), np.float64),
+        frontier_array(frontier, graph),
+    )
+    for index, (name, dtype) in enumerate(code.numbers):
+        if index not in (SIZE, VERTEX_COUNT):
+            what = f"number {name!r}"
+            value = as_number(given_numbers.get(name, declared.numbers[name][1]), what)
+            state.set_number(code, index, _fitting(value, dtype, what))
+    state.integers[SIZE] = len(state.frontier)
+    state.integers[VERTEX_COUNT] = n
+    return state
+
+
+def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: Graph) -> Array:
+    """(n) a new array of a field's values at the beginning."""
+    n = graph.vertex_count
+    initial = _in_order(initial, graph, f"field {name!r}")
+    if isinstance(initial, str):
+        _check_word(initial, f"field {name!r}")
+        values = graph.out_degree() if initial == "degree" else np.arange(n)
+    elif _is_one(initial):
+        value = _fitting(as_number(initial, f"field {name!r}"), dtype, f"field {name!r}")
+        return np.full(n, value, dtype)
+    else:
+        values = as_array(initial, f"field {name!r}")
+        if values.shape != (n,) or values.dtype.kind not in "iufb":
+            raise InputError(
+                f"field {name!r} must have a number for each of the {n} vertices, got an array of "
+                f"shape {values.shape} and dtype {values.dtype}"
+            )
+    wrong = _not_held(values, dtype)
+    if wrong.any():
+        vertex = int(wrong.argmax())
+        raise InputError(
+            f"field {name!r} is {dtype.name}, which does not hold {shown(values[vertex])} of "
+            f"vertex {vertex}"
+        )
+    return np.array(values, dtype)
+
+
+def _in_order(initial: Any, graph: Graph, what: str) -> Any:
+    """What a field begins with; a pandas Series, whose labels are ids, as its values by position."""
+    found = initial if isinstance(initial, Mapping) else graph.ids.by_position(initial, what)
+    if not isinstance(found, Mapping) or found is initial:
+        return found
+    count = graph.vertex_count
+    absent = next((at for at in range(count) if at not in found), None)
+    if absent is not None:
+        raise InputError(
+            f"the labels of {what} must be all vertices, and {shown(graph.ids[absent])} is missing; "
+            "series.reindex(list(graph.ids), fill_value=0) makes them so, and series.to_numpy() has none"
+        )
+    return [found[at] for at in range(count)]
+
+
+def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Which of the values the dtype does not hold; those of floating point may be rounded."""
+    wrong: Array
+    if dtype.kind == "f":
+        if values.dtype.kind != "f" or values.dtype.itemsize <= dtype.itemsize:
+            return np.zeros(len(values), bool)
+        wrong = np.isfinite(values) & (np.abs(values) > np.finfo(dtype).max)
+        return wrong
+    limits = np.iinfo(dtype)
+    if values.dtype.kind != "f":
+        wrong = (values < limits.min) | (values > limits.max)
+        return wrong
+    beyond = 2.0 * (limits.max // 2 + 1)  # exact, which the largest value need not be
+    wrong = ~((values >= limits.min) & (values < beyond)) | (values != np.floor(values))
+    return wrong
+
+
+def frontier_array(frontier: Any, graph: Graph) -> Array:
+    """The positions of the vertices of a frontier, ascending, each once.
+
+    :param frontier: ``"all"``, or vertices by id
+    """
+    dtype = graph.targets.dtype
+    if isinstance(frontier, str) and frontier == "all":
+        return np.arange(graph.vertex_count, dtype=dtype)
+    if frontier is None:
+        raise InputError("frontier must be 'all' or an array of vertices, got None")
+    if str(getattr(frontier, "dtype", "")) == "bool":
+        raise InputError(
+            "frontier must be 'all' or an array of vertices, got booleans: np.flatnonzero(mask) are "
+            "the positions of a mask, and graph.ids.of(positions) the vertices"
+        )
+    return graph.ids.one_or_several(frontier, "frontier", or_none=True).astype(dtype)
+
+
+def members_of(state: StepState, graph: Graph) -> Array:
+    """What is in the frontier: vertices, or arcs by their place in ``graph.targets``."""
+    if state.arcs is None:
+        return state.frontier
+    inside = np.zeros(graph.vertex_count, bool)
+    inside[state.frontier] = True
+    flags: Array = state.arcs.astype(bool) & np.repeat(inside, graph.out_degree())
+    return np.flatnonzero(flags)
+
+
+def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
+    """The placed graph itself, or one on devices, of which nothing is placed yet."""
+    if isinstance(graph, PlacedGraph):
+        if devices is not None:
+            raise InputError("the graph is placed already: give devices to place()")
+        graph.check_open()
+        return graph
+    if not isinstance(graph, Graph):
+        raise no_graph(graph)
+    context = Context(default_step_devices(graph) if devices is None else devices)
+    return PlacedGraph(graph, context, None, 0, None)
+
+
+def run_code(
+    code: StepCode, placed: PlacedGraph, state: StepState, options: SolverOptions
+) -> RunStatistics:
+    """Run a program on its state, and say in the user's words what went wrong."""
+    devices, graph = placed.context.devices, placed.graph
+    placed.check_all_duplicated(f"step program {code.name!r} runs")
+    check_steps(code, devices, options.gpu)
+    statistics = RunStatistics(tuple(device.name for device in devices), "step program")
+    with statistics.phase("place"):
+        placement = None if devices[0].kind == "cpu" else placed.steps
+    with statistics.phase("run"):
+        try:
+            counts = run_steps(
+                code, graph, devices, placement, state, make_poll(options), options.gpu
+            )
+        except StepError as failure:
+            raise _explained(code, graph, failure) from None
+    if counts.compile_s:
+        statistics.split_run({"compile": counts.compile_s})
+    for phase, seconds in (("kernel", counts.kernel_s), ("exchange", counts.exchange_s)):
+        if seconds is not None:
+            statistics.split_run({phase: seconds})
+    statistics.frontier_bytes = counts.frontier_bytes
+    statistics.rounds = np.full(len(devices), counts.supersteps, np.int64)
+    statistics.processed_items = counts.processed
+    trace = active()
+    if trace is not None:
+        trace.count(PROGRESS, int(counts.processed.sum()))
+    statistics.arcs_relaxed = counts.arcs
+    return statistics
+
+
+def _explained(code: StepCode, graph: Graph, failure: StepError) -> Exception:
+    step = next(one for one in code.instructions() if one.index == failure.index)
+    where = f"step program {code.name!r}, {step.label}"
+    if failure.kind == "vertex":
+        return InputError(
+            f"{where}: a field that is to name a vertex has a value outside of "
+            f"[0, {graph.vertex_count})"
+        )
+    numbers = code.numbers if step.kind in ("reduce", "assign") else code.fields
+    name, dtype = numbers[step.into]
+    wider = "" if dtype.itemsize == 8 else "; declare it as int64"
+    return ValueOverflowError(f"{where}: a value does not fit {name!r}, of {dtype.name}{wider}")
+
+
+def _require_run_memory(code: StepCode, graph: Graph) -> None:
+    n = graph.vertex_count
+    flags = graph.arc_count if code.has_arcs else 0
+    each = sum(dtype.itemsize for _, dtype in code.fields) + 2 * 8 + 1
+    made = {
+        (step.combine if step.kind == "advance" else "", step.into)
+        for step in code.instructions()
+        if step.kind == "advance" or step.staged
+    }
+    each += sum(
+        accumulator_dtype("add" if how == "add" else "min", code.field_dtype(into)).itemsize
+        for how, into in made
+    )
+    require_memory(each * n + flags, f"the step program {code.name!r}")
+
+
+def _mapping(given: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"{what} must be a mapping such as {{name: (dtype, initial)}}, got {shown(given)}"
+        )
+    return given
+
+
+def _known(given: Any, declared: Mapping[str, Any], what: str, program: str) -> Mapping[str, Any]:
+    """What a run was given; InputError for a name that the program has not."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"{what}s must be a mapping such as {{name: value}}, got {shown(given)}")
+    for name in given:
+        if name not in declared:
+            there = ", ".join(declared) or "none"
+            raise InputError(f"program {program!r} has no {what} {shown(name)}; it has {there}")
+    return given
+
+
+def _dtype(dtype: Any, what: str, known: tuple[str, ...]) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError):
+        found = np.dtype(object)
+    if dtype is None or found.name not in known:
+        raise InputError(
+            f"{what} must have one of the dtypes {', '.join(known)}, got {shown(dtype)}"
+        )
+    return found.newbyteorder("=")
+
+
+def _fitting(value: int | float, dtype: np.dtype[Any], what: str) -> int | float:
+    """The number as the dtype holds it; InputError if it does not."""
+    if dtype.kind == "f":
+        try:
+            number = float(value)
+        except OverflowError:
+            raise InputError(f"{what} must be below 1e308, got {shown(value)}") from None
+        if np.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
+            raise InputError(f"{what} is {dtype.name}, which does not hold {shown(value)}")
+        return number
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max or value != int(value):  # NaN is not within
+        raise InputError(f"{what} is {dtype.name}, which does not hold {shown(value)}")
+    return int(value)

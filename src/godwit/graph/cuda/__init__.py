@@ -1,0 +1,1 @@
+"""Graphs built on GPUs: arcs into rows."""

@@ -1,0 +1,129 @@
+"""Generated graphs, made on a GPU: the same as godwit.graph.generators makes of the same arguments.
+
+Random decisions are hashes of (seed, edge, step), so where a graph is made makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from godwit.dtypes import id_dtype_for
+from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.cuda.builder import TILE, Workshop, kernel_source
+from godwit.graph.cuda.rows import ArcsOnGpu, build_rows
+from godwit.graph.cuda.structures import PercolatedGrid, RandomWeights, RmatEdges, c_id
+from godwit.graph.generators.common import WeightRange
+from godwit.graph.generators.grids import Percolation
+from godwit.graph.generators.recursive import RmatDrawing
+from godwit.graph.hashing import seed_word
+from godwit.runtime.cuda.download import bring_down
+from godwit.runtime.cuda.driver import Buffer
+
+
+def rmat(
+    scale: int,
+    edge_factor: int = 16,
+    *,
+    parameters: str | tuple[float, float, float] = "graph500",
+    symmetrize: bool = True,
+    simple: bool = True,
+    seed: int = 0,
+    weights: WeightRange | None = None,
+    index: int = 0,
+    seconds: dict[str, float] | None = None,
+    **building: int,
+) -> Graph:
+    """As :func:`godwit.generators.rmat`, made on a GPU.
+
+    :param index: which GPU
+    :param seconds: gets the time of each step, by name
+    :param building: ``arcs_at_once`` of :func:`build_rows`
+    :raises GraphTooLargeError: it does not fit on the host, or not even part by part on the GPU
+    """
+    drawing = RmatDrawing.checked(scale, edge_factor, parameters, symmetrize, simple, seed, weights)
+    rule = RandomWeights.of(drawing.weights, drawing.seed)
+    id_dtype = id_dtype_for(drawing.vertices)
+    most_arcs = drawing.edges * (2 if drawing.symmetrize else 1)
+    require_memory(
+        estimate_bytes(drawing.vertices, most_arcs, id_dtype.itemsize, rule.itemsize), drawing.what
+    )
+    arcs = ArcsOnGpu(
+        edges=RmatEdges(int(seed_word(drawing.seed)), drawing.scale, *drawing.thresholds),
+        edges_type="RmatEdges",
+        count=drawing.edges,
+        vertices=drawing.vertices,
+        id_dtype=id_dtype,
+        what=drawing.what,
+        both_directions=drawing.symmetrize,
+        drop_loops=drawing.simple,
+        merge=drawing.simple,
+        weights=rule,
+    )
+    with Workshop(index, arcs.source, seconds) as workshop:
+        rows = build_rows(workshop, arcs, **building)
+    return Graph.trusted(*rows, directed=not drawing.symmetrize)
+
+
+def road(
+    rows: int,
+    columns: int | None = None,
+    *,
+    keep: float = 0.6,
+    seed: int = 0,
+    weights: WeightRange | None = None,
+    index: int = 0,
+    seconds: dict[str, float] | None = None,
+) -> Graph:
+    """As :func:`godwit.generators.road`, made on a GPU.
+
+    :param index: which GPU
+    :param seconds: gets the time of each step, by name
+    :raises GraphTooLargeError: it does not fit on the host or on the GPU
+    """
+    grid = Percolation.checked(rows, columns, keep, seed, weights)
+    rule = RandomWeights.of(grid.weights, grid.seed)
+    n, id_dtype = grid.vertices, id_dtype_for(grid.vertices)
+    per_arc = id_dtype.itemsize + rule.itemsize
+    require_memory(estimate_bytes(n, grid.expected_arcs, per_arc), grid.what)
+    structure = PercolatedGrid(int(seed_word(grid.seed)), grid.threshold, grid.columns, n)
+    source = kernel_source(
+        "graph/generators/grid_kernels.cuh", Id=c_id(id_dtype), Weights=rule.type_name
+    )
+    tiles_count = -(-n // TILE)
+    with Workshop(index, source, seconds) as workshop, ExitStack() as owned:
+        workshop.require(8 * n + 8 * tiles_count + grid.expected_arcs * per_arc, grid.what)
+        tiles = owned.enter_context(Buffer(index, 8 * (tiles_count + 1)))
+        with workshop.step("count"):
+            workshop.start("count_neighbours", structure, tiles.pointer)
+            arcs = workshop.sum_up(tiles, tiles_count)
+        require_memory(estimate_bytes(n, arcs, per_arc), grid.what)
+        ends = owned.enter_context(Buffer(index, 8 * n))
+        targets = owned.enter_context(Buffer(index, id_dtype.itemsize * arcs))
+        drawn = 0
+        if rule.dtype is not None:
+            drawn = owned.enter_context(Buffer(index, rule.itemsize * arcs)).pointer
+        with workshop.step("rows"):
+            where = (ends.pointer, targets.pointer, drawn)
+            workshop.start("write_neighbours", structure, tiles.pointer, rule.structure, *where)
+        with workshop.step("download"):
+            host_offsets = np.zeros(n + 1, np.int64)
+            host_targets = np.empty(arcs, id_dtype)
+            host_weights = None if rule.dtype is None else np.empty(arcs, rule.dtype)
+            bring_down(index, ends.pointer, host_offsets[1:])
+            bring_down(index, targets.pointer, host_targets)
+            if host_weights is not None:
+                bring_down(index, drawn, host_weights)
+    return Graph.trusted(host_offsets, host_targets, host_weights, directed=False)
+
+
+def grid(rows: int, columns: int | None = None, **settings: Any) -> Graph:
+    """As :func:`godwit.generators.grid`, made on a GPU; settings as of :func:`road`."""
+    return road(rows, columns, keep=1.0, **settings)
+
+
+GENERATORS: dict[str, Callable[..., Graph]] = {"rmat": rmat, "road": road, "grid": grid}
+"""Those that a GPU has, by the names of the CPU's functions."""

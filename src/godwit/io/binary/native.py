@@ -1,0 +1,313 @@
+"""Godwit's own format: the arrays of a graph as they are in memory, mapped and checked on first use.
+
+``docs/file-format.md`` is the specification. In short, little-endian: a header of 64 bytes, a table of
+32 bytes per section, then the sections, each at a multiple of 64 bytes and filled up with zeros to the
+next. The header's hash covers header and table, a checksum in the table covers each section with what
+fills it up; so there is no byte in a file that may change unnoticed.
+
+Opening a file reads its header only. The sections are mapped into memory, and gone through once when
+the graph's arrays or ids are first asked for: checksums, and what the kernels trust (offsets that never
+decrease, targets in range, text that is UTF-8). A file must not be changed while it is mapped; one
+that is replaced (as :func:`godwit.write` does) stays as it was for those who have it open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from godwit.dtypes import ID_DTYPES, WEIGHT_DTYPES, Array, frozen
+from godwit.errors import FormatError, InputError
+from godwit.graph.csr import Graph
+from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
+from godwit.graph.read_options import ReadOptions
+from godwit.io.format import Format, Head
+from godwit.io.source import Source
+
+if TYPE_CHECKING:
+    from godwit.io.binary.checksum import Rule
+
+_MAGIC = b"\x89Godwit\n"
+_VERSION = 1
+_DIRECTED = 1
+_HASH_AT = 56
+_HEADER = struct.Struct("<8sIIQQQQII")  # up to the hash
+_ENTRY = struct.Struct("<IIQQQ")
+_LONGEST_TABLE = 8
+_MOST = 2**48
+_ALIGNMENT = 64  # of sections: a cache line, and a line of the checksum
+_PIECE_BYTES = 1 << 26
+
+# The kinds of sections, in the order of the file.
+_NAMES = ("offsets", "targets", "weights", "integer ids", "text offsets", "text")
+_OFFSETS, _TARGETS, _WEIGHTS, _INTEGER_IDS, _TEXT_OFFSETS, _TEXT = range(1, 7)
+
+_INT64, _UINT8 = np.dtype(np.int64), np.dtype(np.uint8)
+_CODES = {np.dtype(name): code for code, name in enumerate(
+    ("int32", "uint32", "int64", "float32", "float64", "uint8"), 1
+)}  # fmt: skip
+_DTYPES = {code: dtype for dtype, code in _CODES.items()}
+
+# What the elements of a section can be.
+_ALLOWED: dict[int, tuple[np.dtype[Any], ...]] = {
+    _OFFSETS: (_INT64,),
+    _TARGETS: ID_DTYPES,
+    _WEIGHTS: WEIGHT_DTYPES,
+    _INTEGER_IDS: (_INT64,),
+    _TEXT_OFFSETS: (_INT64,),
+    _TEXT: (_UINT8,),
+}
+_RULES: dict[int, Rule] = {_OFFSETS: "ascending", _TARGETS: "below"}
+_ALLOWED_KINDS = [
+    [_OFFSETS, _TARGETS, *weights, *ids]
+    for weights in ([], [_WEIGHTS])
+    for ids in ([], [_INTEGER_IDS], [_TEXT_OFFSETS, _TEXT])
+]
+
+
+class _Section(NamedTuple):
+    """One entry of the table."""
+
+    kind: int
+    dtype: np.dtype[Any]
+    begin: int
+    nbytes: int
+    checksum: int
+
+    @property
+    def name(self) -> str:
+        return _NAMES[self.kind - 1]
+
+    @property
+    def end(self) -> int:
+        return self.begin + _padded(self.nbytes)
+
+
+@dataclass(frozen=True)
+class _Header:
+    directed: bool
+    vertex_count: int
+    arc_count: int
+    id_base: int
+    sections: list[_Section]
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def recognize(head: Head) -> bool:
+    """Whether it begins with the eight bytes of Godwit's files."""
+    return head.content.startswith(_MAGIC)
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """The graph in a file, mapped; what the file holds is checked when it is first used.
+
+    :raises FormatError: the header is damaged, or says what cannot be; and when the graph is first
+        used, the rest is damaged
+    """
+    header = _read_header(source)
+    content = source.content()
+    arrays = {
+        section.kind: frozen(
+            content[section.begin : section.begin + section.nbytes].view(section.dtype)
+        )
+        for section in header.sections
+    }
+    return Graph.trusted(
+        arrays[_OFFSETS],
+        arrays[_TARGETS],
+        arrays.get(_WEIGHTS),
+        directed=header.directed,
+        ids=_mapped_ids(header, arrays),
+        check=partial(_check, source.path, header, content, arrays),
+    )
+
+
+def _read_header(source: Source) -> _Header:
+    path, content = source.path, source.head.content
+    if len(content) < _HEADER.size + 8:
+        raise FormatError(path, "the file is truncated: it ends within its header")
+    (
+        magic, version, flags, vertex_count, arc_count, size, id_base, section_count, zero
+    ) = _HEADER.unpack_from(content)  # fmt: skip
+    if magic != _MAGIC:
+        raise FormatError(path, "this is no file of Godwit's own format")
+    if version != _VERSION:
+        raise FormatError(
+            path, f"the file has version {version} of Godwit's format, known is {_VERSION}"
+        )
+    end = _padded(_HASH_AT + 8 + _ENTRY.size * section_count)
+    if section_count > _LONGEST_TABLE:
+        raise FormatError(path, f"the file is damaged: its header claims {section_count} sections")
+    if len(content) < end:
+        raise FormatError(path, "the file is truncated: it ends within its header")
+    if content[_HASH_AT : _HASH_AT + 8] != _hash(content[:end]):
+        raise FormatError(path, "the file is damaged: the hash of its header does not match")
+    sections = []
+    for i in range(section_count):
+        kind, code, begin, nbytes, value = _ENTRY.unpack_from(content, 64 + _ENTRY.size * i)
+        sections.append(_Section(kind, _DTYPES.get(code, np.dtype(object)), begin, nbytes, value))
+    header = _Header(flags == _DIRECTED, vertex_count, arc_count, id_base, sections)
+    if flags > _DIRECTED or zero != 0:
+        raise FormatError(path, f"the header has unknown flags ({flags}, {zero})")
+    problem = _contradiction(header, end, size)
+    if problem is not None:
+        raise FormatError(path, f"the header contradicts itself: {problem}")
+    source.require_size(size, "header and sections")
+    return header
+
+
+def _contradiction(header: _Header, begin: int, size: int) -> str | None:
+    """What in a header cannot be; None if all fits together, and into ``size`` bytes."""
+    n, m = header.vertex_count, header.arc_count
+    if max(n, m) >= _MOST:
+        return f"{n} vertices and {m} arcs"
+    kinds = [section.kind for section in header.sections]
+    if kinds not in _ALLOWED_KINDS:
+        return f"sections of kinds {kinds}"
+    if header.id_base > (MAXIMAL_ID_BASE if kinds[-1] <= _WEIGHTS else 0):
+        return f"ids from {header.id_base} on"
+    counts = {_OFFSETS: n + 1, _TARGETS: m, _WEIGHTS: m, _INTEGER_IDS: n, _TEXT_OFFSETS: n + 1}
+    for section in header.sections:
+        if section.dtype not in _ALLOWED[section.kind]:
+            return f"{section.name} of an unknown dtype"
+        count = counts.get(section.kind, section.nbytes)
+        if section.begin != begin or section.nbytes != count * section.dtype.itemsize:
+            return f"{section.nbytes} bytes of {section.name} at {section.begin}"
+        begin = section.end
+    return None if begin == size else f"{size} bytes, and sections to {begin}"
+
+
+def _hash(header: bytes) -> bytes:
+    """The hash of header and table, in which its own place counts as zeros."""
+    blank = header[:_HASH_AT] + bytes(8) + header[_HASH_AT + 8 :]
+    return hashlib.blake2b(blank, digest_size=8).digest()
+
+
+def _mapped_ids(header: _Header, arrays: dict[int, Array]) -> Any:
+    """The ids; text becomes Arrow's when it is used, as loading Arrow takes longer than all the rest."""
+    if _INTEGER_IDS in arrays:
+        return VertexIds.trusted("integer", arrays[_INTEGER_IDS])
+    if _TEXT in arrays:
+        make = partial(_text_array, arrays[_TEXT_OFFSETS], arrays[_TEXT])
+        return VertexIds.trusted("text", make, header.vertex_count)
+    return VertexIds.counted(header.vertex_count, header.id_base)
+
+
+def _text_array(offsets: Array, text: Array) -> Any:
+    import pyarrow as pa
+
+    buffers = pa.py_buffer(offsets), pa.py_buffer(text)
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)
+
+
+def _check(path: Path, header: _Header, content: Array, arrays: dict[int, Array]) -> None:
+    """Go through all sections: checksums, and what whoever uses them trusts.
+
+    :raises FormatError: naming what is damaged
+    """
+    from godwit.io.binary.checksum import checked
+
+    nothing = frozen(np.empty(0, np.int64))
+    wrong = set()
+    for section in header.sections:
+        rule = _RULES.get(section.kind, "anything")
+        elements = nothing if rule == "anything" else arrays[section.kind]
+        padded = content[section.begin : section.end]
+        found, right = checked(padded, elements, rule, header.vertex_count)
+        if found != section.checksum:
+            raise FormatError(
+                path, f"the file is damaged: the checksum of its {section.name} does not match"
+            )
+        if not right:
+            wrong.add(section.kind)
+    offsets, targets = arrays[_OFFSETS], arrays[_TARGETS]
+    try:
+        if wrong & {_OFFSETS, _TARGETS} or offsets[0] != 0 or offsets[-1] != header.arc_count:
+            Graph(offsets, targets)  # says which entry it is
+        if _TEXT in arrays:
+            _check_text(arrays[_TEXT_OFFSETS], arrays[_TEXT])
+    except InputError as error:
+        raise FormatError(path, str(error)) from None
+
+
+def _check_text(offsets: Array, text: Array) -> None:
+    import pyarrow as pa
+
+    if offsets[0] != 0 or offsets[-1] != len(text):
+        raise InputError(
+            f"the offsets of the text of ids must go from 0 to {len(text)}, "
+            f"got {offsets[0]} to {offsets[-1]}"
+        )
+    try:
+        _text_array(offsets, text).validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"the text of ids is wrong: {error}") from None
+
+
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Write a graph: header, then its arrays as they are.
+
+    :raises InputError: ids are objects, which have no form in a file
+    """
+    from godwit.io.binary.checksum import checksum
+
+    arrays = [(_OFFSETS, graph.offsets), (_TARGETS, graph.targets)]
+    if graph.weights is not None:
+        arrays.append((_WEIGHTS, graph.weights))
+    arrays += _stored_ids(graph.ids.in_file if graph.ids.own else graph.ids)
+    begin = _padded(_HASH_AT + 8 + _ENTRY.size * len(arrays))
+    sections = []
+    for kind, array in arrays:
+        section = _Section(kind, array.dtype, begin, array.nbytes, checksum(array))
+        sections.append(section)
+        begin = section.end
+    header = bytearray(sections[0].begin)
+    flags = _DIRECTED if graph.directed else 0
+    n, m = graph.vertex_count, graph.arc_count
+    base = 0 if graph.ids.own else graph.ids.base
+    _HEADER.pack_into(header, 0, _MAGIC, _VERSION, flags, n, m, begin, base, len(sections), 0)
+    for i, section in enumerate(sections):
+        entry = (section.kind, _CODES[section.dtype], *section[2:])
+        _ENTRY.pack_into(header, 64 + _ENTRY.size * i, *entry)
+    header[_HASH_AT : _HASH_AT + 8] = _hash(bytes(header))
+    file.write(header)
+    for _, array in arrays:
+        content = array.view(np.uint8)
+        for at in range(0, content.size, _PIECE_BYTES):
+            file.write(content[at : at + _PIECE_BYTES].data)
+        file.write(bytes(_padded(content.size) - content.size))
+
+
+def _stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
+    """The sections that hold the ids."""
+    if ids.kind == "object":
+        raise InputError(
+            "Godwit's format cannot hold ids that are objects: drop them with graph.with_ids(0) "
+            "(command line: --drop ids)"
+        )
+    if ids.kind == "integer":
+        return [(_INTEGER_IDS, frozen(ids.stored, np.int64))]
+    if not ids.own:
+        return []
+    texts = ids.to_arrow()
+    _, offset_buffer, text_buffer = texts.buffers()
+    if len(texts) == 0:
+        return [(_TEXT_OFFSETS, np.zeros(1, np.int64)), (_TEXT, np.empty(0, np.uint8))]
+    offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    text = np.empty(0, np.uint8)
+    if last > first:
+        text = np.frombuffer(text_buffer, np.uint8)[first:last]
+    return [(_TEXT_OFFSETS, offsets - first if first else offsets), (_TEXT, text)]
+
+
+FORMAT = Format("godwit", recognize, read, write)

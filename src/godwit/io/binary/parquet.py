@@ -1,0 +1,261 @@
+"""Parquet: columns of sources, targets and weights, read and written by Arrow.
+
+Source: apache/parquet-format. What is written says in the metadata of the schema whether the graph is
+directed and how many vertices it has, and carries checksums of its pages and a seal: in front of the
+footer, among bytes that nothing refers to, the hash of all others. Other programs skip it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from godwit.dtypes import Array
+from godwit.errors import FormatError, GodwitError, GraphTooLargeError
+from godwit.graph.arcs import Listed
+from godwit.graph.csr import Graph
+from godwit.graph.read_options import ReadOptions
+from godwit.graph.table_columns import (
+    arcs_of_tables,
+    chosen_columns,
+    require_all_in_arcs,
+    said_by,
+    schema_of,
+    tables_of,
+)
+from godwit.io.format import Format, Head
+from godwit.io.source import Source
+from godwit.io.xxh64 import Xxh64
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 8  # length of the footer, and the magic
+_SEAL = b"GodwitX1"
+_HASH_BYTES = 8
+_PIECE_BYTES = 1 << 24
+_SHARE_HELD = 0.25  # columns as Arrow has them, and as they are made into rows
+_ROWS_AT_A_TIME = 1 << 22
+_NUMBER_BYTES = 8
+_TEXT_BYTES = 32  # some guess
+_LARGEST_TEXT_BYTES = 1 << 26
+
+
+def recognize(head: Head) -> bool:
+    """Whether a file that begins like this is in this format."""
+    return head.content.startswith(_MAGIC)
+
+
+def read(source: Source, options: ReadOptions) -> Listed:
+    """Arcs, with the weights that there are; directed unless the file says otherwise.
+
+    Columns are those of ``options.columns``; None: see
+    :func:`godwit.graph.table_columns.chosen_columns`. Ids are names, unless the file
+    or ``options.relabel`` says that vertices are counted.
+    """
+    content = source.content()
+    if len(content) < 12 or content[-4:].tobytes() != _MAGIC:
+        raise FormatError(source.path, "the file is truncated: Parquet ends with PAR1")
+    _check_seal(source.path, content)
+    file = _File(source, options)
+    return arcs_of_tables(
+        source.path,
+        file.tables,
+        options,
+        file.problem,
+        said=file.said,
+        one_table=not file.in_blocks,
+        most_rows=file.row_count,
+    )
+
+
+def _check_seal(path: Path, content: Array) -> None:
+    """Refuse a file that has a seal and another content."""
+    footer = len(content) - _TAIL_BYTES - int(content[-_TAIL_BYTES:].view("<u4")[0])
+    at = footer - len(_SEAL) - _HASH_BYTES
+    if at < 0 or content[at : at + len(_SEAL)].tobytes() != _SEAL:
+        return
+    found = Xxh64()
+    for part in (content[:at], content[footer:]):
+        for begin in range(0, len(part), _PIECE_BYTES):
+            found.update(part[begin : begin + _PIECE_BYTES].data)
+    expected = int.from_bytes(content[footer - _HASH_BYTES : footer].tobytes(), "little")
+    if found.digest() != expected:
+        raise FormatError(path, "corrupt Parquet: the checksum of the file does not match")
+
+
+class _Sealed:
+    """A file for Arrow to write to, which gets a seal in front of its footer."""
+
+    closed = False  # by whoever opened the file
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = Xxh64()
+        self._position = 0
+        self._held: bytearray | None = None
+
+    def write(self, data: bytes) -> int:
+        self._position += len(data)
+        if self._held is not None:
+            self._held += data
+        else:
+            self._hash.update(data)
+            self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Part of what Arrow asks of a file."""
+
+    close = flush
+
+    def hold(self) -> None:
+        """Keep what comes from here on, which ends with the footer."""
+        self._held = bytearray()
+
+    def finish(self) -> None:
+        """Write what was kept, and the seal."""
+        held = self._held
+        assert held is not None
+        footer = len(held) - _TAIL_BYTES - int.from_bytes(held[-_TAIL_BYTES:-4], "little")
+        self._hash.update(held)
+        self._file.write(held[:footer] + _SEAL)
+        self._file.write(self._hash.digest().to_bytes(_HASH_BYTES, "little"))
+        self._file.write(held[footer:])
+
+
+@contextmanager
+def writer(file: BinaryIO, schema: Any) -> Iterator[Any]:
+    """Arrow's writer of a Parquet file with checksums of its pages and of all of it."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    sealed = _Sealed(file)
+    with pyarrow.parquet.ParquetWriter(
+        pa.PythonFile(sealed, "w"), schema, write_page_checksum=True
+    ) as inner:
+        yield inner
+        sealed.hold()
+    sealed.finish()
+
+
+class _File:
+    """The columns of a file that are read."""
+
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        import pyarrow as pa
+
+        self.source = source
+        self.progress = options.progress
+        with self._errors_named():
+            file = self._open()
+            schema = file.schema_arrow
+            names = list(schema.names)
+            self.row_count = file.metadata.num_rows
+        columns = chosen_columns(names, options.columns, self.problem)
+        if options.weighted is False:
+            columns = columns._replace(weight=None)
+        self.names = [names[position] for position in columns.used]
+        for name in self.names:
+            if names.count(name) > 1:
+                raise self.problem(f"several columns are called {name!r}", None)
+        self.said = said_by(schema.metadata, self.problem)
+        kinds = [schema.types[position] for position in columns.used]
+        row_bytes = sum(
+            _NUMBER_BYTES if pa.types.is_primitive(kind) else _TEXT_BYTES for kind in kinds
+        )
+        needed = self.row_count * row_bytes
+        self.in_blocks = needed > source.room(_SHARE_HELD)
+        self._held: Any = None
+        if not self.in_blocks:
+            with self._errors_named():
+                self._held = self._checked(self._open().read(columns=self.names))
+                self._check_count(self._held.num_rows)
+
+    def tables(self) -> Iterator[Any]:
+        """Tables of the two or three columns."""
+        import pyarrow as pa
+
+        if not self.in_blocks:
+            yield self._held
+            return
+        done = 0
+        with self._errors_named():
+            file = self._open()
+            for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=self.names):
+                yield self._checked(pa.Table.from_batches([batch]))
+                done += batch.num_rows
+                if self.progress is not None:
+                    size = self.source.size
+                    self.progress(size * done // max(self.row_count, done, 1), size, "parsing")
+            self._check_count(done)
+
+    def problem(self, message: str, row: int | None) -> FormatError:
+        """The error about a row (counted from 0), or about the file."""
+        where = "" if row is None else f"row {row:,}: "
+        return FormatError(self.source.path, where + message)
+
+    def _open(self) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetFile(
+            pa.BufferReader(pa.py_buffer(self.source.content())),
+            page_checksum_verification=True,
+            thrift_string_size_limit=_LARGEST_TEXT_BYTES,
+        )
+
+    def _checked(self, table: Any) -> Any:
+        """The columns in their order; Arrow has not looked at texts, and at places in dictionaries."""
+        chosen = table.select(self.names)
+        chosen.validate(full=True)
+        return chosen
+
+    def _check_count(self, count: int) -> None:
+        if count != self.row_count:
+            raise self.problem(
+                f"it declares {self.row_count:,} rows, and there are {count:,}", None
+            )
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """Turn Arrow's errors into ours."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except GodwitError:
+            raise
+        except MemoryError as error:
+            raise GraphTooLargeError(f"{self.source.path}: {error}") from error
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            # Arrow says one line per layer.
+            message = "; ".join(str(error).split("\n")).rstrip("; ")
+            raise self.problem(f"corrupt Parquet: {message}", None) from error
+
+
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Columns source, target and weight, with the ids of the vertices; edges once.
+
+    Vertices with ids of their own are read in the ascending order of these.
+
+    :raises InputError: vertices without arcs would be lost, as ids are of their own; or ids are objects
+    """
+    if graph.ids.own:
+        require_all_in_arcs(graph, "Parquet", "write format godwit")
+    with writer(file, schema_of(graph, in_file=True)) as tables:
+        for table in tables_of(graph, in_file=True):
+            tables.write_table(table)
+
+
+FORMAT = Format(
+    "parquet",
+    recognize,
+    read,
+    write,
+    options=frozenset({"columns", "relabel", "id_base"}),
+    lists_arcs=True,
+)

@@ -1,0 +1,410 @@
+"""Edges that are too many for devices: of files, arrays, iterators of pairs, and graphs, read in pieces.
+
+A *table* has rows that can be read in any order, by several threads at once: a file or an array of shape
+(m, 2), or the arcs of a graph (edge_rows.py). *Chunks* come one after the other, out of an iterator, or a
+file of a format that lists arcs. Ids come out as int32, uint32, int64 or uint64, whichever the source has;
+smaller ones as int32. Whether they are vertices is asked by whoever links them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from godwit.arrays import lies_on_gpu, mapped_array
+from godwit.dtypes import Array, as_array
+from godwit.errors import FileError, FormatError, InputError, shown
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import maker_of
+from godwit.graph.ids import VertexIds
+from godwit.io.edge_rows import EdgeRows
+
+if TYPE_CHECKING:
+    from godwit.graph.arcs import Listed
+
+END_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "uint64"))
+"""The dtypes that ids come out as."""
+
+_SCANNED_ROWS = 1 << 20
+_STACKED_ROWS = 1 << 18
+_WHAT_WORKS = (
+    "a godwit.Graph, or edges: the path of a file, an array of shape (m, 2), or an iterator of such"
+)
+
+
+class EdgeTable(Protocol):
+    """Rows of edges that can be read in any order.
+
+    :ivar name: for people
+    :ivar count: rows
+    :ivar dtype: of the ids that come out
+    :ivar array: all of them where they lie in memory as they come out, C-contiguous: NumPy's, or on a GPU;
+        else None
+    """
+
+    name: str
+    count: int
+    dtype: np.dtype[Any]
+    array: Any
+
+    def fill(self, target: Array, first: int) -> None:
+        """Read rows from ``first`` on into an array of shape (k, 2) of the dtype."""
+
+    def close(self) -> None:
+        """Let the file go, if it is one."""
+
+
+class EdgeArray:
+    """Edges in memory, or in a mapped file: NumPy's array of shape (m, 2)."""
+
+    def __init__(self, array: Array, name: str = "edges") -> None:
+        self.name = name
+        self.count = len(array)
+        self.dtype = end_dtype(array.dtype, name)
+        self._array = array
+        in_place = array.dtype == self.dtype and array.flags.c_contiguous and array.flags.aligned
+        self.array: Any = array if in_place else None
+
+    def fill(self, target: Array, first: int) -> None:
+        """Copy rows from ``first`` on."""
+        np.copyto(target, self._array[first : first + len(target)])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class EdgesOnGpu:
+    """Edges in the memory of a GPU: an array of CuPy, or of who says the same of it."""
+
+    def __init__(self, array: Any, name: str = "edges") -> None:
+        said = array.__cuda_array_interface__
+        self.name = name
+        self.dtype = np.dtype(said["typestr"])
+        _check_shape(tuple(said["shape"]), self.dtype, name)
+        self.count = int(said["shape"][0])
+        self.array: Any = array
+        if self.dtype not in END_DTYPES:
+            raise InputError(
+                f"ids on a GPU must be {_listed_dtypes()}, got {self.dtype}: use astype('int32')"
+            )
+
+    def fill(self, target: Array, first: int) -> None:
+        """Copy rows to the host."""
+        np.copyto(target, as_array(self.array[first : first + len(target)], self.name))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class EdgeFile:
+    """Edges in a file, row by row: source and target, one behind the other.
+
+    :param dtype: of the ids in the file
+    :param offset_bytes: where the first row is
+    :raises FileError: it cannot be opened
+    """
+
+    array: Any = None
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], offset_bytes: int, count: int) -> None:
+        self.name = str(path)
+        self.count = count
+        self.dtype = end_dtype(dtype, self.name)
+        self._file_dtype = dtype
+        self._offset_bytes = offset_bytes
+        try:
+            self._handle = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def fill(self, target: Array, first: int) -> None:
+        """Read rows from ``first`` on; several threads may at once.
+
+        :raises FileError: the file has become shorter, or cannot be read
+        """
+        row_bytes = 2 * self._file_dtype.itemsize
+        is_raw = self._file_dtype.itemsize == self.dtype.itemsize
+        given = target if is_raw else np.empty((len(target), 2), self._file_dtype)
+        rest = given.reshape(-1).view(np.uint8).data
+        place = self._offset_bytes + first * row_bytes
+        while len(rest):
+            try:
+                read = os.preadv(self._handle, [rest], place)
+            except OSError as error:
+                raise FileError(f"cannot read {self.name}: {error.strerror or error}") from error
+            if not read:
+                raise FileError(f"{self.name} ends before row {first + len(target):,}")
+            rest = rest[read:]
+            place += read
+        if not is_raw:
+            np.copyto(target, given)
+        elif self._file_dtype != self.dtype:  # the other order of bytes
+            target.byteswap(inplace=True)
+
+    def close(self) -> None:
+        """Let the file go; twice does no harm."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+
+class EdgeChunks:
+    """Edges out of an iterator of arrays of shape (k, 2).
+
+    :ivar count: rows, where that is known
+    """
+
+    def __init__(self, chunks: Iterable[Any]) -> None:
+        self.name = "edges"
+        self.count: int | None = None
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[Array]:
+        """The chunks, checked, not copied.
+
+        :raises InputError: a chunk is no array of pairs of integers
+        """
+        for number, chunk in enumerate(self._chunks):
+            name = f"chunk {number}"
+            array = as_array(chunk, name)
+            if array.size == 0:
+                yield np.empty((0, 2), np.int32)
+                continue
+            _check_shape(array.shape, array.dtype, name)
+            end_dtype(array.dtype, name)
+            yield array
+
+    def close(self) -> None:
+        """End a generator that has not come to its end, so that its files are closed."""
+        close = getattr(self._chunks, "close", None)
+        if callable(close) and isinstance(self._chunks, Iterator):
+            close()
+
+
+class EdgeText(EdgeChunks):
+    """Edges in a file of a format that lists arcs, most of which are text.
+
+    The file is gone through twice: to see what there is, then for the edges. No more than a window of it
+    is in memory. Vertices are those that :func:`godwit.read` would give the graph.
+
+    :param columns: as of that
+    """
+
+    def __init__(self, path: Path, columns: Any = None) -> None:
+        super().__init__(())
+        self.name = str(path)
+        self._path = path
+        self._columns = columns
+        self._file = ExitStack()
+        self._listed: Listed | None = None
+
+    def survey(self, look: Callable[[], None] | None) -> VertexIds:
+        """Go through the file for the first time: the ids of its vertices.
+
+        :param look: called now and then by the calling thread
+        :raises FileError: it cannot be read
+        :raises FormatError: it is no list of edges; names the line
+        :raises InputError: it is, but cannot stream
+        """
+        from godwit.io import list_arcs
+
+        def progress(*_: object) -> None:
+            if self._listed is None and look is not None:
+                look()
+
+        listed = self._file.enter_context(list_arcs(self._path, self._columns, progress))
+        self._listed = listed
+        self.count = listed.arcs.count
+        return VertexIds(listed.vertex_count, listed.ids)
+
+    def __iter__(self) -> Iterator[Array]:
+        """The edges, in the order of the file, once it has been surveyed."""
+        assert self._listed is not None
+        for sources, targets, _ in self._listed.arcs.blocks():
+            for first in range(0, len(sources), _STACKED_ROWS):
+                rows = slice(first, first + _STACKED_ROWS)
+                yield np.column_stack([sources[rows], targets[rows]])
+
+    def close(self) -> None:
+        """Let the file go, and its temporary copy."""
+        self._file.close()
+        self._listed = None
+
+
+Edges = EdgeTable | EdgeChunks
+
+
+def as_edges(given: Any, edge_dtype: Any = None, columns: Any = None) -> Edges:
+    """The source that a user means.
+
+    :param given: the path of a ``.npy`` file of shape (m, 2), of a file of bare pairs, of one of a format
+        that lists arcs or of one of Godwit's own; a graph; an array; an iterator
+    :param edge_dtype: of the ids in a file of bare pairs
+    :param columns: of a table in a file (CSV, Parquet), as of :func:`godwit.read`
+    :raises InputError: none of these, or not integers
+    :raises FormatError: a file that holds no pairs
+    :raises FileError: it cannot be read
+    """
+    if isinstance(given, str | os.PathLike):
+        return _open(Path(given), edge_dtype, columns)
+    if columns is not None:
+        raise InputError(f"columns is for tables in files; got {shown(given)}")
+    if edge_dtype is not None:
+        raise InputError(
+            f"edge_dtype is for files of bare pairs; {type(given).__name__} has its own dtype"
+        )
+    if isinstance(given, Graph):
+        return EdgeRows(given)
+    if hasattr(given, "__cuda_array_interface__"):
+        return EdgesOnGpu(given)
+    if isinstance(given, Iterator):
+        return EdgeChunks(given)
+    if isinstance(given, list | tuple):
+        if given and all(np.ndim(one) == 2 for one in given):
+            return EdgeChunks(given)
+    elif not (lies_on_gpu(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
+        maker = maker_of(given)
+        if maker is not None:  # iterating over a graph gives its vertices, not edges
+            kind = type(given).__name__
+            advice = f"{maker} makes a graph of a {kind}"
+            if "Edge" in kind:  # a view such as EdgeView
+                advice = f"{maker} takes the graph that has this {kind}, and list() makes edges of numbers"
+            raise InputError(f"expected {_WHAT_WORKS}; {advice}")
+        if isinstance(given, Iterable) and not isinstance(given, bytes | dict | set | frozenset):
+            return EdgeChunks(given)
+        raise InputError(f"expected {_WHAT_WORKS}; got {shown(given)}")
+    array = as_array(given, "edges")
+    if isinstance(given, list | tuple) and array.size == 0:
+        array = np.empty((0, 2), np.int32)
+    _check_shape(array.shape, array.dtype, "edges")
+    return EdgeArray(array)
+
+
+def end_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """What ids of a dtype come out as; InputError if it is none of integers."""
+    if dtype.kind not in "iu":
+        raise InputError(f"{name} must be pairs of integers, got {dtype}")
+    native = dtype.newbyteorder("=")
+    return native if native.itemsize >= 4 else np.dtype(np.int32)
+
+
+def _check_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+    if len(shape) != 2 or shape[1] != 2:
+        advice = "; .T of it has that" if len(shape) == 2 and shape[0] == 2 else ""
+        raise InputError(
+            f"{name} must have shape (m, 2), a row an edge, got {shape} of {dtype}{advice}"
+        )
+
+
+def _listed_dtypes() -> str:
+    *others, last = (dtype.name for dtype in END_DTYPES)
+    return f"{', '.join(others)} or {last}"
+
+
+def _open(path: Path, edge_dtype: Any, columns: Any) -> Edges:
+    if columns is not None and (edge_dtype is not None or path.suffix == ".npy"):
+        raise InputError(f"columns is for tables (CSV, Parquet); {path} holds pairs")
+    if path.suffix == ".npy":
+        if edge_dtype is not None:
+            raise InputError(f"{path} says its own dtype; edge_dtype is for files of bare pairs")
+        return _open_npy(path)
+    if edge_dtype is None:
+        graph = _mapped_graph(path) if columns is None else None
+        return EdgeText(path, columns) if graph is None else EdgeRows(graph, str(path))
+    try:
+        dtype: np.dtype[Any] = np.dtype(edge_dtype)
+    except (TypeError, ValueError):
+        dtype = np.dtype(object)
+    if dtype.kind not in "iu":
+        raise InputError(
+            f"edge_dtype must be a dtype of integers such as 'int32', got {shown(edge_dtype)}"
+        )
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    count, rest = divmod(size, 2 * dtype.itemsize)
+    if rest:
+        raise FormatError(
+            path,
+            f"{size:,} bytes are no whole number of pairs of {dtype}, which are {2 * dtype.itemsize} bytes",
+        )
+    return EdgeFile(path, dtype, 0, count)
+
+
+def _mapped_graph(path: Path) -> Graph | None:
+    """The graph in a file of Godwit's own format; None for all that cannot be mapped as one."""
+    from godwit.io import format_named, read
+    from godwit.io.format import HEAD_BYTES, Head
+
+    begin = b""
+    with suppress(OSError, ValueError):  # whoever reads it says what is wrong
+        if path.is_file():  # a pipe is read once only
+            with path.open("rb") as file:
+                begin = file.read(HEAD_BYTES)
+    is_own = format_named("godwit").recognize(Head(path, begin, len(begin)))
+    return read(path) if is_own else None
+
+
+def _open_npy(path: Path) -> EdgeTable:
+    mapped = mapped_array(path)
+    _check_shape(mapped.shape, mapped.dtype, str(path))
+    end_dtype(mapped.dtype, str(path))
+    if not mapped.flags.c_contiguous:  # columns one behind the other
+        return EdgeArray(mapped, str(path))
+    return EdgeFile(path, mapped.dtype, int(mapped.offset), len(mapped))
+
+
+def largest_id(
+    table: EdgeTable, threads: int, look: Callable[[int], None] | None = None
+) -> tuple[int, int]:
+    """The largest id of a table with rows, and a row in which it stands, by one pass over all.
+
+    :param look: called by the calling thread with the rows that have been gone through
+    """
+    if table.array is not None and not isinstance(table.array, np.ndarray):
+        at = int(table.array.argmax())
+        return int(table.array.reshape(-1)[at]), at // 2
+
+    def scan(first: int) -> tuple[int, int]:
+        rows = min(_SCANNED_ROWS, table.count - first)
+        if table.array is not None:
+            piece = table.array[first : first + rows]
+        else:
+            piece = np.empty((rows, 2), table.dtype)
+            table.fill(piece, first)
+        return int(piece.max()), first
+
+    best = -1, 0
+    jobs = iter(range(0, table.count, _SCANNED_ROWS))
+    with ThreadPoolExecutor(threads, "godwit-scan") as pool:
+        # A few ahead of those that are done: each has a buffer.
+        waiting = deque(pool.submit(scan, first) for first in islice(jobs, 2 * threads))
+        done = 0
+        try:
+            while waiting:
+                best = max(best, waiting.popleft().result(), key=itemgetter(0))
+                waiting.extend(pool.submit(scan, first) for first in islice(jobs, 1))
+                done += 1
+                if look is not None:
+                    look(min(table.count, done * _SCANNED_ROWS))
+        finally:
+            for job in waiting:
+                job.cancel()
+    return _row_of(table, *best)
+
+
+def _row_of(table: EdgeTable, most: int, first: int) -> tuple[int, int]:
+    """The id, and in which row of those from ``first`` on it stands."""
+    piece = np.empty((min(_SCANNED_ROWS, table.count - first), 2), table.dtype)
+    table.fill(piece, first)
+    return most, first + int(np.argmax(piece)) // 2

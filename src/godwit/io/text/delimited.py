@@ -1,0 +1,449 @@
+"""CSV: columns between commas, semicolons or tabs (RFC 4180, parsed by Arrow), usually below their names.
+
+A column is an integer column if all its fields are integers, and so on: the narrowest type that fits is
+found by trying. Integers are decimal, and there may be blanks around them. A field without quotes and
+characters is no text of no characters, but nothing; spaces belong to a text. Files without names of
+columns are edge lists, unless they have quotes (``csv_header``).
+
+A file whose columns may take more than half of the memory is parsed block by block, each time that its
+arcs are asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+
+from godwit.errors import FormatError, InputError
+from godwit.graph.arcs import Listed
+from godwit.graph.csr import Graph
+from godwit.graph.read_options import ReadOptions
+from godwit.graph.table_columns import (
+    NAMES,
+    Columns,
+    arcs_of_tables,
+    chosen_columns,
+    require_all_in_arcs,
+    tables_of,
+)
+from godwit.io.format import HEAD_BYTES, Format, Head
+from godwit.io.source import Source
+from godwit.io.text.csv_header import Header, header_of
+
+_HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
+
+_SHARE_HELD = 1 / 6  # the text, its columns and what is made of them take up to 5.4 times the text
+_SHARE_OF_BLOCK = 1 / 64
+_SMALLEST_BLOCK = 1 << 16
+_LARGEST_BLOCK = 1 << 28
+_COUNTED_BYTES = 1 << 20
+_LEAST_BYTES = 4  # of a row
+_PARALLEL_BLOCK = 1 << 22  # that a thread takes, where the file is parsed at a stretch
+
+
+def recognize(head: Head) -> bool:
+    """Whether the first line names columns, or has quotes that edge lists do not know."""
+    header = header_of(head)
+    return header is not None and header.certain
+
+
+def read(source: Source, options: ReadOptions) -> Listed:
+    """Arcs, with int32, int64 or float64 weights if there is a column for them; directed.
+
+    Columns are those of ``options.columns``; None: see
+    :func:`godwit.graph.table_columns.chosen_columns`. Ids are names, unless
+    ``options.relabel`` is False: vertices then count from ``options.id_base``; None: 0.
+    """
+    table = _Table(source, options)
+    return arcs_of_tables(
+        source.path,
+        table.parsed,
+        options,
+        table.problem,
+        one_table=not table.in_blocks,
+        most_rows=table.most_rows,
+    )
+
+
+class _Table:
+    """The rows behind the header, or all where there is none."""
+
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        import pyarrow as pa
+
+        self.source = source
+        self.progress = options.progress
+        header = _header(source, options.columns)
+        self.delimiter = header.delimiter
+        self.width = len(header.fields)
+        self.named = header.names
+        self.lines_before = header.line.number if header.names else header.line.number - 1
+        self.columns = Columns(0, 1, 2 if self.width > 2 else None)
+        if header.names:
+            self.columns = chosen_columns(header.fields, options.columns, self.problem)
+        if options.weighted is False:
+            self.columns = self.columns._replace(weight=None)
+        begin = header.line.end if header.names else header.line.begin
+        self.content: Any = pa.py_buffer(source.content())[begin:]
+        self.in_blocks = self.content.size > source.room(_SHARE_HELD)
+        self.types = [pa.int32(), pa.int32(), pa.int32()][: len(self.columns.used)]
+        self._held: Any = None
+        self._look_through()
+        self._settle_types()
+
+    def parsed(self) -> Iterator[Any]:
+        """Tables of the two or three columns."""
+        if not self.in_blocks:
+            yield self._held
+            return
+        with self._errors_placed():
+            yield from self._blocks(threaded=True)
+
+    @property
+    def most_rows(self) -> int:
+        """The number of rows, or more."""
+        return self.content.size // _LEAST_BYTES if self.in_blocks else int(self._held.num_rows)
+
+    def problem(self, message: str, row: int | None) -> FormatError:
+        """The error about a row (counted from 0), or about the file."""
+        if row is None:
+            return FormatError(self.source.path, message)
+        line, text = self._place(row)
+        return FormatError(self.source.path, message, line=line, text=text)
+
+    def _look_through(self) -> None:
+        """See to what Arrow is too lenient about, where there are characters for it."""
+        quotes = 0
+        hexadecimal = False
+        for begin in range(0, self.content.size, _COUNTED_BYTES):
+            end = min(begin + _COUNTED_BYTES + 1, self.content.size)
+            piece = self.content[begin:end].to_pybytes()
+            quotes += piece.count(b'"', 0, _COUNTED_BYTES)
+            # One byte is found many times faster than two.
+            hexadecimal |= (b"x" in piece and b"0x" in piece) or (b"X" in piece and b"0X" in piece)
+        if quotes % 2:
+            self._require_closed_quotes()
+        if hexadecimal:
+            self._settle_hexadecimal()
+
+    def _require_closed_quotes(self) -> None:
+        """Refuse a quotation mark that is open at the end, which Arrow closes there."""
+        reader = csv.reader(self._lines(), delimiter=self.delimiter, strict=True)
+        line = 0
+        try:
+            for _ in reader:
+                line = reader.line_num
+        except csv.Error as error:
+            if "unexpected end" in str(error) or "field limit" in str(error):
+                raise FormatError(
+                    self.source.path,
+                    'a quotation mark (") is open at the end of the file, in the row that begins here',
+                    line=self.lines_before + line + 1,
+                ) from None
+
+    def _lines(self) -> io.TextIOWrapper:
+        import pyarrow as pa
+
+        content = io.BufferedReader(pa.BufferReader(self.content))
+        return io.TextIOWrapper(content, "utf-8", "replace", newline="")
+
+    def _settle_hexadecimal(self) -> None:
+        """Take ids for texts where one begins like a hexadecimal number; refuse such weights."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        narrow = self.types
+        self.types = [pa.large_string() for _ in narrow]
+        found = [False for _ in narrow]
+        row = 0
+        with self._errors_placed():
+            for table in self._blocks(threaded=True):
+                wrong = [pc.match_substring_regex(one, _HEXADECIMAL) for one in table.columns]
+                at = pc.index(wrong[2], True).as_py() if len(wrong) > 2 else -1
+                if at >= 0:
+                    raise self.problem("the weight is not a decimal number", row + at)
+                found = [old or pc.any(one).as_py() for old, one in zip(found, wrong, strict=True)]
+                row += table.num_rows
+        self.types = narrow
+        if any(found):
+            self.types[:2] = [pa.large_string(), pa.large_string()]
+
+    def _settle_types(self) -> None:
+        """Widen the types of columns until all fields fit. What the first of them need is likely."""
+        import pyarrow as pa
+
+        whole = self.content
+        beginning = whole[: min(whole.size, HEAD_BYTES)].to_pybytes()
+        beginning = beginning[: beginning.rfind(b"\n") + 1]
+        with suppress(pa.ArrowInvalid):  # it may end within quotes
+            self._widen(lambda: self._parse(pa.py_buffer(beginning)))
+        with self._errors_placed():
+            if self.in_blocks:
+                self._widen(lambda: [None for _ in self._blocks(threaded=True)])
+            else:
+                self._held = self._widen(lambda: self._parse(whole))
+
+    def _widen(self, parse: Callable[[], Any]) -> Any:
+        """What ``parse`` returns when all types are wide enough."""
+        import pyarrow as pa
+
+        while True:
+            try:
+                return parse()
+            except pa.ArrowInvalid as error:
+                found = re.match(r"In CSV column #([0-9]+): .*conversion error to", str(error))
+                if found is None:
+                    raise
+                position = self.columns.used.index(int(found[1]))
+                wider = self._wider(position, str(error))
+                if wider is None:
+                    raise
+                if pa.types.is_large_string(wider):
+                    self.types[:2] = [wider, wider]
+                else:
+                    self.types[position] = wider
+
+    def _wider(self, position: int, message: str) -> Any:
+        import pyarrow as pa
+
+        last = pa.float64() if position == 2 else pa.large_string()
+        kinds = [pa.int32(), pa.int64(), last]
+        at = kinds.index(self.types[position])
+        too_large = re.search(r"invalid value '\s*-?[0-9]+\s*'", message) is not None
+        if at == 2 or (at == 1 and position == 2 and too_large):
+            return None  # integers stay exact, or fail
+        return kinds[1] if at == 0 and too_large else last
+
+    def _parse(self, content: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.csv
+
+        if content.size == 0:
+            return self._empty()
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(content), **self._options(_PARALLEL_BLOCK, True)
+        )
+
+    def _blocks(self, threaded: bool) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.csv
+
+        if self.content.size == 0:
+            yield self._empty()
+            return
+        block = min(max(self.source.room(_SHARE_OF_BLOCK), _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        reader = pyarrow.csv.open_csv(
+            pa.BufferReader(self.content), **self._options(block, threaded)
+        )
+        done = 0
+        for batch in iter(lambda: next(reader, None), None):
+            yield pa.Table.from_batches([batch])
+            done = min(done + block, self.content.size)
+            if self.progress is not None:
+                self.progress(done, self.content.size, "parsing")
+
+    def _empty(self) -> Any:
+        import pyarrow as pa
+
+        return pa.schema(
+            [(name, kind) for name, kind in zip(NAMES, self.types, strict=False)]
+        ).empty_table()
+
+    def _options(self, block: int, threaded: bool) -> dict[str, Any]:
+        from pyarrow.csv import ConvertOptions, ParseOptions
+        from pyarrow.csv import ReadOptions as RowOptions
+
+        used = [str(position) for position in self.columns.used]
+        return {
+            "read_options": RowOptions(
+                block_size=block,
+                use_threads=threaded,
+                column_names=[str(position) for position in range(self.width)],
+            ),
+            "parse_options": ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            "convert_options": ConvertOptions(
+                include_columns=used,
+                column_types=dict(zip(used, self.types, strict=True)),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        }
+
+    @contextmanager
+    def _errors_placed(self) -> Iterator[None]:
+        """Turn Arrow's complaints into ours, which name the line."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            self._fail(str(error))
+
+    def _fail(self, message: str) -> NoReturn:
+        """Say which row is wrong: one thread that goes through them can tell."""
+        import pyarrow as pa
+
+        try:
+            for _ in self._blocks(threaded=False):
+                pass
+        except pa.ArrowInvalid as error:
+            message = str(error)
+        row = re.search(r"Row #([0-9]+)", message)
+        raise self.problem(self._explained(message), None if row is None else int(row[1]) - 1)
+
+    def _explained(self, message: str) -> str:
+        columns = re.search(r"Expected [0-9]+ columns, got ([0-9]+)", message)
+        if columns is not None:
+            first = "header" if self.named else "first row"
+            return f"malformed row: the {first} has {self.width} columns, this one {columns[1]}"
+        if "straddling" in message:
+            return 'a row does not end within megabytes: is a quotation mark (") open?'
+        column = re.match(r"In CSV column #([0-9]+)", message)
+        if column is None:
+            return f"malformed CSV: {message}"
+        if "UTF8" in message:
+            return "the text is not UTF-8"
+        name = NAMES[self.columns.used.index(int(column[1]))]
+        if re.search(r"invalid value '\s*-?[0-9]+\s*'", message):
+            return f"the {name} does not fit in 64 bits with a sign (int64)"
+        if re.search(r"invalid value '[^']*[0-9],[0-9]", message):
+            return f"the {name} is not a number: numbers have a decimal point, and no commas"
+        return f"the {name} is not a number"
+
+    def _place(self, row: int) -> tuple[int | None, str | None]:
+        """Line and text of a row, as Python's parser sees them; nothing if it does not get there."""
+        reader = csv.reader(self._lines(), delimiter=self.delimiter)
+        try:
+            for fields in filter(None, reader):
+                if row == 0:
+                    return self.lines_before + reader.line_num, self.delimiter.join(fields)
+                row -= 1
+        except csv.Error:
+            pass
+        return None, None
+
+
+def _header(source: Source, wanted: Sequence[str] | None) -> Header:
+    """The line that names columns, or the first row of two or three columns.
+
+    :raises FormatError: there is neither
+    """
+    header = header_of(source.head, wanted)
+    if header is None:
+        if source.size > len(source.head.content):
+            raise FormatError(source.path, "the line that names columns is too long")
+        raise FormatError(source.path, "there is no line that names columns")
+    if header.names or (header.certain and len(header.fields) <= len(NAMES)):
+        return header
+    hint = "" if header.certain else (
+        "; format edge-list does without (format=, command line: --format)"
+    )  # fmt: skip
+    raise FormatError(
+        source.path,
+        f"the first line must name columns{hint}",
+        line=header.line.number,
+        text=header.line.text,
+    )
+
+
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Columns source, target and weight, with the ids of the vertices; edges once.
+
+    The file does not say that a graph is undirected: read it with ``directed=False`` then. Where a graph
+    has no ids of its own, but its file counts from 1, the ids that are read are these numbers.
+
+    :raises InputError: vertices would be lost, as they have no arcs; or ids are objects, or texts which
+        are all numbers
+    """
+    require_all_in_arcs(graph, "CSV", "write Parquet or another format")
+    _require_read_as_texts(graph)
+    names = NAMES if graph.is_weighted else NAMES[:2]
+    file.write((",".join(names) + "\n").encode())
+    for table in tables_of(graph, in_file=True):
+        columns = [column.combine_chunks() for column in table.columns]
+        fields = [*map(_quoted, columns[:2]), *map(_digits, columns[2:])]
+        if table.num_rows:
+            file.write(_lines(fields))
+
+
+def _require_read_as_texts(graph: Graph) -> None:
+    """Refuse texts that would be read as integers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if graph.ids.kind != "text" or graph.vertex_count == 0:
+        return
+    texts = pc.utf8_trim_whitespace(graph.ids.to_arrow())
+    if not pc.all(pc.match_substring_regex(texts, "^-?[0-9]+$")).as_py():
+        return
+    try:
+        texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return
+    raise InputError(
+        "CSV cannot hold text ids that are all integers: write Parquet, or make them integers with "
+        "graph.with_ids(...)"
+    )
+
+
+def _quoted(ids: Any) -> Any:
+    """Ids as fields: in quotes where they need them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(ids.type):
+        return ids.cast(pa.large_string())
+    special = pc.match_substring_regex(ids, r'[",;\t\r\n]|^\s|\s$|^$')
+    if not pc.any(special).as_py():
+        return ids
+    quote = _text('"')
+    inside = pc.replace_substring(ids, '"', '""')
+    return pc.if_else(special, pc.binary_join_element_wise(quote, inside, quote, _text("")), ids)
+
+
+def _digits(weights: Any) -> Any:
+    """Weights as fields; those that are floats look it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(weights.type):
+        return weights.cast(pa.large_string())
+    # The digits of a float32 are not those of the float64 that is read.
+    fields = weights.cast(pa.float64()).cast(pa.large_string())
+    ending = pc.if_else(pc.match_substring_regex(fields, "[.en]"), "", ".0")
+    return pc.binary_join_element_wise(fields, ending.cast(pa.large_string()), _text(""))
+
+
+def _lines(columns: list[Any]) -> memoryview:
+    """Columns of fields as the bytes of lines."""
+    import pyarrow.compute as pc
+
+    between = [*chain.from_iterable((column, _text(",")) for column in columns)][:-1]
+    lines = pc.binary_join_element_wise(*between, _text("\n"), _text(""))
+    _, offsets, characters = lines.buffers()
+    ends = np.frombuffer(offsets, np.int64)
+    return memoryview(characters)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
+
+
+def _text(text: str) -> Any:
+    import pyarrow as pa
+
+    return pa.scalar(text, pa.large_string())
+
+
+FORMAT = Format(
+    "csv",
+    recognize,
+    read,
+    write,
+    options=frozenset({"columns", "relabel", "id_base"}),
+    lists_arcs=True,
+)

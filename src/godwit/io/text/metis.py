@@ -1,0 +1,219 @@
+"""METIS and DIMACS-10 files (.graph): line v + 1 holds the neighbours of vertex v, counted from 1.
+
+Sources: METIS user's guide, 4.0 and 5.1, section "graph file"; 10th DIMACS Implementation
+Challenge, downloads, "graph format". The header ``VERTICES EDGES [FMT [NCON]]`` says by the digits
+of FMT what there is besides neighbours: 1 weights of edges, 10 NCON weights of vertices, 100 a
+size of vertices. An edge is in the lists of both its ends.
+
+DIMACS-10 has graphs with self-loops and parallel edges, which METIS has not. There EDGES is the number
+of all entries, and FMT 100 says so, not that there are sizes. The GAP suite writes directed graphs
+like that. Which is meant follows from the number of entries.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from godwit.errors import FormatError
+from godwit.graph.arcs import Listed, assemble
+from godwit.graph.csr import Graph
+from godwit.graph.ids import VertexIds
+from godwit.graph.read_options import ReadOptions
+from godwit.io.format import Format, Head, require_consecutive_ids, require_undirected
+from godwit.io.source import Source
+from godwit.io.text.adjacency import (
+    Adjacency,
+    AdjacencyLines,
+    entry_count,
+    read_adjacency,
+    undirected,
+)
+from godwit.io.text.arc_lines import IdRange, check_vertex_count
+from godwit.io.text.lines import Text
+from godwit.io.text.scanner import INTEGER_32, INTEGER_64, NONE, REAL
+from godwit.io.text.writing import require_integer_weights, write_rows
+
+_WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
+_HEADER = re.compile(r"([0-9]{1,18})\s+([0-9]{1,18})(?:\s+([01]{1,3})(?:\s+([0-9]{1,4}))?)?")
+
+
+class _Header(NamedTuple):
+    position: int
+    vertices: int
+    edges: int
+    edge_weights: bool
+    vertex_weights: int
+    """How many a vertex has."""
+    hundreds: bool
+    """Sizes of vertices, or self-loops and parallel edges."""
+
+
+def recognize(head: Head) -> bool:
+    """Whether a file that begins like this is in this format.
+
+    The first line must be a header. Where the name does not end with .graph, what follows must be
+    neighbours as it says: edge lists begin with two or three numbers, too.
+    """
+    lines = head.lines[1:] if head.lines and head.lines[0].startswith("%") else head.lines
+    if not lines or _HEADER.fullmatch(lines[0]) is None:
+        return False
+    if head.stem.endswith(".graph"):
+        return True
+    header = _parsed(lines[0], 0)
+    text = head.content.decode("utf-8-sig", "replace")
+    rows = [row.split() for row in text.splitlines() if not row.lstrip().startswith("%")]
+    first = next(k for k, row in enumerate(rows) if row) + 1
+    if head.size == len(head.content):
+        return _is_consistent(header, rows[first:])
+    return _can_go_on(header, rows[first:-1])
+
+
+def _can_go_on(header: _Header, rows: list[list[str]]) -> bool:
+    """Whether the first lines can be those of neighbours that a header announces, and of no arcs."""
+    words = [word for row in rows for word in row]
+    most = _lead(header, True) * header.vertices + _step(header) * 2 * header.edges
+    return (
+        max(map(len, rows), default=0) > 3
+        and all(map(str.isdecimal, words))
+        and len(rows) <= header.vertices
+        and len(words) <= most
+    )
+
+
+def _is_consistent(header: _Header, rows: list[list[str]]) -> bool:
+    """Whether lines are those of neighbours that a header announces, all of them there."""
+    n, step = header.vertices, _step(header)
+    if any(rows[n:]) or len(rows) < n - 1:
+        return False
+    count = sum(map(len, rows))
+    announced = [(False, 2)] + [(False, 1), (True, 2)] * header.hundreds
+    for sizes, entries in announced:
+        lead = _lead(header, sizes)
+        if count == lead * n + step * entries * header.edges:
+            arcs = {(str(v), u) for v, row in enumerate(rows, 1) for u in row[lead::step]}
+            loops = header.hundreds and not sizes
+            known = set(map(str, range(1, n + 1)))
+            return all((u, v) in arcs and u in known and (loops or u != v) for v, u in arcs)
+    return False
+
+
+def _lead(header: _Header, sizes: bool) -> int:
+    """Numbers of a line before the first neighbour."""
+    return header.vertex_weights + (header.hundreds and sizes)
+
+
+def _step(header: _Header) -> int:
+    """Numbers for a neighbour."""
+    return 2 if header.edge_weights else 1
+
+
+def read(source: Source, options: ReadOptions) -> Graph:
+    """Edges with int32 or int64 weights (float64 if one of them has a fraction), or none.
+
+    Sizes and weights of vertices are checked to be there, and dropped. The graph is undirected; it
+    is directed where the header counts entries and not all are there in both directions. The first
+    vertex is called ``options.id_base``; None: 1.
+    """
+    text = source.text()
+    header = _read_header(text)
+    check_vertex_count(text, header.vertices, header.position)
+    begin = text.behind_line(header.position)
+    lines = AdjacencyLines(
+        _expected(header),
+        "%",
+        skipped=_lead(header, False),
+        kinds=_WEIGHTS if header.edge_weights else (NONE,),
+    )
+    if header.hundreds:
+        words = entry_count(text, begin, replace(lines, kinds=(NONE,)))
+        if words not in (_step(header) * header.edges, _step(header) * 2 * header.edges):
+            lines = replace(lines, skipped=_lead(header, True), expected=f"SIZE {lines.expected}")
+    base = 1 if options.id_base is None else options.id_base
+    ids = IdRange(base, header.vertices, True)
+    arcs = read_adjacency(text, begin, lines, ids, options.progress)
+    _check_counts(text, header, arcs)
+    text.release()
+    listed = Listed(
+        arcs, header.vertices, directed=True, ids=VertexIds.counted(header.vertices, base)
+    )
+    graph = assemble(listed, replace(options, directed=None))
+    if arcs.count == header.edges:
+        with suppress(FormatError):
+            return undirected(graph, text.path, "")
+        return graph
+    return undirected(graph, text.path, "an edge must be in the lists of both its ends")
+
+
+def _check_counts(text: Text, header: _Header, arcs: Adjacency) -> None:
+    """Refuse lines and neighbours that are not as many as declared."""
+    # The blank line of a last vertex without neighbours may lack its newline.
+    if arcs.rows < header.vertices - 1:
+        raise text.error(
+            f"declares {header.vertices} vertices, but the lines of {arcs.rows} follow: the file "
+            "may be truncated",
+            header.position,
+        )
+    if arcs.count in (header.edges, 2 * header.edges):
+        return
+    # Some count self-loops as edges, though they are in one list.
+    loops = sum(int(np.count_nonzero(block.sources == block.targets)) for block in arcs.blocks())
+    if arcs.count + loops != 2 * header.edges:
+        problem = (
+            "the file may be truncated" if arcs.count < 2 * header.edges else "the header is wrong"
+        )
+        raise text.error(
+            f"declares {header.edges} edges, each in two lists, but {arcs.count} neighbours "
+            f"follow: {problem}",
+            header.position,
+        )
+
+
+def _read_header(text: Text) -> _Header:
+    for position, line in text.lines():
+        if line and not line.startswith("%"):
+            if _HEADER.fullmatch(line) is None:
+                break
+            return _parsed(line, position)
+    else:
+        position = 0
+    raise text.error("malformed header, expected VERTICES EDGES [FMT [NCON]]", position)
+
+
+def _parsed(line: str, position: int) -> _Header:
+    match = _HEADER.fullmatch(line)
+    assert match is not None
+    hundreds, tens, ones = (digit == "1" for digit in (match[3] or "0").zfill(3))
+    constraints = int(match[4]) if match[4] else 1
+    vertex_weights = constraints if tens else 0
+    return _Header(position, int(match[1]), int(match[2]), ones, vertex_weights, hundreds)
+
+
+def _expected(header: _Header) -> str:
+    weights = header.vertex_weights
+    lead = "WEIGHT " * weights if weights <= 3 else f"{weights} WEIGHTS "
+    return f"{lead}{'NEIGHBOUR WEIGHT ...' if header.edge_weights else 'NEIGHBOUR ...'}"
+
+
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Write an undirected graph with integer weights, or none.
+
+    One with self-loops or parallel edges is written as DIMACS-10 has it.
+
+    :raises InputError: it is directed, or has ids of its own or other weights
+    """
+    require_undirected(graph, "METIS")
+    require_consecutive_ids(graph, "METIS", 1)
+    require_integer_weights(graph, "METIS")
+    simple = graph.remove_self_loops().merge_parallel_arcs().arc_count == graph.arc_count
+    flags = f"{'' if simple else '10'}{'1' if graph.is_weighted else '' if simple else '0'}"
+    edges = graph.arc_count // 2 if simple else graph.arc_count
+    file.write(f"{graph.vertex_count} {edges} {flags}".strip().encode() + b"\n")
+    write_rows(graph, file, base=1)
+
+
+FORMAT = Format("metis", recognize, read, write, options=frozenset({"id_base"}))

@@ -1,0 +1,1 @@
+"""Measurement of copies and links: ``godwit devices --measure``."""

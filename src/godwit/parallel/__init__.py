@@ -1,1 +1,0 @@
-"""Threads, atomics and cached compilation: what compiled CPU code of every layer rests on."""

@@ -1,0 +1,262 @@
+"""Graphs on devices: partitioned and laid out once, queried many times (Gunrock's Init and Reset)."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from godwit.dataflow.context import Context
+from godwit.errors import ClosedContextError, InputError, shown
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
+from godwit.graph.partition import Partition, partition
+from godwit.graph.partition.layout import Duplication, Layout, build_layout
+from godwit.runtime.protocol import Placement
+from godwit.runtime.registry import DevicesArgument, are_peers, gpu_names, resolve_devices
+from godwit.trace import seconds_since
+
+PartitionArgument = str | Partition | Any | None
+
+
+class PlacedGraph:
+    """A graph on devices. Every algorithm takes one in place of a graph, and pays no set-up then.
+
+    Made by :func:`place`; a context manager. Queries may run at the same time from several threads.
+
+    :ivar graph: the graph
+    :ivar context: the devices; closed with this
+    :ivar duplication: as it was asked for; None: what suits the primitive
+    :ivar suits_steps: whether nothing was found that speaks against supersteps
+    :ivar seconds: time of the phases ``partition`` and ``place``
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        context: Context,
+        method: PartitionArgument,
+        seed: int,
+        duplication: Duplication | None,
+    ) -> None:
+        self.graph = graph
+        self.context = context
+        self.seconds: dict[str, float] = {}
+        self._method = method
+        self._seed = seed
+        self.duplication = duplication
+        self._layout: Layout | None = None
+        self._resident: Placement | None = None
+        self._steps: Placement | None = None
+        self.suits_steps = True
+        self._reweighted: list[PlacedGraph] = []
+        self._placing = threading.Lock()
+
+    @property
+    def layout(self) -> Layout:
+        """Each device's part of the graph."""
+        if self.context.closed:
+            raise ClosedContextError("this placed graph is closed; place the graph again")
+        if self._layout is None:
+            self._layout = self._lay_out()
+        return self._layout
+
+    @property
+    def partition(self) -> Partition:
+        """Who owns which vertex."""
+        return self.layout.partition
+
+    @property
+    def resident(self) -> Placement | None:
+        """The parts in the memory of their devices, where that is not the host's."""
+        layout = self.layout
+        self.context.backend.require_idle(self.context.devices)
+        with self._placing:
+            if self._resident is None:
+                begin = perf_counter()
+                context = self.context
+                self._resident = context.backend.place(context.devices, layout.parts)
+                if self._resident is not None:
+                    self.seconds["upload"] = seconds_since(begin, "upload")
+            return self._resident
+
+    @property
+    def steps(self) -> Placement | None:
+        """The graph as supersteps want it in the memory of the devices, where that is not the host's.
+
+        A partition that was asked for holds here, too; else vertices are dealt out as suits the graph.
+        """
+        self.check_open()
+        division = None if self._method is None else self.partition
+        self.context.backend.require_idle(self.context.devices)
+        with self._placing:
+            if self._steps is None:
+                begin = perf_counter()
+                context = self.context
+                self._steps = context.backend.place_steps(context.devices, self.graph, division)
+                if self._steps is not None:
+                    self.seconds["number"] = seconds_since(begin, "number")
+            return self._steps
+
+    def check_all_duplicated(self, what: str, instead: str = "") -> None:
+        """InputError if GPUs are to have neighbours only, and a primitive in supersteps needs all vertices.
+
+        :param what: the primitive
+        :param instead: what else the user may do, as ``", or ..."``
+        """
+        if self.duplication == "1-hop" and self.context.devices[0].kind != "cpu":
+            raise InputError(
+                f"{what} in supersteps, where each GPU has a place for every vertex, but the graph was "
+                "placed with duplication='1-hop'; place it with duplication='all', or leave that out"
+                f"{instead}"
+            )
+
+    def reweighted(self, graph: Graph) -> PlacedGraph:
+        """The same arcs with other weights, on the same devices and divided alike; closed with this.
+
+        :param graph: one that is kept, as by :meth:`Graph.cached`: it is placed once
+        """
+        self.check_open()
+        with self._placing:
+            for made in self._reweighted:
+                if made.graph is graph:
+                    return made
+            method = self._method if self._layout is None else self._layout.partition
+            made = PlacedGraph(graph, self.context, method, self._seed, self.duplication)
+            self._reweighted.append(made)
+            return made
+
+    def refuse_steps(self) -> None:
+        """The graph's memory for supersteps goes back: it is too large for them, or they do not suit it."""
+        self.suits_steps = False
+        self.context.backend.require_idle(self.context.devices)
+        with self._placing:
+            if self._steps is not None:
+                self._steps.close()
+                self._steps = None
+
+    def _lay_out(self) -> Layout:
+        begin = perf_counter()
+        parts = len(self.context.devices)
+        division = partition(self.graph, parts, self._method, seed=self._seed)
+        self.seconds["partition"] = seconds_since(begin, "partition")
+        begin = perf_counter()
+        layout = build_layout(self.graph, division, duplication=self.duplication or "1-hop")
+        self.seconds["place"] = seconds_since(begin, "place")
+        return layout
+
+    def check_open(self) -> None:
+        """Raise ClosedContextError if the graph's memory has been given back."""
+        if self.context.closed:
+            raise ClosedContextError("this placed graph is closed; place the graph again")
+
+    def close(self) -> None:
+        """Give the devices' memory back; closing twice does no harm."""
+        with self._placing:
+            if self._resident is not None:
+                self._resident.close()
+                self._resident = None
+            if self._steps is not None:
+                self._steps.close()
+                self._steps = None
+        for made in self._reweighted:
+            made.close()
+        self._layout = None
+        self.context.close()
+
+    def __enter__(self) -> PlacedGraph:
+        self.check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def place(
+    graph: Graph,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,  # the keyword that users write
+    *,
+    seed: int = 0,
+    duplication: Duplication | None = None,
+) -> PlacedGraph:
+    """Divide a graph over devices and lay its parts out there.
+
+    :param graph: the graph
+    :param devices: None for what is best, a number of GPUs (of virtual CPU devices where there is none), a
+        name (``"cuda"``, ``"cuda:0"``, ``"cpu"``) or names
+    :param partition: ``"contiguous"``, ``"random"``, ``"biased-random"``, ``"metis"``, an array of
+        shape (n) that gives each vertex its device's index, a function ``(graph, parts)`` that
+        returns one, or a Partition; None for the default
+    :param seed: of the partitioners that draw
+    :param duplication: which remote vertices each device has a place for: ``"1-hop"`` those that its
+        arcs reach, ``"all"`` every one; None: what suits the primitive, ``"1-hop"`` where it runs
+        asynchronously, ``"all"`` in supersteps on GPUs. Of these, PageRank alone takes ``"1-hop"``, which
+        spares memory, and does by itself where GPUs are no peers; the others are refused then
+    :raises InputError: a wrong partition
+    :raises DeviceError: a device is not there
+    :raises GraphTooLargeError: the parts do not fit in memory
+    """
+    is_text = isinstance(duplication, str)
+    if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
+        raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
+    placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
+    try:
+        _ = placed.resident
+    except BaseException:
+        placed.close()
+        raise
+    return placed
+
+
+def place_for_one_query(
+    graph: Graph,
+    devices: DevicesArgument,
+    partition: PartitionArgument,
+    *,
+    seed: int = 0,
+    duplication: Duplication | None = None,
+) -> PlacedGraph:
+    """As :func:`place`, but one device, or GPUs, get the graph only if the query asks for it."""
+    if not isinstance(graph, Graph):
+        raise no_graph(graph)
+    context = Context(default_devices(graph) if devices is None else devices)
+    placed = PlacedGraph(graph, context, partition, seed, duplication)
+    several_cpus = len(context.devices) > 1 and not context.devices[0].delivers
+    if several_cpus or partition is not None:
+        _ = placed.layout
+    return placed
+
+
+_MANY_GPUS_ARCS = 1 << 28
+_MANY_GPUS_DEGREE = 8
+
+
+def default_devices(graph: Graph) -> DevicesArgument:
+    """What is best for a graph: all GPUs where it is large and its waves are wide, else one.
+
+    On long, thin graphs (roads) a wave keeps one GPU busy, and every further one only waits.
+    """
+    gpus = gpu_names()
+    if len(gpus) > 1:
+        wide = graph.arc_count >= _MANY_GPUS_DEGREE * graph.vertex_count
+        if graph.arc_count < _MANY_GPUS_ARCS or not wide:
+            gpus = gpus[:1]
+    return list(gpus) or None
+
+
+def default_step_devices(graph: Graph, *, atomics: bool = False) -> DevicesArgument:
+    """What is best for a graph in supersteps: several GPUs only if they are peers.
+
+    :param atomics: that they change each other's memory by atomics, too
+    """
+    names = default_devices(graph)
+    if isinstance(names, list) and not are_peers(resolve_devices(names), atomics=atomics):
+        return names[:1]
+    return names

@@ -1,0 +1,1 @@
+"""What both engines stand on: devices, compilation, memory."""

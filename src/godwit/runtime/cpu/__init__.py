@@ -1,0 +1,1 @@
+"""Compilation for CPUs, atomics, and teams of threads."""

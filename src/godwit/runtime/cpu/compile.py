@@ -1,0 +1,325 @@
+"""Compiled functions that another process finds again: ``@kernel``.
+
+Numba caches a function under its file and line, and never finds operators that were passed as
+arguments or held in closures. A kernel is instead compiled as an *instantiation*: its bytecode and,
+transitively, everything that it refers to (helpers, operators bound to it, constants, attributes of
+modules and classes) are hashed into a key, under which compiled code is kept in Godwit's cache folder
+(:mod:`godwit.cache`; Numba's own cache is not used). The same content gives the same key in every
+process; a changed helper, a changed closure value or another version of Numba gives another. Within a
+process, kernels of equal content share one instantiation. A cache that is damaged or cannot be used
+costs compilation, never an error.
+
+What a kernel may refer to: other plain Python functions (compiled and inlined with it), Numba
+intrinsics, modules (by attributes written out: ``module.NAME``), and constants (numbers, strings,
+enumerations, tuples of these, NumPy dtypes and small arrays).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numba
+import numpy as np
+from numba.core import compiler
+from numba.core.caching import NullCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.serialize import dumps
+from numba.core.untyped_passes import LiteralUnroll
+
+from godwit import cache
+from godwit.errors import OperatorError
+from godwit.runtime.checks import CheckedContext, checked, take_fault
+from godwit.runtime.content import Content, plain_function
+from godwit.runtime.cpu.compile_time import compiling
+from godwit.runtime.cpu.stopping import RunStopped, StoppableLoops
+from godwit.runtime.rebuilding import Originals, rebuild
+
+
+class _InlinedLibrary(JITCodeLibrary):
+    """The LLVM of a function that is only ever inlined: others link it, and it never becomes machine
+    code, which would be half of the time that compiling takes.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Left to those into which it is inlined."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+
+class _InlinedCompiler(compiler.Compiler):
+    """Numba's compiler, for a function that is only ever inlined."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+        self.state.flags.no_compile = True
+        codegen = self.state.targetctx.codegen()
+        self.state.library = _InlinedLibrary(codegen, "inlined")  # type: ignore[no-untyped-call]
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile; what dispatchers want as machine code is a built-in function that nobody calls."""
+        result = super().compile_extra(func)  # type: ignore[no-untyped-call]
+        entry_point: Any = list[Any]().append
+        self.state.targetctx.insert_user_function(entry_point, result.fndesc, [result.library])
+        return result._replace(entry_point=entry_point)
+
+
+class _OperatorCompiler(_InlinedCompiler):
+    """Likewise, for a function that a user wrote: what Python checks raises, and loops can be stopped."""
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile with the checks of :mod:`godwit.runtime.checks`."""
+        context = self.state.targetctx
+        self.state.targetctx = checked(context, CheckedContext, context.call_conv, func)
+        return super().compile_extra(func)
+
+    def define_pipelines(self) -> Any:
+        """Return the usual passes, and ours behind those that look at the form of loops."""
+        pipelines = super().define_pipelines()  # type: ignore[no-untyped-call]
+        for pipeline in pipelines:
+            pipeline.add_pass_after(StoppableLoops, LiteralUnroll)
+            pipeline.finalize()
+        return pipelines
+
+
+# Every function below an entry is inlined into it: a call costs nothing. Reference counting
+# (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
+# none.
+_HELPER_OPTIONS: dict[str, Any] = {
+    "pipeline_class": _InlinedCompiler,
+    "nogil": True,
+    "forceinline": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+}
+_USER_OPTIONS = {**_HELPER_OPTIONS, "pipeline_class": _OperatorCompiler, "boundscheck": True}
+_ENTRY_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+}
+
+# Not imported: what the package names for type checkers only lies above this layer.
+_VERSION: str = sys.modules["godwit"].__version__
+
+
+class Kernel:
+    """A compiled function of plain Python, cached across processes by content.
+
+    Calling it compiles (or loads) on first use for the argument types given, and runs without the
+    GIL. Compiled code creates no arrays: preallocate and pass them in.
+
+    :param function: the entry
+    :param bindings: values for global names of the functions of Godwit's modules among the entry and
+        everything below it; this is how operators are put into a template. A user's functions keep
+        their own globals
+    :raises OperatorError: when compiled, if that is impossible; when run, from whatever exception a
+        user's function raises
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], bindings: Mapping[str, Any] | None = None
+    ) -> None:
+        if plain_function(function) is None:
+            raise OperatorError(f"a kernel must be a Python function, got {function!r}")
+        self.function = function
+        self._bindings = dict(bindings or {})
+        self._instance: _Instance | None = None
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """The function, under the name that Numba's dispatchers have it."""
+        return self.function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run; compile or load first if need be."""
+        instance = self._instance or self._instantiated()
+        try:
+            return instance.dispatcher(*arguments)
+        except Exception as error:
+            instance.fail(error, arguments)
+
+    def prepare(self, *arguments: Any) -> None:
+        """Compile, or load, for arguments of these types, without running."""
+        instance = self._instance or self._instantiated()
+        try:
+            with compiling():
+                signature = tuple(numba.typeof(argument) for argument in arguments)
+                instance.dispatcher.compile(signature)
+        except Exception as error:
+            instance.fail(error, arguments)
+
+    def bind(self, **bindings: Any) -> Kernel:
+        """A kernel of the same template with further global names bound."""
+        return Kernel(self.function, {**self._bindings, **bindings})
+
+    def compile(self) -> Callable[..., Any]:
+        """Numba's dispatcher for this kernel; nothing is compiled until it is called."""
+        dispatcher: Callable[..., Any] = self._instantiated().dispatcher
+        return dispatcher
+
+    def _instantiated(self) -> _Instance:
+        if self._instance is None:
+            key = f"{self.__name__}_{content_key(self.function, self._bindings)}"
+            with _INSTANCES_LOCK:
+                if key not in _INSTANCES:
+                    kept = cache.usable_folder() is not None
+                    _INSTANCES[key] = _instantiate(self.function, self._bindings, key, kept=kept)
+                self._instance = _INSTANCES[key]
+        return self._instance
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Decorator: compile a plain Python function as a :class:`Kernel`."""
+    return Kernel(function)
+
+
+def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
+    """A hash of the function and of everything that it refers to, equal in every process."""
+    content = Content(bindings)
+    versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
+    options = (sorted(map(repr, _USER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
+    content.add(repr((versions, options)))
+    content.visit(function, getattr(function, "__name__", "kernel"))
+    return content.digest.hexdigest()[:32]
+
+
+@dataclass
+class _Instance:
+    """One compiled instantiation.
+
+    :param key: in the table of the process
+    :param dispatcher: Numba's, of the entry
+    :param originals: what it was made of
+    """
+
+    key: str
+    dispatcher: Any
+    originals: Originals
+
+    def fail(self, error: Exception, arguments: tuple[Any, ...]) -> NoReturn:
+        """Raise what the user should see of an exception out of the dispatcher."""
+        if isinstance(error, MemoryError | RunStopped):
+            raise error
+        try:
+            signature = tuple(numba.typeof(argument) for argument in arguments)
+        except Exception:
+            signature = None
+        if signature not in self.dispatcher.overloads:
+            # Equal content elsewhere shall be named by its own whereabouts when it fails.
+            with _INSTANCES_LOCK:
+                if _INSTANCES.get(self.key) is self:
+                    del _INSTANCES[self.key]
+            raise OperatorError(self.originals.compile_message(error)) from error
+        if not self.originals.users():
+            raise error
+        raise OperatorError(self.originals.run_message(error, take_fault(error))) from error
+
+
+_INSTANCES: dict[str, _Instance] = {}
+_INSTANCES_LOCK = threading.Lock()
+
+
+def _instantiate(
+    function: Callable[..., Any], bindings: Mapping[str, Any], key: str, *, kept: bool
+) -> _Instance:
+    """Compile nothing yet.
+
+    :param kept: whether compiled code is kept in the cache folder, and looked for there
+    """
+    module_name = f"godwit._instances.{key}"
+    file_name = f"<godwit>/{key}.py"  # errors are read by the suffix
+
+    def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
+        options = _ENTRY_OPTIONS if is_entry else _USER_OPTIONS if by_user else _HELPER_OPTIONS
+        return numba.njit(**options)(rebuilt)
+
+    def shared(plain: types.FunctionType) -> Any:
+        return _shared_helper(plain, bindings)
+
+    module = types.ModuleType(module_name)
+    sys.modules[module_name] = module  # where Numba looks for the globals of what it loads
+    dispatcher, originals = rebuild(function, bindings, module_name, file_name, compiled, shared)
+    module.__dict__[function.__name__] = dispatcher
+    if kept:
+        dispatcher._cache = _KeptCode(key)
+    return _Instance(key, dispatcher, originals)
+
+
+_HELPERS: dict[str, Any] = {}
+_HELPERS_MODULE = "godwit._instances.helpers"
+sys.modules[_HELPERS_MODULE] = types.ModuleType(_HELPERS_MODULE)  # as for each instantiation
+
+
+def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> Any:
+    """A function of Godwit's below which no user's is, compiled once for all kernels of the process;
+    None for any other.
+    """
+    content = Content(bindings)
+    content.visit(plain, plain.__name__)
+    if not content.is_ours:
+        return None
+    key = content.digest.hexdigest()
+    if key not in _HELPERS:
+
+        def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
+            return numba.njit(**_HELPER_OPTIONS)(rebuilt)
+
+        def shared(below: types.FunctionType) -> Any:
+            return _shared_helper(below, bindings)
+
+        _HELPERS[key], _ = rebuild(
+            plain, bindings, _HELPERS_MODULE, f"<{_HELPERS_MODULE}>", compiled, shared
+        )
+    return _HELPERS[key]
+
+
+class _KeptCode(NullCache):
+    """Where Numba's dispatcher of an instantiation looks for compiled code: the cache folder.
+
+    Whatever goes wrong with what is kept, the function is compiled anew.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function for argument types, or None."""
+        target_context.refresh()
+        data = cache.load(*self._names(sig, target_context.codegen()))
+        if data is None:
+            return None
+        try:
+            signature, reduced = pickle.loads(data)
+            if signature != sig:  # types of the same name
+                return None
+            return compiler.CompileResult._rebuild(target_context, *reduced)
+        except Exception:  # another version of a class that the pickle names
+            return None
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        """Keep a compiled function."""
+        if cres.lifted or cres.library.has_dynamic_globals:  # it holds addresses of this process
+            return
+        try:
+            data = dumps((sig, cres._reduce()))
+        except Exception:  # not everything can be pickled
+            return
+        cache.store(data, *self._names(sig, cres.library.codegen))
+
+    def _names(self, sig: Any, codegen: Any) -> tuple[str, str, str]:
+        target = hashlib.sha256(repr((sig, codegen.magic_tuple())).encode()).hexdigest()
+        return "cpu", self._key, f"{target[:32]}.code"

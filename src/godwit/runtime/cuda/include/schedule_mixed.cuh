@@ -1,0 +1,61 @@
+// Rows of any length: short ones are dealt out to the lanes of a warp arc by arc, long ones are left to the
+// team in chunks, a chunk a warp. The list has room for every long row.
+#pragma once
+
+#include "runtime/cuda/include/schedule_rows.cuh"
+
+constexpr i64 LONG_ROW_ARCS = 256;  // longer ones are left to the team; as in schedules.py
+constexpr u32 CHUNK_ARCS = 256;
+
+struct MixedSchedule {
+    struct Row {
+        i64 begin;
+        i64 end;
+        u64 chunk;  // its first one's number among all
+        u64 row;
+    };
+    static_assert(sizeof(Row) == 32);  // as in schedules.py
+
+    Row *list;
+    u64 *cursor;  // rows << 32 | chunks
+
+    template <class Visit>
+    __device__ __forceinline__ void warp_bring(i64 begin, i64 end, u32 row, Visit visit) const {
+        if (end - begin > LONG_ROW_ARCS) {
+            thread_leave(row, begin, end);
+            end = begin;
+        }
+        warp_visit_rows(begin, static_cast<u32>(end - begin), row, visit);
+    }
+
+    __device__ __forceinline__ void thread_leave(u64 row, i64 begin, i64 end) const {
+        u64 chunks = static_cast<u64>((end - begin + CHUNK_ARCS - 1) / CHUNK_ARCS);
+        u64 before = atomicAdd(cursor, (1ull << 32) | chunks);
+        list[before >> 32] = Row{begin, end, before & 0xffffffffull, row};
+    }
+
+    // Rows lie in the order of their chunks, as both were counted by one atomic.
+    template <class Visit>
+    __device__ __forceinline__ void team_finish(const Team &team, StepBlock &block,
+                                                bool has_long_rows, Visit visit) const {
+        if (!has_long_rows) return;
+        team.wait(block);
+        u64 left = load_relaxed(cursor);
+        u64 chunks = left & 0xffffffffull;
+        for (u64 chunk = team.warp(); chunk < chunks; chunk += team.warps()) {
+            u32 low = 0, high = static_cast<u32>(left >> 32) - 1;
+            while (low < high) {  // the last row whose first chunk is not past this one
+                u32 middle = (low + high + 1) / 2;
+                if (list[middle].chunk <= chunk)
+                    low = middle;
+                else
+                    high = middle - 1;
+            }
+            const Row row = list[low];
+            i64 begin = row.begin + static_cast<i64>(chunk - row.chunk) * CHUNK_ARCS;
+            i64 end = min(begin + static_cast<i64>(CHUNK_ARCS), row.end);
+            for (i64 first = begin; first < end; first += ARCS_A_WARP)
+                warp_visit_part(first, end, static_cast<u32>(row.row), visit);
+        }
+    }
+};

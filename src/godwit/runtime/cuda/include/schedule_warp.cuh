@@ -1,0 +1,28 @@
+// A warp a row: the rows that a warp's lanes bring are visited by all of them, one row after the other.
+#pragma once
+
+#include "runtime/cuda/include/schedule_rows.cuh"
+
+struct WarpSchedule {
+    struct Row {};  // none is left
+
+    Row *list;
+    u64 *cursor;
+
+    template <class Visit>
+    __device__ __forceinline__ void warp_bring(i64 begin, i64 end, u32 row, Visit visit) const {
+        u32 waiting = __ballot_sync(FULL_WARP, begin < end);
+        while (waiting) {
+            u32 whose = __ffs(static_cast<int>(waiting)) - 1;
+            waiting &= waiting - 1;
+            i64 last = __shfl_sync(FULL_WARP, end, whose);
+            u32 number = __shfl_sync(FULL_WARP, row, whose);
+            for (i64 first = __shfl_sync(FULL_WARP, begin, whose); first < last;
+                 first += ARCS_A_WARP)
+                warp_visit_part(first, last, number, visit);
+        }
+    }
+
+    template <class Visit>
+    __device__ __forceinline__ void team_finish(const Team &, StepBlock &, bool, Visit) const {}
+};

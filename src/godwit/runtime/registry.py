@@ -1,0 +1,131 @@
+"""Which devices there are, and which ones a user's ``devices=`` means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from godwit import config
+from godwit.dtypes import as_count
+from godwit.errors import DeviceError, InputError, shown
+from godwit.runtime.protocol import Backend, Device
+
+DevicesArgument = int | str | Sequence[str] | None
+
+
+@lru_cache(maxsize=1)
+def backends() -> dict[str, Backend]:
+    """The backends that work on this machine, by kind, the best first."""
+    from godwit.runtime.cpu.device import CpuBackend
+    from godwit.runtime.cuda.device import CudaBackend
+
+    return {"cuda": CudaBackend(), "cpu": CpuBackend()}
+
+
+def gpu_names() -> tuple[str, ...]:
+    """The GPUs that are used where nobody names a device; none where ``GODWIT_DEVICES`` is ``"cpu"``."""
+    if config.preferred_devices() == "cpu":
+        return ()
+    return tuple(device.name for device in backends()["cuda"].devices())
+
+
+def all_devices() -> list[Device]:
+    """All devices of this machine."""
+    return [device for backend in backends().values() for device in backend.devices()]
+
+
+def backend_of(devices: Sequence[Device]) -> Backend:
+    """The backend of devices; InputError if they are not all of one kind."""
+    kinds = sorted({device.kind for device in devices})
+    if len(kinds) > 1:
+        raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
+    return backends()[kinds[0]]
+
+
+def are_peers(devices: Sequence[Device], *, atomics: bool = False) -> bool:
+    """Whether devices are GPUs that reach each other's memory; one does.
+
+    :param atomics: that they change it by atomics, too
+    """
+    if {device.kind for device in devices} != {"cuda"}:
+        return False
+    from godwit.runtime.cuda.topology import reach_each_other
+
+    return reach_each_other(devices, atomics=atomics)
+
+
+def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[Device, ...]:
+    """The devices that an argument names.
+
+    :param devices: None for the first GPU, or all cores where there is none; a number for that many
+        GPUs, or, where there is none, virtual devices of the CPU (1 is all cores as one device); a
+        name (``"cuda"``: all GPUs); or a sequence of names, in which a name may be repeated: the same
+        GPU twice is two endpoints that share it
+    :param mixed: whether GPUs and CPUs may stand together, ``"cpu"`` beside GPUs
+    :raises InputError: not one of these, or no devices
+    :raises DeviceError: a device is not there
+    """
+    if devices is None:
+        return (_find((*gpu_names(), "cpu")[0]),)
+    if isinstance(devices, str):
+        if devices == "cuda":
+            return tuple(backends()["cuda"].devices()) or (_find("cuda"),)
+        return (_find(devices),)
+    if isinstance(devices, bool) or not isinstance(devices, Iterable):
+        count = _device_count(devices)
+        gpus = gpu_names()
+        if gpus:
+            if count > len(gpus):
+                there = "there is 1 GPU" if len(gpus) == 1 else f"there are {len(gpus)} GPUs"
+                raise DeviceError(
+                    f"{there}, not {count}; name one several times for as many endpoints, or ask for "
+                    f"'cpu:0' to 'cpu:{count - 1}'"
+                )
+            return tuple(_find(name) for name in gpus[:count])
+        if count == 1:
+            return (_find("cpu"),)
+        return tuple(_find(f"cpu:{index}") for index in range(count))
+    try:
+        names = list(devices)
+    except TypeError:  # an array without dimensions says that it can be iterated over
+        raise InputError(f"devices must be a list of names, got {shown(devices)}") from None
+    if not names:
+        raise InputError("devices must name at least one device, got an empty list")
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"devices must be names such as 'cpu:0', got {shown(name)}")
+    if len(names) > 1 and "cuda" in names:
+        raise InputError("'cuda' is all GPUs; name those that you want: 'cuda:0', 'cuda:1'")
+    if names == ["cuda"]:
+        return resolve_devices("cuda")
+    if names.count("cpu") and (
+        len(names) > 1
+        if not mixed
+        else any(name.startswith("cpu:") for name in names) or names.count("cpu") > 1
+    ):
+        raise InputError(
+            "'cpu' is all cores as one device and cannot be one of several; "
+            "name virtual devices ('cpu:0', 'cpu:1', ...) instead"
+        )
+    found = tuple(_find(name) for name in names)
+    if not mixed:
+        backend_of(found)
+    return found
+
+
+def _device_count(devices: Any) -> int:
+    if isinstance(devices, bool) or not hasattr(devices, "__index__"):
+        raise InputError(
+            f"devices must be a number, a name or a list of names, got {shown(devices)}"
+        )
+    return as_count(devices, "devices", 1)
+
+
+def _find(name: str) -> Device:
+    kind = name.partition(":")[0]
+    backend = backends().get(kind)
+    if backend is None:
+        there = ", ".join(device.name for device in all_devices())
+        raise DeviceError(f"there is no device {shown(name)}; there are {there}")
+    return backend.find(name)

@@ -1,0 +1,149 @@
+"""What a run did and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.runtime.protocol import Array, WorklistCounts
+from godwit.trace import PROGRESS, active, seconds_since
+
+
+@dataclass
+class RunStatistics:
+    """Statistics of one run.
+
+    :param devices: names, in order; the arrays below have an entry a device
+    :param solver: which execution ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
+        (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
+        supersteps), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank), ``"brandes"``
+        (betweenness) or ``"step program"``
+    :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
+        (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
+        ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``
+        (what the host copied between GPUs that are no peers, superstep by superstep), ``overflow``
+        (betweenness on GPUs that was given up for the CPU's wider numbers), ``gather``, ``predecessors``,
+        ``verify``; no time is in two of them
+    :param processed_items: work-items taken from a queue
+    :param useless_items: of these, those whose value had been improved on meanwhile; GPUs do not look
+        where rows are packed, and count only those beyond the limit
+    :param arcs_relaxed: arcs along which a message was computed
+    :param threshold_changes: how often a device's priority threshold was raised
+    :param sent_items: (devices, devices): items put into the link from i to j
+    :param received_items: items taken from mailboxes
+    :param filtered_items: items that were not sent: the receiver has to know better already, or they were
+        merged into one that still waited
+    :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads or of a
+        GPU's blocks; where the solver is bulk-synchronous, supersteps
+    :param delta: width of a priority bucket
+    :param hops: how many arcs far a GPU's block may run ahead between two meetings
+    :param window: buckets that a device may run ahead
+    :param levels: levels of a breadth-first search, where it goes by levels
+    :param growths: how often memory for frontiers was enlarged during the run
+    :param frontier_bytes: of the queues of frontiers, on GPUs: of a breadth-first search in supersteps at
+        its end, of a step program all along
+    :param busy_share: (devices) of a GPU's time, the part in which its blocks did not wait for others
+    :param item_bytes: of an item on its way between GPUs: bytes sent are so many times the items
+    """
+
+    devices: tuple[str, ...]
+    solver: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    processed_items: Array = field(init=False)
+    useless_items: Array = field(init=False)
+    arcs_relaxed: Array = field(init=False)
+    threshold_changes: Array = field(init=False)
+    sent_items: Array = field(init=False)
+    received_items: Array = field(init=False)
+    filtered_items: Array = field(init=False)
+    rounds: Array = field(init=False)
+    delta: float | None = None
+    hops: int | None = None
+    window: int | None = None
+    levels: int | None = None
+    growths: int = 0
+    frontier_bytes: int | None = None
+    busy_share: Array | None = None
+    item_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self.begin_on(self.devices)
+
+    def begin_on(self, devices: Sequence[str]) -> None:
+        """These devices are to run it, and have counted nothing yet."""
+        self.devices = tuple(devices)
+        count = len(self.devices)
+        for name in (
+            "processed_items", "useless_items", "arcs_relaxed", "threshold_changes", "received_items",
+            "filtered_items", "rounds",
+        ):  # fmt: skip
+            setattr(self, name, np.zeros(count, np.int64))
+        self.sent_items = np.zeros((count, count), np.int64)
+        self.busy_share = None
+
+    @property
+    def run_s(self) -> float:
+        """Time of the algorithm itself, on GPUs with that of kernels and exchange; rates divide by it."""
+        return sum(self.seconds.get(phase, 0.0) for phase in ("run", "kernel", "exchange"))
+
+    @property
+    def sent_bytes(self) -> Array | None:
+        """(devices, devices): of the items put into the link from i to j; None where it is not known."""
+        return None if self.item_bytes is None else self.sent_items * self.item_bytes
+
+    def take_counts(self, counts: WorklistCounts) -> None:
+        """Add what the workers counted."""
+        devices = len(self.devices)
+        if counts.compile_s:
+            self.seconds["compile"] = counts.compile_s
+            self.seconds["run"] -= counts.compile_s
+
+        if counts.kernel_s is not None:
+            self.seconds["kernel"] = counts.kernel_s
+            self.seconds["run"] -= counts.kernel_s
+        self.busy_share = counts.busy_share
+        self.item_bytes = counts.item_bytes
+
+        def per_device(values: Array) -> Array:
+            # The threads of one shared-memory device count for that device.
+            return values if devices > 1 else values.sum(axis=0, keepdims=True)
+
+        self.processed_items = per_device(counts.processed_items)
+        trace = active()
+        if trace is not None:
+            trace.count(PROGRESS, int(self.processed_items.sum()))
+        self.useless_items = per_device(counts.useless_items)
+        self.arcs_relaxed = per_device(counts.arcs_relaxed)
+        self.threshold_changes = per_device(counts.threshold_changes)
+        self.received_items = per_device(counts.received_items)
+        self.filtered_items = per_device(counts.filtered_items)
+        self.rounds = per_device(counts.rounds)
+        self.sent_items = counts.sent_items if devices > 1 else np.zeros((1, 1), np.int64)
+
+    def split_run(self, seconds: Mapping[str, float]) -> None:
+        """Phases whose time was counted to ``run`` get their own."""
+        for phase, taken in seconds.items():
+            self.seconds[phase] = taken
+            self.seconds["run"] -= taken
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of the block to a phase."""
+        begin = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds_since(begin, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values, for JSON: all of these, ``run_s`` and ``sent_bytes``."""
+        plain = {**asdict(self), "run_s": self.run_s, "sent_bytes": self.sent_bytes}
+        return {
+            key: value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in plain.items()
+        }

@@ -1,1 +1,0 @@
-"""Vertex programs, and what runs them on the devices."""

@@ -1,0 +1,395 @@
+// Supersteps: all blocks of all devices do one step, meet, and go on; control never leaves the devices.
+//
+// A primitive is a `body`, which does one superstep of a kind (its *phase*), and a `decide`, which says what
+// comes next from sums over all blocks of all devices. Between two supersteps nothing lives in registers or
+// shared memory that is not in arrays or `control->state` as well: so a kernel may leave at any meeting and be
+// started again with the phase that it was about to do.
+//
+// Vertices have *positions*: device d owns those from d * capacity on. Arrays of vertices have room for all
+// positions on every device ("duplicate-all"): an owner computes its range, and stores what others need into
+// their memory while it computes. A meeting makes all of it visible.
+//
+// Meeting of devices: each writes its report into its slots at every other: halves of words, each with the
+// number of the meeting (the *epoch*) in the same 64 bits, so a half is there when its epoch is, and no flag has
+// to follow behind a fence. A slot of epoch e is written again at e + 2, when its reader has met everyone at
+// e + 1, after reading. Whatever a device stored before in others' memory went before by a fence. Sums are
+// added in the order of devices, so that every device gets the same bits, decides the same, and no one has to
+// tell the others.
+//
+// State lives in the shared memory of every block: blocks read it when they are released, the one that ends a
+// superstep changes it and writes it back first. A block that goes on alone has all that it needs at hand.
+#pragma once
+
+#include "runtime/cuda/include/barrier.cuh"
+
+constexpr u32 COUNTS = 8;   // whole numbers that are added up over blocks and devices
+constexpr u32 AMOUNTS = 4;  // floating-point ones
+constexpr u32 SUM_WORDS = COUNTS + AMOUNTS;
+
+// A phase: there is nothing left to do.
+constexpr u32 STOP = 0xffffffffu;
+// Of a phase: one block of each device does it, without the others.
+constexpr u32 ALONE = 0x80000000u;
+// Of a phase that is returned: the kernel leaves before it, for the host to do something.
+constexpr u32 LEAVE_FIRST = 0x40000000u;
+
+constexpr u32 PROFILED_STEPS = 64;
+constexpr u32 REPORTS_AT_ONCE = 4;
+
+struct Sums {
+    u64 counts[COUNTS];
+    double amounts[AMOUNTS];
+};
+
+constexpr u32 STATE_WORDS = 32;
+constexpr u32 STEP = STATE_WORDS - 2;   // of the state: supersteps so far
+constexpr u32 EPOCH = STATE_WORDS - 1;  // meetings with other devices so far
+
+struct StepControl {
+    u64 release;  // as in barrier.cuh
+    u64 arrived;
+    u64 cursors[4];          // by which work is dealt out: 0 when a superstep begins
+    Sums mine;               // what this device's blocks bring to the next meeting
+    u64 state[STATE_WORDS];  // of the primitive, but for the last two; the same on every device
+    u64 run_counts[COUNTS];  // what this device counted in all supersteps
+    u64 ended_ns[PROFILED_STEPS];  // when the last so many ended, the gate first, by number
+    u32 phases[PROFILED_STEPS];    // and of which kind they were
+    u32 phase;                     // that comes next
+    u32 status;
+};
+
+struct StepReport {
+    u64 halves[2 * (SUM_WORDS + 1)];  // epoch << 32 | half a word; the last word are flags
+};
+
+struct StepBoard {
+    StepReport reports[2][MAX_DEVICES];
+};
+
+struct Stage {
+    StepControl *control;
+    StepBoard *board;
+    StepBoard *boards[MAX_DEVICES];
+    const u32 *stop;  // of the host: give up waiting for other devices
+    u32 *ended;    // of the host: set by the last meeting of a launch; nothing is stored after it
+    i64 capacity;  // positions of a device
+    i64 owned;     // vertices of this one
+    u64 slice_ns;  // 0: a launch is a superstep
+    u64 patience_ns;
+    u64 latency_ns;  // added to every meeting of devices
+    u32 devices;
+    u32 device;
+    u32 prepare;  // return at once: the launch only loads the kernel
+    u32 early;    // the first superstep touches no one else's memory: it need not wait for anyone
+
+    __device__ __forceinline__ i64 first() const { return device * capacity; }
+};
+
+// Own rows, by own index; targets are positions, those of highest degree first but in weighted and ordered rows.
+// Rows of one class of degrees are neighbours: class k goes from classes[k] to before classes[k + 1]. In a
+// directed graph that is the in-degree, also of out-rows, and rows of class THREAD may be empty.
+template <class Id>
+struct Rows {
+    const i64 *offsets;
+    const Id *targets;
+    const Id *heads;  // the first target of each row, or -1
+    i64 classes[7];   // above 4096 arcs, 256, 32, 4, 0; none; end
+};
+
+constexpr u32 CLASS_GRID = 0, CLASS_BLOCK = 1, CLASS_WARP = 2, CLASS_GROUP = 3, CLASS_THREAD = 4,
+              CLASS_NONE = 5;
+
+struct StepBlock {
+    u64 word;  // of the last release that the block has seen
+    u64 own;   // what a block tells its threads in a superstep
+    Sums sums;
+    u64 state[STATE_WORDS];
+};
+
+// The blocks that do a superstep together: the whole grid, or one.
+struct Team {
+    StepControl *control;
+    u32 block;
+    u32 blocks;
+
+    __device__ __forceinline__ u64 thread() const {
+        return static_cast<u64>(block) * blockDim.x + threadIdx.x;
+    }
+    __device__ __forceinline__ u64 threads() const { return static_cast<u64>(blocks) * blockDim.x; }
+    // Neighbouring numbers go to different blocks.
+    __device__ __forceinline__ u64 warp() const {
+        return static_cast<u64>(warp_id()) * blocks + block;
+    }
+    __device__ __forceinline__ u64 warps() const {
+        return static_cast<u64>(blocks) * (blockDim.x / WARP);
+    }
+    __device__ __forceinline__ void wait(StepBlock &shared) const {
+        if (blocks == 1)
+            __syncthreads();
+        else
+            grid_wait(control, &shared.word);
+    }
+};
+
+// Add up what a warp's lanes found. All lanes come.
+__device__ __forceinline__ void warp_count(StepBlock &block, u32 which, u64 amount) {
+    if (!__any_sync(FULL_WARP, amount != 0)) return;
+    if (__any_sync(FULL_WARP, amount >> 27 != 0)) {
+        for (u32 step = WARP / 2; step > 0; step /= 2)
+            amount += __shfl_down_sync(FULL_WARP, amount, step);
+    } else {
+        amount = __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
+    }
+    if (lane_id() == 0) atomicAdd(&block.sums.counts[which], amount);
+}
+
+__device__ __forceinline__ void warp_amount(StepBlock &block, u32 which, double amount) {
+    if (!__any_sync(FULL_WARP, amount != 0)) return;
+    for (u32 step = WARP / 2; step > 0; step /= 2)
+        amount += __shfl_down_sync(FULL_WARP, amount, step);
+    if (lane_id() == 0 && amount != 0) atomicAdd(&block.sums.amounts[which], amount);
+}
+
+// What the block counted becomes the device's. All threads come; blocks have two warps at least.
+__device__ __forceinline__ void block_add_sums(StepControl *control, StepBlock &block) {
+    __syncthreads();
+    u32 which = threadIdx.x;
+    if (which < COUNTS && block.sums.counts[which]) {
+        atomicAdd(&control->mine.counts[which], block.sums.counts[which]);
+        block.sums.counts[which] = 0;
+    }
+    which = threadIdx.x - WARP;
+    if (threadIdx.x >= WARP && which < AMOUNTS && block.sums.amounts[which] != 0) {
+        atomicAdd(&control->mine.amounts[which], block.sums.amounts[which]);
+        block.sums.amounts[which] = 0;
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ double amount_of(u64 bits) {
+    double amount;
+    memcpy(&amount, &bits, 8);
+    return amount;
+}
+
+__device__ __forceinline__ u64 bits_of_amount(double amount) {
+    u64 bits;
+    memcpy(&bits, &amount, 8);
+    return bits;
+}
+
+constexpr u32 REPORT_HALVES = 2 * (SUM_WORDS + 1);
+static_assert(REPORT_HALVES <= WARP);
+
+// A warp of each device: send what it brings to a meeting. Lane k < SUM_WORDS has word k, lane SUM_WORDS the
+// flags. Returns the lane's half of it, as the others get it.
+__device__ __forceinline__ u64 warp_send_sums(const Stage &stage, u32 epoch, u64 word) {
+    u32 lane = lane_id();
+    u64 whole = __shfl_sync(FULL_WARP, word, lane / 2);
+    u64 half = static_cast<u64>(epoch) << 32 | (lane & 1 ? whole >> 32 : whole & 0xffffffffull);
+    if (stage.latency_ns) {
+        u64 until = now_ns() + stage.latency_ns;
+        while (now_ns() < until) __nanosleep(100);
+    }
+    __threadfence_system();  // what this device's blocks stored elsewhere goes before
+    __syncwarp();
+    for (u32 other = 0; other < stage.devices; other++)
+        if (other != stage.device && lane < REPORT_HALVES)
+            store_system(&stage.boards[other]->reports[epoch & 1][stage.device].halves[lane], half);
+    return half;
+}
+
+// Then: the sums of all devices and the union of their flags, in the same lanes. Returns whether all devices
+// came in time.
+__device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch, u64 half,
+                                                  u64 &word) {
+    u32 lane = lane_id();
+    u64 begin = now_ns(), total = 0;
+    bool in_time = true;
+    for (u32 first = 0; first < stage.devices; first += REPORTS_AT_ONCE) {
+        u64 theirs[REPORTS_AT_ONCE];
+        do {
+            // All of them are asked for before the first is waited for.
+#pragma unroll
+            for (u32 i = 0; i < REPORTS_AT_ONCE; i++) {
+                u32 other = first + i;
+                bool is_read =
+                    other < stage.devices && other != stage.device && lane < REPORT_HALVES;
+                const StepReport *report = &stage.board->reports[epoch & 1][is_read ? other : 0];
+                theirs[i] = is_read ? load_relaxed_system(&report->halves[lane]) : half;
+            }
+            bool are_here = true;
+#pragma unroll
+            for (u32 i = 0; i < REPORTS_AT_ONCE; i++) are_here &= theirs[i] >> 32 == epoch;
+            if (are_here) break;
+            u64 waiting = now_ns() - begin;
+            // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
+            in_time =
+                waiting <= stage.patience_ns && !(waiting > ASK_HOST_NS && load_system(stage.stop));
+        } while (in_time);
+        __syncwarp();
+#pragma unroll
+        for (u32 i = 0; i < REPORTS_AT_ONCE; i++) {
+            u64 low = __shfl_sync(FULL_WARP, theirs[i], 2 * lane % WARP) & 0xffffffffull;
+            u64 high = __shfl_sync(FULL_WARP, theirs[i], (2 * lane + 1) % WARP) << 32;
+            if (first + i >= stage.devices) continue;
+            if (lane < COUNTS)
+                total += low | high;
+            else if (lane < SUM_WORDS)
+                total = bits_of_amount(amount_of(total) + amount_of(low | high));
+            else
+                total |= low | high;
+        }
+    }
+    word = total;
+    in_time = __all_sync(FULL_WARP, in_time);
+    __threadfence_system();
+    return in_time;
+}
+
+// A warp of each device: end a superstep, or let the first begin. Returns flags << 32 | phase. `counted` is what
+// the device's blocks brought: of one block that was alone, its own sums.
+template <class Decide>
+__device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &block, u64 *counted,
+                                             u32 phase, bool is_gate, u64 begin_ns, Decide decide) {
+    u32 lane = lane_id();
+    StepControl *control = stage.control;
+    u64 word = 0, now = now_ns();
+    if (lane < SUM_WORDS)
+        word = load_system(&counted[lane]);
+    else if (lane == SUM_WORDS && now - begin_ns >= stage.slice_ns)
+        word = FLAG_LEAVE;  // clocks differ, but all devices hear the same
+    if (is_gate) {
+        block.state[lane] = control->state[lane];
+        phase = control->phase;
+    }
+    __syncwarp();
+    u32 epoch = static_cast<u32>(block.state[EPOCH]) + 1;
+    u64 half = stage.devices == 1 ? 0 : warp_send_sums(stage, epoch, word);
+    // While it is on its way.
+    if (lane < SUM_WORDS) counted[lane] = 0;
+    if (lane < COUNTS && word) atomicAdd(&control->run_counts[lane], word);
+    if (lane < 4) control->cursors[lane] = 0;
+    bool in_time = stage.devices == 1 || warp_receive_sums(stage, epoch, half, word);
+    Sums sums;
+    for (u32 which = 0; which < COUNTS; which++)
+        sums.counts[which] = __shfl_sync(FULL_WARP, word, which);
+    for (u32 which = 0; which < AMOUNTS; which++)
+        sums.amounts[which] = amount_of(__shfl_sync(FULL_WARP, word, COUNTS + which));
+    u64 flags = __shfl_sync(FULL_WARP, word, SUM_WORDS), told = 0;
+    if (lane == 0) {
+        u64 step = block.state[STEP] + !is_gate;
+        control->ended_ns[step % PROFILED_STEPS] = now;
+        control->phases[step % PROFILED_STEPS] = phase;
+        if (in_time && !is_gate) phase = decide(phase, sums, block.state);
+        u32 status = RUNNING;
+        if (!in_time)
+            status = PEER_LOST;
+        else if (phase == STOP)
+            status = FINISHED;
+        else if (!is_gate && ((flags & FLAG_LEAVE) || (phase & LEAVE_FIRST)))
+            status = LEFT;
+        if (phase != STOP) phase &= ~LEAVE_FIRST;
+        block.state[STEP] = step;
+        block.state[EPOCH] += stage.devices > 1;
+        control->phase = phase;
+        control->status = status;
+        told = phase | (status == RUNNING ? 0ull : static_cast<u64>(FLAG_STOP) << 32);
+    }
+    __syncwarp();
+    control->state[lane] = block.state[lane];
+    __syncwarp();  // all of it goes before the release, which lane 0 writes
+    return __shfl_sync(FULL_WARP, told, 0);
+}
+
+// The meeting between two supersteps. As grid_meet; but a block knows the generation from the release that it
+// saw last, and after a superstep that one block did alone, the others only wait for its release: they did not
+// arrive. Nor can the generation after the one that they saw last have passed: nothing is released without
+// them but by the one that is alone, who stays in its generation until it ends to be alone.
+template <class Decide>
+__device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &block, Meeting last,
+                                             bool is_gate, bool was_alone, u64 begin_ns,
+                                             Decide decide) {
+    StepControl *control = stage.control;
+    block_delay(1);
+    __syncthreads();
+    if (warp_id() == 0) {
+        u64 generation = block.word >> 40, ticket = 0;
+        bool ends = was_alone && blockIdx.x == 0;
+        if (!was_alone) {
+            if (lane_id() == 0) {
+                if (stage.devices > 1)
+                    __threadfence_system();
+                else
+                    __threadfence();
+                ticket = atomicAdd(&control->arrived, 1ull);
+                __threadfence();
+            }
+            ends = __shfl_sync(FULL_WARP, ticket, 0) == gridDim.x - 1;
+        }
+        __syncwarp();
+        u64 word = 0;
+        if (ends) {
+            u64 *counted = reinterpret_cast<u64 *>(was_alone ? &block.sums : &control->mine);
+            word = warp_end_step(stage, block, counted, last.phase(), is_gate, begin_ns, decide);
+            if (lane_id() == 0) {
+                bool stops = Meeting{word}.stops();
+                bool goes_on = was_alone && !stops && (word & ALONE);
+                generation = (generation + (goes_on ? 0 : 1)) & 0xffffff;
+                word |= generation << 40;
+                if (!was_alone) control->arrived = 0;
+                if (!goes_on) store_release(&control->release, word);
+                if (stops) {
+                    __threadfence_system();
+                    store_system(stage.ended, 1u);
+                }
+            }
+        } else {
+            if (lane_id() == 0) {
+                do {
+                    word = load_acquire(&control->release);
+                } while ((word >> 40) == generation);
+            }
+            word = __shfl_sync(FULL_WARP, word, 0);
+            // Where one block goes on alone, it changes the state while others would read it.
+            Meeting next{word};
+            if (next.stops() || !(next.phase() & ALONE) || blockIdx.x == 0)
+                block.state[lane_id()] = control->state[lane_id()];
+        }
+        if (lane_id() == 0) block.word = word;
+    }
+    __syncthreads();
+    return Meeting{block.word};
+}
+
+// Do supersteps until there is nothing left to do, or the slice of time is over. The first meeting is the start
+// gate: no one begins before all devices run. Where the first superstep is *early* it comes before that meeting,
+// which is its end and the gate: devices that were launched first do it while others are launched.
+template <class Body, class Decide>
+__device__ __forceinline__ void run_steps(const Stage &stage, Body body, Decide decide) {
+    __shared__ StepBlock block;
+    if (stage.prepare) return;
+    StepControl *control = stage.control;
+    u64 begin_ns = now_ns();
+    if (threadIdx.x == 0) block.word = load_relaxed(&control->release);
+    if (threadIdx.x < SUM_WORDS) reinterpret_cast<u64 *>(&block.sums)[threadIdx.x] = 0;
+    Meeting meeting{control->phase};
+    // One place for all meetings, so that there is one copy of the code.
+    bool is_gate = !stage.early || control->state[STEP] != 0;
+    if (!is_gate) {
+        if (warp_id() == 0) block.state[lane_id()] = control->state[lane_id()];
+        if (blockIdx.x == 0 && threadIdx.x == 0) control->ended_ns[0] = begin_ns;
+        __syncthreads();
+    }
+    do {
+        bool is_alone = !is_gate && (meeting.phase() & ALONE);
+        if (!is_gate && (!is_alone || blockIdx.x == 0)) {
+            const Team team{control, is_alone ? 0 : blockIdx.x, is_alone ? 1 : gridDim.x};
+            block_delay(2);
+            body(meeting.phase(), team, block);
+            if (!is_alone) block_add_sums(control, block);
+        }
+        meeting = step_meet(stage, block, meeting, is_gate, is_alone, begin_ns, decide);
+        is_gate = false;
+    } while (!meeting.stops());
+}

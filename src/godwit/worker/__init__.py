@@ -1,0 +1,1 @@
+"""The asynchronous engine: vertex programs over worklists that never wait for a barrier (Groute)."""

@@ -1,0 +1,1 @@
+"""The asynchronous engine on CPUs: workers that are threads, and mailboxes in shared memory."""

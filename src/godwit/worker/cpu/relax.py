@@ -1,0 +1,318 @@
+"""A VertexProgram's work, as operators of the worklist: relax the out-arcs of an active vertex.
+
+Two kinds of program, told apart at compile time by ACCUMULATES:
+
+- *improving* (combine min or max): a vertex's value only improves, so items may arrive in any order
+  and twice. An item whose value is no longer the vertex's is useless: a better one is queued.
+- *accumulating* (combine add): messages add up in the vertex's value; processing takes the value
+  (leaving zero) and hands it to ``update`` and along the arcs. Invariant: a vertex is queued if and
+  only if its value is one that ``activate`` accepts.
+
+Halo vertices (owned elsewhere) have a value too. For improving programs it is the best value known to
+have been sent, so that what does not improve is not sent (Groute 4.5); for accumulating ones it
+gathers what is to be sent. Either way a halo vertex lies at most once in an outbox (``pending``), and
+the value is read when the item leaves: updates to one remote vertex merge while they wait.
+
+Plain functions: operators that the instantiation binds are declared here without a body.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from godwit.runtime.cpu.atomics import (
+    compare_exchange,
+    exchange,
+    fetch_add,
+    load,
+    load_relaxed,
+    prefetch,
+    store,
+)
+from godwit.runtime.cpu.values import returned
+from godwit.runtime.protocol import DROP, KEEP
+from godwit.worker.cpu.bins import NO_VALUE, OVERFLOWED
+from godwit.worker.cpu.worker import ARCS, FILTERED, USELESS, push_local, push_to
+
+# Bound by the instantiation.
+ACCUMULATES = False
+HAS_FIELD = False
+WEIGHTED = False
+SHARED = False  # several threads relax into the same values
+VALUE = np.int64
+FIELD = np.int64
+IDENTITY: Any = 0  # improving programs: what every message improves on
+LOWEST_VALUE: Any = 0
+HIGHEST_VALUE: Any = 0
+CHECKS_RANGE = False  # VALUE is an integer type: operators may return what it cannot hold
+LOWEST_FIELD: Any = 0
+HIGHEST_FIELD: Any = 0
+CHECKS_FIELDS = False  # FIELD is an integer type
+
+
+class ProgramState(NamedTuple):
+    """A device's part of a running VertexProgram."""
+
+    offsets: Any  # int64 (owned + 1)
+    targets: Any  # int32 or int64: local indices; owned <= t is halo vertex t - owned
+    weights: Any  # or a single zero
+    owned: int
+    vertices: Any  # ids of the owned vertices
+    halo_owner: Any
+    halo_remote: Any
+    values: Any  # (owned)
+    halo_values: Any
+    pending: Any  # uint8 (halo)
+    field: Any  # the program's state per vertex, or empty
+    limit: Any  # (1), shared by all devices: candidates beyond it are dropped
+    target: int  # local index of the vertex whose value lowers the limit, or -1
+    parameters: Any  # float64
+
+
+def message(value: Any, weight: Any, degree: int, vertex: int, field: Any, p: Any) -> Any:
+    """What travels along an arc."""
+    raise NotImplementedError
+
+
+def improves(candidate: Any, current: Any) -> bool:
+    """Whether the candidate is better (improving programs)."""
+    raise NotImplementedError
+
+
+def activate(value: Any, p: Any) -> bool:
+    """Whether a vertex of this value is to be processed."""
+    raise NotImplementedError
+
+
+def update(field: Any, value: Any, p: Any) -> Any:
+    """The vertex's field after its value was taken."""
+    raise NotImplementedError
+
+
+# From here on everything has a body.
+
+
+def to_value(worklist: Any, wide: Any) -> Any:
+    """Return a number as a value. One that does not fit (NaN included) ends the run with an error.
+
+    Until the workers have stopped the identity stands for it, which improves on nothing and adds
+    nothing: a number that does not fit is never stored, and no cycle of arcs goes on improving by it.
+    """
+    if CHECKS_RANGE and not (LOWEST_VALUE <= wide <= HIGHEST_VALUE):
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return VALUE(IDENTITY)
+    return VALUE(wide)
+
+
+def to_sum(worklist: Any, old: Any, amount: Any) -> Any:
+    """Return the sum of two values; one that does not fit ends the run with an error, as above."""
+    wide = old + amount
+    if CHECKS_RANGE and ((old < 0) == (amount < 0)) and ((wide < 0) != (old < 0)):
+        # A sum of 64-bit integers wrapped around; sums of 32-bit ones are computed in 64.
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return VALUE(IDENTITY)
+    return to_value(worklist, wide)
+
+
+def to_message(worklist: Any, wide: Any, value: Any) -> Any:
+    """What ``message`` returned for a vertex's value, as a value.
+
+    In an improving program of integers the identity does not fit either, since it stands for "not
+    reached". (A vertex whose own value is the identity may send it.)
+    """
+    if CHECKS_RANGE and not ACCUMULATES and wide == IDENTITY and value != IDENTITY:
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+    return to_value(worklist, wide)
+
+
+def improve(values: Any, index: int, candidate: Any) -> bool:
+    """Set the element to the candidate if that is better; whether it was."""
+    if SHARED:
+        current = load_relaxed(values, index)
+        while improves(candidate, current):
+            if compare_exchange(values, index, current, candidate):
+                return True
+            current = load_relaxed(values, index)
+        return False
+    if improves(candidate, load(values, index)):
+        store(values, index, candidate)
+        return True
+    return False
+
+
+def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
+    """Add to an owned vertex's value: whether that made it active, and the new value."""
+    if SHARED:
+        old = fetch_add(state.values, index, candidate)
+    else:
+        old = load(state.values, index)
+        store(state.values, index, VALUE(old + candidate))
+    new = to_sum(worklist, old, candidate)
+    became_active = is_active(state, new) and not is_active(state, old)
+    return became_active, new
+
+
+def is_active(state: Any, value: Any) -> bool:
+    """Whether a vertex of this value is to be processed."""
+    return bool(returned(activate(value, state.parameters), "'activate'", np.bool_))
+
+
+def note_target(state: Any, index: int, value: Any) -> None:
+    """A better value of the target lowers the limit: nothing beyond it can matter any more."""
+    if index == state.target:
+        limit = load_relaxed(state.limit, 0)
+        while improves(value, limit):
+            if compare_exchange(state.limit, 0, limit, value):
+                return
+            limit = load_relaxed(state.limit, 0)
+
+
+def process_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
+    """Relax the out-arcs of a vertex, unless the item is useless by now."""
+    current = load_relaxed(state.values, key)
+    if not ACCUMULATES and (value != current or improves(load_relaxed(state.limit, 0), value)):
+        worklist.counts[USELESS] += 1
+        return
+    if is_active(state, current):
+        relax_vertex(worklist, state, key, value)
+    elif ACCUMULATES:
+        worklist.counts[USELESS] += 1
+
+
+def vertex_value(state: Any, key: int) -> Any:
+    """The value of a vertex of the initial range."""
+    return load_relaxed(state.values, key)
+
+
+def prefetch_vertex(state: Any, far_key: int, near_key: int) -> None:
+    """The row of one vertex to come, the arcs of one that comes sooner."""
+    prefetch(state.offsets, far_key)
+    prefetch(state.values, far_key)
+    begin = load(state.offsets, near_key)
+    prefetch(state.targets, begin)
+    if WEIGHTED:
+        prefetch(state.weights, begin)
+
+
+def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
+    """Send the vertex's message along its arcs."""
+    begin = load(state.offsets, key)
+    end = load(state.offsets, key + 1)
+    degree = end - begin
+    vertex = load(state.vertices, key)
+    if ACCUMULATES:
+        if SHARED:
+            value = exchange(state.values, key, VALUE(0))
+        else:
+            value = load(state.values, key)
+            store(state.values, key, VALUE(0))
+    field = update_field(worklist, state, key, value) if HAS_FIELD else VALUE(0)
+    limit = load_relaxed(state.limit, 0)
+    worklist.counts[ARCS] += degree
+    for arc in range(begin, end):
+        weight = load(state.weights, arc) if WEIGHTED else VALUE(1)
+        target = int(load(state.targets, arc))
+        candidate = to_message(
+            worklist,
+            returned(
+                message(value, weight, degree, vertex, field, state.parameters), "'message'", VALUE
+            ),
+            value,
+        )
+        if ACCUMULATES:
+            if SHARED or target < state.owned:
+                active, new = accumulate(worklist, state, target, candidate)
+                if active:
+                    push_local(worklist, target, new)
+            else:
+                halo = target - state.owned
+                gathered = to_sum(worklist, load(state.halo_values, halo), candidate)
+                store(state.halo_values, halo, gathered)
+                send_halo(worklist, state, halo, candidate)
+        elif not improves(limit, candidate):
+            if SHARED or target < state.owned:
+                if improve(state.values, target, candidate):
+                    note_target(state, target, candidate)
+                    push_local(worklist, target, candidate)
+            elif improves(candidate, load(state.halo_values, target - state.owned)):
+                halo = target - state.owned
+                store(state.halo_values, halo, candidate)
+                send_halo(worklist, state, halo, candidate)
+            else:
+                worklist.counts[FILTERED] += 1
+
+
+def to_field(worklist: Any, wide: Any, old: Any) -> Any:
+    """Return what ``update`` made of a field. A number that does not fit ends the run with an error."""
+    if CHECKS_FIELDS and not (LOWEST_FIELD <= wide <= HIGHEST_FIELD):
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return old
+    return FIELD(wide)
+
+
+def update_field(worklist: Any, state: Any, key: int, value: Any) -> Any:
+    """Hand the taken value to ``update``; the vertex's new field."""
+    old = load_relaxed(state.field, key)
+    new = to_field(worklist, returned(update(old, value, state.parameters), "'update'", FIELD), old)
+    if SHARED:
+        while not compare_exchange(state.field, key, old, new):
+            old = load_relaxed(state.field, key)
+            new = to_field(
+                worklist, returned(update(old, value, state.parameters), "'update'", FIELD), old
+            )
+    else:
+        store(state.field, key, new)
+    return new
+
+
+def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
+    """See to it that the halo vertex lies in an outbox, once."""
+    if load(state.pending, halo) == 0:
+        store(state.pending, halo, 1)
+        push_to(worklist, int(load(state.halo_owner, halo)), halo, value)
+    else:
+        worklist.counts[FILTERED] += 1
+
+
+def vertex_fanout(state: Any, key: int) -> int:
+    """Out-degree: every arc pushes one item at most."""
+    return int(load(state.offsets, key + 1) - load(state.offsets, key))
+
+
+def pack_halo(state: Any, key: int, value: Any) -> tuple[int, Any]:
+    """The owner's index of a halo vertex, with all that was merged while it waited."""
+    store(state.pending, key, 0)
+    merged = load(state.halo_values, key)
+    if ACCUMULATES:
+        store(state.halo_values, key, VALUE(0))
+    return int(load(state.halo_remote, key)), merged
+
+
+def unpack_owned(state: Any, key: int, value: Any) -> tuple[int, Any]:
+    """Items travel with the receiver's own index."""
+    return key, value
+
+
+def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
+    """Combine what arrived with the vertex's value; keep it if that makes work."""
+    if ACCUMULATES:
+        active, _ = accumulate(worklist, state, key, value)
+        return KEEP if active else DROP
+    if improves(load_relaxed(state.limit, 0), value):
+        return DROP
+    if improve(state.values, key, value):
+        note_target(state, key, value)
+        return KEEP
+    return DROP
+
+
+def owner_is_here(state: Any, key: int) -> int:
+    """Never asked: a vertex program addresses its items itself."""
+    return 0
+
+
+def pass_on(state: Any, key: int, value: Any) -> int:
+    """Never asked, as above."""
+    return DROP

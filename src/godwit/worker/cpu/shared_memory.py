@@ -1,0 +1,245 @@
+"""Delta-stepping on one device whose threads share memory: the engine behind ``"cpu"``.
+
+Meyer and Sanders' delta-stepping (J. Algorithms 49, 2003) as GAP runs it, for any VertexProgram: all
+threads take items of the current bucket from one frontier; what they push goes to bins of their own;
+a thread whose own bin of the current bucket is short works it off before it meets the others
+(bucket fusion: Zhang et al., CGO 2020). It is the bounded window of the design: inside a bucket
+everyone runs free, and the meeting moves all on to the next one. Without fusion a round is a
+superstep: what it pushes, be it into the same bucket, comes in a later one. A program without priority
+has one bucket, and ends when it is empty.
+
+A round of every thread:
+1. take chunks of the frontier by the cursor, process; then the own bin, up to
+   FUSION_LIMIT items (FUSION_ITEMS, or 0 where rounds are supersteps);
+2. publish the lowest own bucket; **meet**;
+3. agree on the lowest of all (no bucket: the end), copy the own bin of it to the frontier; **meet**.
+
+Cursor and frontier tail are double (by round parity): a slow thread still reads those of the round
+before while rank 0 resets those of the round to come.
+
+A thread without room stops taking work, notes the frontier range in its hand, and raises WANTS_ROOM;
+after the meeting all leave together, the host enlarges that thread's arena, and they come back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from godwit.runtime.cpu.atomics import (
+    fetch_add,
+    load_acquire,
+    load_relaxed,
+    store_relaxed,
+    store_release,
+)
+from godwit.runtime.cpu.bits import to_bits
+from godwit.runtime.cpu.team import ABORT, barrier
+from godwit.worker.cpu.bins import (
+    BASE,
+    BUCKETS,
+    CHUNK_ITEMS,
+    FAR,
+    ITEM_WORDS,
+    NO_BUCKET,
+    OVERFLOWED,
+    URGENT,
+    WAITING,
+    from_bits,
+    has_room,
+    lowest_bucket,
+    peek_key,
+    pop_bin,
+)
+from godwit.worker.cpu.worker import (
+    ABORTED,
+    CURRENT_BUCKET,
+    END_INITIAL,
+    FAILED,
+    FAR_AHEAD,
+    FINISHED,
+    FUSION_LIMIT,
+    GROW,
+    LOWEST,
+    NEAR_AHEAD,
+    NEXT_INITIAL,
+    PROCESSED,
+    PUBLISHED_WORDS,
+    RESUME_BEGIN,
+    RESUME_END,
+    ROUND_PARITY,
+    ROUNDS,
+    THRESHOLD_CHANGES,
+    WANTED_ROOM,
+    fanout,
+    initial_value,
+    look_ahead,
+    lowest_published,
+    process,
+    push_seeds,
+)
+
+FRONTIER_CHUNK = 32
+INITIAL_CHUNK = 256
+FUSION_ITEMS = 1024
+
+# Where an item of a round comes from.
+FRONTIER = 0
+INITIAL = 1
+OWN = 2
+
+# Words of `shared` (int64), a cache line each.
+CURSORS = 0  # two
+TAILS = 16  # two
+WANTS_ROOM = 32
+INITIAL_CURSOR = 40
+INITIAL_END = 41
+SHARED_WORDS = 48
+
+
+def frontier_item(frontier: Any, index: int) -> tuple[int, Any]:
+    """The item at a position of the frontier."""
+    if ITEM_WORDS == 1:
+        word = frontier[index]
+        return word & 0xFFFFFFFF, from_bits((word >> 32) & 0xFFFFFFFF)
+    return frontier[2 * index], from_bits(frontier[2 * index + 1])
+
+
+def set_frontier_item(frontier: Any, index: int, key: int, value: Any) -> None:
+    """Write an item to a position of the frontier."""
+    if ITEM_WORDS == 1:
+        frontier[index] = (to_bits(value) << 32) | key
+    else:
+        frontier[2 * index] = key
+        frontier[2 * index + 1] = to_bits(value)
+
+
+def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier: Any,
+                  tail: int, parity: int, bucket: int) -> bool:  # fmt: skip
+    """The work of a round: initial keys, the frontier, the own bin; False where room ran out."""
+    bins = worklist.bins
+    counts = worklist.counts
+    near = 1 + (bucket & (BUCKETS - 1))
+    cursor = CURSORS + 8 * parity
+    fused = 0
+    while True:
+        source = near
+        kind = OWN
+        if counts[RESUME_BEGIN] < counts[RESUME_END]:
+            kind = FRONTIER
+            index = counts[RESUME_BEGIN]
+            key, value = frontier_item(frontier, index)
+            far_key, _ = frontier_item(frontier, min(index + FAR_AHEAD, tail - 1))
+            near_key, _ = frontier_item(frontier, min(index + NEAR_AHEAD, tail - 1))
+            look_ahead(state, far_key, near_key)
+        elif counts[NEXT_INITIAL] < counts[END_INITIAL]:
+            kind = INITIAL
+            key = counts[NEXT_INITIAL]
+            value = initial_value(state, key)
+        elif load_relaxed(shared, INITIAL_CURSOR) < load_relaxed(shared, INITIAL_END):
+            begin = fetch_add(shared, INITIAL_CURSOR, INITIAL_CHUNK)
+            counts[NEXT_INITIAL] = begin
+            counts[END_INITIAL] = min(begin + INITIAL_CHUNK, load_relaxed(shared, INITIAL_END))
+            if load_acquire(control, ABORT) != 0:
+                return True
+            continue
+        elif load_relaxed(shared, cursor) < tail:
+            begin = fetch_add(shared, cursor, FRONTIER_CHUNK)
+            counts[RESUME_BEGIN] = min(begin, tail)
+            counts[RESUME_END] = min(begin + FRONTIER_CHUNK, tail)
+            if load_acquire(control, ABORT) != 0:
+                return True
+            continue
+        elif bucket != NO_BUCKET and fused < counts[FUSION_LIMIT]:
+            if bins.tail[URGENT] != 0:
+                source = URGENT
+            elif bins.tail[near] == 0:
+                return True
+            key = peek_key(bins, source, 0)
+            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
+        else:
+            return True
+        if not has_room(bins, fanout(state, key)):
+            return False
+        if kind == FRONTIER:
+            counts[RESUME_BEGIN] += 1
+        elif kind == INITIAL:
+            counts[NEXT_INITIAL] += 1
+        else:
+            key, value = pop_bin(bins, source)
+            bins.header[WAITING] -= 1
+            fused += 1
+        counts[PROCESSED] += 1
+        process(worklist, state, key, value)
+
+
+def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
+                 bucket: int) -> None:  # fmt: skip
+    """Copy the own items of a bucket to the frontier as far as that has room."""
+    bins = worklist.bins
+    near = 1 + (bucket & (BUCKETS - 1))
+    for source in (URGENT, near):
+        while bins.tail[source] != 0:
+            position = bins.head[source]
+            end = (position | (CHUNK_ITEMS - 1)) + 1
+            if bins.tail[source] > position and bins.tail[source] < end:
+                end = bins.tail[source]
+            items = end - position
+            begin = fetch_add(shared, tail, items)
+            if begin + items > capacity:
+                # The others see a tail beyond the capacity and read up to it; the places past
+                # `begin` that this thread does not fill must not be read: fill what fits.
+                items = max(0, capacity - begin)
+            for index in range(begin, begin + items):
+                key, value = pop_bin(bins, source)
+                set_frontier_item(frontier, index, key, value)
+            bins.header[WAITING] -= items
+            if begin + items >= capacity:
+                return
+
+
+def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
+               frontier: Any, capacity: int, state: Any) -> int:  # fmt: skip
+    """Work with the team until the run has ended, is aborted, or a thread must grow."""
+    bins = worklist.bins
+    mine = rank * PUBLISHED_WORDS
+    counts = worklist.counts
+    parity = counts[ROUND_PARITY]
+    bucket = counts[CURRENT_BUCKET]
+    while True:
+        tail = min(load_acquire(shared, TAILS + 8 * parity), capacity)
+        has_all_room = push_seeds(worklist) and process_round(
+            worklist, state, shared, control, frontier, tail, parity, bucket
+        )
+        if has_all_room and bins.tail[FAR] != 0:
+            has_all_room = has_room(bins, BUCKETS)
+        if has_all_room:
+            store_relaxed(published, mine + LOWEST, lowest_bucket(bins))
+        else:
+            counts[WANTED_ROOM] = 1
+            store_release(shared, WANTS_ROOM, 1)
+        if bins.header[OVERFLOWED] != 0:
+            store_release(control, ABORT, 1)
+            return FAILED
+        if rank == 0:
+            store_relaxed(shared, CURSORS + 8 * (1 - parity), 0)
+            store_relaxed(shared, TAILS + 8 * (1 - parity), 0)
+        if not barrier(control, size):
+            return ABORTED
+        if load_acquire(shared, WANTS_ROOM) != 0:
+            # All see the word, since the host resets it only when the team has left.
+            counts[ROUND_PARITY] = parity
+            counts[CURRENT_BUCKET] = bucket
+            return GROW
+        bucket = lowest_published(published, size)
+        if bucket == NO_BUCKET:
+            return FINISHED
+        if rank == 0:
+            counts[ROUNDS] += 1
+            if bins.header[BASE] != bucket:
+                counts[THRESHOLD_CHANGES] += 1
+        if bins.header[BASE] == NO_BUCKET or bins.header[BASE] < bucket:
+            bins.header[BASE] = bucket
+        parity = 1 - parity
+        share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket)
+        if not barrier(control, size):
+            return ABORTED

@@ -1,0 +1,430 @@
+"""The asynchronous worker: what each virtual device's thread runs, from first item to termination.
+
+A worker owns its bins (near and far queues, outboxes) and its part of the state; it shares with the
+others only the mailboxes and one line of published words. One round of its loop: receive, process a
+batch of the lowest bucket, flush the outboxes, publish. No worker ever waits in place for another.
+
+**Soft priority.** Each worker publishes the lowest bucket that it holds; nobody processes a bucket
+more than ``window`` above the lowest published one. The published words may be stale, which costs
+useless work at most: the threshold is a hint. The worker that holds the lowest bucket of all is
+never held back, so the run goes on. ``window`` = 0 keeps everyone in the same bucket; a very large
+one lets everyone run free.
+
+**Leaving.** A worker that has no room for what the next item may push returns GROW with its state in
+arrays; its host thread enlarges them and calls it again.
+
+**Termination.** A worker is idle when it has nothing queued, nothing in an outbox and nothing left of
+the initial range. Going idle it publishes how many items it has sent and received, then makes its
+STATE word odd; before it takes an item from a mailbox it makes STATE even. Only an arriving item
+ends idleness. Worker 0, when idle, reads STATE, SENT and RECEIVED of all (first snapshot), and ends
+the run if all were idle, the sums are equal, and a second reading finds every STATE unchanged.
+
+Proof. STATE only grows, so an equal odd value in both readings means that the worker was idle, with an
+empty worklist, all the time between them, and that its counts are those of that time. Suppose all second
+readings agree, and some RECEIVED that was read counts an item that its sender k's SENT, as read, lacks.
+Then k was awake after its first reading: its STATE store came before that item's tail (a release), which
+the receiver acquired before it published RECEIVED (a release), which worker 0 acquired before its second
+reading of k's STATE, which therefore sees the change: a contradiction. So every item counted as received
+is counted as sent; with equal sums the two are the same items, and none is on the way. All workers were
+idle and empty at the moment between the snapshots; nothing can wake a first one.
+(tests/test_worker_model.py explores this protocol's schedules.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from godwit.runtime.cpu.atomics import (
+    fetch_min,
+    load_acquire,
+    load_relaxed,
+    store_relaxed,
+    store_release,
+    yield_thread,
+)
+from godwit.runtime.cpu.team import ABORT, CURSOR
+from godwit.runtime.protocol import KEEP, PASS
+from godwit.worker.cpu.bins import (
+    BUCKETS,
+    FAR,
+    ITEM_WORDS,
+    NO_BUCKET,
+    NO_DEVICE,
+    NO_VALUE,
+    OUTBOX,
+    OVERFLOWED,
+    URGENT,
+    WAITING,
+    advance_base,
+    has_room,
+    item_bucket,
+    lowest_bucket,
+    peek_key,
+    pop_bin,
+    push_bin,
+    push_bucket,
+)
+from godwit.worker.cpu.mailbox import arrived, credit, publish, put, release, take
+
+RUN_ENDED = CURSOR
+"""Word of the control array by which worker 0 tells the others that the run has ended."""
+
+# What a worker returns.
+FINISHED = 0
+ABORTED = 1
+GROW = 2
+FAILED = 3
+
+# Words of `published`, per worker; a cache line each worker.
+LOWEST = 0
+STATE = 1
+SENT = 2
+RECEIVED = 3
+PUBLISHED_WORDS = 8
+
+# Words of `counts`, private to a worker, summed up by the host when the run has ended.
+PROCESSED = 0
+USELESS = 1
+ARCS = 2
+THRESHOLD_CHANGES = 3
+RECEIVED_ITEMS = 4
+FILTERED = (
+    5  # items not sent: on_send or the halo filter dropped them, or one like it waits already
+)
+FUSION_LIMIT = 6  # own items that a thread of the shared-memory engine may process in a round
+NEXT_INITIAL = 7  # keys [NEXT_INITIAL, END_INITIAL) are initial work still to do
+END_INITIAL = 8
+RESUME_BEGIN = 9  # used by the shared-memory engine: frontier range in hand when it left
+RESUME_END = 10
+ROUNDS = 11
+CURRENT_BUCKET = 12  # used by the shared-memory engine, as is the next
+ROUND_PARITY = 13
+WANTED_ROOM = 14  # likewise: this thread is why the team left
+NEXT_SEED = 15  # seeds [NEXT_SEED, ...) are still to be queued
+SENT_TO = 16  # items sent, a word a device
+
+BATCH_ITEMS = 128
+FAR_AHEAD = 8  # items by which `look_ahead` runs ahead of the work
+NEAR_AHEAD = 4
+_SPINS_BEFORE_YIELD = 64
+
+
+class Worklist(NamedTuple):
+    """What a worker owns, as compiled code sees it."""
+
+    device: int
+    devices: int
+    bins: Any
+    counts: Any  # int64 (SENT_TO + devices)
+    next_hop: Any  # int64 (devices): where an item for device d is sent, by the router's policy
+    seed_keys: Any  # int64: initial items
+    seed_values: Any
+
+
+# Operators, bound by the instantiation.
+
+
+def process(worklist: Any, state: Any, key: int, value: Any) -> None:
+    """Do the work of an item; may push others."""
+    raise NotImplementedError
+
+
+def initial_value(state: Any, key: int) -> Any:
+    """The value of the initial item of a key in [0, END_INITIAL)."""
+    raise NotImplementedError
+
+
+def look_ahead(state: Any, far_key: int, near_key: int) -> None:
+    """Prefetch what keys that are soon processed will need; the near one comes sooner."""
+    raise NotImplementedError
+
+
+def fanout(state: Any, key: int) -> int:
+    """The most items that processing the key can push."""
+    raise NotImplementedError
+
+
+def owner(state: Any, key: int) -> int:
+    """The device that processes items of this key; asked for keys as `push` and `unpack` give them."""
+    raise NotImplementedError
+
+
+def on_send(state: Any, key: int, value: Any) -> int:
+    """What to do with an item that belongs elsewhere: PASS, DROP, KEEP (process here) or both."""
+    raise NotImplementedError
+
+
+def pack(state: Any, key: int, value: Any) -> tuple[int, Any]:
+    """An item as it travels; called when it leaves the outbox."""
+    raise NotImplementedError
+
+
+def unpack(state: Any, key: int, value: Any) -> tuple[int, Any]:
+    """An item as it is processed here, from how it travelled."""
+    raise NotImplementedError
+
+
+def on_receive(worklist: Any, state: Any, key: int, value: Any) -> int:
+    """What to do with an item that arrived: KEEP, PASS (to its owner), DROP or both."""
+    raise NotImplementedError
+
+
+# What operators call.
+
+
+def fits_item(worklist: Any, key: int) -> bool:
+    """Whether an item can hold the key; one that does not fit ends the run with an error."""
+    if ITEM_WORDS == 1 and (key >> 32) != 0:
+        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        return False
+    return True
+
+
+def push_local(worklist: Any, key: int, value: Any) -> None:
+    """Queue an item on this device."""
+    if not fits_item(worklist, key):
+        return
+    push_bucket(worklist.bins, item_bucket(worklist.bins.buckets_per_unit, value), key, value)
+
+
+def push_to(worklist: Any, device: int, key: int, value: Any) -> None:
+    """Put an item into the outbox of the link on the way to another device; to this one: queue it."""
+    if device == worklist.device:
+        # There is no link from a device to itself: nobody would ever receive.
+        push_local(worklist, key, value)
+        return
+    if not (0 <= device < worklist.devices):
+        worklist.bins.header[OVERFLOWED] = NO_DEVICE
+        return
+    if not fits_item(worklist, key):
+        return
+    push_bin(worklist.bins, OUTBOX + worklist.next_hop[device], key, value)
+
+
+def push(worklist: Any, state: Any, key: int, value: Any) -> None:
+    """Queue an item at its owner, if `on_send` lets it pass."""
+    if not fits_item(worklist, key):
+        return
+    destination = owner(state, key)
+    if destination == worklist.device:
+        push_local(worklist, key, value)
+        return
+    flags = on_send(state, key, value)
+    if flags & KEEP:
+        push_local(worklist, key, value)
+    if flags & PASS:
+        push_to(worklist, destination, key, value)
+    else:
+        worklist.counts[FILTERED] += 1
+
+
+# The parts of a round.
+
+
+def receive(worklist: Any, mailboxes: Any, state: Any, sender: int, items: int) -> None:
+    """Take ``items`` items from a mailbox; room for twice as many is reserved."""
+    for ahead in range(items):
+        key, value = take(mailboxes, sender, worklist.device, ahead)
+        key, value = unpack(state, key, value)
+        flags = on_receive(worklist, state, key, value)
+        if flags & KEEP:
+            push_local(worklist, key, value)
+        if flags & PASS:
+            push_to(worklist, owner(state, key), key, value)
+    release(mailboxes, sender, worklist.device, items)
+    worklist.counts[RECEIVED_ITEMS] += items
+
+
+def flush(worklist: Any, mailboxes: Any, published: Any, state: Any) -> tuple[bool, bool]:
+    """Move items from the outboxes to the mailboxes as far as credit goes: any moved, all moved.
+
+    What is on the way counts as the receiver's: its published bucket is lowered to the lowest sent, so
+    that nobody runs ahead of an item that waits for a receiver that the system has put to sleep.
+    """
+    any_moved = False
+    all_moved = True
+    bins = worklist.bins
+    for receiver in range(worklist.devices):
+        outbox = OUTBOX + receiver
+        if bins.tail[outbox] == 0:
+            continue
+        room = credit(mailboxes, worklist.device, receiver)
+        items = 0
+        lowest = NO_BUCKET
+        while items < room and bins.tail[outbox] != 0:
+            key, value = pop_bin(bins, outbox)
+            key, value = pack(state, key, value)
+            if fits_item(worklist, key):
+                put(mailboxes, worklist.device, receiver, items, key, value)
+                lowest = min(lowest, item_bucket(bins.buckets_per_unit, value))
+                items += 1
+        if items > 0:
+            fetch_min(published, receiver * PUBLISHED_WORDS + LOWEST, lowest)
+            worklist.counts[SENT_TO + receiver] += items
+            publish(mailboxes, worklist.device, receiver, items)
+            any_moved = True
+        if bins.tail[outbox] != 0:
+            all_moved = False
+    return any_moved, all_moved
+
+
+def lowest_published(published: Any, devices: int) -> int:
+    """The lowest bucket that any worker has published."""
+    lowest = NO_BUCKET
+    for device in range(devices):
+        lowest = min(lowest, load_relaxed(published, device * PUBLISHED_WORDS + LOWEST))
+    return lowest
+
+
+def go_idle(worklist: Any, published: Any) -> None:
+    """Publish the counts, then make STATE odd."""
+    mine = worklist.device * PUBLISHED_WORDS
+    sent = 0
+    for receiver in range(worklist.devices):
+        sent += worklist.counts[SENT_TO + receiver]
+    store_release(published, mine + SENT, sent)
+    store_release(published, mine + RECEIVED, worklist.counts[RECEIVED_ITEMS])
+    store_release(published, mine + STATE, published[mine + STATE] + 1)
+
+
+def go_busy(worklist: Any, published: Any) -> None:
+    """Make STATE even."""
+    mine = worklist.device * PUBLISHED_WORDS
+    store_release(published, mine + STATE, published[mine + STATE] + 1)
+
+
+def all_terminated(published: Any, seen: Any, devices: int) -> bool:
+    """Worker 0's two snapshots; ``seen`` is int64 (devices) to keep the first in."""
+    sent = 0
+    received = 0
+    for device in range(devices):
+        line = device * PUBLISHED_WORDS
+        seen[device] = load_acquire(published, line + STATE)
+        if seen[device] & 1 == 0:
+            return False
+        sent += load_acquire(published, line + SENT)
+        received += load_acquire(published, line + RECEIVED)
+        # SENT and RECEIVED belong to this STATE only if it has not changed meanwhile, which the
+        # second snapshot checks.
+    if sent != received:
+        return False
+    for device in range(devices):
+        if load_acquire(published, device * PUBLISHED_WORDS + STATE) != seen[device]:
+            return False
+    return True
+
+
+def process_batch(worklist: Any, state: Any, bucket: int) -> int:
+    """Process up to BATCH_ITEMS: initial keys first, then urgent items and those of the bucket.
+
+    Returns how many; -1 where room ran out.
+    """
+    bins = worklist.bins
+    counts = worklist.counts
+    near = 1 + (bucket & (BUCKETS - 1))
+    items = 0
+    while items < BATCH_ITEMS:
+        source = URGENT
+        initial = counts[NEXT_INITIAL] < counts[END_INITIAL]
+        if initial:
+            key = counts[NEXT_INITIAL]
+            value = initial_value(state, key)
+        else:
+            if bins.tail[URGENT] == 0:
+                source = near
+                if bins.tail[near] == 0:
+                    break
+            key = peek_key(bins, source, 0)
+            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
+        if not has_room(bins, fanout(state, key)):
+            counts[PROCESSED] += items
+            return -1
+        if initial:
+            counts[NEXT_INITIAL] += 1
+        else:
+            key, value = pop_bin(bins, source)
+            bins.header[WAITING] -= 1
+        process(worklist, state, key, value)
+        items += 1
+    counts[PROCESSED] += items
+    return items
+
+
+def push_seeds(worklist: Any) -> bool:
+    """Queue the initial items; False where room ran out."""
+    counts = worklist.counts
+    while counts[NEXT_SEED] < len(worklist.seed_keys):
+        if not has_room(worklist.bins, 1):
+            return False
+        index = counts[NEXT_SEED]
+        counts[NEXT_SEED] += 1
+        push_local(worklist, worklist.seed_keys[index], worklist.seed_values[index])
+    return True
+
+
+def run_worker(
+    worklist: Any, mailboxes: Any, published: Any, seen: Any, control: Any, state: Any, window: int
+) -> int:
+    """Work until the run has ended, is aborted, or this worker must grow."""
+    device = worklist.device
+    devices = worklist.devices
+    bins = worklist.bins
+    counts = worklist.counts
+    mine = device * PUBLISHED_WORDS
+    idle = False
+    spins = 0
+    if not push_seeds(worklist):
+        return GROW
+    while True:
+        if load_acquire(control, ABORT) != 0:
+            return ABORTED
+        if idle and load_acquire(control, RUN_ENDED) != 0:
+            return FINISHED
+        worked = False
+
+        for sender in range(devices):
+            if sender == device:
+                continue
+            items = min(arrived(mailboxes, sender, device), BATCH_ITEMS)
+            if items > 0:
+                if idle:
+                    idle = False
+                    go_busy(worklist, published)
+                if not has_room(bins, 2 * items):
+                    return GROW
+                receive(worklist, mailboxes, state, sender, items)
+                worked = True
+
+        initial = counts[NEXT_INITIAL] < counts[END_INITIAL]
+        if initial or bins.header[WAITING] != 0:
+            if bins.tail[FAR] != 0 and not has_room(bins, BUCKETS):
+                return GROW
+            bucket = lowest_bucket(bins)
+            store_relaxed(published, mine + LOWEST, bucket)
+            lowest = lowest_published(published, devices)
+            if advance_base(bins, lowest):
+                counts[THRESHOLD_CHANGES] += 1
+            if initial or bucket - lowest <= window:
+                if process_batch(worklist, state, bucket) < 0:
+                    return GROW
+                worked = True
+        else:
+            store_relaxed(published, mine + LOWEST, NO_BUCKET)
+
+        any_moved, all_moved = flush(worklist, mailboxes, published, state)
+        if bins.header[OVERFLOWED] != 0:
+            store_release(control, ABORT, 1)
+            return FAILED
+        if worked or any_moved:
+            counts[ROUNDS] += 1
+            spins = 0
+            continue
+        if not idle and all_moved and bins.header[WAITING] == 0:
+            idle = True
+            go_idle(worklist, published)
+        if idle and device == 0 and all_terminated(published, seen, devices):
+            store_release(control, RUN_ENDED, 1)
+            return FINISHED
+        spins += 1
+        if spins > _SPINS_BEFORE_YIELD:
+            yield_thread()

@@ -1,0 +1,1 @@
+"""The asynchronous engine on GPUs: one persistent kernel a GPU."""

@@ -1,0 +1,134 @@
+// Item links between devices: a mailbox per (sender, receiver) in the receiver's memory.
+//
+// A mailbox has two halves of `mailbox_items`; in round r senders fill half r & 1, and receivers empty it in
+// round r + 1, while half (r + 1) & 1 is filled. So nobody writes what another may still read, and credit is
+// the same each round: the whole half. What does not fit stays pending at the sender (its bit), merges with
+// what comes after, and goes in the next round: nothing is lost however small the mailbox, and no one waits
+// for room. A halo vertex is sent once a round at most, with all that was merged into it.
+#pragma once
+
+#include "runtime/cuda/include/bitmap.cuh"
+#include "worker/cuda/relax.cuh"
+
+// Move what is pending for other devices into their mailboxes. Runs between two meetings: nobody adds to the
+// bitmap meanwhile.
+template <class P>
+__device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 round) {
+    using Value = typename P::Value;
+    const Part<P> &part = worker.part;
+    u32 lane = lane_id();
+    Spans spans(part.halo, part.unit_shift);
+    for (i64 span = 0; span < spans.count(); span++) {
+        i64 at = spans.word_of(span, lane);
+        u32 word = at < spans.words ? load_relaxed(&part.halo_pending[at]) : 0;
+        if (!__any_sync(FULL_WARP, word != 0)) continue;
+        u32 keep = 0;
+        for (u32 device = 0; device < part.devices; device++) {
+            i64 low = max(part.halo_begin[device] - at * 32, 0ll);
+            i64 high = min(part.halo_begin[device + 1] - at * 32, 32ll);
+            u32 mine = 0;
+            if (low < high) mine = word & (FULL_WARP << low) & (FULL_WARP >> (32 - high));
+            if (!__any_sync(FULL_WARP, mine != 0)) continue;
+            u32 total = warp_list_bits(mine, list);
+            u32 first = 0;
+            if (lane == 0) first = atomicAdd(&part.control->outgoing[device], total);
+            first = __shfl_sync(FULL_WARP, first, 0);
+            Item<P> *half = part.outbox[device] + static_cast<u64>(round & 1) * part.mailbox_room;
+            for (u32 i = lane; i < total; i += WARP) {
+                i64 halo = spans.word_of(span, list[i] >> 5) * 32 + (list[i] & 31);
+                bool fits = first + i < part.mailbox_items;
+                Value value;
+                if (P::accumulates && fits)
+                    value = thread_take(&part.halo_values[halo]);
+                else
+                    value = load_relaxed(&part.halo_values[halo]);
+                worker.lowest = min(worker.lowest, key_of(priority_of<P>(value)));
+                if (fits) {
+                    Item<P> item{part.halo_remote[halo], value};
+                    for (u32 copy = 0; copy < part.volume; copy++)
+                        store_item(half + first + i, item);
+                } else {
+                    worker.left += 1;
+                }
+            }
+            // The lanes whose bits did not fit keep them.
+            u32 position = first + warp_sum_up_to(__popc(mine)) - __popc(mine);
+            while (mine) {
+                u32 bit = mine & -mine;
+                mine ^= bit;
+                if (position >= part.mailbox_items) keep |= bit;
+                position += 1;
+            }
+        }
+        if (word) part.halo_pending[at] = keep;
+    }
+}
+
+// The first warp of the last block, before the reports: how many items each device will find.
+template <class P>
+__device__ __forceinline__ void warp_close_mailboxes(const Part<P> &part) {
+    u32 lane = lane_id();
+    if (lane < part.devices) {
+        // More were relayed than one device sends of its own, or some of its own did not fit.
+        u32 counted = load_relaxed(&part.control->outgoing[lane]);
+        u32 relayed = part.relays ? load_relaxed(&part.control->relayed[lane]) : 0;
+        u32 sent = min(counted, max(relayed, part.mailbox_items));
+        part.control->relayed[lane] = 0;
+        part.control->outgoing[lane] = sent;
+        part.control->counters[SENT_TO + lane] += sent;
+    }
+    __syncwarp();
+}
+
+// Pass on what is for others. It goes first, into room that nobody's own items take: each device adds at most
+// `mailbox_items` a round to what is on the way to another, and all that is on a link began in one round at
+// each of the devices behind it, so `devices` times that is always enough.
+template <class P>
+__device__ __forceinline__ void grid_relay(Worker<P> &worker, u32 round) {
+    const Part<P> &part = worker.part;
+    u32 stride = gridDim.x * blockDim.x;
+    for (u32 device = 0; device < part.devices; device++) {
+        for (u32 last = 0; last < part.devices; last++) {
+            u32 count = last == part.device ? 0 : part.control->incoming[device][last];
+            if (count == 0) continue;
+            const Item<P> *half = part.relay[device * MAX_DEVICES + last] +
+                                  static_cast<u64>((round + 1) & 1) * part.mailbox_room;
+            Item<P> *onward = part.outbox[last] + static_cast<u64>(round & 1) * part.mailbox_room;
+            for (u32 i = threadIdx.x * gridDim.x + blockIdx.x; i < count; i += stride) {
+                Item<P> item = load_item(half + i);
+                u32 at = atomicAdd(&part.control->outgoing[last], 1u);
+                atomicMax(&part.control->relayed[last], at + 1);
+                store_item(onward + at, item);
+                worker.lowest = min(worker.lowest, key_of(priority_of<P>(item.value)));
+            }
+        }
+    }
+}
+
+// Combine what has come with the vertices' values; whoever improves by it is delivered as if relaxed here.
+template <class P>
+__device__ __forceinline__ void grid_receive(Worker<P> &worker, u32 round) {
+    using Value = typename P::Value;
+    const Part<P> &part = worker.part;
+    for (u32 device = 0; device < part.devices; device++) {
+        u32 count = part.control->incoming[device][part.device];
+        const Item<P> *half =
+            part.inbox[device] + static_cast<u64>((round + 1) & 1) * part.mailbox_room;
+        u32 stride = gridDim.x * blockDim.x;
+        for (u32 i = threadIdx.x * gridDim.x + blockIdx.x; i < count; i += stride) {
+            Item<P> item = load_item(half + i);
+            worker.received += 1;
+            if constexpr (P::accumulates) {
+                Value made;
+                if (!worker.thread_accumulate(item.vertex, item.value, made)) continue;
+                __threadfence();
+                worker.thread_deliver(item.vertex, made);
+            } else {
+                if (improves<P>(worker.limit, item.value)) continue;
+                if (!thread_improve<P>(&part.values[item.vertex], item.value)) continue;
+                __threadfence();
+                worker.thread_deliver(item.vertex, item.value);
+            }
+        }
+    }
+}

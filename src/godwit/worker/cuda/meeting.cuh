@@ -1,0 +1,151 @@
+// Where all devices of a run meet, and what they decide there.
+//
+// Devices: the last block of each device writes its report into a slot of its own at every other device,
+// then the epoch, with release at system scope; and waits until the epochs that it finds at home have come.
+// A slot of epoch e is written again at e + 2, when its reader has met everyone at e + 1, after reading.
+// Termination: a report says what is pending on the device or on the way from it: mailboxes are filled before
+// the meeting, and what is in them counts for the sender. So if nobody has anything, there is nothing.
+#pragma once
+
+#include "runtime/cuda/include/barrier.cuh"
+#include "worker/cuda/part.cuh"
+#include "worker/cuda/program.cuh"
+
+constexpr float LONGEST_LAG = 8;
+
+// The first warp of the last block of each device: exchange reports. Lane p stands for device p. Returns
+// whether all came in time; `others` is what device p says (for oneself, one's own report).
+template <class P>
+__device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, Report &others) {
+    u32 lane = lane_id();
+    Control *control = part.control;
+    u32 epoch = control->epoch + 1;
+    bool in_time = true;
+    __threadfence_system();
+    if (lane < part.devices) {
+        if (lane == part.device) {
+            others = mine;
+        } else {
+            if (part.latency_ns) {
+                u64 until = now_ns() + part.latency_ns;
+                while (now_ns() < until) __nanosleep(100);
+            }
+            Board *there = part.boards[lane];
+            Report *slot = &there->reports[epoch & 1][part.device];
+            store_system(&slot->lowest, mine.lowest);
+            store_system(&slot->flags, mine.flags);
+            store_system(&slot->limit, mine.limit);
+            store_system(&slot->waiting, mine.waiting);
+            for (u32 last = 0; last < part.devices; last++) {
+                u32 items = part.next_hop[last] == lane ? control->outgoing[last] : 0;
+                store_system(&slot->items[last], items);
+            }
+            store_release_system(&there->epochs[part.device][0], epoch);
+            u64 begin = now_ns();
+            const u32 *flag = &part.board->epochs[lane][0];
+            while (static_cast<i32>(load_acquire_system(flag) - epoch) < 0) {
+                u64 waiting = now_ns() - begin;
+                // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
+                if (waiting > part.patience_ns ||
+                    (waiting > ASK_HOST_NS && load_system(part.stop))) {
+                    in_time = false;
+                    break;
+                }
+            }
+            const Report *report = &part.board->reports[epoch & 1][lane];
+            others.lowest = load_system(&report->lowest);
+            others.flags = load_system(&report->flags);
+            for (u32 last = 0; last < part.devices; last++)
+                others.items[last] = load_system(&report->items[last]);
+            others.limit = load_system(&report->limit);
+            others.waiting = load_system(&report->waiting);
+        }
+    }
+    in_time = __all_sync(FULL_WARP, in_time);
+    __threadfence_system();
+    if (lane == 0) control->epoch = epoch;
+    return in_time;
+}
+
+template <class Value>
+__device__ __forceinline__ Value value_of_bits(u64 bits) {
+    Value value;
+    memcpy(&value, &bits, sizeof(Value));
+    return value;
+}
+
+template <class Value>
+__device__ __forceinline__ u64 bits_of_value(Value value) {
+    u64 bits = 0;
+    memcpy(&bits, &value, sizeof(Value));
+    return bits;
+}
+
+// The first warp of the last block of each device: what comes after this round. Returns the word to release
+// the others with. The bound never falls, and never stays below everything that is pending: there is always
+// something to do in the next round, whatever delta is. It runs ahead of the lowest by so many windows at
+// most: blocks that stopped after so many hops, and what comes late from other devices, must not be lost sight
+// of, or order is. (A lag of a few windows is usual between devices, and does no harm.)
+template <class P>
+__device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
+    using Value = typename P::Value;
+    Control *control = part.control;
+    u32 lane = lane_id();
+    Report mine{};
+    mine.lowest = load_relaxed(&control->lowest);
+    mine.flags = now_ns() - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
+    if (load_relaxed(&control->overflow)) mine.flags |= FLAG_OVERFLOW;
+    mine.flags =
+        __shfl_sync(FULL_WARP, mine.flags, 0);  // clocks differ, but all devices hear the same
+    mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
+    mine.waiting = waiting;
+    u32 lowest = mine.lowest, flags = mine.flags;
+    if (part.devices > 1) {
+        Report others = mine;
+        if (!warp_exchange(part, mine, others)) flags |= FLAG_LOST;
+        bool there = lane < part.devices;
+        lowest = __reduce_min_sync(FULL_WARP, there ? others.lowest : NO_KEY);
+        flags = __reduce_or_sync(FULL_WARP, flags | (there ? others.flags : 0));
+        if (there) {
+            for (u32 last = 0; last < part.devices; last++)
+                control->incoming[lane][last] = lane == part.device ? 0 : others.items[last];
+            control->outgoing[lane] = 0;
+        }
+        Value limit = value_of_bits<Value>(mine.limit);
+        for (u32 device = 0; device < part.devices; device++) {
+            u64 bits = __shfl_sync(FULL_WARP, others.limit, device);
+            Value theirs = value_of_bits<Value>(bits);
+            if (improves<P>(theirs, limit)) limit = theirs;
+        }
+        if (lane == 0) *reinterpret_cast<Value *>(&control->limit) = limit;
+        u32 arrive = there && lane != part.device ? others.items[part.device] : 0;
+        waiting += __reduce_add_sync(FULL_WARP, arrive);
+    }
+    float bound = control->bound;
+    float first = priority_of_key(lowest);
+    float next = fminf(fmaxf(bound, first) + part.delta, first + LONGEST_LAG * part.delta);
+    if (!(next >= bound)) next = bound;
+    u32 status = RUNNING;
+    if (flags & FLAG_LOST)
+        status = PEER_LOST;
+    else if (lowest == NO_KEY || (flags & FLAG_OVERFLOW))
+        status = FINISHED;
+    else if (flags & FLAG_LEAVE)
+        status = LEFT;
+    __syncwarp();  // all have read what lane 0 changes
+    if (lane == 0) {
+        if (next > bound) control->counters[THRESHOLD_CHANGES] += 1;
+        control->counters[ROUNDS] += 1;
+        control->bound = next;
+        control->lowest = NO_KEY;
+        control->hub_cursor = 0;
+        control->round += 1;
+        control->status = status;
+        if (flags & FLAG_OVERFLOW) control->overflow = 1;
+    }
+    __syncwarp();
+    u64 word = __float_as_uint(next);
+    if (status != RUNNING) word |= static_cast<u64>(FLAG_STOP) << 32;
+    if (waiting < part.sparse_items) word |= static_cast<u64>(FLAG_SPARSE) << 32;
+    return word;
+}

@@ -1,0 +1,176 @@
+// One device's part of a run: its rows of the graph, the vertices' state, and the control words.
+//
+// Local indices as in graph/partition/layout.py: a target t < owned is an own vertex, else halo vertex t - owned.
+#pragma once
+
+#include "runtime/cuda/include/barrier.cuh"
+
+// Where a run counts; the order that engine.py reads.
+enum Counter : u32 {
+    PROCESSED,
+    USELESS,
+    ARCS,
+    THRESHOLD_CHANGES,
+    RECEIVED,
+    FILTERED,
+    ROUNDS,
+    WAITED,  // clock cycles that blocks waited at meetings, and all their cycles
+    CYCLES,
+    SENT_TO,  // one a device from here on
+    COUNTERS = SENT_TO + MAX_DEVICES
+};
+
+// The state of a run beside values and bitmaps: all that is needed to go on after leaving.
+struct Control {
+    u64 release;     // the word that every meeting ends with: see meeting.cuh
+    u64 arrived;     // blocks at the meeting, and what they have left pending
+    u64 hub_cursor;  // hubs << 32 | chunks
+    u64 limit;       // as a Value: messages worse than it are dropped
+    u32 lowest;      // key of the lowest priority that is pending
+    u32 overflow;
+    u32 status;
+    u32 round;
+    u32 epoch;  // meetings with the other devices
+    float bound;
+    u32 padding[2];
+    u32 outgoing[MAX_DEVICES];  // items put into mailboxes in this round, by final device
+    u32 incoming[MAX_DEVICES]
+                [MAX_DEVICES];  // items found, by the device they come from and the final one
+    u32 relayed[MAX_DEVICES];   // how far those of others reach in what is outgoing
+    u64 counters[COUNTERS];
+};
+
+// What a device tells the others at a meeting. Each has a slot for each other one, twice: a fast device may
+// write the next meeting's while a slow one still reads.
+struct Report {
+    u32 lowest;
+    u32 flags;
+    u64 limit;
+    u64 waiting;
+    u32 items[MAX_DEVICES];  // from the sender to the reader, by final device
+};
+
+struct Board {
+    Report reports[2][MAX_DEVICES];
+    u32 epochs[MAX_DEVICES][32];  // a line each
+};
+
+template <class T>
+struct alignas(16) Row {
+    T at[4];
+};
+
+// Read a row, as one or two loads of 16 bytes that the compiler leaves where they stand.
+template <class T>
+__device__ __forceinline__ Row<T> load_row(const Row<T> *place) {
+    constexpr u32 pieces = sizeof(Row<T>) / 16;
+    int4 words[pieces];
+    for (u32 i = 0; i < pieces; i++)
+        asm volatile("ld.global.nc.v4.s32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words[i].x), "=r"(words[i].y), "=r"(words[i].z), "=r"(words[i].w)
+                     : "l"(reinterpret_cast<const int4 *>(place) + i));
+    Row<T> row;
+    memcpy(&row, words, sizeof(row));
+    return row;
+}
+
+// A vertex whose row the whole grid works on. `chunk` is the first of its chunks among all of this round.
+template <class P>
+struct Hub {
+    i64 begin;
+    i64 end;
+    u64 chunk;
+    i64 vertex;
+    typename P::Value value;
+    typename P::Field field;
+};
+
+template <class P>
+struct alignas(sizeof(typename P::Value) == 4 && sizeof(typename P::Id) == 4 ? 8 : 16) Item {
+    typename P::Id vertex;
+    typename P::Value value;
+};
+
+constexpr i32 NO_ARC = -1;    // in a packed row
+constexpr i32 LONG_ROW = -2;  // first in a packed row: look into the arrays
+
+template <class P>
+struct Part {
+    using Id = typename P::Id;
+    using Value = typename P::Value;
+    using Weight = typename P::Weight;
+
+    const i64 *offsets;
+    const Id *targets;
+    const Weight *weights;
+    const Id *vertices;
+    const Row<Id> *rows;  // packed: up to four targets a vertex
+    const Row<Weight> *row_weights;
+    const Id *halo_remote;
+    Value *values;
+    Value *halo_values;
+    typename P::Field *fields;
+    u32 *pending;  // a bit a vertex: see worker.cuh
+    u32 *halo_pending;
+    Hub<P> *hubs;
+    const double *parameters;
+    Control *control;
+    Board *board;
+    Item<P> *inbox[MAX_DEVICES];   // from each device: two halves of mailbox_items
+    const u32 *stop;               // of the host: give up waiting for other devices
+    Item<P> *const *relay;         // ours, [device they come from * MAX_DEVICES + final device]
+    Item<P> *outbox[MAX_DEVICES];  // ours at each device
+    Board *boards[MAX_DEVICES];
+    i64 halo_begin[MAX_DEVICES + 1];  // whose halo vertices lie where
+    i64 owned;
+    i64 halo;
+    i64 target;  // the vertex whose value lowers the limit, or -1
+    u64 slice_ns;
+    u64 patience_ns;
+    u64 latency_ns;  // added to every meeting of devices
+    u32 devices;
+    u32 device;
+    u32 mailbox_items;  // of its own that a device sends to another in a round
+    u32 mailbox_room;   // of half a mailbox
+    u32 relays;         // whether items pass through devices that are not their last
+    u32 queue_items;    // room of a block's queue in shared memory
+    u32 hops;           // how far a block may run ahead between two meetings
+    u32 unit_shift;     // log2 of the words of a bitmap that are looked at together
+    u32 has_hubs;
+    u32 sparse_items;  // fewer than so many pending: blocks run ahead
+    float delta;
+    u32 volume;  // how often every item is sent
+    u32 next_hop[MAX_DEVICES];
+    u32 padding;
+    u32 prepare;  // return at once: the launch only loads the kernel
+};
+
+// An item of a mailbox: written by another device, perhaps into host memory, so never through a cache.
+template <class P>
+__device__ __forceinline__ Item<P> load_item(const Item<P> *place) {
+    Item<P> item;
+    if constexpr (sizeof(Item<P>) == 8) {
+        u64 bits = load_system(reinterpret_cast<const u64 *>(place));
+        memcpy(&item, &bits, 8);
+    } else {
+        u64 bits[2] = {load_system(reinterpret_cast<const u64 *>(place)),
+                       load_system(reinterpret_cast<const u64 *>(place) + 1)};
+        memcpy(&item, bits, 16);
+    }
+    return item;
+}
+
+template <class P>
+__device__ __forceinline__ void store_item(Item<P> *place, Item<P> item) {
+    if constexpr (sizeof(Item<P>) == 8) {
+        u64 bits;
+        memcpy(&bits, &item, 8);
+        store_system(reinterpret_cast<u64 *>(place), bits);
+    } else {
+        int4 bits;
+        memcpy(&bits, &item, 16);
+        asm volatile("st.volatile.global.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(place), "r"(bits.x),
+                     "r"(bits.y), "r"(bits.z), "r"(bits.w)
+                     : "memory");
+    }
+}

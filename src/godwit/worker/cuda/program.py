@@ -1,0 +1,243 @@
+"""The few lines that make a kernel of a VertexProgram: its types, its constants, its operators.
+
+The structs that host and kernels share are declared here, too, with the names and the order of
+``worker/cuda/part.cuh``; the generated code asserts that sizes agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from godwit.runtime.cuda.operators import DeviceFunction
+from godwit.runtime.protocol import ProgramOperators
+
+MAXIMAL_DEVICES = 16
+THREADS = 1024
+"""Of a block, at most."""
+HUB_DEGREE = 1024
+"""Rows longer than this are worked on by the whole grid."""
+COUNTERS = (
+    "processed", "useless", "arcs", "threshold_changes", "received", "filtered", "rounds", "waited",
+    "cycles",
+)  # fmt: skip
+
+_POINTERS = (
+    "offsets", "targets", "weights", "vertices", "rows", "row_weights", "halo_remote", "values",
+    "halo_values", "fields", "pending", "halo_pending", "hubs", "parameters", "control", "board",
+)  # fmt: skip
+
+PART = np.dtype(
+    [
+        *((name, np.uint64) for name in _POINTERS),
+        ("inbox", np.uint64, MAXIMAL_DEVICES),
+        ("stop", np.uint64),
+        ("relay", np.uint64),
+        ("outbox", np.uint64, MAXIMAL_DEVICES),
+        ("boards", np.uint64, MAXIMAL_DEVICES),
+        ("halo_begin", np.int64, MAXIMAL_DEVICES + 1),
+        ("owned", np.int64),
+        ("halo", np.int64),
+        ("target", np.int64),
+        ("slice_ns", np.uint64),
+        ("patience_ns", np.uint64),
+        ("latency_ns", np.uint64),
+        ("devices", np.uint32),
+        ("device", np.uint32),
+        ("mailbox_items", np.uint32),
+        ("mailbox_room", np.uint32),
+        ("relays", np.uint32),
+        ("queue_items", np.uint32),
+        ("hops", np.uint32),
+        ("unit_shift", np.uint32),
+        ("has_hubs", np.uint32),
+        ("sparse_items", np.uint32),
+        ("delta", np.float32),
+        ("volume", np.uint32),
+        ("next_hop", np.uint32, MAXIMAL_DEVICES),
+        ("padding", np.uint32),
+        ("prepare", np.uint32),
+    ]
+)
+
+CONTROL = np.dtype(
+    [
+        ("release", np.uint64),
+        ("arrived", np.uint64),
+        ("hub_cursor", np.uint64),
+        ("limit", np.uint64),
+        ("lowest", np.uint32),
+        ("overflow", np.uint32),
+        ("status", np.uint32),
+        ("round", np.uint32),
+        ("epoch", np.uint32),
+        ("bound", np.float32),
+        ("padding", np.uint32, 2),
+        ("outgoing", np.uint32, MAXIMAL_DEVICES),
+        ("incoming", np.uint32, (MAXIMAL_DEVICES, MAXIMAL_DEVICES)),
+        ("relayed", np.uint32, MAXIMAL_DEVICES),
+        *((name, np.uint64) for name in COUNTERS),
+        ("sent", np.uint64, MAXIMAL_DEVICES),
+    ],
+    align=True,
+)
+
+BOARD_BYTES = 2 * MAXIMAL_DEVICES * (24 + 4 * MAXIMAL_DEVICES) + MAXIMAL_DEVICES * 32 * 4
+
+NO_KEY = 0xFFFFFFFF
+
+_C_TYPES = {
+    "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "float",
+    "float64": "double", "int8": "signed char", "uint8": "u8", "int16": "short", "uint16": "u16",
+}  # fmt: skip
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """What kernels call a dtype."""
+    return _C_TYPES[dtype.name]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What of a graph a kernel is compiled for.
+
+    :param id_dtype: of vertex ids
+    :param weight_dtype: of the weights, or None where they do not matter
+    :param packed: short rows travel with their vertices; for 32-bit ids and programs that improve
+    :param delay_ns: random delays of blocks, for tests
+    """
+
+    id_dtype: np.dtype[Any]
+    weight_dtype: np.dtype[Any] | None
+    packed: bool = False
+    delay_ns: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a packed row with its weights."""
+        weight = 0 if self.weight_dtype is None else 4 * self.weight_dtype.itemsize
+        return 4 * self.id_dtype.itemsize + weight
+
+
+def item_bytes(program: ProgramOperators, id_dtype: np.dtype[Any]) -> int:
+    """Of an item on its way between devices."""
+    return 8 if program.value_dtype.itemsize == 4 and id_dtype.itemsize == 4 else 16
+
+
+def hub_bytes(program: ProgramOperators) -> int:
+    """Of a vertex that is left to the whole grid."""
+    field = program.field_dtype or program.value_dtype
+    both = program.value_dtype.itemsize + field.itemsize
+    return 32 + (both + 7) // 8 * 8
+
+
+def source(program: ProgramOperators, variant: Variant, parameter_count: int) -> str:
+    """The kernels of a program, to be compiled with its operators."""
+    value = _C_TYPES[program.value_dtype.name]
+    field_dtype = program.field_dtype or program.value_dtype
+    field = _C_TYPES[field_dtype.name]
+    weight = value if variant.weight_dtype is None else _C_TYPES[variant.weight_dtype.name]
+    vertex = _C_TYPES[variant.id_dtype.name]
+    given = "".join(f", p[{index}]" for index in range(parameter_count))
+    operators = [
+        f"    static __device__ auto message(Value value, Weight weight, i64 degree, i64 vertex, "
+        f"Field field, const double *p) {{ return godwit_message(value, weight, degree, "
+        f"static_cast<Id>(vertex), field{given}); }}",
+        f"    static __device__ bool activate(Value value, const double *p) "
+        f"{{ return godwit_activate(value{given}); }}",
+    ]
+    if program.priority is not None:
+        operators.append(
+            "    static __device__ auto priority(Value value) { return godwit_priority(value); }"
+        )
+    if program.update is not None:
+        operators.append(
+            f"    static __device__ auto update(Field field, Value value, const double *p) "
+            f"{{ return godwit_update(field, value{given}); }}"
+        )
+    flags = {
+        "accumulates": program.combine == "add",
+        "maximizes": program.combine == "max",
+        "has_field": program.field_dtype is not None,
+        "weighted": variant.weight_dtype is not None,
+        "prioritized": program.priority is not None,
+        "packed": variant.packed,
+        "uses_degree": program.uses_degree,
+        "uses_vertex": program.uses_vertex,
+    }
+    constants = "\n".join(
+        f"    static constexpr bool {name} = {str(flag).lower()};" for name, flag in flags.items()
+    )
+    body = "\n".join(operators)
+    bits = _bits_of(program.identity, program.value_dtype)
+    delay = f"#define DELAY_NS {variant.delay_ns}ull\n" if variant.delay_ns else ""
+    return f"""{delay}#include "worker/cuda/worker.cuh"
+struct Program {{
+    using Value = {value};
+    using Field = {field};
+    using Weight = {weight};
+    using Id = {vertex};
+{constants}
+    static __device__ Value identity() {{ return value_of_bits<Value>({bits}ull); }}
+{body}
+}};
+static_assert(HUB_DEGREE == {HUB_DEGREE});
+static_assert(sizeof(Part<Program>) == {PART.itemsize});
+static_assert(sizeof(Control) == {CONTROL.itemsize});
+static_assert(sizeof(Board) == {BOARD_BYTES});
+static_assert(sizeof(Hub<Program>) == {hub_bytes(program)});
+static_assert(sizeof(Item<Program>) == {item_bytes(program, variant.id_dtype)});
+extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+work(const __grid_constant__ Part<Program> part) {{
+    grid_work(part);
+}}
+extern "C" __global__ void __launch_bounds__({THREADS})
+pack_rows(const i64 *offsets, const Program::Id *targets, const Program::Weight *weights, i64 owned,
+          Row<Program::Id> *rows, Row<Program::Weight> *row_weights) {{
+    grid_pack_rows<Program>(offsets, targets, weights, owned, rows, row_weights);
+}}
+extern "C" __global__ void __launch_bounds__({THREADS})
+fill_values(Program::Value *values, Program::Value value, i64 count) {{
+    grid_fill(values, value, count);
+}}
+extern "C" __global__ void __launch_bounds__({THREADS})
+seed(Program::Value *values, u32 *pending, const i64 *vertices, const Program::Value *given, i64 count) {{
+    grid_seed<Program>(values, pending, vertices, given, count);
+}}
+"""
+
+
+def _bits_of(number: Any, dtype: np.dtype[Any]) -> int:
+    raw = np.array([number], dtype).view(np.uint32 if dtype.itemsize == 4 else np.uint64)
+    return int(raw[0])
+
+
+def functions(
+    program: ProgramOperators, variant: Variant, parameter_count: int
+) -> list[DeviceFunction]:
+    """The operators, with the types by which the kernel calls them."""
+    value = program.value_dtype
+    weight = variant.weight_dtype or value
+    degree = np.dtype(np.int64)
+    field = program.field_dtype or value
+    made = [
+        DeviceFunction(
+            "godwit_message",
+            program.message,
+            (value, weight, degree, variant.id_dtype, field),
+            parameter_count,
+            value,
+        ),
+        DeviceFunction(
+            "godwit_activate", program.activate, (value,), parameter_count, np.dtype(np.bool_)
+        ),
+    ]
+    if program.priority is not None:
+        made.append(DeviceFunction("godwit_priority", program.priority, (value,), 0))
+    if program.update is not None:
+        made.append(
+            DeviceFunction("godwit_update", program.update, (field, value), parameter_count, field)
+        )
+    return made

@@ -1,0 +1,224 @@
+// What an item does: its message goes along the arcs, and whoever improves by it becomes pending.
+//
+// A vertex that has changed and not been processed since is *pending*: its bit is set, or it lies in the queue
+// of a block that will process it or set the bit. Invariant (no update is lost): whoever changes a value sets
+// the bit after the change, with a fence between; whoever clears the bit reads the value after that, with a
+// fence between. So a value that is not seen by the one comes with a bit that the other has not cleared.
+#pragma once
+
+#include "worker/cuda/part.cuh"
+#include "worker/cuda/program.cuh"
+
+// The queue of a block in shared memory: two halves, of which one is read and the other filled. Entries past
+// the room there is were not written: whoever pushed one sets the vertex's bit instead.
+template <class P>
+struct Queue {
+    typename P::Id *vertex;  // each array: entries of even hops, then of odd ones
+    typename P::Value *value;
+    Row<typename P::Id> *row;
+    Row<typename P::Weight> *row_weight;
+    u32 *counts;  // of three hops: read, filled, to be filled after
+    u32 room;
+    u32 hop;
+    bool open;
+
+    __device__ __forceinline__ u32 readable() const { return min(counts[hop % 3], room); }
+    __device__ __forceinline__ u32 first(u32 of_hop) const { return (of_hop & 1) * room; }
+};
+
+template <class P>
+struct Worker {
+    using Id = typename P::Id;
+    using Value = typename P::Value;
+    using Weight = typename P::Weight;
+    using Field = typename P::Field;
+
+    const Part<P> &part;
+    Queue<P> &queue;
+    float bound = 0;
+    Value limit;
+    u32 lowest = NO_KEY;  // of what this thread has left pending in this round
+    u32 left = 0;         // how much that is
+    u32 processed = 0, useless = 0, filtered = 0, received = 0;
+    u64 arcs = 0;
+
+    __device__ __forceinline__ Worker(const Part<P> &of, Queue<P> &its) : part(of), queue(its) {}
+
+    __device__ __forceinline__ u32 *overflow() const { return &part.control->overflow; }
+
+    __device__ __forceinline__ bool is_due(float priority) const { return !(priority > bound); }
+
+    // Make a vertex of ours pending. The change of its value is fenced off already.
+    __device__ __forceinline__ void thread_set_pending(i64 vertex, float priority) {
+        lowest = min(lowest, key_of(priority));
+        left += 1;
+        set_bits(&part.pending[vertex >> 5], 1u << (vertex & 31));
+    }
+
+    // Fetched where it stands, not where it is first used: it is on the way while a value is.
+    __device__ __forceinline__ Row<Id> row_of(i64 vertex) const {
+        if constexpr (P::packed)
+            return load_row(part.rows + vertex);
+        else
+            return Row<Id>{};
+    }
+
+    __device__ __forceinline__ Row<Weight> row_weight_of(i64 vertex) const {
+        if constexpr (P::packed && P::weighted)
+            return load_row(part.row_weights + vertex);
+        else
+            return Row<Weight>{};
+    }
+
+    // Queue an item in the block's own queue; whether there was room.
+    __device__ __forceinline__ bool thread_push(i64 vertex, Value value, const Row<Id> &row,
+                                                const Row<Weight> &weight) {
+        u32 at = atomicAdd(&queue.counts[(queue.hop + 1) % 3], 1u);
+        if (at >= queue.room) return false;
+        at += queue.first(queue.hop + 1);
+        queue.vertex[at] = static_cast<Id>(vertex);
+        queue.value[at] = value;
+        if constexpr (P::packed) {
+            queue.row[at] = row;
+            if constexpr (P::weighted) queue.row_weight[at] = weight;
+        }
+        return true;
+    }
+
+    // A vertex of ours has changed: into the block's queue if it is due and there is room, else its bit. Comes
+    // after a fence.
+    __device__ __forceinline__ void thread_deliver(i64 vertex, Value value, const Row<Id> &row,
+                                                   const Row<Weight> &weight) {
+        if (!P::accumulates && vertex == part.target) thread_note_target(value);
+        float priority = priority_of<P>(value);
+        if (queue.open && is_due(priority) && thread_push(vertex, value, row, weight)) return;
+        thread_set_pending(vertex, priority);
+    }
+
+    __device__ __forceinline__ void thread_deliver(i64 vertex, Value value) {
+        if (P::packed && queue.open)
+            thread_deliver(vertex, value, row_of(vertex), row_weight_of(vertex));
+        else
+            thread_deliver(vertex, value, Row<Id>{}, Row<Weight>{});
+    }
+
+    // A better value of the target lowers the limit: nothing beyond it can matter any more.
+    __device__ void thread_note_target(Value value) {
+        thread_improve<P>(reinterpret_cast<Value *>(&part.control->limit), value);
+    }
+
+    __device__ __forceinline__ void thread_set_halo_pending(i64 halo) {
+        u32 bit = 1u << (halo & 31);
+        u32 old = atomicOr(&part.halo_pending[halo >> 5], bit);
+        if (old & bit) filtered += 1;
+    }
+
+    __device__ __forceinline__ Value *place_of(i64 target) const {
+        return target < part.owned ? part.values + target
+                                   : part.halo_values + (target - part.owned);
+    }
+
+    __device__ __forceinline__ Value message(Value value, Weight weight, i64 degree, i64 vertex,
+                                             Field field) const {
+        auto wide = P::message(value, weight, degree, vertex, field, part.parameters);
+        return to_message<P>(wide, value, overflow());
+    }
+
+    // Messages to some targets each lane; all lanes of the warp come.
+    template <u32 N>
+    __device__ __forceinline__ void warp_relax(const Id (&target)[N], const Value (&candidate)[N],
+                                               bool (&in)[N]) {
+        if constexpr (P::accumulates) {
+            warp_accumulate(target, candidate, in);
+            return;
+        }
+        Value current[N];
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            in[i] = in[i] && !improves<P>(limit, candidate[i]);
+            if (in[i]) current[i] = load_relaxed(place_of(target[i]));
+        }
+        bool any = false;
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            if (!in[i]) continue;
+            bool better = improves<P>(candidate[i], current[i]);
+            if (!better && target[i] >= part.owned) filtered += 1;
+            in[i] = better && thread_improve<P>(place_of(target[i]), candidate[i]);
+            any = any || in[i];
+        }
+        if (!__any_sync(FULL_WARP, any)) return;
+        __threadfence();
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            if (!in[i]) continue;
+            if (target[i] < part.owned)
+                thread_deliver(target[i], candidate[i]);
+            else
+                thread_set_halo_pending(target[i] - part.owned);
+        }
+    }
+
+    // Add to an own vertex's value: whether that made it active.
+    __device__ __forceinline__ bool thread_accumulate(i64 vertex, Value amount, Value &made) {
+        Value old = thread_add(&part.values[vertex], amount);
+        made = to_sum<P>(old, amount, overflow());
+        return P::activate(made, part.parameters) && !P::activate(old, part.parameters);
+    }
+
+    template <u32 N>
+    __device__ __forceinline__ void warp_accumulate(const Id (&target)[N],
+                                                    const Value (&candidate)[N], bool (&in)[N]) {
+        bool any = false;
+        Value made[N];
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            if (!in[i]) continue;
+            if (target[i] < part.owned) {
+                in[i] = thread_accumulate(target[i], candidate[i], made[i]);
+                any = any || in[i];
+            } else {
+                i64 halo = target[i] - part.owned;
+                Value old = thread_add(&part.halo_values[halo], candidate[i]);
+                to_sum<P>(old, candidate[i], overflow());
+                thread_set_halo_pending(halo);
+                in[i] = false;
+            }
+        }
+        if (!__any_sync(FULL_WARP, any)) return;
+        __threadfence();
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            if (in[i]) thread_deliver(target[i], made[i]);
+        }
+    }
+
+    // What a vertex sends, if it is to be processed at all.
+    struct Sending {
+        Value value;
+        Field field;
+        i64 vertex;
+    };
+
+    // Take a vertex off the pending ones for processing: `value` is what the item says, or what was just read.
+    __device__ __forceinline__ bool thread_begin(i64 vertex, Value value, Sending &sending) {
+        sending = Sending{value, Field(0), 0};
+        if constexpr (P::accumulates) {
+            if (!P::activate(value, part.parameters)) {
+                useless += 1;
+                return false;
+            }
+            sending.value = thread_take(&part.values[vertex]);
+        } else if (improves<P>(limit, value)) {
+            useless += 1;
+            return false;
+        } else if (!P::activate(value, part.parameters)) {
+            return false;
+        }
+        if constexpr (P::has_field)
+            sending.field =
+                thread_update<P>(&part.fields[vertex], sending.value, part.parameters, overflow());
+        if constexpr (P::uses_vertex) sending.vertex = part.vertices[vertex];
+        return true;
+    }
+};

@@ -1,0 +1,247 @@
+// The worker: one persistent kernel per GPU that runs a VertexProgram to its end, or for a time slice.
+//
+// The worklist is a bitmap: a vertex is *pending* if it has changed and was not processed since (relax.cuh has
+// the invariant). So there is room for everything, always; nothing is queued twice; a pass over it meets the
+// vertices in the order of memory; and values plus bitmaps are the whole state, which the host may leave lying
+// and go on with. Soft priority: a pending vertex past the bound stays where it is.
+//
+// A round: take in what other devices sent; look through the bitmap for vertices that are due; process them;
+// send what has gathered for others; meet. Where little is pending, blocks run ahead (run_ahead.cuh): each
+// follows what it found through its own queue, as far as the bound allows, before it meets the others. Where
+// much is, warps process what they find where they find it (expand.cuh). The bound rises by delta at every
+// meeting, or to the lowest priority that is pending: delta is the width of the window in which work is
+// asynchronous; 0 makes rounds supersteps in the order of priorities.
+#pragma once
+
+#include "worker/cuda/mailbox.cuh"
+#include "worker/cuda/meeting.cuh"
+#include "worker/cuda/run_ahead.cuh"
+
+// Take what is due out of the bitmap. In sparse rounds it goes to the block's queue.
+template <class P>
+__device__ __forceinline__ void grid_process_pending(Worker<P> &worker, u16 *list) {
+    using Value = typename P::Value;
+    const Part<P> &part = worker.part;
+    u32 lane = lane_id();
+    Spans spans(part.owned, part.unit_shift);
+    i64 count = spans.count();
+    for (i64 span = 0; span < count; span++) {
+        i64 at = spans.word_of(span, lane);
+        u32 word = at < spans.words ? load_relaxed(&part.pending[at]) : 0;
+        if (!__any_sync(FULL_WARP, word != 0)) continue;
+        if (word) word = atomicExch(&part.pending[at], 0u);
+        __threadfence();
+        u32 total = warp_list_bits(word, list);
+        for (u32 first = 0; first < total; first += WARP) {
+            i64 begin = 0, end = 0;
+            bool sends = false;
+            typename Worker<P>::Sending sending{};
+            if (first + lane < total) {
+                u32 place = list[first + lane];
+                i64 vertex = spans.word_of(span, place >> 5) * 32 + (place & 31);
+                Value value = load_relaxed(&part.values[vertex]);
+                Row<typename P::Id> row{};
+                if (P::packed && worker.queue.open) row = worker.row_of(vertex);
+                if (!P::packed || !worker.queue.open || row.at[0] == LONG_ROW) {
+                    begin = part.offsets[vertex];
+                    end = part.offsets[vertex + 1];
+                }
+                bool is_hub = end - begin > HUB_DEGREE;
+                float priority = priority_of<P>(value);
+                bool stays = !worker.is_due(priority);
+                if (!stays && worker.queue.open && !is_hub) {
+                    stays = !worker.thread_push(vertex, value, row, worker.row_weight_of(vertex));
+                } else if (!stays) {
+                    worker.processed += 1;
+                    sends = worker.thread_begin(vertex, value, sending);
+                    if (sends && is_hub) {
+                        thread_defer_hub(worker, begin, end, sending);
+                        sends = false;
+                    }
+                }
+                if (stays) worker.thread_set_pending(vertex, priority);
+            }
+            u32 degree = sends ? static_cast<u32>(end - begin) : 0;
+            if (!worker.queue.open) warp_expand(worker, begin, degree, sending);
+        }
+    }
+}
+
+__device__ __forceinline__ void block_add(u64 *shared, u64 amount) {
+    for (u32 step = WARP / 2; step > 0; step /= 2)
+        amount += __shfl_down_sync(FULL_WARP, amount, step);
+    if (lane_id() == 0 && amount) atomicAdd(shared, amount);
+}
+
+struct BlockState {
+    u64 word;
+    u64 counts[6];
+    u32 queue_counts[3];
+    u32 lowest;
+    u32 left;
+};
+
+// What the block leaves pending in this round, published before the meeting; returns how much that is.
+template <class P>
+__device__ __forceinline__ u32 block_publish(Worker<P> &worker, BlockState &block) {
+    u32 lowest = __reduce_min_sync(FULL_WARP, worker.lowest);
+    u32 left = __reduce_add_sync(FULL_WARP, worker.left);
+    worker.lowest = NO_KEY;
+    worker.left = 0;
+    if (threadIdx.x == 0) {
+        block.lowest = NO_KEY;
+        block.left = 0;
+    }
+    __syncthreads();
+    if (lane_id() == 0 && lowest != NO_KEY) {
+        atomicMin(&block.lowest, lowest);
+        atomicAdd(&block.left, left);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0 && block.lowest != NO_KEY)
+        atomicMin(&worker.part.control->lowest, block.lowest);
+    return block.left;
+}
+
+// Add what the block counted in this launch to the device's counters.
+template <class P>
+__device__ __forceinline__ void block_count(const Worker<P> &worker, BlockState &block, u64 waited,
+                                            u64 cycles) {
+    constexpr u32 kinds = 5;
+    const u32 counter[kinds] = {PROCESSED, USELESS, ARCS, RECEIVED, FILTERED};
+    const u64 count[kinds] = {worker.processed, worker.useless, worker.arcs, worker.received,
+                              worker.filtered};
+    u64 *counters = worker.part.control->counters;
+    for (u32 kind = 0; kind < kinds; kind++) block_add(&block.counts[kind], count[kind]);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (u32 kind = 0; kind < kinds; kind++)
+            atomicAdd(&counters[counter[kind]], block.counts[kind]);
+        atomicAdd(&counters[WAITED], waited);
+        atomicAdd(&counters[CYCLES], cycles);
+    }
+}
+
+// Divide the block's shared memory: the queue, and a list for each warp.
+template <class P>
+__device__ __forceinline__ Queue<P> block_queue(const Part<P> &part, unsigned char *bytes,
+                                                BlockState &block, u16 *&list) {
+    Queue<P> queue{};
+    u32 entries = 2 * part.queue_items;
+    queue.room = part.queue_items;
+    if constexpr (P::packed) {
+        queue.row = reinterpret_cast<Row<typename P::Id> *>(bytes);
+        bytes += entries * sizeof(Row<typename P::Id>);
+        if constexpr (P::weighted) {
+            queue.row_weight = reinterpret_cast<Row<typename P::Weight> *>(bytes);
+            bytes += entries * sizeof(Row<typename P::Weight>);
+        }
+    }
+    queue.value = reinterpret_cast<typename P::Value *>(bytes);
+    bytes += entries * sizeof(typename P::Value);
+    queue.vertex = reinterpret_cast<typename P::Id *>(bytes);
+    bytes += entries * sizeof(typename P::Id);
+    list = reinterpret_cast<u16 *>(bytes) + warp_id() * 1024;
+    queue.counts = block.queue_counts;
+    if (threadIdx.x < 3) block.queue_counts[threadIdx.x] = 0;
+    if (threadIdx.x < 6) block.counts[threadIdx.x] = 0;
+    return queue;
+}
+
+template <class P>
+__device__ void grid_work(const Part<P> &part) {
+    extern __shared__ __align__(16) unsigned char shared_bytes[];
+    __shared__ BlockState block;
+    if (part.prepare) return;
+    Control *control = part.control;
+    u64 begin_ns = now_ns();
+    u64 begin_clock = clock64(), waited = 0;
+
+    u16 *list;
+    Queue<P> queue = block_queue(part, shared_bytes, block, list);
+    Worker<P> worker(part, queue);
+    u32 round = control->round;
+    // The start gate: no one begins before all devices run.
+    Meeting meeting = grid_meet(control, &block.word, 0, true, [&](u64) -> u64 {
+        Report nothing{}, others{};
+        bool all = part.devices == 1 || warp_exchange(part, nothing, others);
+        if (lane_id() == 0) control->status = all ? RUNNING : PEER_LOST;
+        u64 word = __float_as_uint(control->bound);
+        return all ? word : word | static_cast<u64>(FLAG_STOP) << 32;
+    });
+    while (!meeting.stops()) {
+        worker.bound = meeting.bound();
+        worker.limit = load_relaxed(reinterpret_cast<typename P::Value *>(&control->limit));
+        queue.open = meeting.is_sparse();
+        block_delay(2);
+        if (part.devices > 1) {
+            if (part.relays) grid_relay(worker, round);
+            grid_receive(worker, round);
+            if (!queue.open) waited += grid_wait(control, &block.word);
+        }
+        grid_process_pending(worker, list);
+        if (queue.open) block_run_ahead(worker);
+        queue.open = false;
+        block_delay(3);
+        if (part.has_hubs) {
+            waited += grid_wait(control, &block.word);
+            if (load_relaxed(&control->hub_cursor) != 0) grid_expand_hubs(worker);
+        }
+        if (part.devices > 1) {
+            waited += grid_wait(control, &block.word);
+            grid_send(worker, list, round);
+        }
+        u32 left = block_publish(worker, block);
+        u64 arrival = clock64();
+        meeting = grid_meet(control, &block.word, left, part.devices > 1, [&](u64 waiting) -> u64 {
+            if (part.devices > 1) warp_close_mailboxes(part);
+            return warp_decide(part, waiting, begin_ns);
+        });
+        waited += clock64() - arrival;
+        round += 1;
+    }
+    block_count(worker, block, waited, clock64() - begin_clock);
+}
+
+// Packed rows of short ones: up to four targets, the rest NO_ARC; longer ones begin with LONG_ROW.
+template <class P>
+__device__ __forceinline__ void grid_pack_rows(const i64 *offsets, const typename P::Id *targets,
+                                               const typename P::Weight *weights, i64 owned,
+                                               Row<typename P::Id> *rows,
+                                               Row<typename P::Weight> *row_weights) {
+    i64 stride = static_cast<i64>(gridDim.x) * blockDim.x;
+    for (i64 v = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; v < owned; v += stride) {
+        i64 begin = offsets[v], end = offsets[v + 1];
+        Row<typename P::Id> row;
+        Row<typename P::Weight> row_weight{};
+        for (u32 k = 0; k < 4; k++) {
+            bool there = end - begin <= 4 && begin + k < end;
+            row.at[k] = there ? targets[begin + k] : NO_ARC;
+            if constexpr (P::weighted) {
+                if (there) row_weight.at[k] = weights[begin + k];
+            }
+        }
+        if (end - begin > 4) row.at[0] = LONG_ROW;
+        rows[v] = row;
+        if constexpr (P::weighted) row_weights[v] = row_weight;
+    }
+}
+
+template <class T>
+__device__ __forceinline__ void grid_fill(T *values, T value, i64 count) {
+    i64 stride = static_cast<i64>(gridDim.x) * blockDim.x;
+    for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < count; i += stride)
+        values[i] = value;
+}
+
+// Give some vertices their first values, and make them pending.
+template <class P>
+__device__ __forceinline__ void grid_seed(typename P::Value *values, u32 *pending,
+                                          const i64 *vertices, const typename P::Value *given,
+                                          i64 count) {
+    i64 stride = static_cast<i64>(gridDim.x) * blockDim.x;
+    for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < count; i += stride) {
+        values[vertices[i]] = given[i];
+        set_bits(&pending[vertices[i] >> 5], 1u << (vertices[i] & 31));
+    }
+}

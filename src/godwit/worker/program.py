@@ -1,0 +1,199 @@
+"""What an algorithm declares: :class:`VertexProgram`.
+
+Every vertex has a *value*, into which the messages that reach it are combined. An active vertex is
+processed: its message goes along its out-arcs. Values either only improve (``combine`` min or max: BFS,
+shortest paths, labels) or accumulate (``combine`` add: residual PageRank; processing takes the value,
+leaving zero, and hands it to ``update``).
+
+Nothing here says where or in which order: any schedule gives the same result, up to rounding where
+floating-point values accumulate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import signature
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from godwit.dataflow.operators import adapt
+from godwit.dtypes import as_array, as_float
+from godwit.errors import InputError, shown
+from godwit.runtime.protocol import Array, ProgramOperators
+
+Operator = Callable[..., Any]
+Initial = float | Array | Callable[[Array], Any] | None
+
+_MESSAGE = ("value", "weight", "degree", "vertex", "field")
+
+
+@dataclass(frozen=True, eq=False)
+class VertexProgram:
+    """An algorithm over vertices and arcs, in plain Python functions compiled for the devices.
+
+    >>> sssp = VertexProgram(
+    ...     name="sssp",
+    ...     dtype="float64",
+    ...     message=lambda value, weight: value + weight,
+    ...     combine="min",
+    ...     priority=lambda value: value,
+    ... )
+
+    Operators take, by name, those of the parameters that they need.
+
+    :param name: for people
+    :param message: ``message(value, weight, degree, vertex, field, ...)``: what travels along an arc
+        of ``weight`` (1 where the graph has none) from a vertex of this value, out-degree, id and field
+    :param combine: how messages join: ``"min"``, ``"max"`` or ``"add"``
+    :param dtype: of the values: int32, uint32, int64, float32 or float64. What ``message`` returns is
+        converted to it, but no floating-point number to an integer: that is an OperatorError before
+        anything runs. An integer that does not fit 32 bits ends the run with an error
+    :param initial: value of every vertex at the start: a number, an array of shape (n), or a function
+        of the array of vertex ids. Default: what every message improves on (0 for ``"add"``)
+    :param activate: ``activate(value, ...)``: whether a vertex of this value needs processing. For min
+        and max a vertex that did not improve never does, and by default every one that did does; for
+        add it must be given
+    :param update: ``update(field, value, ...)``: the vertex's new field when its value is taken
+    :param field_dtype: of the fields, where the program has them
+    :param field_initial: field of every vertex at the start, as ``initial``
+    :param priority: ``priority(value)``: smaller is sooner; a hint that saves useless work
+    :param parameters: names and default values (floats) of further parameters that the operators may
+        take; other values can be given to each run without compiling anew
+    :raises InputError: unknown ``combine`` or dtype, a name that is no printable text, initial values
+        that are no numbers, or parts that do not go together
+    :raises OperatorError: an operator is no plain function, or takes something that is not offered
+    """
+
+    name: str
+    message: Operator
+    combine: Literal["min", "max", "add"]
+    dtype: Any = "float64"
+    initial: Initial = None
+    activate: Operator | None = None
+    update: Operator | None = None
+    field_dtype: Any = None
+    field_initial: Initial = 0
+    priority: Operator | None = None
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    operators: ProgramOperators = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        program_name(self.name, "a vertex program")
+        _check_initial(self.initial, "initial")
+        _check_initial(self.field_initial, "field_initial")
+        dtype = _value_dtype(self.dtype, "dtype")
+        if not isinstance(self.combine, str) or self.combine not in ("min", "max", "add"):
+            raise InputError(f"combine must be 'min', 'max' or 'add', got {shown(self.combine)}")
+        if self.combine == "add" and self.activate is None:
+            raise InputError(
+                "a program that adds must say which values are to be processed: activate"
+            )
+        if (self.update is None) != (self.field_dtype is None):
+            raise InputError("update and field_dtype belong together: give both or neither")
+        if not isinstance(self.parameters, Mapping):
+            raise InputError(
+                "parameters must be a mapping of names to default values, "
+                f"got {shown(self.parameters)}"
+            )
+        for name, value in self.parameters.items():
+            as_float(value, f"parameter {name!r}")
+        names = tuple(self.parameters)
+        field_dtype = None
+        if self.field_dtype is not None:
+            field_dtype = _value_dtype(self.field_dtype, "field_dtype")
+        operators = ProgramOperators(
+            name=self.name,
+            combine=self.combine,
+            value_dtype=dtype,
+            message=_with_parameters("message", self.message, _MESSAGE, names),
+            activate=_with_parameters(
+                "activate", _always if self.activate is None else self.activate, ("value",), names
+            ),
+            priority=None
+            if self.priority is None
+            else adapt("priority", self.priority, ("value",)),
+            field_dtype=field_dtype,
+            update=None
+            if self.update is None
+            else _with_parameters("update", self.update, ("field", "value"), names),
+            identity=identity_of(self.combine, dtype),
+            uses_weight="weight" in signature(self.message).parameters,
+            uses_degree="degree" in signature(self.message).parameters,
+            uses_vertex="vertex" in signature(self.message).parameters,
+        )
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "field_dtype", field_dtype)
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        object.__setattr__(self, "operators", operators)
+
+    @property
+    def identity(self) -> Any:
+        """The value that every message improves on, or that adds nothing."""
+        return self.operators.identity
+
+    def parameter_values(self, given: Mapping[str, float] | None) -> Array:
+        """The parameters in the order in which compiled code takes them, float64."""
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(
+                f"parameters must be a mapping such as {{name: value}}, got {shown(given)}"
+            )
+        for name in given or {}:
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise InputError(f"program {self.name!r} has no parameter {name!r}; it has {known}")
+        values = {**self.parameters, **(given or {})}
+        numbers = [as_float(value, f"parameter {name!r}") for name, value in values.items()]
+        return np.array([*numbers, 0.0], np.float64)
+
+
+def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
+    """The value of a dtype that every message improves on, or that adds nothing."""
+    if combine == "add":
+        return dtype.type(0)
+    if dtype.kind == "f":
+        return dtype.type(np.inf if combine == "min" else -np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if combine == "min" else limits.min)
+
+
+def program_name(name: Any, what: str) -> str:
+    """Return the name of a program; InputError if it is no printable text."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"{what} must be named by printable text, got {shown(name)}")
+    return name
+
+
+def _check_initial(initial: Any, name: str) -> None:
+    """Raise InputError if it is no number, array of shape (n), function or None."""
+    if initial is None or callable(initial):
+        return
+    values = as_array(initial, name)
+    if values.dtype.kind not in "biuf" or values.ndim > 1:
+        raise InputError(
+            f"{name} must be a number, an array of one for each vertex, or a function of the array of "
+            f"vertices, got {shown(initial)}"
+        )
+
+
+def _always() -> bool:
+    return True
+
+
+def _value_dtype(dtype: Any, what: str) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be a NumPy dtype, got {shown(dtype)}") from error
+    known = ("int32", "uint32", "int64", "float32", "float64")
+    if found.name not in known:
+        raise InputError(f"{what} must be one of {', '.join(known)}, got {found.name}")
+    return found
+
+
+def _with_parameters(
+    role: str, operator: Operator, offered: tuple[str, ...], names: tuple[str, ...]
+) -> Operator:
+    return adapt(role, operator, offered, names, takes_parameters=True)

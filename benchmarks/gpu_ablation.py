@@ -24,7 +24,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.errors import GodwitError, RunTimeoutError
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from gpu_paths import device_list, source_of
 from gpu_runs import OUT_OF_TIME, Found, Row, chosen, limits_of, options, run, usable
 

@@ -36,6 +36,7 @@ import numpy as np
 import godwit as gw
 from godwit.errors import GodwitError, RunTimeoutError
 from godwit.runtime.cuda import driver
+from godwit.supersteps.place import place_positions
 from gpu_components_plans import (
     DIRECT,
     KINDS,
@@ -130,7 +131,7 @@ def own_bytes(placed: gw.PlacedGraph | Stream, setting: Setting) -> int | None:
     """Of what the query has on the GPU that has most, beside the graph; None elsewhere."""
     if isinstance(placed, Stream) or setting.devices == "cpu":
         return None
-    steps: Any = placed.steps
+    steps: Any = place_positions(placed)
     return max(
         sum(int(part.buffers[name].nbytes) for name in _OWN_BUFFERS if name in part.buffers)
         for part in steps.parts

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 import godwit as gw
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 
 GRAPHS = {
     "road4900": lambda: gw.generators.road(4900, keep=0.6, seed=1, weights=(1, 64)),

@@ -37,6 +37,7 @@ import numpy as np
 import godwit as gw
 from godwit.errors import GodwitError, RunTimeoutError
 from godwit.runtime.cuda import driver
+from godwit.supersteps.place import place_positions
 from gpu_runs import (
     OUT_OF_TIME,
     ElsewhereError,
@@ -168,7 +169,7 @@ def measure_place(
         for setting in settings:
             row = one_setting(placed, setting, known, limits)
             if setting.devices != "cpu" and "kernel_ms" in row:
-                row["position_dtype"] = str(getattr(placed.steps, "id_dtype", "-"))
+                row["position_dtype"] = str(getattr(place_positions(placed), "id_dtype", "-"))
                 row["place_s"] = dict(placed.seconds)
             rows[setting] = known.facts | row
             print(f"#   {setting.words}: {shown(row)}", flush=True)

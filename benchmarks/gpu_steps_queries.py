@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import godwit as gw
+from godwit.supersteps.place import place_positions
 from gpu_steps_plans import (
     FIXED,
     LEVELS,
@@ -150,7 +151,7 @@ def carried_bytes(placed: gw.PlacedGraph, setting: Setting) -> int | None:
         return None
     if "transport" in dict(setting.gpu):  # on what other settings have left there
         return None
-    steps: Any = placed.steps
+    steps: Any = place_positions(placed)
     names = [f"carried ranks {parity} {setting.dtype}" for parity in (0, 1)]
     return max(sum(part.buffers[name].nbytes for name in names) for part in steps.parts)
 
@@ -162,7 +163,7 @@ def frontier_bytes(placed: gw.PlacedGraph, setting: Setting, statistics: Any) ->
         return found
     return sum(
         buffer.nbytes
-        for part in placed.steps.parts
+        for part in place_positions(placed).parts
         for name, buffer in part.buffers.items()
         if name.startswith("step ") and name not in _NO_FRONTIER
     )

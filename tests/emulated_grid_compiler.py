@@ -251,7 +251,7 @@ def _compiled_operator(function: DeviceFunction) -> tuple[str, int, Any]:
     exec(f"def called({', '.join(names)}): return operator({', '.join(names)})", namespace)
     plain = getattr(returned, "literal_type", returned)
     called: Callable[..., Any] = numba.cfunc(plain(*kinds))(namespace["called"])
-    types = [operators._C_TYPES[dtype.name] for dtype in function.arguments]
+    types = [operators.C_TYPES[dtype.name] for dtype in function.arguments]
     types += ["double"] * function.parameter_count
     passed = ", ".join(f"{one} {name}" for one, name in zip(types, names, strict=True))
     symbol, stored = function.symbol, "unsigned char" if kind == "bool" else kind

@@ -21,7 +21,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.runtime.cuda import driver
-from godwit.runtime.protocol import GpuOptions, Schedule
+from godwit.runtime.gpu_options import GpuOptions, Schedule
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 

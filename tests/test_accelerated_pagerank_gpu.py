@@ -15,7 +15,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from gpu_endpoints import names_of, needs_gpu, on_endpoints
 from graphs import named_graph
 from test_pagerank_gpu import check, graph_of_all_classes

@@ -23,7 +23,7 @@ from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.graph.cuda import builder as workshop
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import StepRun

@@ -29,8 +29,9 @@ from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, INCLUDE_FOLDER, cubin
 from godwit.runtime.cuda.slices import SlicedRun
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps import hubs as step_hubs
+from godwit.supersteps.place import place_positions
 from graphs import each_graph, graphs, named_graph
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -256,7 +257,7 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
     with gw.place(graph, "cuda:0") as placed, ThreadPoolExecutor(1) as others:
 
         def progress(_: int) -> None:
-            others.submit(lambda: placed.steps)
+            others.submit(lambda: place_positions(placed))
             sleep(0.1)
             try:
                 gw.pagerank(placed)

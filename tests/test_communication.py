@@ -23,8 +23,10 @@ from godwit.errors import GraphTooLargeError, InputError
 from godwit.frontier.reads import reads_anywhere, shared_fields, ways_of_arcs
 from godwit.graph.partition import partition
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.runtime.protocol import Device, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Device
 from godwit.supersteps import readers as step_readers
+from godwit.supersteps.place import place_positions
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
 from step_programs import COMPONENTS, FAR, K_CORE, LEVELS, LEVELS_PULLED, LEVELS_TURNED, start_of
@@ -201,7 +203,7 @@ class TestEmulated:
         graph = GRAPHS["directed"]()
         with emulated_gpus(3), gw.place(graph, names_of(3), "random") as placed:
             gw.pagerank(placed, max_iterations=4)
-            steps: Any = placed.steps
+            steps: Any = place_positions(placed)
             carried = [f"carried ranks {parity} float64" for parity in (0, 1)]
             for part in steps.parts:
                 for name in carried:
@@ -221,7 +223,7 @@ class TestEmulated:
         start = [graph.highest_degree_vertex()]
         with emulated_gpus(3), gw.place(graph, names_of(3), "random") as placed:
             found = program.run(placed, start, gpu=GpuOptions(communication=way))
-            steps: Any = placed.steps
+            steps: Any = place_positions(placed)
             seen = _everywhere(steps, "field 0", np.int32)
             seen[:, steps.numbering.vertex < 0] = FAR
             level = np.full(steps.count, FAR)

@@ -25,7 +25,7 @@ from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.placement import StepPlacement

@@ -16,8 +16,9 @@ from godwit.algorithms.components import tiles as components_tiles
 from godwit.algorithms.components.cuda import run_components
 from godwit.algorithms.components.queries import UnionQuery
 from godwit.graph.csr import Graph
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
+from godwit.supersteps.place import place_positions
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import names_of
 from graphs import each_graph, graphs, named_graph
@@ -87,7 +88,7 @@ class TestTiles:
         for graph, rounds in ((road, NAMED_ROUNDS), (with_longer_rows(road), SETTLED_ROUNDS)):
             with gw.place(graph, devices) as placed:
                 result = gw.connected_components(placed, method="rem")
-                assert not placed.steps.numbering.by_degree
+                assert not place_positions(placed).numbering.by_degree
                 np.testing.assert_array_equal(result.label, expected_labels(graph))
                 assert result.statistics.rounds.tolist() == [rounds] * len(devices)
                 named += rounds == NAMED_ROUNDS

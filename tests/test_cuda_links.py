@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import InputError
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.worker.cuda.links import next_hops, per_link
 
 

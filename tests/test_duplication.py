@@ -22,10 +22,12 @@ from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda.driver import Buffer
-from godwit.runtime.protocol import Device, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Device
 from godwit.supersteps import halos as step_halos
 from godwit.supersteps import readers as step_readers
 from godwit.supersteps import results as step_results
+from godwit.supersteps.place import place_positions
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
@@ -63,7 +65,7 @@ def check_cpu(graph: Graph, found: Any, asked: dict[str, Any]) -> None:
 
 def carried_bytes(placed: gw.PlacedGraph, dtype: str = "float64") -> list[int]:
     """Of one of the two arrays of each device."""
-    steps: Any = placed.steps
+    steps: Any = place_positions(placed)
     return [part.buffers[f"carried ranks 0 {dtype}"].nbytes for part in steps.parts]
 
 
@@ -196,7 +198,7 @@ class TestRoom:
                 ) as placed:
                     gw.pagerank(placed, max_iterations=2)
                     room[duplication] = carried_bytes(placed)
-                    steps: Any = placed.steps
+                    steps: Any = place_positions(placed)
                     targets = [
                         name
                         for name in steps.parts[0].buffers
@@ -216,7 +218,7 @@ class TestRoom:
         ):
             gw.pagerank(placed, max_iterations=2, dtype="float32")
             assert carried_bytes(placed, "float32") == [4 * 4097] * 2
-            steps: Any = placed.steps
+            steps: Any = place_positions(placed)
             assert [part.buffers["flows"].nbytes for part in steps.parts] == [8 * 4097] * 2
             assert all("positions" not in part.buffers for part in steps.parts)
 

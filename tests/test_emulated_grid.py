@@ -18,7 +18,7 @@ from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import INCLUDE_FOLDER
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
 SEEDS = [0, 1, 2, 3]

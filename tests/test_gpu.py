@@ -21,7 +21,7 @@ from godwit.errors import (
     ValueOverflowError,
 )
 from godwit.runtime.cuda import driver
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from graphs import ZOO, named_graph
 
 pytestmark = [

@@ -24,11 +24,11 @@ from godwit.arrays import Home
 from godwit.errors import ValueOverflowError
 from godwit.runtime.cuda import download, driver
 from godwit.runtime.cuda.download import Staging
-from godwit.runtime.protocol import Destination
 from godwit.worker import results as solver_results
 from godwit.worker.cuda import results
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.results import converted
+from godwit.worker.task import Destination
 
 _EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

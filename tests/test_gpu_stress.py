@@ -12,7 +12,7 @@ import os
 import pytest
 
 from godwit.runtime.cuda import driver
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from test_gpu import check_random_graph
 
 pytestmark = [

@@ -21,7 +21,7 @@ from godwit import placement
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.frontier.cuda import text as step_program_text
 from godwit.runtime.cuda import driver
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps import hubs as step_hubs
 from godwit.supersteps.exchange import Exchange
 from gpu_endpoints import COUNT, ENDPOINTS, names_of, needs_gpu

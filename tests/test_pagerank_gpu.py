@@ -22,7 +22,7 @@ from godwit.arrays import Home, host_array
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints

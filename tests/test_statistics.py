@@ -12,8 +12,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.runtime.protocol import WorklistCounts
-from godwit.runtime.statistics import RunStatistics
+from godwit.runtime.statistics import RunStatistics, WorklistCounts
 
 
 def counts(devices: int, **settings: Any) -> WorklistCounts:

@@ -28,6 +28,7 @@ from godwit.runtime.cuda.driver import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps import results as step_results
 from godwit.supersteps import rows as step_rows
+from godwit.supersteps.place import place_positions
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_arcs, deliver_positions
 from graphs import each_graph, named_graph
@@ -351,9 +352,9 @@ class TestRows:
         """What PlacedGraph hands out: of the user's partition, or of none; made once, closed with it."""
         graph = GRAPHS["rmat"]()
         placed = gw.place(graph, ["cuda:0", "cuda:1"], method)
-        steps = placed.steps
+        steps = place_positions(placed)
         assert isinstance(steps, StepPlacement)
-        assert placed.steps is steps
+        assert place_positions(placed) is steps
         division = None if method is None else placed.partition
         wanted = number_vertices(graph, 2, division)
         assert np.array_equal(steps.numbering.position, wanted.position)
@@ -363,11 +364,7 @@ class TestRows:
         placed.close()
         assert steps.closed
         with pytest.raises(ClosedContextError):
-            _ = placed.steps
-
-    def test_none_on_cpus(self) -> None:
-        with gw.place(GRAPHS["path"](), 2) as placed:
-            assert placed.steps is None
+            _ = place_positions(placed)
 
 
 def _check_vertices(placed: StepPlacement) -> None:

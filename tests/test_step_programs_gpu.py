@@ -20,7 +20,7 @@ from godwit.frontier.cuda import text as step_program_text
 from godwit.frontier.cuda.text import ProgramText
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
     ARCS,

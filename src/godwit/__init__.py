@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     from godwit.io.datasets import dataset as dataset
     from godwit.io.datasets import datasets as datasets
     from godwit.placement import PlacedGraph as PlacedGraph
-    from godwit.placement import place as place
-    from godwit.runtime.protocol import GpuOptions as GpuOptions
+    from godwit.runtime.gpu_options import GpuOptions as GpuOptions
     from godwit.runtime.registry import all_devices as all_devices
     from godwit.trace import Trace as Trace
+    from godwit.worker.place import place as place
     from godwit.worker.program import VertexProgram as VertexProgram
     from godwit.worker.worklist import DistributedWorklist as DistributedWorklist
 
@@ -76,7 +76,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Context": "dataflow.context",
     "DistributedWorklist": "worker.worklist",
-    "GpuOptions": "runtime.protocol",
+    "GpuOptions": "runtime.gpu_options",
     "Endpoint": "dataflow.context",
     "Graph": "graph.csr",
     "ItemLink": "dataflow.item_router",
@@ -112,7 +112,7 @@ _HOMES = {
     "kernel_sizing": "dataflow.kernel_sizing",
     "pagerank": "api",
     "partition": "graph.partition",
-    "place": "placement",
+    "place": "worker.place",
     "policies": "dataflow.policies",
     "read": "io",
     "reduce": "frontier.operators",

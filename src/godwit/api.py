@@ -37,7 +37,8 @@ from godwit.placement import (
     default_step_devices,
     place_for_one_query,
 )
-from godwit.runtime.protocol import Device, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded, seconds_since

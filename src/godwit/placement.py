@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from time import perf_counter
 from types import TracebackType
 from typing import Any
 
 from godwit.dataflow.context import Context
-from godwit.errors import ClosedContextError, InputError, shown
+from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.graph.partition import Partition, partition
@@ -18,12 +19,13 @@ from godwit.runtime.registry import DevicesArgument, are_peers, gpu_names, resol
 from godwit.trace import seconds_since
 
 PartitionArgument = str | Partition | Any | None
+MakeResource = Callable[["PlacedGraph"], Placement]
 
 
 class PlacedGraph:
     """A graph on devices. Every algorithm takes one in place of a graph, and pays no set-up then.
 
-    Made by :func:`place`; a context manager. Queries may run at the same time from several threads.
+    Made by :func:`godwit.place`; a context manager. Queries may run at the same time from several threads.
 
     :ivar graph: the graph
     :ivar context: the devices; closed with this
@@ -47,8 +49,7 @@ class PlacedGraph:
         self._seed = seed
         self.duplication = duplication
         self._layout: Layout | None = None
-        self._resident: Placement | None = None
-        self._steps: Placement | None = None
+        self._resources: dict[MakeResource, Placement] = {}
         self.suits_steps = True
         self._reweighted: list[PlacedGraph] = []
         self._placing = threading.Lock()
@@ -68,36 +69,35 @@ class PlacedGraph:
         return self.layout.partition
 
     @property
-    def resident(self) -> Placement | None:
-        """The parts in the memory of their devices, where that is not the host's."""
-        layout = self.layout
-        self.context.backend.require_idle(self.context.devices)
-        with self._placing:
-            if self._resident is None:
-                begin = perf_counter()
-                context = self.context
-                self._resident = context.backend.place(context.devices, layout.parts)
-                if self._resident is not None:
-                    self.seconds["upload"] = seconds_since(begin, "upload")
-            return self._resident
+    def asked_partition(self) -> Partition | None:
+        """Who owns which vertex, if a partition was asked for; else an engine chooses."""
+        self.check_open()
+        return None if self._method is None else self.partition
 
-    @property
-    def steps(self) -> Placement | None:
-        """The graph as supersteps want it in the memory of the devices, where that is not the host's.
+    def resource(self, make: MakeResource, phase: str) -> Any:
+        """What an engine keeps of the graph in the devices' memory: made once, closed with this.
 
-        A partition that was asked for holds here, too; else vertices are dealt out as suits the graph.
+        :param make: makes it; called at most once, by one thread
+        :param phase: of :attr:`seconds`, for the time that it takes
+        :raises InputError: the calling thread is in a run on these devices
         """
         self.check_open()
-        division = None if self._method is None else self.partition
         self.context.backend.require_idle(self.context.devices)
         with self._placing:
-            if self._steps is None:
+            found = self._resources.get(make)
+            if found is None:
                 begin = perf_counter()
-                context = self.context
-                self._steps = context.backend.place_steps(context.devices, self.graph, division)
-                if self._steps is not None:
-                    self.seconds["number"] = seconds_since(begin, "number")
-            return self._steps
+                found = self._resources[make] = make(self)
+                self.seconds[phase] = seconds_since(begin, phase)
+            return found
+
+    def release(self, make: MakeResource) -> None:
+        """Give back the memory of what :meth:`resource` made by this function."""
+        self.context.backend.require_idle(self.context.devices)
+        with self._placing:
+            found = self._resources.pop(make, None)
+            if found is not None:
+                found.close()
 
     def check_all_duplicated(self, what: str, instead: str = "") -> None:
         """InputError if GPUs are to have neighbours only, and a primitive in supersteps needs all vertices.
@@ -127,15 +127,6 @@ class PlacedGraph:
             self._reweighted.append(made)
             return made
 
-    def refuse_steps(self) -> None:
-        """The graph's memory for supersteps goes back: it is too large for them, or they do not suit it."""
-        self.suits_steps = False
-        self.context.backend.require_idle(self.context.devices)
-        with self._placing:
-            if self._steps is not None:
-                self._steps.close()
-                self._steps = None
-
     def _lay_out(self) -> Layout:
         begin = perf_counter()
         parts = len(self.context.devices)
@@ -154,12 +145,9 @@ class PlacedGraph:
     def close(self) -> None:
         """Give the devices' memory back; closing twice does no harm."""
         with self._placing:
-            if self._resident is not None:
-                self._resident.close()
-                self._resident = None
-            if self._steps is not None:
-                self._steps.close()
-                self._steps = None
+            for found in self._resources.values():
+                found.close()
+            self._resources.clear()
         for made in self._reweighted:
             made.close()
         self._layout = None
@@ -178,43 +166,6 @@ class PlacedGraph:
         self.close()
 
 
-def place(
-    graph: Graph,
-    devices: DevicesArgument = None,
-    partition: PartitionArgument = None,  # the keyword that users write
-    *,
-    seed: int = 0,
-    duplication: Duplication | None = None,
-) -> PlacedGraph:
-    """Divide a graph over devices and lay its parts out there.
-
-    :param graph: the graph
-    :param devices: None for what is best, a number of GPUs (of virtual CPU devices where there is none), a
-        name (``"cuda"``, ``"cuda:0"``, ``"cpu"``) or names
-    :param partition: ``"contiguous"``, ``"random"``, ``"biased-random"``, ``"metis"``, an array of
-        shape (n) that gives each vertex its device's index, a function ``(graph, parts)`` that
-        returns one, or a Partition; None for the default
-    :param seed: of the partitioners that draw
-    :param duplication: which remote vertices each device has a place for: ``"1-hop"`` those that its
-        arcs reach, ``"all"`` every one; None: what suits the primitive, ``"1-hop"`` where it runs
-        asynchronously, ``"all"`` in supersteps on GPUs. Of these, PageRank alone takes ``"1-hop"``, which
-        spares memory, and does by itself where GPUs are no peers; the others are refused then
-    :raises InputError: a wrong partition
-    :raises DeviceError: a device is not there
-    :raises GraphTooLargeError: the parts do not fit in memory
-    """
-    is_text = isinstance(duplication, str)
-    if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
-        raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
-    placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
-    try:
-        _ = placed.resident
-    except BaseException:
-        placed.close()
-        raise
-    return placed
-
-
 def place_for_one_query(
     graph: Graph,
     devices: DevicesArgument,
@@ -223,7 +174,7 @@ def place_for_one_query(
     seed: int = 0,
     duplication: Duplication | None = None,
 ) -> PlacedGraph:
-    """As :func:`place`, but one device, or GPUs, get the graph only if the query asks for it."""
+    """As :func:`godwit.place`, but one device, or GPUs, get the graph only if the query asks for it."""
     if not isinstance(graph, Graph):
         raise no_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)

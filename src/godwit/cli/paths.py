@@ -159,7 +159,7 @@ def _run(
 ) -> dict[str, Any]:
     from godwit.algorithms.paths.result import path_columns
     from godwit.cli import facts
-    from godwit.placement import place
+    from godwit.worker.place import place
 
     sources = [inputs.parse_vertex(text, graph, "source") for text in query.sources]
     target = None if query.target is None else inputs.parse_vertex(query.target, graph, "target")

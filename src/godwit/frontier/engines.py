@@ -7,7 +7,8 @@ from typing import Any
 
 from godwit.frontier.code import StepCode, StepCounts, StepState
 from godwit.graph.csr import Graph
-from godwit.runtime.protocol import Device, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Device
 
 
 def run_steps(
@@ -21,7 +22,8 @@ def run_steps(
 ) -> StepCounts:
     """Run a program to its end, on devices of one kind.
 
-    :param placement: of ``Backend.place_steps``, where the devices' memory is not the host's
+    :param placement: of :func:`godwit.supersteps.place.place_positions`, where the devices' memory is
+        not the host's
     :param poll: called now and then with the number of vertices processed so far; may raise
     :raises StepError: an operator's value does not fit, or names no vertex
     """

@@ -21,7 +21,7 @@ from godwit.frontier.state import (
 )
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
-from godwit.runtime.protocol import USUAL, GpuOptions
+from godwit.runtime.gpu_options import USUAL, GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import Trace, TraceArgument, recorded, require_writable

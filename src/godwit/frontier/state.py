@@ -22,14 +22,15 @@ from godwit.frontier.code import (
     accumulator_dtype,
 )
 from godwit.frontier.engines import run_steps
+from godwit.frontier.gpu_options import check_steps
 from godwit.frontier.names import Names, check_name
 from godwit.frontier.operators import Step, resolve_steps, with_frontiers
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.foreign import no_graph
 from godwit.placement import PlacedGraph, default_step_devices
-from godwit.runtime.gpu_options import check_steps
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions
 from godwit.trace import PROGRESS, active
 from godwit.worker.solve import SolverOptions, make_poll
 
@@ -275,7 +276,7 @@ def run_code(
     check_steps(code, devices, options.gpu)
     statistics = RunStatistics(tuple(device.name for device in devices), "step program")
     with statistics.phase("place"):
-        placement = None if devices[0].kind == "cpu" else placed.steps
+        placement = None if devices[0].kind == "cpu" else place_positions(placed)
     with statistics.phase("run"):
         try:
             counts = run_steps(

@@ -5,14 +5,20 @@ Ways of communication, and why: docs/supersteps.md, "What travels". PageRank and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from godwit.errors import InputError
-from godwit.frontier.code import StepCode
-from godwit.frontier.reads import reads_anywhere
-from godwit.runtime.protocol import USUAL, Communication, Device, GpuOptions
+from godwit.dtypes import as_count, as_float, as_positive_number
+from godwit.errors import InputError, shown
+
+if TYPE_CHECKING:
+    pass
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from godwit.runtime.protocol import Device
 
 OF_WORKERS = ("transport", "hops", "volume")
 """Options of the asynchronous solver."""
@@ -84,7 +90,7 @@ def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """InputError if what goes from worker to worker is to be broadcast, or an option is not for workers."""
     what = "vertex programs, SSSP, and BFS with execution='asynchronous'"
     check_options(devices, gpu, what, OF_WORKERS)
-    _refuse(
+    refuse(
         devices, gpu, "broadcast",
         "of a vertex program, a message goes to the device that owns its vertex; leave communication out "
         "(BFS broadcasts with execution='bulk-synchronous')",
@@ -93,29 +99,17 @@ def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 def check_search(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """InputError if BFS in supersteps, which may look in either direction next, is to be selective."""
-    _refuse(
+    refuse(
         devices, gpu, "selective",
         "BFS in supersteps tells all devices which vertices are visited, as the next level may be looked "
         "for from either end of an arc; leave communication out, or ask for execution='asynchronous'",
     )  # fmt: skip
 
 
-def check_steps(code: StepCode, devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if a step program that reads at any vertex is to be selective; or another option."""
-    check_options(devices, gpu, "step programs", OF_FRONTIERS + OF_STEPS)
-    step = reads_anywhere(code)
-    if step is not None:
-        _refuse(
-            devices, gpu, "selective",
-            f"step program {code.name!r}, {step.label}, reads at vertices that a field names, which may be "
-            "any device's; leave communication out",
-        )  # fmt: skip
-
-
 def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) -> None:
     """InputError if PageRank is to broadcast to devices that have no room for what they do not read."""
     if one_hop:
-        _refuse(
+        refuse(
             devices, gpu, "broadcast",
             "the graph was placed with duplication='1-hop', so a GPU has room for the ranks that it reads "
             "only; leave communication out, or place the graph with duplication='all'",
@@ -126,12 +120,117 @@ def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """InputError if components, whose merge says who tells whom, are to communicate in any way."""
     check_options(devices, gpu, "connected components")
     for wrong in get_args(Communication):
-        _refuse(
+        refuse(
             devices, gpu, wrong,
             "how GPUs come to one result of connected components is what merge='direct' or 'tree' says",
         )  # fmt: skip
 
 
-def _refuse(devices: Sequence[Device], gpu: GpuOptions, wrong: Communication, reason: str) -> None:
+def refuse(devices: Sequence[Device], gpu: GpuOptions, wrong: Communication, reason: str) -> None:
+    """InputError if GPUs are to communicate in a way that is not possible, for a reason."""
     if devices[0].kind != "cpu" and gpu.communication == wrong:
         raise InputError(f"communication={wrong!r} is not possible here: {reason}")
+
+
+LONGEST_SLICE_S = 10
+
+
+Schedule = Literal["mixed", "thread", "warp", "block", "merge-path"]
+"""How the arcs of a frontier are shared out among threads: a file of kernels/schedule_*.cuh each."""
+
+
+Communication = Literal["selective", "broadcast"]
+"""What travels to another device: what it reads, or everything."""
+
+
+@dataclass(frozen=True)
+class GpuOptions:
+    """How kernels are run; the defaults are good, the others are for tests and comparisons.
+
+    :param transport: ``"direct"`` (items go into the receiver's memory where devices are peers; where they
+        are not, by a neighbour that is one of both, else through pinned host memory), ``"host"``
+        (always through pinned host memory; in supersteps, the host copies between one and the next, as it
+        does where devices are no peers) or ``"ring"`` (each device sends to the next only)
+    :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
+    :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all; None for what
+        suits delta and weights
+    :param threads: of a block, 64 at least in supersteps; None for what suits the graph
+    :param blocks: at most so many; None for as many as fit
+    :param patience_s: how long a device waits for the others at a meeting before it gives the run up
+    :param delay_ns: blocks lag behind at random, by up to so much
+    :param latency_ns: added to every meeting of several devices, to see what it costs
+    :param volume: every item is sent so often, to see what that costs
+    :param frontier_items: room of a frontier's queue in supersteps at the start; that of a search grows
+        where it is not enough, and step programs do without. None for an estimate ("just enough": multi-GPU
+        Gunrock, section VI-B)
+    :param communication: to whom an owner sends what its vertices have got: ``"selective"``: to the devices
+        that read them, ``"broadcast"``: to all; None for what suits the primitive. Not every primitive
+        takes either (docs/supersteps.md)
+    :param schedule: how searches in supersteps and step programs share out the arcs that they push along:
+        a row a ``"thread"``, ``"warp"`` or ``"block"``, by ``"merge-path"``, or ``"mixed"``, by the rows'
+        lengths (docs/supersteps.md). The results are the same; what does not push does not ask
+    :param turn_down: a search in supersteps pulls once pushing would look at more than so many times the
+        arcs that pulling would: 0 for at once, infinity for never (``do_a`` of multi-GPU Gunrock, section
+        VI-A)
+    :param turn_back: and pushes again once it would look at less than so many times these (``do_b``)
+    :raises InputError: a value out of range
+    """
+
+    transport: Literal["direct", "host", "ring"] = "direct"
+    slice_s: float = 0.1
+    hops: int | None = None
+    threads: int | None = None
+    blocks: int | None = None
+    patience_s: float = 30.0
+    delay_ns: int = 0
+    latency_ns: int = 0
+    volume: int = 1
+    frontier_items: int | None = None
+    communication: Communication | None = None
+    schedule: Schedule = "mixed"
+    turn_down: float = 0.01
+    turn_back: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not _is_one_of(self.transport, ("direct", "host", "ring")):
+            raise InputError(
+                f"transport must be 'direct', 'host' or 'ring', got {shown(self.transport)}"
+            )
+        if self.communication is not None and not _is_one_of(
+            self.communication, get_args(Communication)
+        ):
+            raise InputError(
+                f"communication must be 'selective', 'broadcast' or None, got {shown(self.communication)}"
+            )
+        if not _is_one_of(self.schedule, get_args(Schedule)):
+            known = ", ".join(map(repr, get_args(Schedule)))
+            raise InputError(f"schedule must be one of {known}, got {shown(self.schedule)}")
+        if not 0 <= as_float(self.slice_s, "slice_s") <= LONGEST_SLICE_S:
+            raise InputError(
+                f"slice_s must be from 0 to {LONGEST_SLICE_S}, got {shown(self.slice_s)}: Ctrl-C and "
+                "time-outs wait for its end"
+            )
+        as_positive_number(self.patience_s, "patience_s")
+        for name in ("turn_down", "turn_back"):
+            if not as_float(getattr(self, name), name) >= 0:
+                raise InputError(f"{name} must not be negative, got {shown(getattr(self, name))}")
+        if self.hops is not None:
+            as_count(self.hops, "hops", 0, 2**31)
+        as_count(self.delay_ns, "delay_ns", 0, 10**10)
+        as_count(self.latency_ns, "latency_ns", 0, 10**10)
+        as_count(self.volume, "volume", 1, 1000)
+        if self.frontier_items is not None:
+            as_count(self.frontier_items, "frontier_items", 1, 2**32)
+        if self.threads is not None and as_count(self.threads, "threads", 32, 1024) % 32:
+            raise InputError(f"threads must be a multiple of 32, got {self.threads}")
+        if self.blocks is not None:
+            as_count(self.blocks, "blocks", 1, 2**16 - 1)
+
+
+def _is_one_of(value: Any, known: tuple[str, ...]) -> bool:
+    """Whether it is such a text: an array, compared with one, would be no truth."""
+    return isinstance(value, str) and value in known
+
+
+USUAL = GpuOptions()
+"""As kernels are run if nobody says how."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from time import perf_counter
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.runtime.protocol import Array, WorklistCounts
+if TYPE_CHECKING:
+    pass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from time import perf_counter
+
+from godwit.runtime.protocol import Array
 from godwit.trace import PROGRESS, active, seconds_since
 
 
@@ -147,3 +152,28 @@ class RunStatistics:
             key: value.tolist() if isinstance(value, np.ndarray) else value
             for key, value in plain.items()
         }
+
+
+@dataclass
+class WorklistCounts:
+    """What the workers of a run counted, an entry a device.
+
+    ``kernel_s`` is the time that kernels ran, ``busy_share`` the part of it in which blocks did not wait
+    for others; both of GPUs only.
+    ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
+    """
+
+    processed_items: Array
+    useless_items: Array
+    arcs_relaxed: Array
+    threshold_changes: Array
+    received_items: Array
+    filtered_items: Array
+    sent_items: Array
+    rounds: Array
+    growths: int = 0
+    compile_s: float = 0.0
+    value_overflow: bool = False
+    kernel_s: float | None = None
+    busy_share: Array | None = None
+    item_bytes: int | None = None

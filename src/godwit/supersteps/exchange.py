@@ -27,8 +27,8 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
 from godwit.supersteps.placement import StepPart
-from godwit.worker.cuda.program import MAXIMAL_DEVICES
 
 
 def left_sizes(

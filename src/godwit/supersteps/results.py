@@ -25,10 +25,10 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.download import STAGING_BYTES, Staging, bring_down, stagings
 from godwit.runtime.cuda.driver import Kernel, Stream
+from godwit.runtime.cuda.types import c_type
 from godwit.supersteps import rows as step_rows
 from godwit.supersteps.placement import StepPart, StepPlacement
 from godwit.trace import HOST, copied, seconds_since
-from godwit.worker.cuda.program import c_type
 
 _MOST_THREADS = 16
 _THREADS = 256

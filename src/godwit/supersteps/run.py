@@ -22,13 +22,14 @@ from godwit.runtime.cuda.driver import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.cuda.topology import reach_each_other
-from godwit.runtime.protocol import GpuOptions, Progress
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Progress
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.rows import StepRows
 from godwit.trace import seconds_since
 from godwit.worker.cuda.placement import settle
-from godwit.worker.cuda.program import MAXIMAL_DEVICES
 
 THREADS = 1024
 STATE_WORDS = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.protocol import Schedule
+from godwit.runtime.gpu_options import Schedule
 from godwit.supersteps.rows import StepRows
 
 _STRUCTS: dict[Schedule, str] = {

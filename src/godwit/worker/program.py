@@ -22,7 +22,8 @@ import numpy as np
 from godwit.dataflow.operators import adapt
 from godwit.dtypes import as_array, as_float
 from godwit.errors import InputError, shown
-from godwit.runtime.protocol import Array, ProgramOperators
+from godwit.runtime.protocol import Array
+from godwit.worker.task import ProgramOperators
 
 Operator = Callable[..., Any]
 Initial = float | Array | Callable[[Array], Any] | None

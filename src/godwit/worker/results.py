@@ -11,8 +11,9 @@ from godwit.dtypes import frozen
 from godwit.graph.partition.layout import Layout
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
-from godwit.runtime.protocol import Array, Destination
+from godwit.runtime.protocol import Array
 from godwit.worker.program import VertexProgram, identity_of
+from godwit.worker.task import Destination
 
 # Fewer values than these are converted by NumPy: waking a team, and loading the kernel, would take longer.
 _SMALL_VALUES = 1 << 23

@@ -6,7 +6,7 @@ meetings of all (``SolverOptions.execution``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,21 +27,15 @@ from godwit.graph.ids import VertexIds
 from godwit.graph.partition.layout import LocalGraph
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile_time import run_clock
-from godwit.runtime.gpu_options import check_asynchronous
-from godwit.runtime.protocol import (
-    USUAL,
-    Array,
-    GpuOptions,
-    PlacedPart,
-    ProgressPoll,
-    Seeds,
-    WorklistOptions,
-)
-from godwit.runtime.statistics import RunStatistics
+from godwit.runtime.gpu_options import USUAL, GpuOptions, check_asynchronous
+from godwit.runtime.protocol import Array, Device, ProgressPoll
+from godwit.runtime.statistics import RunStatistics, WorklistCounts
 from godwit.trace import PROGRESS, active
 from godwit.worker.delta import choose_delta, choose_gpu_window
+from godwit.worker.place import place_parts
 from godwit.worker.program import Initial, VertexProgram
 from godwit.worker.results import converted, destination_of
+from godwit.worker.task import PlacedPart, Seeds, WorklistOptions
 
 Start = Literal["all"] | Array | Mapping[int, Any]
 """Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
@@ -158,7 +152,7 @@ def solve(
     devices = placed.context.devices
     check_asynchronous(devices, options.gpu)
     layout = placed.layout
-    resident = placed.resident
+    resident = place_parts(placed)
     graph = placed.graph
     shared = devices[0].shares_memory
     statistics = RunStatistics(
@@ -209,9 +203,7 @@ def solve(
             if devices[0].delivers
             else None,
         )
-        counts = placed.context.backend.run_program(
-            program.operators, resident, devices, parts, run_options, make_poll(options)
-        )
+        counts = _run(program, resident, devices, parts, run_options, options)
     if counts.value_overflow:
         raise ValueOverflowError(
             f"a message of program {program.name!r} does not fit {program.dtype.name}; "
@@ -232,6 +224,24 @@ def solve(
         if program.field_dtype is not None:
             fields = layout.gather([part.fields for part in parts])
     return Solution(reached_values, fields, statistics, graph.ids)
+
+
+def _run(
+    program: VertexProgram,
+    resident: Any,
+    devices: Sequence[Device],
+    parts: Sequence[PlacedPart],
+    run_options: WorklistOptions,
+    options: SolverOptions,
+) -> WorklistCounts:
+    poll = make_poll(options)
+    if devices[0].kind == "cpu":
+        from godwit.worker.cpu.program import run_program as run_on_cores
+
+        return run_on_cores(program.operators, devices, parts, run_options, poll)
+    from godwit.worker.cuda.engine import run_program as run_on_gpus
+
+    return run_on_gpus(program.operators, resident, parts, run_options, poll)
 
 
 def _solver_name(options: SolverOptions, *, shared: bool) -> str:

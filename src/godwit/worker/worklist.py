@@ -26,14 +26,9 @@ from godwit.dataflow.tuning import (
 )
 from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer
 from godwit.errors import GodwitError, InputError, OperatorError, shown
-from godwit.runtime.protocol import (
-    PASS,
-    ProgressPoll,
-    Seeds,
-    WorklistCounts,
-    WorklistOperators,
-    WorklistOptions,
-)
+from godwit.runtime.protocol import PASS, ProgressPoll
+from godwit.runtime.statistics import WorklistCounts
+from godwit.worker.task import Seeds, WorklistOperators, WorklistOptions
 
 Operator = Callable[..., Any]
 
@@ -160,6 +155,13 @@ class DistributedWorklist:
         :raises GraphTooLargeError: rings or worklists do not fit in memory
         """
         context = self.router.context
+        if context.devices[0].kind != "cpu":
+            raise InputError(
+                "a DistributedWorklist runs on CPU devices, such as ['cpu:0', 'cpu:1']; GPUs run vertex "
+                "programs"
+            )
+        from godwit.worker.cpu.engine import run_workers
+
         endpoints = len(context.endpoints)
         options = WorklistOptions(
             as_bucket_width(delta),
@@ -173,7 +175,7 @@ class DistributedWorklist:
         states = _checked_states(states, endpoints)
         seeds = self._seeds(items, states[0], endpoints)
         with context.recording():
-            counts = context.backend.run_worklist(self._operators, states, seeds, options, poll)
+            counts = run_workers(self._operators, states, seeds, options, poll)
         if counts.value_overflow:
             raise GodwitError("a key of 2^32 or more was pushed in an item of 8 bytes; use 16")
         return counts

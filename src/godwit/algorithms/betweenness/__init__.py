@@ -3,7 +3,8 @@
 Definition and scales of NetworkX: for every ordered pair (s, t) the part of the shortest paths from s
 to t that lead through v, added up; undirected pairs count once. Shortest are those of fewest arcs or, on
 demand, of the least sum of weights. Sampled sources give estimates of the same number.
-:mod:`godwit.algorithms.betweenness.cpu` adds up, or, on GPUs, a kernel in supersteps, which the backend knows, and
+:mod:`godwit.algorithms.betweenness.cpu` adds up, or, on GPUs, a kernel in supersteps, which the backend
+knows, and
 by weights a step program (:mod:`godwit.algorithms.betweenness.weighted`); here the sums are asked for and
 scaled.
 
@@ -35,6 +36,7 @@ from godwit.runtime.cpu.team import run_team
 from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, OF_WORKERS, check_options
 from godwit.runtime.protocol import Array, Device
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions
 from godwit.worker.solve import SolverOptions, make_poll
 
 _HOST = Home()
@@ -222,7 +224,7 @@ def betweenness_centrality(
             sums = _weighted_sums_on_gpus(placed, chosen, endpoints, statistics, options)
         else:
             query = DependencyQuery(chosen, endpoints, edges, options.gpu)
-            sums = _sums_on_gpus(placed.steps, query, statistics, options)
+            sums = _sums_on_gpus(place_positions(placed), query, statistics, options)
     with statistics.phase("run"):
         if sums is None:
             threads = device.threads if device.kind == "cpu" else None

@@ -6,7 +6,8 @@ dependency of s on v is count(v) times the sum, over the successors u of v (the 
 shortest paths take), of (1 + dependency(u)) / count(u), here called the coefficient of u.
 
 Every thread searches from a source of its own, with arrays of its own: by levels
-(:mod:`godwit.algorithms.betweenness.path_counts`) or by weights (:mod:`godwit.algorithms.betweenness.weighted_path_counts`). Either
+(:mod:`godwit.algorithms.betweenness.path_counts`) or by weights
+(:mod:`godwit.algorithms.betweenness.weighted_path_counts`). Either
 search leaves the successors of each vertex, in the order of the queue, so that the way back reads one list
 from its end and asks no distances.
 

@@ -17,6 +17,7 @@ from godwit.algorithms.betweenness.queries import DependencyOutcome, DependencyQ
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, GraphTooLargeError
 from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES, c_type
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.exchange import pointers
 from godwit.supersteps.placement import StepCopies, StepPart, StepPlacement
@@ -34,7 +35,6 @@ from godwit.supersteps.run import (
     step_run,
     step_source,
 )
-from godwit.worker.cuda.program import MAXIMAL_DEVICES, c_type
 
 LIGHT_VERTICES = 512
 """A level of so many vertices at most, and"""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from godwit.runtime.protocol import Array, GpuOptions, ProgressPoll
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Array, ProgressPoll
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def sum_dependencies_on_gpus(
 ) -> DependencyOutcome:
     """Answer a query.
 
-    :param steps: the graph on GPUs: :attr:`godwit.placement.PlacedGraph.steps`
+    :param steps: the graph on GPUs: :func:`godwit.supersteps.place.place_positions`
     :param poll: called now and then with the number of sources begun
     :raises GraphTooLargeError: need against free
     :raises DeviceError: devices wait for each other in vain

@@ -16,10 +16,16 @@ from godwit.algorithms.bfs.queries import SearchQuery, search
 from godwit.algorithms.paths.result import PathResult, Sources, check_query
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import OF_SEARCHES, asked_for, check_search, only_of_workers
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import (
+    OF_SEARCHES,
+    GpuOptions,
+    asked_for,
+    check_search,
+    only_of_workers,
+)
 from godwit.runtime.registry import are_peers
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions, refuse_positions
 from godwit.worker.program import VertexProgram
 from godwit.worker.solve import SolverOptions, make_poll, solve
 
@@ -150,18 +156,18 @@ def _in_supersteps(
     may_give_up = not _asks_for_supersteps(options)
     query = SearchQuery(sources, target, cutoff, may_give_up, distance, options.gpu)
     try:
-        steps = placed.steps
+        steps = place_positions(placed)
         with statistics.phase("run"):
             found = search(steps, query, make_poll(options))
     except GraphTooLargeError:
         if not may_give_up:
             raise
-        placed.refuse_steps()
+        refuse_positions(placed)
         return None
     statistics.split_run(found.seconds)
     if not found.is_complete:
         given_up.update(statistics.seconds)
-        placed.refuse_steps()
+        refuse_positions(placed)
         return None
     statistics.processed_items = found.visited
     statistics.arcs_relaxed = found.looked

@@ -1,4 +1,5 @@
-"""Direction-optimizing breadth-first search on GPUs: what algorithms/bfs/bfs.cuh needs, and what it gives."""
+"""Direction-optimizing breadth-first search on GPUs: what algorithms/bfs/bfs.cuh needs, and what it
+gives."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ import numpy as np
 from godwit.algorithms.bfs.queries import SearchOutcome, SearchQuery
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.protocol import ProgressPoll, Schedule
+from godwit.runtime.cuda.types import c_type
+from godwit.runtime.gpu_options import Schedule
+from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.hubs import HubRows
 from godwit.supersteps.placement import StepPart, StepPlacement
@@ -21,7 +24,6 @@ from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import PEERS, ROWS, STAGE, STEP, point_rows, step_run, step_source
 from godwit.supersteps.schedules import left_rows_bytes, schedule_define
 from godwit.trace import active
-from godwit.worker.cuda.program import c_type
 
 UNREACHED = np.iinfo(np.int32).max
 

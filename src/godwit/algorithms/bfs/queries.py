@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from godwit.runtime.protocol import Array, GpuOptions, ProgressPoll
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Array, ProgressPoll
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class SearchOutcome:
 def search(steps: Any, query: SearchQuery, poll: ProgressPoll | None) -> SearchOutcome:
     """Depths of all vertices from the nearest source.
 
-    :param steps: the placement of ``Backend.place_steps``
+    :param steps: of :func:`godwit.supersteps.place.place_positions`
     :raises DeviceError: devices wait for each other in vain
     """
     from godwit.algorithms.bfs.cuda import search_levels

@@ -23,6 +23,7 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import check_components
 from godwit.runtime.protocol import Device
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions
 from godwit.worker.program import VertexProgram
 from godwit.worker.solve import SolverOptions, make_poll, solve
 
@@ -226,7 +227,7 @@ def connected_components(
             label,
             options.gpu,
         )
-        steps = placed.steps
+        steps = place_positions(placed)
         with statistics.phase("run"):
             found = label_components(steps, query, poll)
         statistics.split_run(found.seconds)

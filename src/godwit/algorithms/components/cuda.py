@@ -13,13 +13,13 @@ from godwit.algorithms.components.tiles import is_tiled, lay_tiles, row_bits_byt
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.types import c_type
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_positions
 from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import PEERS, ROWS, STAGE, STEP, point_rows, step_run, step_source
 from godwit.supersteps.schedules import left_rows_bytes
-from godwit.worker.cuda.program import c_type
 
 ARGUMENTS = np.dtype(
     [

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from godwit.runtime.protocol import Array, GpuOptions, ProgressPoll
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Array, ProgressPoll
 
 Merge = Literal["auto", "tree", "direct"]
 
@@ -59,7 +60,7 @@ class UnionOutcome:
 def label_components(steps: Any, query: UnionQuery, poll: ProgressPoll | None) -> UnionOutcome:
     """Answer a query on GPUs.
 
-    :param steps: the graph there: :attr:`godwit.placement.PlacedGraph.steps`
+    :param steps: the graph there: :func:`godwit.supersteps.place.place_positions`
     :raises GraphTooLargeError: need against free
     :raises DeviceError: atomics do not reach each other's memory, or devices wait for each other in vain
     """

@@ -23,7 +23,8 @@ from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph, default_step_devices
-from godwit.runtime.protocol import Device, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
 from godwit.trace import seconds_since
 from godwit.worker.solve import SolverOptions

@@ -1,8 +1,8 @@
 """A forest that takes edges in, in host memory: the CPU twin of algorithms/components/stream_cuda.py.
 
 Links are those of :mod:`godwit.graph.union_find`. Most edges of a stream find both ends below one parent,
-where trees are flat; as on GPUs (algorithms/components/stream.cuh), edges that do not are counted, and trees
-are flattened when these have cost about as much as that will.
+where trees are flat; as on GPUs (algorithms/components/stream.cuh), edges that do not are counted, and
+trees are flattened when these have cost about as much as that will.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import BorrowedStream, Kernel, Module, PinnedBuffer
 from godwit.runtime.cuda.gpu_arrays import address_of
 from godwit.runtime.cuda.marks import native_stream
+from godwit.runtime.cuda.types import c_type
 from godwit.runtime.memory import Space
-from godwit.worker.cuda.program import c_type
 
 WALKS_A_VERTEX = 0.25
 """Edges that had to walk up trees, a vertex, after which these are flattened."""

@@ -6,7 +6,8 @@ array to whichever device is free, devices send back what they keep, and the hos
 
 A device has several *slots* for what packets keep. While the kernel of one runs, the next packet is on its
 way to the device and what the one before has kept on its way back; the worker only ever waits for a kernel
-that has another behind it. GPUs and CPUs together have a router each: :mod:`godwit.algorithms.filtering.sharing`.
+that has another behind it. GPUs and CPUs together have a router each:
+:mod:`godwit.algorithms.filtering.sharing`.
 """
 
 from __future__ import annotations

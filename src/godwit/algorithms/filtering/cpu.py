@@ -179,7 +179,8 @@ class _CpuSlot:
 
 
 class CpuPacketFilter:
-    """Filters the packets of a CPU's endpoint; as :func:`godwit.algorithms.filtering.endpoints.packet_filter`."""
+    """Filters the packets of a CPU's endpoint; as
+    :func:`godwit.algorithms.filtering.endpoints.packet_filter`."""
 
     def __init__(
         self,

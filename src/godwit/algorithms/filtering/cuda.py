@@ -1,4 +1,5 @@
-"""What a predicate keeps of an array on a GPU: algorithms/filtering/filter.cuh, launched; the twin of algorithms/filtering/cpu.py.
+"""What a predicate keeps of an array on a GPU: algorithms/filtering/filter.cuh, launched; the twin of
+algorithms/filtering/cpu.py.
 
 A launch neither waits nor clears anything: how much was kept is written to page-locked memory, and an event
 says when. What tells launches apart is counted here: epochs, and tickets of tiles.
@@ -30,8 +31,8 @@ from godwit.runtime.cuda.marks import native_stream
 from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
 from godwit.runtime.cuda.ordinary_memory import Promise
 from godwit.runtime.cuda.pools import keep_pinned, take_pinned
+from godwit.runtime.cuda.types import c_type
 from godwit.runtime.memory import READY, Mark
-from godwit.worker.cuda.program import c_type
 
 THREADS = 256
 """Of a block."""

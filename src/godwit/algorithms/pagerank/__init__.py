@@ -30,6 +30,7 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import OF_STEPS, check_options, check_ranks
 from godwit.runtime.protocol import Device
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions
 from godwit.worker.solve import SolverOptions, make_poll
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
@@ -242,7 +243,7 @@ def _on_gpus(
     options: SolverOptions,
 ) -> PageRankResult:  # fmt: skip
     """An iteration a superstep, on all devices of the placed graph."""
-    steps = placed.steps
+    steps = place_positions(placed)
     with statistics.phase("run"):
         found = rank_vertices(steps, query, make_poll(options))
     statistics.split_run(found.seconds)

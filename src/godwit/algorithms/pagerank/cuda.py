@@ -1,4 +1,5 @@
-"""PageRank on GPUs: brings up what it needs, runs algorithms/pagerank/pagerank.cuh, and brings the ranks home.
+"""PageRank on GPUs: brings up what it needs, runs algorithms/pagerank/pagerank.cuh, and brings the
+ranks home.
 
 Kept on the devices from one query to the next: rows, out-degrees, which of its vertices the other devices
 read, and, for weights, what each arc gets of its source's rank. The first query makes the last, in a
@@ -22,6 +23,7 @@ from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.cuda.types import c_type
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.exchange import Exchange, packed_sizes
 from godwit.supersteps.halos import Halos, halo_positions, halos_of
@@ -39,7 +41,6 @@ from godwit.supersteps.run import (
     step_run,
     step_source,
 )
-from godwit.worker.cuda.program import c_type
 
 ARGUMENTS = np.dtype(
     [

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.runtime.protocol import Array, GpuOptions, ProgressPoll
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Array, ProgressPoll
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class RankOutcome:
 def rank_vertices(steps: Any, query: RankQuery, poll: ProgressPoll | None) -> RankOutcome:
     """Answer a query on GPUs.
 
-    :param steps: the graph there: :attr:`godwit.placement.PlacedGraph.steps`
+    :param steps: the graph there: :func:`godwit.supersteps.place.place_positions`
     :raises GraphTooLargeError: need against free
     :raises DeviceError: devices wait for each other in vain
     """

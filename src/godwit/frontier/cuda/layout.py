@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from godwit.frontier.code import Instruction, StepCode, accumulator_dtype
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
 from godwit.supersteps.run import PEERS, ROWS, STAGE
-from godwit.worker.cuda.program import MAXIMAL_DEVICES
 
 FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, SPREADED = 24, 25, 26, 27, 28, 29
 """Words of the state behind the numbers, as in frontier.cuh."""

@@ -14,7 +14,7 @@ from godwit.frontier.cuda.layout import FAILED, OPERATORS, Slot, arguments_dtype
 from godwit.frontier.cuda.queues import FrontierQueues
 from godwit.frontier.cuda.text import NOTHING, ProgramText
 from godwit.frontier.reads import reads_anywhere, ways_of_arcs
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps.exchange import left_sizes
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_arcs, deliver_positions

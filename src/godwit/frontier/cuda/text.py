@@ -18,8 +18,8 @@ from godwit.frontier.code import PULL_SHARE, VERTEX_COUNT, Instruction, Operator
 from godwit.frontier.cuda.layout import arguments_dtype, slot_of, slots_of
 from godwit.frontier.reads import shared_fields
 from godwit.runtime.cuda.operators import DeviceFunction
+from godwit.runtime.cuda.types import c_type
 from godwit.supersteps.run import ROWS, STAGE, THREADS
-from godwit.worker.cuda.program import c_type
 
 MOST_ARRAYS = 24
 """Fields and accumulators together: a kernel takes so many pointers at every device."""

@@ -1,4 +1,5 @@
-"""The structs of graph/generators/generate.cuh and build_rows.cuh, as Python hands them to kernels: by value.
+"""The structs of graph/generators/generate.cuh and build_rows.cuh, as Python hands them to kernels: by
+value.
 
 Every member has 8 bytes, so no compiler has a choice where to put it.
 """

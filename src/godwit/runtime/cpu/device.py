@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from godwit import config
 from godwit.errors import DeviceError
-from godwit.graph.csr import Graph
-from godwit.graph.partition import Partition
-from godwit.graph.partition.layout import LocalGraph
-from godwit.runtime.protocol import (
-    Backend,
-    Device,
-    PlacedPart,
-    ProgramOperators,
-    ProgressPoll,
-    Seeds,
-    WorklistCounts,
-    WorklistOperators,
-    WorklistOptions,
-)
+from godwit.runtime.protocol import Backend, Device
 
 MAXIMAL_VIRTUAL_DEVICES = 256
 
@@ -55,40 +41,3 @@ class CpuBackend(Backend):
 
     def require_idle(self, devices: Sequence[Device]) -> None:
         """Runs on CPUs do not exclude each other."""
-
-    def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
-        """Nothing to do: the host's memory is theirs."""
-        return
-
-    def place_steps(
-        self, devices: Sequence[Device], graph: Graph, partition: Partition | None
-    ) -> None:
-        """Nothing to do: the host's memory is theirs."""
-        return
-
-    def run_worklist(
-        self,
-        operators: WorklistOperators,
-        states: Sequence[Any],
-        seeds: Sequence[Seeds],
-        options: WorklistOptions,
-        poll: ProgressPoll | None,
-    ) -> WorklistCounts:
-        """One asynchronous worker per state."""
-        from godwit.worker.cpu.engine import run_workers
-
-        return run_workers(operators, states, seeds, options, poll)
-
-    def run_program(
-        self,
-        program: ProgramOperators,
-        placement: Any,
-        devices: Sequence[Device],
-        parts: Sequence[PlacedPart],
-        options: WorklistOptions,
-        poll: ProgressPoll | None,
-    ) -> WorklistCounts:
-        """The team of ``"cpu"`` on shared memory; else a worker per device."""
-        from godwit.worker.cpu.program import run_program
-
-        return run_program(program, devices, parts, options, poll)

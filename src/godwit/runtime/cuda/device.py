@@ -5,25 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from godwit import config
-from godwit.errors import DeviceError, InputError
-from godwit.graph.csr import Graph
-from godwit.graph.partition import Partition
-from godwit.graph.partition.layout import LocalGraph
+from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver, libraries
-from godwit.runtime.protocol import (
-    Backend,
-    Device,
-    PlacedPart,
-    ProgramOperators,
-    ProgressPoll,
-    Seeds,
-    WorklistCounts,
-    WorklistOperators,
-    WorklistOptions,
-)
+from godwit.runtime.protocol import Backend, Device
 
 OLDEST_ARCHITECTURE = 80
 """Warps add up in hardware from here on (sm_80)."""
@@ -84,49 +70,3 @@ class CudaBackend(Backend):
         from godwit.runtime.cuda.topology import gpu_index
 
         refuse_held(gpu_index(device) for device in devices)
-
-    def place(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> Any:
-        """The parts' rows in the memory of their GPUs."""
-        from godwit.worker.cuda.placement import GpuPlacement
-
-        return GpuPlacement(devices, parts)
-
-    def place_steps(
-        self, devices: Sequence[Device], graph: Graph, partition: Partition | None
-    ) -> Any:
-        """The graph in positions; its rows come up when they are asked for.
-
-        Positions have 64 bits where the graph's ids have, or there are too many for 32.
-        """
-        from godwit.supersteps.placement import StepPlacement
-
-        ids = graph.targets.dtype
-        return StepPlacement(devices, graph, partition, id_dtype=ids if ids.itemsize == 8 else None)
-
-    def run_worklist(
-        self,
-        operators: WorklistOperators,
-        states: Sequence[Any],
-        seeds: Sequence[Seeds],
-        options: WorklistOptions,
-        poll: ProgressPoll | None,
-    ) -> WorklistCounts:
-        """Refused: a worklist of a user's own items has no kernel."""
-        raise InputError(
-            "a DistributedWorklist runs on CPU devices, such as ['cpu:0', 'cpu:1']; GPUs run vertex "
-            "programs"
-        )
-
-    def run_program(
-        self,
-        program: ProgramOperators,
-        placement: Any,
-        devices: Sequence[Device],
-        parts: Sequence[PlacedPart],
-        options: WorklistOptions,
-        poll: ProgressPoll | None,
-    ) -> WorklistCounts:
-        """One persistent kernel a device."""
-        from godwit.worker.cuda.engine import run_program
-
-        return run_program(program, placement, parts, options, poll)

@@ -35,7 +35,7 @@ from godwit.runtime.cuda import libraries
 from godwit.runtime.cuda.driver import FAULT_NAME, FAULT_WORDS
 from godwit.runtime.rebuilding import Originals, place, rebuild, wrong_return
 
-_C_TYPES = {
+C_TYPES = {
     "bool": "bool",
     "int8": "signed char",
     "uint8": "unsigned char",
@@ -130,7 +130,7 @@ def compile_function(function: DeviceFunction, architecture: str) -> CompiledFun
             _return_type(result.signature.return_type, function, originals)
         _check_on_cpu(function, error)
         raise OperatorError(originals.compile_message(error)) from error
-    taken = [_C_TYPES[dtype.name] for dtype in function.arguments]
+    taken = [C_TYPES[dtype.name] for dtype in function.arguments]
     taken += ["double"] * function.parameter_count
     kind = _return_type(returned, function, originals)
     prototype = f'extern "C" __device__ {kind} {function.symbol}({", ".join(taken)});'
@@ -216,12 +216,12 @@ def _return_type(returned: Any, function: DeviceFunction, originals: Originals) 
         what = f"{returned.type} or nothing (None)"
     else:
         what = "nothing (None)" if kind == "none" else kind
-    wrong = wrong_return(what, np.dtype(kind) if kind in _C_TYPES else None, function.wanted)
+    wrong = wrong_return(what, np.dtype(kind) if kind in C_TYPES else None, function.wanted)
     if wrong:
         users = originals.users()
         who = place(users[0], None) if users else f"'{function.symbol}'"
         raise OperatorError(f"{who} {wrong}")
-    return _C_TYPES[kind]
+    return C_TYPES[kind]
 
 
 def _check_on_cpu(function: DeviceFunction, error: Exception) -> None:

@@ -20,9 +20,10 @@ from godwit.dtypes import Array
 from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.operators import DeviceFunction, fault_error
-from godwit.runtime.protocol import GpuOptions, Progress, ProgressPoll
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Progress, ProgressPoll
 from godwit.trace import PROGRESS, Trace, active
-from godwit.worker.cuda.program import MAXIMAL_DEVICES
 
 RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
 """How a launch ended: ``Status`` of runtime/cuda/include/barrier.cuh."""

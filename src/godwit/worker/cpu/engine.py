@@ -14,14 +14,9 @@ from godwit.runtime.cpu.bits import FROM_BITS
 from godwit.runtime.cpu.compile import Kernel, kernel
 from godwit.runtime.cpu.team import ABORT, borrowed_team, new_control, thread_track
 from godwit.runtime.cpu.values import returned
-from godwit.runtime.protocol import (
-    ProgressPoll,
-    Seeds,
-    WorklistCounts,
-    WorklistOperators,
-    WorklistOptions,
-)
+from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.references import by_reference
+from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import active, seconds_since
 from godwit.worker.cpu import shared_memory, worker
 from godwit.worker.cpu.bins import (
@@ -39,6 +34,7 @@ from godwit.worker.cpu.mailbox import new_mailboxes
 from godwit.worker.cpu.shared_memory import run_shared
 from godwit.worker.cpu.supersteps import run_in_steps
 from godwit.worker.cpu.worker import PUBLISHED_WORDS, Worklist, run_worker
+from godwit.worker.task import Seeds, WorklistOperators, WorklistOptions
 
 RING_ITEMS = 4096
 """Slots of a mailbox where nobody says otherwise."""

@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from godwit.runtime.protocol import (
-    Array,
-    Device,
-    PlacedPart,
-    ProgramOperators,
-    ProgressPoll,
-    WorklistCounts,
-    WorklistOperators,
-    WorklistOptions,
-)
+from godwit.runtime.protocol import Array, Device, ProgressPoll
+from godwit.runtime.statistics import WorklistCounts
 from godwit.worker.cpu import relax
 from godwit.worker.cpu.engine import run_threads, run_workers
 from godwit.worker.cpu.relax import ProgramState
+from godwit.worker.task import (
+    PlacedPart,
+    ProgramOperators,
+    WorklistOperators,
+    WorklistOptions,
+)
 
 SERIAL_ARCS = 20_000
 """Below so many arcs a second thread costs more than it brings."""

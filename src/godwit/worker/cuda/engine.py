@@ -16,21 +16,15 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.gpu_locks import held_gpus
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
-from godwit.runtime.protocol import (
-    Array,
-    PlacedPart,
-    ProgramOperators,
-    Progress,
-    ProgressPoll,
-    WorklistCounts,
-    WorklistOptions,
-)
+from godwit.runtime.protocol import Array, Progress, ProgressPoll
+from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
 from godwit.worker.cuda import program as kernels
 from godwit.worker.cuda.links import connect, per_link
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement
 from godwit.worker.cuda.program import CONTROL, PART, THREADS, Variant
 from godwit.worker.cuda.results import deliver
+from godwit.worker.task import PlacedPart, ProgramOperators, WorklistOptions
 
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256

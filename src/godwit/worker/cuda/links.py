@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.runtime.protocol import GpuOptions
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.worker.cuda.placement import GpuPlacement
-from godwit.worker.cuda.program import BOARD_BYTES, MAXIMAL_DEVICES
+from godwit.worker.cuda.program import BOARD_BYTES
 
 
 def next_hops(peers: Array, transport: str) -> Array:

@@ -20,8 +20,9 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream
 from godwit.runtime.cuda.gpu_locks import held_gpus
 from godwit.runtime.cuda.topology import gpu_index
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
 from godwit.runtime.protocol import Device
-from godwit.worker.cuda.program import BOARD_BYTES, CONTROL, HUB_DEGREE, MAXIMAL_DEVICES
+from godwit.worker.cuda.program import BOARD_BYTES, CONTROL, HUB_DEGREE
 
 LONGEST_PACKED_ROW = 4
 _LONGEST_ITEM = 16

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.protocol import ProgramOperators
+from godwit.runtime.cuda.types import C_TYPES, MAXIMAL_DEVICES
+from godwit.worker.task import ProgramOperators
 
-MAXIMAL_DEVICES = 16
 THREADS = 1024
 """Of a block, at most."""
 HUB_DEGREE = 1024
@@ -88,16 +88,6 @@ BOARD_BYTES = 2 * MAXIMAL_DEVICES * (24 + 4 * MAXIMAL_DEVICES) + MAXIMAL_DEVICES
 
 NO_KEY = 0xFFFFFFFF
 
-_C_TYPES = {
-    "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "float",
-    "float64": "double", "int8": "signed char", "uint8": "u8", "int16": "short", "uint16": "u16",
-}  # fmt: skip
-
-
-def c_type(dtype: np.dtype[Any]) -> str:
-    """What kernels call a dtype."""
-    return _C_TYPES[dtype.name]
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -135,11 +125,11 @@ def hub_bytes(program: ProgramOperators) -> int:
 
 def source(program: ProgramOperators, variant: Variant, parameter_count: int) -> str:
     """The kernels of a program, to be compiled with its operators."""
-    value = _C_TYPES[program.value_dtype.name]
+    value = C_TYPES[program.value_dtype.name]
     field_dtype = program.field_dtype or program.value_dtype
-    field = _C_TYPES[field_dtype.name]
-    weight = value if variant.weight_dtype is None else _C_TYPES[variant.weight_dtype.name]
-    vertex = _C_TYPES[variant.id_dtype.name]
+    field = C_TYPES[field_dtype.name]
+    weight = value if variant.weight_dtype is None else C_TYPES[variant.weight_dtype.name]
+    vertex = C_TYPES[variant.id_dtype.name]
     given = "".join(f", p[{index}]" for index in range(parameter_count))
     operators = [
         f"    static __device__ auto message(Value value, Weight weight, i64 degree, i64 vertex, "

@@ -27,10 +27,10 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.download import STAGING_BYTES, Staging, stagings
 from godwit.runtime.cuda.driver import Kernel, Stream
-from godwit.runtime.protocol import Destination, ProgramOperators
+from godwit.runtime.cuda.types import c_type
 from godwit.trace import HOST, copied, seconds_since
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement
-from godwit.worker.cuda.program import c_type
+from godwit.worker.task import Destination, ProgramOperators
 
 _MOST_THREADS = 16
 _BLOCK_THREADS = 256

@@ -98,7 +98,7 @@ class TestTaken:
         assert gw.bfs(again.with_weights(on_gpu(WEIGHTS)), 0).distance.tolist() == [0, 1, 1, 2]
         gw.verify_sssp(graph, on_gpu([0]), on_gpu(DISTANCE))
         named = graph.with_ids(on_gpu([7, 5, 3, 1]))
-        assert gw.sssp(named, 0).to_dict() == {7: 0.0, 5: 4.0, 3: 7.0, 1: 7.5}
+        assert gw.sssp(named, on_gpu([7])).to_dict() == {7: 0.0, 5: 4.0, 3: 7.0, 1: 7.5}
 
     def test_as_edge_index(self, on_gpu: Callable[[Any], Any]) -> None:
         graph = Graph.from_edge_index(on_gpu([SOURCES, TARGETS]), on_gpu(WEIGHTS))

@@ -31,8 +31,8 @@ def all_kinds() -> Iterator[type[errors.GodwitError]]:
 
 
 def one_of(kind: type[errors.GodwitError]) -> errors.GodwitError:
-    if kind is errors.FormatError:
-        return errors.FormatError("./some/file.el", "not a number", line=7, text="1 x\n")
+    if issubclass(kind, errors.FormatError):
+        return kind("./some/file.el", "not a number", line=7, text="1 x\n")
     return kind("what is wrong, and what would work")
 
 

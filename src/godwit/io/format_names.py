@@ -29,14 +29,14 @@ FORMATS = {
     "parquet": FormatName("binary.parquet", (".parquet",), certain=True, header="the bytes PAR1"),
     "dimacs": FormatName("text.dimacs", (".gr",), certain=True, header="a line p sp VERTICES ARCS"),
     "matrix-market": FormatName(
-        "matrix_market",
+        "text.matrix_market",
         (".mtx",),
         certain=True,
         header="a banner, %%MatrixMarket matrix LAYOUT FIELD SYMMETRY",
     ),
     "graphalytics": FormatName("text.graphalytics", (".e",)),
     "webgraph-ascii": FormatName(
-        "webgraph", (".graph-txt",), header="a line with the number of vertices"
+        "text.webgraph", (".graph-txt",), header="a line with the number of vertices"
     ),
     "metis": FormatName("text.metis", (".graph",), header="a line VERTICES EDGES [FMT [NCON]]"),
     "adjacency-list": FormatName("text.adjacency_list", (".adj",)),

@@ -22,8 +22,8 @@ from typing import Any
 
 import godwit as gw
 from godwit import config
-from godwit.io import read, write
 from godwit.io.format_names import FORMATS
+from godwit.io.graph_files import read, write
 
 Timed = dict[str, Callable[[], Any]]
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import godwit as gw
-from godwit.io import write
+from godwit.io.graph_files import write
 
 _RUN = """
 import sys, time

@@ -21,7 +21,8 @@ from godwit.errors import FormatError, GraphTooLargeError
 from godwit.graph.blocks import rows_of_blocks
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph
-from godwit.io import pieces, read
+from godwit.io import pieces
+from godwit.io.graph_files import read
 from graphs import forced_threads
 
 

@@ -225,7 +225,7 @@ class TestCompiles:
         ],
     )
     def test_kernels(self, architecture: str, file: str, types: dict[str, str]) -> None:
-        word = {"Word": "u64"} if file.startswith("row") else {}
+        word = {"Word": "u64"} if "row_kernels" in file else {}
         source = kernel_source(file, Id="i32", **word, **types)
         assert cubin(source, (), architecture)[:4] == b"\x7fELF"
 

@@ -16,7 +16,7 @@ import pytest
 
 from godwit.errors import GodwitError
 from godwit.graph.csr import Graph
-from godwit.io import read, write
+from godwit.io.graph_files import read, write
 from godwit.io.xxh64 import Xxh64
 
 CHECKED = (

@@ -25,7 +25,8 @@ import scipy.io
 
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.io import pieces, read
+from godwit.io import pieces
+from godwit.io.graph_files import read
 from godwit.io.source import open_source
 from godwit.io.text.arc_lines import ArcLines, IdRange, read_arcs
 from godwit.io.text.scanner import INTEGER_32, NONE

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError, InputError
 from godwit.graph.csr import Graph
-from godwit.io import pieces, read, write
+from godwit.io import pieces
+from godwit.io.graph_files import read, write
 from graphs import arcs_of, graphs
 from mutations import mutated
 

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.io import read, write
 from godwit.io.binary import galois, native
 from godwit.io.binary.checksum import checked, checksum
+from godwit.io.graph_files import read, write
 from graphs import ZOO, arcs_of, each_graph, forced_threads, graphs, named_graph
 from mutations import mutated
 

@@ -17,7 +17,8 @@ import godwit as gw
 from godwit.errors import FileError, FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph
-from godwit.io import pieces, read, write
+from godwit.io import pieces
+from godwit.io.graph_files import read, write
 from graphs import arcs_of, graphs
 from mutations import mutated
 

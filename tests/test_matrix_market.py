@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError
 from godwit.graph.csr import Graph
-from godwit.io import read
+from godwit.io.graph_files import read
 from graphs import arcs_of
 from mutations import mutated
 

@@ -22,7 +22,7 @@ import godwit
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph import table_columns as table_module
 from godwit.graph.csr import Graph
-from godwit.io import read, write
+from godwit.io.graph_files import read, write
 from graphs import graphs
 from mutations import mutated
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.io import read, write
+from godwit.io.graph_files import read, write
 from godwit.io.text import writing as text_writing
 from graphs import arcs_of, each_graph, forced_threads, graphs, named_graph
 

@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph as Graph
     from godwit.graph.partition import Partition as Partition
     from godwit.graph.partition import partition as partition
-    from godwit.io import read as read
-    from godwit.io import write as write
     from godwit.io.datasets import dataset as dataset
     from godwit.io.datasets import datasets as datasets
+    from godwit.io.graph_files import read as read
+    from godwit.io.graph_files import write as write
     from godwit.placement import PlacedGraph as PlacedGraph
     from godwit.runtime.gpu_options import GpuOptions as GpuOptions
     from godwit.runtime.registry import all_devices as all_devices
@@ -114,7 +114,7 @@ _HOMES = {
     "partition": "graph.partition",
     "place": "worker.place",
     "policies": "dataflow.policies",
-    "read": "io",
+    "read": "io.graph_files",
     "reduce": "frontier.operators",
     "repeat": "frontier.operators",
     "run": "api",
@@ -125,7 +125,7 @@ _HOMES = {
     "verify_filter": "algorithms.filtering.verify",
     "verify_pagerank": "algorithms.pagerank.verify",
     "verify_sssp": "algorithms.paths.verify",
-    "write": "io",
+    "write": "io.graph_files",
 }
 
 _MODULES = ("collectives", "errors", "generators", "policies")

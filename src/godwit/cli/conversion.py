@@ -166,7 +166,7 @@ def _write(
     from godwit.cli import facts
     from godwit.cli.report import Report, print_json, print_written
     from godwit.files import check_writable
-    from godwit.io import check_ending, writable_format, write
+    from godwit.io.graph_files import check_ending, writable_format, write
 
     chosen = writable_format(output, to)
     check_writable(output, text)

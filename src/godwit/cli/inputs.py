@@ -59,7 +59,7 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
         if is_dataset(text):
             graph = _fetch(text, display, given)
         else:
-            from godwit.io import read
+            from godwit.io.graph_files import read
 
             path = file_of(text)
             with display.bytes(f"reading {Path(path).name}") as progress:

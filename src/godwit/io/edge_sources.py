@@ -215,7 +215,7 @@ class EdgeText(EdgeChunks):
         :raises FormatError: it is no list of edges; names the line
         :raises InputError: it is, but cannot stream
         """
-        from godwit.io import list_arcs
+        from godwit.io.graph_files import list_arcs
 
         def progress(*_: object) -> None:
             if self._listed is None and look is not None:
@@ -343,8 +343,8 @@ def _open(path: Path, edge_dtype: Any, columns: Any) -> Edges:
 
 def _mapped_graph(path: Path) -> Graph | None:
     """The graph in a file of Godwit's own format; None for all that cannot be mapped as one."""
-    from godwit.io import format_named, read
     from godwit.io.format import HEAD_BYTES, Head
+    from godwit.io.graph_files import format_named, read
 
     begin = b""
     with suppress(OSError, ValueError):  # whoever reads it says what is wrong

@@ -32,8 +32,8 @@ def dataset(name: str, *, progress: Progress | None = None, **options: Any) -> G
     :raises FormatError: what was fetched cannot be read as a graph
     :raises GraphTooLargeError: before more is allocated than there is memory
     """
-    from godwit.io import read
     from godwit.io.datasets.fetching import fetch
+    from godwit.io.graph_files import read
 
     found = named(name)
     for option in options:

@@ -1,0 +1,348 @@
+"""Graphs from files and to files: format and compression are recognized by the content.
+
+A file goes through these hands: ``source`` and ``compression`` give its content; a format (one module
+each, :class:`Format`) says what it means, reads it and writes it. What text formats share is in
+``text`` (lines), ``arc_lines`` and ``scanner`` (lines of arcs into columns); ``arcs`` makes a graph of
+columns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag
+from godwit.errors import FormatError, InputError, shown
+from godwit.files import errors_named, replacing
+from godwit.graph.csr import Graph
+from godwit.graph.ids import MAXIMAL_ID_BASE
+from godwit.graph.read_options import Progress, ReadOptions
+from godwit.io.compression import compressed
+from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
+from godwit.io.format_names import FORMATS
+from godwit.io.source import open_source
+
+if TYPE_CHECKING:
+    from godwit.graph.arcs import Listed
+
+__all__ = ["FORMATS", "read", "write"]
+
+
+@cache
+def format_named(name: str) -> Format:
+    """The format of a name in :data:`FORMATS`."""
+    module = import_module(f"godwit.io.{FORMATS[name].module}")
+    found: Format = module.FORMAT
+    return found
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    id_base: int | None = None,
+    directed: bool | None = None,
+    weighted: bool | None = None,
+    columns: tuple[str, ...] | list[str] | None = None,
+    relabel: bool | None = None,
+    weight_dtype: Any = None,
+    progress: Progress | None = None,
+) -> Graph:
+    """Read a graph from a file, compressed (gzip, bzip2, xz, zstd) or not.
+
+    In edge lists and tables ids are names: the vertices are those that occur, by ascending id, and
+    functions take and give them by id (``graph.ids``). Formats that count vertices give 0 to n - 1.
+    Parallel arcs and self-loops are kept. Weights in text are int32, or int64 if one of them needs it;
+    float64 if they are real numbers.
+
+    :param path: the file
+    :param format: a name in :data:`FORMATS`; recognized by the content if None
+    :param id_base: what the file calls the first of counted vertices. None: 1 for Matrix Market, METIS and
+        DIMACS (but 0 for DIMACS without a problem line if there is a vertex 0). For edge lists and
+        tables it includes ``relabel=False``, for which None is 0
+    :param directed: None: as the file has it (a symmetric matrix is undirected, an edge list is
+        directed unless a comment says otherwise). False: each arc of the file is an edge. True: for
+        an undirected file, the same arcs in a graph that is called directed
+    :param weighted: None: as the file has it. False: drop the weights. True: there must be some
+    :param columns: of a table (CSV, Parquet), the names of those that hold sources, targets and, if
+        there is a third name, weights
+    :param relabel: for edge lists and tables. False: ids are not names, but positions, counted from
+        ``id_base`` to the largest. None: they are names, unless the file itself says that it counts
+        vertices, as those that Godwit writes do. True: they are names
+    :param weight_dtype: for formats that say how many bytes a weight has, but not what they mean
+        (Galois, GAP)
+    :param progress: called now and then from the calling thread with (bytes done, bytes in all,
+        phase); while the file is read or decompressed these are bytes of the file itself
+    :raises FileError: if the file is missing or cannot be read
+    :raises FormatError: if it cannot be read as a graph; names the line
+    :raises GraphTooLargeError: before more is allocated than there is memory
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, got {shown(path)}")
+    if format is not None:
+        _check_format(format)
+    if id_base is not None:
+        id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function, got {shown(progress)}")
+    directed, weighted, relabel = (
+        None if value is None else as_flag(value, name)
+        for name, value in (("directed", directed), ("weighted", weighted), ("relabel", relabel))
+    )
+    if relabel is True and id_base is not None:
+        raise InputError(
+            "relabel=True and id_base contradict each other: ids are names, or numbers"
+        )
+    options = ReadOptions(
+        id_base,
+        directed,
+        weighted,
+        _checked_columns(columns),
+        relabel,
+        _checked_weight_dtype(weight_dtype),
+        progress,
+    )
+    with open_source(path, progress) as source:
+        found = format_named(format) if format is not None else _recognize(source.head, options)
+        _check_meant(source.path, found, options)
+        given = found.read(source, options)
+        if not isinstance(given, Graph):
+            from godwit.graph.arcs import assemble  # which loads Numba
+
+            given = assemble(given, options)
+        return _as_wanted(given, source.path, options)
+
+
+STREAMED_BYTES = 1 << 24
+"""What is held at once of a file whose arcs stream; the arcs in it take up to four times as much."""
+
+
+@contextmanager
+def list_arcs(
+    path: str | os.PathLike[str],
+    columns: tuple[str, ...] | list[str] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Listed]:
+    """The arcs of a file, which is gone through once here, and each time that they are asked for.
+
+    Vertices are those of :func:`read`. Little of the file is in memory at once; what is compressed is
+    read from a temporary copy.
+
+    :param columns: as of :func:`read`
+    :param progress: as of :func:`read`, called from whichever thread goes through the file
+    :raises InputError: the format lists no arcs, or ids are texts
+    :raises FileError: if the file is missing or cannot be read
+    :raises FormatError: if it cannot be read as a graph; names the line
+    """
+    chosen = _checked_columns(columns)
+    options = ReadOptions(weighted=False, columns=chosen, progress=progress, text_ids=False)
+    with open_source(path, progress, STREAMED_BYTES) as source:
+        found = _recognize(source.head, options)
+        _check_meant(source.path, found, options)
+        listed = found.read(source, options) if found.lists_arcs else None
+        if listed is None or isinstance(listed, Graph):
+            raise InputError(
+                f"{source.path} is of format {found.name}, whose arcs do not stream: "
+                "call godwit.read first (command line: leave out --stream)"
+            )
+        yield listed
+
+
+def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+    """Write a graph to a file, compressed as the name ends (.gz, .bz2, .xz, .zst).
+
+    What the format cannot hold is refused, not dropped. The file is complete, or not there. Some formats
+    do not say all that they hold, and want it said when they are read again: the kind of weights
+    (Galois: ``weight_dtype=``), directions (CSV: ``directed=False``).
+
+    :param format: a name in :data:`FORMATS`; by the ending of the name if None
+    :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction
+    :raises FileError: the file cannot be written; what was there before is there still
+    """
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"expected a godwit.Graph, then a path; got a {type(graph).__name__} first"
+        )
+    chosen = writable_format(path, format)
+    name = Path(path)
+    check_ending(name, weighted=graph.is_weighted)
+    compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())
+    packed_suffix = name.suffix if compression is not None else ""
+    stem = name.with_suffix("") if compression is not None else name
+    parts = {name: chosen.write}
+    for suffix, write_named in chosen.beside.items():
+        part = Path(f"{stem.with_suffix(suffix)}{packed_suffix}")
+        if part in parts:
+            raise InputError(f"a file of format {chosen.name} cannot be called {part.name}")
+        parts[part] = partial(_write_named, write_named, stem.stem)
+    with ExitStack() as complete:
+        files = {part: complete.enter_context(replacing(part)) for part in parts}
+        for part, write_part in parts.items():
+            with errors_named(part), compressed(files[part], compression) as file:
+                write_part(graph, file)
+
+
+def _write_named(
+    write: Callable[[Graph, BinaryIO, str], None], name: str, graph: Graph, file: BinaryIO
+) -> None:
+    write(graph, file, name)
+
+
+def writable_format(path: str | os.PathLike[str], format: str | None = None) -> Format:
+    """The format that a file of this name is written in.
+
+    :raises InputError: there is none
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a string or a path, got {shown(path)}")
+    if format is not None:
+        _check_format(format)
+        return format_named(format)
+    name = without_compression(Path(path).name).lower()
+    known = {ending: format for format, one in FORMATS.items() for ending in one.endings}
+    for ending, found in known.items():
+        if name.endswith(ending):
+            return format_named(found)
+    raise InputError(
+        f"cannot tell the format from the name {os.fspath(path)!r}: use one of {', '.join(known)}, "
+        "or say format= (command line: --to)"
+    )
+
+
+_HOLDS_WEIGHTS = {".el": False, ".wel": True, ".sg": False, ".wsg": True, ".vgr": False}
+"""Other programs tell by these endings whether there are weights."""
+
+
+def check_ending(path: Path, *, weighted: bool) -> None:
+    """Refuse a name that says of the weights what is not so. :raises InputError: naming the ending"""
+    ending = Path(without_compression(path.name)).suffix.lower()
+    expected = _HOLDS_WEIGHTS.get(ending)
+    if expected is None or expected == weighted:
+        return
+    if expected:
+        raise InputError(f"a {ending} file has weights, and the graph has none")
+    raise InputError(
+        f"a {ending} file has no weights, and the graph has some: choose another ending, or drop them "
+        "with graph.without_weights() (command line: --drop weights)"
+    )
+
+
+def _recognize(head: Head, options: ReadOptions) -> Format:
+    """The format of a file that begins like this."""
+
+    def rank(name: str) -> int:
+        one = FORMATS[name]
+        if one.certain:
+            return 0
+        if name == "csv":  # which has a header, and so is no list of edges whatever it is called
+            return 1
+        return 2 if head.stem.endswith(one.endings) else 3
+
+    if head.content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FormatError(head.path, "this is text in UTF-16: save it as UTF-8")
+    for candidate in map(format_named, sorted(FORMATS, key=rank)):
+        if candidate.name == "edge-list" and options.columns is not None and head.lines:
+            return format_named("csv")  # only the user knows that the first line names columns
+        if (head.lines or not head.is_text) and candidate.recognize(head):
+            _check_header(head, candidate.name)
+            return candidate
+    _check_header(head)
+    problem = f"unknown format; known are {', '.join(FORMATS)} (format=, command line: --format)"
+    if head.content.startswith(b"\x93NUMPY"):
+        raise FormatError(
+            head.path,
+            "this is an array of NumPy's, not a graph: godwit.connected_components (godwit components) "
+            "takes edges from one that is called .npy, godwit.Graph.from_arcs makes a graph of its columns",
+        )
+    if not head.is_text:
+        raise FormatError(
+            head.path,
+            f"{problem}; this is not a text file (godwit.connected_components takes bare pairs with their "
+            "edge_dtype)",
+        )
+    if b"\r" in head.content and b"\n" not in head.content:
+        raise FormatError(head.path, "its lines end with CR alone: convert them to LF or CR LF")
+    number, first = next(
+        ((i, line) for i, line in enumerate(head.content.decode("utf-8-sig", "replace").split("\n"), 1)
+         if line.strip()),
+        (1, ""),
+    )  # fmt: skip
+    raise FormatError(head.path, problem, line=number, text=first)
+
+
+def _check_header(head: Head, found: str | None = None) -> None:
+    """Refuse a file that lacks the header of what its name says, and is no other format's for certain.
+
+    :param found: the format that it would be taken for
+    """
+    if not head.is_text or (found is not None and FORMATS[found].certain):
+        return
+    for name, one in FORMATS.items():
+        ending = next(filter(head.stem.endswith, one.endings), None)
+        if ending is None or not one.header or name == found:
+            continue
+        problem = f"a {ending} file begins with {one.header}, which is missing"
+        if found is not None:
+            problem += f'; format="{found}" (command line: --format {found}) reads it as it is'
+        raise FormatError(head.path, problem)
+
+
+def _check_format(format: Any) -> None:
+    if not (isinstance(format, str) and format in FORMATS):
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {shown(format)}")
+
+
+def _checked_columns(columns: Any) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if not isinstance(columns, tuple | list) or not all(isinstance(name, str) for name in columns):
+        raise InputError(
+            f"columns must be names such as ['source', 'target'], got {shown(columns)}"
+        )
+    names = tuple(columns)
+    if len(names) not in (2, 3) or len(set(names)) < len(names):
+        raise InputError(f"columns must be 2 or 3 different names, got {shown(columns)}")
+    return names
+
+
+def _checked_weight_dtype(weight_dtype: Any) -> np.dtype[Any] | None:
+    if weight_dtype is None:
+        return None
+    try:
+        dtype: np.dtype[Any] = np.dtype(weight_dtype)
+    except (TypeError, ValueError, SyntaxError):
+        dtype = np.dtype(object)
+    if dtype not in WEIGHT_DTYPES:
+        known = ", ".join(one.name for one in WEIGHT_DTYPES)
+        raise InputError(f"weight_dtype must be one of {known}, got {shown(weight_dtype)}")
+    return dtype
+
+
+def _check_meant(path: Path, format: Format, options: ReadOptions) -> None:
+    """Refuse options that mean nothing for the format."""
+    given = {
+        name: getattr(options, name) for name in ("id_base", "columns", "relabel", "weight_dtype")
+    }
+    for name, value in given.items():
+        if value is not None and name not in format.options:
+            raise InputError(f"{path} is of format {format.name}, for which {name} means nothing")
+
+
+def _as_wanted(graph: Graph, path: Path, options: ReadOptions) -> Graph:
+    """Follow the options that the format has left to us."""
+    if options.weighted is True and not graph.is_weighted:
+        raise FormatError(path, "the file has no weights, and weighted=True asks for them")
+    if options.weighted is False:
+        graph = graph.without_weights()
+    if options.directed is False and graph.directed:
+        return graph.symmetrize(merge=None)
+    if options.directed is True and not graph.directed:
+        return Graph.trusted(graph.offsets, graph.targets, graph.weights, ids=graph.ids)
+    return graph

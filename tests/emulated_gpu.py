@@ -1,7 +1,8 @@
 """A GPU of plain host memory whose kernels really run, at once: for code that makes and moves data.
 
-For graph/cuda/rows.py, generators.py, arcs.py and results.py, function by function; NumPy sorts in the
-place of CuPy. :mod:`emulated_grid` has the kernels run, and whole GPUs for all above the driver.
+For graph/cuda/rows.py and arcs.py, graph/generators/cuda.py and worker/cuda/results.py, function by
+function; NumPy sorts in the place of CuPy. :mod:`emulated_grid` has the kernels run, and whole GPUs for all
+above the driver.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _modules() -> list[Any]:
 
 
 def _forget(modules: Sequence[Any]) -> None:
-    """Let go of what the backend keeps of the GPUs that there were."""
+    """Let go of what the library keeps of the GPUs that there were."""
     for module in modules:
         for value in list(vars(module).values()):
             if hasattr(value, "cache_clear") and value.__module__ == module.__name__:

@@ -1,4 +1,4 @@
-"""The CUDA runtime and driver, as far as backends/cuda calls them, on emulated GPUs.
+"""The CUDA runtime and driver, as far as runtime/cuda calls them, on emulated GPUs.
 
 Methods have the names and the results of ``cuda.bindings``; there is no other description of them here.
 """

@@ -1,4 +1,4 @@
-"""Independent answers for small graphs: serial, obvious, with nothing of Godwit's solvers in them."""
+"""Independent answers for small graphs: serial, obvious, with nothing of Godwit's engines in them."""
 
 from __future__ import annotations
 

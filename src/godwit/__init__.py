@@ -146,7 +146,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _build_on_gpu(*arcs: Any) -> Any:
-    """Rows of arcs that lie on a GPU; the layer of graphs knows no backend, so it is handed this."""
+    """Rows of arcs that lie on a GPU; the layer of graphs imports no GPU code, so it is handed this."""
     from godwit.graph.cuda.arcs import rows_of_arcs
 
     return rows_of_arcs(*arcs)

@@ -1,1 +1,1 @@
-"""Context, links, routers and the distributed worklist: how work-items travel between devices."""
+"""Contexts, links, routers and collectives: how arrays and work-items travel between endpoints."""

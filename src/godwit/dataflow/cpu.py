@@ -1,4 +1,4 @@
-"""The memory of CPU endpoints, for links that carry segments; the twin of dataflow/cuda/segments.py.
+"""The memory of CPU endpoints, for links that carry segments; the counterpart of cuda/segments.py.
 
 All CPU endpoints share one memory: what one sends the other reads where it lies. A copy is made only for
 links that ask for one.

@@ -4,7 +4,7 @@
 on this device; ``push_to(worklist, device, key, value)`` in the outbox of the link on the way to another
 device, past ``on_send``. The flags are what ``on_send`` and ``on_receive`` return.
 
-The functions that a backend puts behind these are bound when an operator is compiled for it.
+The functions behind these are bound when the engine compiles an operator for its devices.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from godwit.runtime.protocol import DROP, DUPLICATE, KEEP, PASS
 
 
 def backend_push(worklist: Any, state: Any, key: int, value: Any) -> None:
-    """Bound by the backend."""
+    """Bound by the engine."""
     raise NotImplementedError
 
 
 def backend_push_local(worklist: Any, key: int, value: Any) -> None:
-    """Bound by the backend."""
+    """Bound by the engine."""
     raise NotImplementedError
 
 
 def backend_push_to(worklist: Any, device: int, key: int, value: Any) -> None:
-    """Bound by the backend."""
+    """Bound by the engine."""
     raise NotImplementedError
 
 

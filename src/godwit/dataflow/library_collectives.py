@@ -1,4 +1,4 @@
-"""Collectives that a backend's own library has, beside those over links."""
+"""Collectives of a vendor's library (NCCL), beside those over links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which memory an endpoint has: the one place that knows both backends' segments."""
+"""Makes the memory of an endpoint: the one place that imports the CPU's and the GPUs' segments."""
 
 from __future__ import annotations
 

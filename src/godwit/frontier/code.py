@@ -1,4 +1,4 @@
-"""A step program as backends compile it: instructions whose operators say what each parameter reads.
+"""A step program as CPUs and GPUs compile it: instructions whose operators say what each parameter reads.
 
 A run's state is one array a field (of all vertices), some numbers, and the frontier: a set of vertices, or
 of arcs. Then it has the vertices that these leave, and a flag for each of their arcs.
@@ -111,7 +111,7 @@ class StepCode:
 
     :param fields: names and dtypes (int32, uint32, int64, float32 or float64)
     :param numbers: likewise (int64 or float64); :data:`SIZE` and :data:`VERTEX_COUNT` are the first two
-    :param compiled: what a backend has compiled of it, by the backend's own keys
+    :param compiled: what has been compiled of it, for CPUs and for GPUs, each by keys of its own
     """
 
     name: str
@@ -176,7 +176,7 @@ def accumulator_dtype(combine: Combine, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @dataclass
 class StepState:
-    """What a run works on; a backend changes it in place.
+    """What a run works on, and changes in place.
 
     :param fields: (n) each, in the order of the program's
     :param integers: the numbers that are int64, each at its index; what stands at the others' is of no use
@@ -205,7 +205,7 @@ class StepState:
 
 @dataclass
 class StepCounts:
-    """What a run did; the same on every backend.
+    """What a run did; the same on CPUs and GPUs.
 
     :param supersteps: operators on vertices or arcs that were run, each once, however often devices meet
         in it; assigning numbers and asking whether a loop ends are none
@@ -228,7 +228,7 @@ class StepCounts:
 
 
 class StepError(Exception):
-    """A backend's word that an operator did what it must not; the solver says it in the user's words.
+    """An operator did what it must not; :mod:`godwit.frontier.state` says it in the user's words.
 
     :param index: of the instruction
     :param kind: ``"overflow"``: a value does not fit; ``"vertex"``: what names a vertex names none

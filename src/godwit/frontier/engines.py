@@ -1,4 +1,4 @@
-"""Which backend runs a step program."""
+"""Runs a step program on CPUs or on GPUs: the one place that imports both."""
 
 from __future__ import annotations
 

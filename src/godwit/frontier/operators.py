@@ -29,7 +29,7 @@ class Step(ABC):
 
     @abstractmethod
     def resolve(self, names: Names, counter: Iterator[int]) -> Instruction:
-        """The instruction for backends; what does not fit the program is refused."""
+        """The instruction that is compiled; what does not fit the program is refused."""
 
 
 @dataclass(frozen=True, eq=False)

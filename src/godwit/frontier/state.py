@@ -76,7 +76,7 @@ class Declared:
         )
 
     def code(self, name: str, steps: tuple[Step, ...], *, of_arcs: bool = False) -> StepCode:
-        """These steps on these fields and numbers, for backends.
+        """These steps on these fields and numbers, as they are compiled.
 
         :param of_arcs: what the frontier is of when they begin
         """

@@ -1,1 +1,1 @@
-"""Graphs: compressed sparse rows, what builds, changes, generates, reads and partitions them."""
+"""Graphs: compressed sparse rows, and what builds, changes, generates and partitions them."""

@@ -1,4 +1,4 @@
-// What links can do: kernels that move, scatter and answer, to be timed from outside (measure.py).
+// What links can do: kernels that move, scatter and answer, to be timed from outside (testbed.py).
 //
 // The patterns are those of Groute's figure 2: direct access to another GPU's or the host's memory,
 // coalesced and random; messages in packets, relayed from memory to memory. A flag holds the number of the

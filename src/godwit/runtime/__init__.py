@@ -1,1 +1,1 @@
-"""What both engines stand on: devices, compilation, memory."""
+"""What both engines stand on: devices, compilation, memory, statistics of runs."""

@@ -136,7 +136,7 @@ LONGEST_SLICE_S = 10
 
 
 Schedule = Literal["mixed", "thread", "warp", "block", "merge-path"]
-"""How the arcs of a frontier are shared out among threads: a file of kernels/schedule_*.cuh each."""
+"""How the arcs of a frontier are shared out among threads: a file schedule_*.cuh of runtime/cuda each."""
 
 
 Communication = Literal["selective", "broadcast"]

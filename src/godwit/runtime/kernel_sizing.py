@@ -1,4 +1,4 @@
-"""How large the grid of a user's kernel may be, asked of the backend that has kernels."""
+"""How large the grid of a user's kernel may be on a GPU; imports CUDA code only when asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What links that carry segments ask of a backend: memory at each endpoint, and copies into it.
+"""What links that carry segments ask of a device: memory at its endpoint, and copies into it.
 
 Invariant: a copy, a kernel and the reuse of a buffer are ordered by *marks* alone. A mark stands for
 everything that had been put into a stream when it was made; on the host, where things are done at once,

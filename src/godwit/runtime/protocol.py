@@ -1,4 +1,4 @@
-"""What the layers above may ask of a backend, and what they tell it."""
+"""Devices, kinds of devices (:class:`Backend`), and what runs hand over to them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Device:
 
     :param name: ``"cpu"`` (all cores, one shared memory) or ``"cpu:3"`` (a virtual device: one
         thread with its own partition, worklists and mailboxes)
-    :param kind: the backend's name
+    :param kind: ``"cpu"`` or ``"cuda"``
     :param description: for people
     :param memory: tells how much memory may still be allocated on it, in bytes
     :param threads: threads that work for it
@@ -74,7 +74,7 @@ class Placement(Protocol):
 
 
 class Backend(Protocol):
-    """A kind of device, and how to run on it."""
+    """A kind of device: which there are, and whether they are idle."""
 
     kind: str
 

@@ -16,7 +16,7 @@ DevicesArgument = int | str | Sequence[str] | None
 
 @lru_cache(maxsize=1)
 def backends() -> dict[str, Backend]:
-    """The backends that work on this machine, by kind, the best first."""
+    """The kinds of devices of this machine, by name, the best first."""
     from godwit.runtime.cpu.device import CpuBackend
     from godwit.runtime.cuda.device import CudaBackend
 
@@ -36,7 +36,7 @@ def all_devices() -> list[Device]:
 
 
 def backend_of(devices: Sequence[Device]) -> Backend:
-    """The backend of devices; InputError if they are not all of one kind."""
+    """The kind of some devices; InputError if they are not all of one kind."""
     kinds = sorted({device.kind for device in devices})
     if len(kinds) > 1:
         raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")

@@ -158,9 +158,9 @@ class RunStatistics:
 class WorklistCounts:
     """What the workers of a run counted, an entry a device.
 
+    ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
     ``kernel_s`` is the time that kernels ran, ``busy_share`` the part of it in which blocks did not wait
     for others; both of GPUs only.
-    ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
     """
 
     processed_items: Array

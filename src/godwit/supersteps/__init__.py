@@ -1,1 +1,1 @@
-"""The bulk-synchronous engine on GPUs: one persistent kernel a GPU, which meets the others every step."""
+"""The bulk-synchronous engine on GPUs: one persistent kernel a GPU; all meet after each superstep."""

@@ -12,7 +12,7 @@ and are of two kinds:
   them, which the host *fetches*; afterwards it *resets* the originals by what each device has in its own
   range, where nobody leaves anything.
 
-Arrays that have room for neighbours only (step_halos.py) are *packed*: what is stored for another device
+Arrays that have room for neighbours only (halos.py) are *packed*: what is stored for another device
 comes into a room of its own, from which the host *sends* it.
 
 What is not copied by the host must not be read: an array of neither kind is no other device's.

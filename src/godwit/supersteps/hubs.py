@@ -3,8 +3,7 @@
 So all devices push along a hub's row at once, each to vertices of its own, of which nobody is to be told.
 A device's hubs are its first own vertices, as many on every device; hub ``owner * count + own index``. Of
 undirected graphs only: there an arc from a hub to an own vertex stands in that vertex's own row as well,
-and near its front, as rows are hot first, so nothing travels to make this. Kernels:
-supersteps/hub_kernels.cuh.
+and near its front, as rows are hot first, so nothing travels to make this. Kernels: hub_kernels.cuh.
 """
 
 from __future__ import annotations

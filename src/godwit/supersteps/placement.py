@@ -1,5 +1,4 @@
-"""A graph on GPUs for supersteps: in positions (graph/partition/positions.py), each device with rows of
-its vertices.
+"""A graph on GPUs for supersteps: in positions (graph/partition/positions.py), each GPU with its rows.
 
 Nothing lies on the GPUs before it is asked for. Rows of a direction, in an order, are made once and kept.
 But for making and closing a placement, whoever touches the GPUs has them: :meth:`StepPlacement.held`.

@@ -1,4 +1,4 @@
-"""How the arcs of a frontier are shared out among threads: which of schedule.cuh, and its memory."""
+"""Which schedule shares the arcs of a frontier out among threads (schedule.cuh), and its memory."""
 
 from __future__ import annotations
 

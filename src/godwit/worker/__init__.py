@@ -1,1 +1,1 @@
-"""The asynchronous engine: vertex programs over worklists that never wait for a barrier (Groute)."""
+"""The asynchronous engine: vertex programs and distributed worklists, on CPUs and GPUs (Groute)."""

@@ -1,6 +1,6 @@
-"""Runs a VertexProgram on placed graphs, and brings the values home.
+"""Runs a VertexProgram on a placed graph, and gathers the values.
 
-Asynchronously or in supersteps: the engines are the same, but for how far a device may go between two
+Asynchronously or in supersteps: the engine is the same, but for how far a device may go between two
 meetings of all (``SolverOptions.execution``).
 """
 
@@ -58,7 +58,7 @@ class SolverOptions:
         supersteps, each of which processes what is due once before all meet; ``"auto"``: what is best
     :param delta: width of a priority bucket; None to have it chosen from weights and degrees
     :param window: how many buckets a device may run ahead of the lowest one of all
-    :param ring_items: slots of each mailbox; None for what the devices find good
+    :param ring_items: slots of each mailbox; None for the engine's default
     :param capacity_items: room of each device's worklist at the start; None for about its vertices
     :param timeout_s: RunTimeoutError after so many seconds
     :param progress: called now and then with the number of items processed so far

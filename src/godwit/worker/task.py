@@ -1,5 +1,4 @@
-"""What is handed to the asynchronous engine: operators, a device's part of a run, and how the run is to
-go."""
+"""What the asynchronous engine is given: operators, each device's part of a run, and options."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from godwit.runtime.protocol import Array
 
 @dataclass(frozen=True)
 class ProgramOperators:
-    """A VertexProgram as a backend compiles it: operators of fixed signatures.
+    """A VertexProgram as the engine compiles it: operators of fixed signatures.
 
     ``message(value, weight, degree, vertex, field, parameters)``, ``activate(value, parameters)``,
     ``update(field, value, parameters)`` and ``priority(value)`` are plain Python functions;
@@ -38,14 +37,14 @@ class ProgramOperators:
     uses_vertex: bool = False
     identity: Any = 0
     compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What a backend has compiled of it, by the backend's own keys."""
+    """What has been compiled of it, for CPUs and for GPUs, each by keys of its own."""
 
 
 @dataclass(frozen=True)
 class WorklistOperators:
-    """A distributed worklist as a backend compiles it; the callbacks of Groute's figure 10.
+    """A distributed worklist as the engine compiles it; the callbacks of Groute's figure 10.
 
-    ``bindings`` maps the names of the backend's operators (process, fanout, owner, on_send, pack,
+    ``bindings`` maps the names of the engine's operators (process, fanout, owner, on_send, pack,
     unpack, on_receive, priority) to plain Python functions.
     """
 
@@ -53,7 +52,7 @@ class WorklistOperators:
     item_bytes: Literal[8, 16]
     bindings: Mapping[str, Any]
     compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What a backend has compiled of it, by the backend's own keys."""
+    """What has been compiled of it, for CPUs and for GPUs, each by keys of its own."""
 
 
 @dataclass
@@ -82,7 +81,7 @@ class WorklistOptions:
 
     :param delta: width of a priority bucket, in units of priority
     :param window: how many buckets a device may run ahead of the lowest one of all
-    :param ring_items: slots of each mailbox; None for what the backend finds good
+    :param ring_items: slots of each mailbox; None for the engine's default
     :param capacity_items: room of each device's worklist at the start; it grows
     :param next_hop: (devices, devices) where device i sends what is for device j; direct if None
     :param hops: how many arcs far a GPU's block may run ahead between two meetings

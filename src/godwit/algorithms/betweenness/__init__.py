@@ -3,10 +3,10 @@
 Definition and scales of NetworkX: for every ordered pair (s, t) the part of the shortest paths from s
 to t that lead through v, added up; undirected pairs count once. Shortest are those of fewest arcs or, on
 demand, of the least sum of weights. Sampled sources give estimates of the same number.
-:mod:`godwit.algorithms.betweenness.cpu` adds up, or, on GPUs, a kernel in supersteps, which the backend
-knows, and
-by weights a step program (:mod:`godwit.algorithms.betweenness.weighted`); here the sums are asked for and
-scaled.
+
+The terms are added up on the CPU by :mod:`godwit.algorithms.betweenness.cpu`; on GPUs by a kernel in
+supersteps (:mod:`godwit.algorithms.betweenness.cuda`), or, by weights, by a step program
+(:mod:`godwit.algorithms.betweenness.weighted`). This module asks for the sums and scales them.
 
 With k of n sources, each source stands for N / k, N being the number of vertices that a path through v
 may begin at: n, or n - 1 if ends do not count. A vertex that is a source itself is, if ends do not

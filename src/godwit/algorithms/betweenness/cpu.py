@@ -7,9 +7,8 @@ shortest paths take), of (1 + dependency(u)) / count(u), here called the coeffic
 
 Every thread searches from a source of its own, with arrays of its own: by levels
 (:mod:`godwit.algorithms.betweenness.path_counts`) or by weights
-(:mod:`godwit.algorithms.betweenness.weighted_path_counts`). Either
-search leaves the successors of each vertex, in the order of the queue, so that the way back reads one list
-from its end and asks no distances.
+(:mod:`godwit.algorithms.betweenness.weighted_path_counts`). Either search leaves the successors of each
+vertex, in the order of the queue, so that the way back reads one list from its end and asks no distances.
 
 Order of summation. What the sources give is added up source after source, whichever thread computed
 it: block k of the vertices is a thread's to write when ``turns[k]`` says that the source before was

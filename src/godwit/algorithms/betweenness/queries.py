@@ -1,6 +1,6 @@
-"""What betweenness asks of GPUs, and what they tell.
+"""What betweenness asks of its GPU code, and what that returns.
 
-Vertices, arcs and sums are in the graph's own order; where they stand on the devices is the backend's.
+Vertices, arcs and sums are in the graph's own order; the ``cuda`` module turns vertices into positions.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 U. Brandes, A faster algorithm for betweenness centrality, Journal of Mathematical Sociology 25 (2001), as
 in :mod:`godwit.algorithms.betweenness.cpu`. An arc is *tight* where the distances say that a shortest
-path ends
-with it. Paths are counted in waves along tight arcs: a vertex is in the next one when all tails of such
-arcs to it have counted theirs. Dependencies come back wave by wave, the last first: the successors of a
-vertex are in later ones.
+path ends with it. Paths are counted in waves along tight arcs: a vertex is in the next one when all tails
+of such arcs to it have counted theirs. Dependencies come back wave by wave, the last first: the successors
+of a vertex are in later ones.
 
 GPUs add numbers up in no order, so the last bits of sums differ from run to run.
 """

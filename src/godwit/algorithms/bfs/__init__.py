@@ -1,8 +1,9 @@
 """Breadth-first search: distances in arcs.
 
 On one device with shared memory it is a driver of its own that may search bottom-up
-(:mod:`godwit.algorithms.bfs.cpu`); on GPUs the same in supersteps, where waves are wide, and
-elsewhere a vertex program of the asynchronous solver, whose priority is the level.
+(:mod:`godwit.algorithms.bfs.cpu`); on GPUs, where waves are wide, the same in supersteps
+(:mod:`godwit.algorithms.bfs.cuda`); elsewhere a vertex program on the asynchronous engine, whose priority
+is the level.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 // Pushing, the owner of a vertex in the frontier marks its neighbours: its own are visited, and queued; of
 // those of others it sets bits, which their owners read in a superstep of its own ("receive"), if any were set,
 // in which they also tell everyone what is visited.
-// Rows of hubs are shared out: all push along them, each to its own vertices (step_hubs.py).
+// Rows of hubs are shared out: all push along them, each to its own vertices (supersteps/hubs.py).
 // Pulling, the owner of an unvisited vertex looks for a neighbour that was visited before this superstep: it is
 // in the frontier then, as whoever is visited earlier has no unvisited neighbours. So one bitmap serves as
 // frontier and as visited set. There are two, `visited[step & 1]` as of before a superstep and the other as

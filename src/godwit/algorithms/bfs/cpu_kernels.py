@@ -1,7 +1,7 @@
 """The steps of a search that changes direction: one level forwards or backwards, and frontiers turned.
 
-What :mod:`godwit.algorithms.bfs.cpu` plans and all threads of its team perform, between two
-barriers. What they share is laid out here.
+What :mod:`godwit.algorithms.bfs.cpu` plans and all threads of its team perform, between two barriers.
+What they share is laid out here.
 
 There are three ways top-down. One thread alone follows frontiers of few arcs. Frontiers whose arcs are
 about as many as there are vertices are followed without a branch and without an atomic operation: every

@@ -1,5 +1,4 @@
-"""Direction-optimizing breadth-first search on GPUs: what algorithms/bfs/bfs.cuh needs, and what it
-gives."""
+"""Direction-optimizing breadth-first search on GPUs: the arguments and the results of bfs.cuh."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a direction-optimizing search asks of GPUs, and what they tell.
+"""What a direction-optimizing search asks of its GPU code, and what that returns.
 
-The arrays are of all vertices in their own order; where those stand on the devices is the backend's.
+The arrays are of all vertices in their own order; the ``cuda`` module turns vertices into positions.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ struct Arguments {
     u64 is_directed;  // those before may have, too
     i64 active;       // own indexes from here on are reached as seeds only
     i64 cleared;      // depths of those from here on are UNREACHED already, and stay so
-    i64 hubs;         // own indexes before this one: their rows are shared out (step_hubs.py)
+    i64 hubs;         // own indexes before this one: their rows are shared out (supersteps/hubs.py)
     const i64 *hub_offsets;  // (devices * hubs + 1): of each hub's arcs to own vertices
     const Id *hub_targets;
     u32 *hub_marks[MAX_DEVICES];  // of every device (3, devices * hubs / 32), by depth % 3

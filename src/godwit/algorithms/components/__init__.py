@@ -1,7 +1,8 @@
 """Weakly connected components: which vertices arcs lead between, whatever their direction.
 
 A component is called by its smallest vertex. On the CPU :mod:`godwit.graph.union_find` finds them, on GPUs
-the same methods in supersteps, which the backend knows; label propagation is a vertex program on either.
+the same methods in supersteps (:mod:`godwit.algorithms.components.cuda`); label propagation is a vertex
+program on either.
 """
 
 from __future__ import annotations

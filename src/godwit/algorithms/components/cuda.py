@@ -1,4 +1,4 @@
-"""Connected components on GPUs: runs algorithms/components/components.cuh, and brings the labels home."""
+"""Connected components on GPUs: runs components.cuh, and downloads the labels."""
 
 from __future__ import annotations
 

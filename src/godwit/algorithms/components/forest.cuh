@@ -14,7 +14,7 @@
 
 #include "runtime/cuda/include/schedule_mixed.cuh"
 
-constexpr u32 MERGE_NONE = 0, MERGE_TREE = 1, MERGE_DIRECT = 2;  // as in components_steps.py
+constexpr u32 MERGE_NONE = 0, MERGE_TREE = 1, MERGE_DIRECT = 2;  // as in cuda.py
 
 #ifndef TILED
 #define TILED false

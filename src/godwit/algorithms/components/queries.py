@@ -1,6 +1,6 @@
-"""What connected components ask of GPUs, and what they tell.
+"""What connected components ask of their GPU code, and what that returns.
 
-The labels are of all vertices in their own order; where those stand on the devices is the backend's.
+The labels are of all vertices in their own order; the ``cuda`` module turns vertices into positions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A forest that takes edges in, in host memory: the CPU twin of algorithms/components/stream_cuda.py.
+"""A forest that takes edges in, in host memory: the CPU counterpart of stream_cuda.py.
 
 Links are those of :mod:`godwit.graph.union_find`. Most edges of a stream find both ends below one parent,
-where trees are flat; as on GPUs (algorithms/components/stream.cuh), edges that do not are counted, and
-trees are flattened when these have cost about as much as that will.
+where trees are flat; as on GPUs (stream.cuh), edges that do not are counted, and trees are flattened when
+these have cost about as much as that will.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _begin(rank: int, size: int, control: Any, parent: Any) -> None:
 
 
 def _hook_root_plainly(parent: Any, u: Any, v: Any) -> None:
-    """As ``hook_plainly`` of union_find.py, but what earlier segments have joined is not undone.
+    """As ``hook_plainly`` of graph/union_find.py, but what earlier segments have joined is not undone.
 
     Only roots change: what is written to is what was seen to be one, not what stands above u or v by then.
     """

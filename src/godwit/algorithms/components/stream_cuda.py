@@ -1,4 +1,4 @@
-"""A forest that takes edges in, in a GPU's memory: runs algorithms/components/stream.cuh in a stream.
+"""A forest that takes edges in, in a GPU's memory: runs stream.cuh in a CUDA stream.
 
 Nothing here waits for the GPU but closing: a segment costs the host two launches, and faults
 are written by kernels where the host finds them whenever it looks.

@@ -1,4 +1,4 @@
-"""Where the forests of a stream of edges are made: of whichever backend an endpoint's memory is."""
+"""Makes the forest of an endpoint, on the CPU or on a GPU: wherever the endpoint's memory is."""
 
 from __future__ import annotations
 

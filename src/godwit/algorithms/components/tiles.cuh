@@ -26,7 +26,7 @@
 constexpr u32 ROWS_A_LANE = 4;
 constexpr u32 ARCS_A_ROW =
     4;  // that a lane reads; as graph/partition/positions.py has it of short rows
-constexpr u32 GROUP = WARP * ROWS_A_LANE;  // as in components_tiles.py
+constexpr u32 GROUP = WARP * ROWS_A_LANE;  // as in tiles.py
 
 // The words of a tile's vertices: dynamic shared memory.
 struct Tile {

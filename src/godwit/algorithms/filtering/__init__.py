@@ -6,7 +6,7 @@ array to whichever device is free, devices send back what they keep, and the hos
 
 A device has several *slots* for what packets keep. While the kernel of one runs, the next packet is on its
 way to the device and what the one before has kept on its way back; the worker only ever waits for a kernel
-that has another behind it. GPUs and CPUs together have a router each:
+that has another behind it. What GPUs and CPUs filter together is dealt out to them by
 :mod:`godwit.algorithms.filtering.sharing`.
 """
 

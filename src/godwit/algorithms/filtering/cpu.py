@@ -1,4 +1,4 @@
-"""What a predicate keeps of an array, in order; the twin of algorithms/filtering/cuda.py.
+"""What a predicate keeps of an array, in order; the counterpart of cuda.py.
 
 A thread goes once over what it filters: it writes every item to where the next that is kept belongs, and
 moves on if it is kept, so that nothing depends on a branch that nobody can foretell. Threads of a team take
@@ -179,8 +179,10 @@ class _CpuSlot:
 
 
 class CpuPacketFilter:
-    """Filters the packets of a CPU's endpoint; as
-    :func:`godwit.algorithms.filtering.endpoints.packet_filter`."""
+    """A filter of packets in a CPU endpoint's memory.
+
+    Parameters as of :func:`godwit.algorithms.filtering.endpoints.packet_filter`.
+    """
 
     def __init__(
         self,

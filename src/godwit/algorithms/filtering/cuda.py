@@ -1,5 +1,4 @@
-"""What a predicate keeps of an array on a GPU: algorithms/filtering/filter.cuh, launched; the twin of
-algorithms/filtering/cpu.py.
+"""What a predicate keeps of an array on a GPU: launches filter.cuh; the counterpart of cpu.py.
 
 A launch neither waits nor clears anything: how much was kept is written to page-locked memory, and an event
 says when. What tells launches apart is counted here: epochs, and tickets of tiles.

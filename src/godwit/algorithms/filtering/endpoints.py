@@ -1,4 +1,4 @@
-"""Which filter an endpoint has: the one place that knows both backends' filtering."""
+"""Makes the filter of an endpoint: the one place that imports the CPU's and the GPUs'."""
 
 from __future__ import annotations
 

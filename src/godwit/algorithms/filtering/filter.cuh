@@ -1,4 +1,4 @@
-// What a predicate keeps of an array, in order, in one pass. CPU twin: algorithms/filtering/cpu.py.
+// What a predicate keeps of an array, in order, in one pass. CPU counterpart: cpu.py.
 //
 // Method: single-pass stable compaction with decoupled look-back (Merrill and Garland, "Single-pass parallel
 // prefix scan with decoupled look-back", NVIDIA, 2016). Each block takes a *tile* of the array into

@@ -1,4 +1,4 @@
-"""What filtering asks of a backend: packets of an array in, what a predicate keeps of each out, in order.
+"""What filtering asks of a device: packets of an array in, what a predicate keeps of each out, in order.
 
 A *slot* has room for what one packet keeps. On a GPU nothing waits (:class:`HostFilter`): kernels of
 several packets may be under way, and a slot says how much its packet keeps when that is known.

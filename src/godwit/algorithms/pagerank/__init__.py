@@ -2,9 +2,9 @@
 
 Definition of NetworkX: with probability ``damping`` along an out-arc, in proportion to weights;
 otherwise, and always from a dangling vertex (without out-arcs, or whose weights sum to 0), to a vertex
-drawn from the personalization. Ranks sum to 1. By pull, :mod:`godwit.algorithms.pagerank.cpu`
-computes them on the CPU, on GPUs a kernel in supersteps, which the backend knows; by push
-:mod:`godwit.algorithms.pagerank.push`, on the asynchronous solver.
+drawn from the personalization. Ranks sum to 1. :mod:`godwit.algorithms.pagerank.cpu` and, in supersteps,
+:mod:`godwit.algorithms.pagerank.cuda` compute them by pull, :mod:`godwit.algorithms.pagerank.push` on the
+asynchronous engine by push.
 """
 
 from __future__ import annotations

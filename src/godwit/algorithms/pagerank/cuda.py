@@ -1,12 +1,11 @@
-"""PageRank on GPUs: brings up what it needs, runs algorithms/pagerank/pagerank.cuh, and brings the
-ranks home.
+"""PageRank on GPUs: uploads what it needs, runs pagerank.cuh, and downloads the ranks.
 
 Kept on the devices from one query to the next: rows, out-degrees, which of its vertices the other devices
 read, and, for weights, what each arc gets of its source's rank. The first query makes the last, in a
 superstep before the first iteration; it counts as there only when its run has come to an end.
 
 What vertices carry has room for all positions on each device, or, if a query says so, for the own vertices
-and those that its rows name (step_halos.py). The sums are the same, bit by bit.
+and those that its rows name (supersteps/halos.py). The sums are the same, bit by bit.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ __device__ __forceinline__ double iteration_count(double ratio, double change, d
     return (log(tolerance) - log(change)) / log(ratio);
 }
 
-// How far the iteration to come goes on (power_iteration.py says why); `ratio` of the last change to the one before.
+// How far the iteration to come goes on (cpu.py says why); `ratio` of the last change to the one before.
 __device__ __forceinline__ double next_beyond(const Arguments &arguments,
                                               double accelerated_tolerance, const u64 *state,
                                               double ratio) {

@@ -1,7 +1,7 @@
 """Predecessors out of final distances: which vertex comes before each on a shortest path.
 
 An arc u -> v is *tight* if ``distance[u] + weight == distance[v]``, computed in the dtype of the
-distances, as the solvers compute it. The answer is a function of graph and distances alone, so it is
+distances, as the engines compute it. The answer is a function of graph and distances alone, so it is
 the same for every number of threads and devices:
 
 1. The predecessor of v is the smallest u with a tight arc u -> v and ``distance[u] < distance[v]``.

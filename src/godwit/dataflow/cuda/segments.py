@@ -1,7 +1,8 @@
 """The memory of endpoints where there are GPUs: of each GPU, and of the host, page-locked.
 
-The twin of dataflow/cpu.py. Pools are in pools.py, copies in lanes.py, marks in marks.py. An endpoint on a
-GPU has a stream of its own, which does not wait for the null stream; several endpoints may share a GPU.
+The counterpart of dataflow/cpu.py. Pools are in runtime/cuda/pools.py, marks in runtime/cuda/marks.py,
+copies in lanes.py. An endpoint on a GPU has a stream of its own, which does not wait for the null stream;
+several endpoints may share a GPU.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ def make_space(
     transport: Transport,
     trace: Any,
 ) -> Space:
-    """As :func:`godwit.runtime.memory.make_space`, of a context that has GPUs."""
+    """As :func:`godwit.dataflow.spaces.make_space`, of a context that has GPUs."""
     if device is None or device.kind != "cuda":
         return PinnedSpace(limit_bytes, memory, trace)
     index = int(device.name.partition(":")[2])

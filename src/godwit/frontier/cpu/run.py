@@ -1,4 +1,4 @@
-"""Runs a step program on the cores: its text (step_text.py) compiled as one kernel."""
+"""Runs a step program on the cores: its text (text.py) compiled as one kernel."""
 
 from __future__ import annotations
 

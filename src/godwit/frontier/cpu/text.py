@@ -1,4 +1,4 @@
-"""A step program as a few lines of Python that call the templates of step_operators.py."""
+"""A step program as a few lines of Python that call the templates of operators.py."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ __device__ __forceinline__ To thread_fit(From value, Tally &tally) {
         constexpr i64 high = is_wide          ? 0x7fffffffffffffffll
                              : To(-1) < To(0) ? 0x7fffffffll
                                               : 0xffffffffll;
-        static_assert(IS_WHOLE<From>);  // others were refused before (operators.py)
+        static_assert(IS_WHOLE<From>);  // others were refused before (runtime/cuda/operators.py)
         bool fits;
         if constexpr (sizeof(From) == 8 && From(-1) > From(0))
             fits = value <= static_cast<u64>(high);

@@ -1,5 +1,4 @@
-"""The structs of graph/generators/generate.cuh and build_rows.cuh, as Python hands them to kernels: by
-value.
+"""The structs of build_rows.cuh and graph/generators/generate.cuh, which kernels take by value.
 
 Every member has 8 bytes, so no compiler has a choice where to put it.
 """

@@ -1,7 +1,7 @@
 // Generated graphs: edges drawn by R-MAT, rows of a percolated grid, random weights. As on the CPU
 // (graph/generators/recursive.py and grids.py, graph/weights.py), bit by bit.
 //
-// *Edges* are what rows.cuh builds rows of: a struct of 8-byte members with a Reader, which each thread
+// *Edges* are what build_rows.cuh builds rows of: a struct of 8-byte members with a Reader, which each thread
 // makes once, and whose `edge(i)` gives the ends of edge i as often as it is asked.
 #pragma once
 

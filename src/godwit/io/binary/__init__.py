@@ -1,1 +1,1 @@
-"""Formats of bytes."""
+"""Binary file formats, a module each."""

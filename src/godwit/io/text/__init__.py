@@ -1,1 +1,1 @@
-"""Formats of text."""
+"""Text file formats, a module each, and the scanners that they share."""

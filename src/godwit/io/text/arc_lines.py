@@ -49,7 +49,7 @@ class ArcLines:
     comma: bool = False
     """Whether a comma may stand between columns as well."""
     words: bool = False
-    """Whether ids are words of any characters; see :func:`godwit.io.text.scanner.scan_words`."""
+    """Whether ids are words of any characters; see :data:`godwit.io.text.scanner.SCAN_WORDS`."""
 
 
 @dataclass(frozen=True)

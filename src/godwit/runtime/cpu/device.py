@@ -1,4 +1,4 @@
-"""The CPU as a backend: ``"cpu"`` is all cores with one shared memory, ``"cpu:i"`` a virtual device."""
+"""The CPU as devices: ``"cpu"`` is all cores with one shared memory, ``"cpu:i"`` a virtual device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs as a backend: ``"cuda"`` is all of them, ``"cuda:1"`` one; a name may stand several times."""
+"""GPUs as devices: ``"cuda"`` is all of them, ``"cuda:1"`` one; a name may stand several times."""
 
 from __future__ import annotations
 

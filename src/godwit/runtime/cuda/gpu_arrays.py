@@ -1,6 +1,6 @@
 """CuPy's arrays over memory of ours, and what is asked of arrays on GPUs: the one place that names CuPy.
 
-A segment on a GPU is an array of CuPy, so links that end at GPUs need it; nothing else of the backend does.
+A segment on a GPU is an array of CuPy, so links that end at GPUs need it; no other CUDA code does.
 """
 
 from __future__ import annotations

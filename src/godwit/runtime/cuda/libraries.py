@@ -1,4 +1,4 @@
-"""The optional libraries of the GPU backend, imported in this one place and only when needed.
+"""The optional libraries of CUDA code, imported in this one place and only when needed.
 
 Whatever is missing or cannot be loaded is a DeviceError that says what to install. None of these
 libraries needs a GPU or a driver to compile for one.

@@ -1,1 +1,1 @@
-"""The asynchronous engine on GPUs: one persistent kernel a GPU."""
+"""The asynchronous engine on GPUs: one persistent kernel a GPU, and mailboxes between GPUs."""

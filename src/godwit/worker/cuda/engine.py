@@ -1,4 +1,4 @@
-"""Runs a VertexProgram on placed graphs: prepares memory, starts the workers (slices.py), collects."""
+"""Runs a VertexProgram on a placed graph: prepares memory, starts the worker kernels, collects counts."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 #include "worker/cuda/relax.cuh"
 #include "runtime/cuda/include/row_search.cuh"
 
-constexpr i64 HUB_DEGREE = 1024;  // as in instantiation.py
+constexpr i64 HUB_DEGREE = 1024;  // as in program.py
 constexpr u32 UNROLL = 4;
 
 // Relax `degree` arcs from `begin` of each lane's vertex; lanes without one bring degree 0. All lanes come.

@@ -5,7 +5,7 @@
 
 #include "runtime/cuda/include/barrier.cuh"
 
-// Where a run counts; the order that engine.py reads.
+// Where a run counts; the order of COUNTERS in program.py.
 enum Counter : u32 {
     PROCESSED,
     USELESS,

@@ -76,7 +76,7 @@ def options(rows: Sequence[Row]) -> str:
         times = slowest[query] / row["kernel_ms"]
         return f"{_ms(row)} ({times:,.2f}x)" if times else _ms(row)
 
-    return pivot("Options of the solver: kernel ms", rows, QUERY, cell)
+    return pivot("Options of the asynchronous engine: kernel ms", rows, QUERY, cell)
 
 
 def work(rows: Sequence[Row]) -> str:

@@ -114,7 +114,7 @@ def auto(rows: Sequence[Row], every: Sequence[Row]) -> str:
         ratios = [_ratio(there, what) for what in ("kernel_ms", "query_ms")]
         took = there["auto"]["solver"] if "auto" in there else "-"
         lines.append([graph, devices, *shown, took, *ratios])
-    return table("Which solver auto takes: kernel ms", header, lines)
+    return table("Which engine auto takes: kernel ms", header, lines)
 
 
 def _ratio(there: dict[str, Row], what: str) -> str:

@@ -17,7 +17,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.betweenness.cpu import sum_dependencies
-from godwit.algorithms.betweenness.cuda import run_brandes
+from godwit.algorithms.betweenness.cuda import sum_on_gpus
 from godwit.algorithms.betweenness.queries import DependencyOutcome, DependencyQuery
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
@@ -49,7 +49,7 @@ def run(
     query = DependencyQuery(np.array(sources), endpoints, edges, gpu or GpuOptions())
     steps = StepPlacement(resolve_devices(devices), graph, id_dtype=id_dtype)
     try:
-        return run_brandes(steps, query, None)
+        return sum_on_gpus(steps, query, None)
     finally:
         steps.close()
 
@@ -421,7 +421,7 @@ def test_small_queries_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulated_gpus(1):
         found = gw.betweenness_centrality(graph)
         assert found.statistics.devices == ("cpu",)
-        monkeypatch.setattr("godwit.api._LEAST_GPU_WORK", 1)
+        monkeypatch.setattr("godwit.algorithms.betweenness._LEAST_GPU_WORK", 1)
         assert gw.betweenness_centrality(graph).statistics.devices == ("cuda:0",)
 
 

@@ -23,7 +23,6 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit import api
 from godwit.cli import inputs, outputs, unlisted_gpus
 from godwit.cli.application import app
 from godwit.cli.facts import smallest
@@ -116,8 +115,8 @@ class TestMainJob:
             statistics.hops = 16
             return result
 
-        search = api.sssp
-        monkeypatch.setattr(api, "sssp", as_on_gpus)
+        search = gw.sssp
+        monkeypatch.setattr(gw, "sssp", as_on_gpus)
         command = ("sssp", "grid:30x30", "-s", 0, "--devices", ",".join(devices))
         facts = run_json(*command)
         assert facts["mteps"] == facts["traversed_arcs"] / 1e6  # in 1 s

@@ -85,7 +85,7 @@ def test_arcs_stream_where_the_graph_does_not_fit(
     def refuse(*_: Any, **__: Any) -> Any:
         raise GraphTooLargeError("8 bytes are needed")
 
-    monkeypatch.setattr("godwit.api._components", refuse)
+    monkeypatch.setattr("godwit.algorithms.components.run_components", refuse)
     with emulated_gpus(2), gw.place(GRAPH, BOTH) as placed:
         for devices, asked in ((BOTH, BOTH), ("cuda:1", ["cuda:1"]), (None, ["cuda:0"])):
             with pytest.raises(_StreamedError):

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components as by_scipy
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms.components import METHODS
+from godwit.algorithms.components.resident import METHODS
 from godwit.cli.application import app
 from godwit.errors import ClosedContextError, DeviceError, InputError, RunTimeoutError
 from godwit.graph import rows, union_find

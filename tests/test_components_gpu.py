@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.components import MERGES
-from godwit.algorithms.components.cuda import run_components
+from godwit.algorithms.components.cuda import label_on_gpus
 from godwit.algorithms.components.queries import UnionQuery
+from godwit.algorithms.components.resident import MERGES
 from godwit.arrays import Home
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError
@@ -109,7 +109,7 @@ class TestEmulated:
                     query = UnionQuery(not splices, splices, 1, 0, None, merge, found, GpuOptions())
                     placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
                     try:
-                        run_components(placement, query, None)
+                        label_on_gpus(placement, query, None)
                     finally:
                         placement.close()
                     np.testing.assert_array_equal(found, expected_labels(graph))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.components import MERGES
 from godwit.algorithms.components import tiles as components_tiles
-from godwit.algorithms.components.cuda import run_components
+from godwit.algorithms.components.cuda import label_on_gpus
 from godwit.algorithms.components.queries import UnionQuery
+from godwit.algorithms.components.resident import MERGES
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
@@ -107,7 +107,7 @@ class TestTiles:
                 query = UnionQuery(False, True, 0, 0, None, merge, found, GpuOptions())
                 placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
                 try:
-                    run_components(placement, query, None)
+                    label_on_gpus(placement, query, None)
                 finally:
                     placement.close()
                 np.testing.assert_array_equal(found, expected_labels(graph))

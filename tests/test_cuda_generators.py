@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_gpu import COMPILER, EmulatedBuffer, emulate
-from godwit import api
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph import csr
@@ -236,7 +235,9 @@ class TestAsked:
     @staticmethod
     def pretend(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         found = tuple(Device(name, "cuda") for name in names)
-        monkeypatch.setattr(api, "resolve_devices", lambda device: found)
+        monkeypatch.setattr(
+            "godwit.graph.generators.generate.resolve_devices", lambda device: found
+        )
 
     def test_by_name(self) -> None:
         expected = gw.generate("rmat:6,seed=2,copies=2")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms.pagerank.cuda import run_pagerank
+from godwit.algorithms.pagerank.cuda import rank_on_gpus
 from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -268,7 +268,7 @@ def ask(placed: StepPlacement, destination: Any, *, one_hop: bool, weighted: boo
         np.dtype(np.float64), weighted, None, None, 0.85, 1e-10, 9, False, destination,
         GpuOptions(), one_hop,
     )  # fmt: skip
-    return run_pagerank(placed, query, None)
+    return rank_on_gpus(placed, query, None)
 
 
 class TestHalos:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import Delaunay, cKDTree
 
-from godwit.api import generate
 from godwit.errors import GodwitError, GraphTooLargeError, InputError
 from godwit.graph import generators
 from godwit.graph.csr import Graph
@@ -42,6 +41,7 @@ from godwit.graph.generators import (
     uniform,
     watts_strogatz,
 )
+from godwit.graph.generators.generate import generate
 from godwit.graph.generators.geometric import Points, sorted_points
 from godwit.graph.generators.recursive import _draw_rmat
 from godwit.graph.generators.spec import GENERATORS, is_spec, parse_spec

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit import io as formats
 from godwit.cli.application import app
 from godwit.errors import GodwitError, InputError
+from godwit.io import graph_files as formats
 from graphs import named_graph
 
 Edges = list[tuple[Any, Any]]

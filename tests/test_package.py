@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 import godwit as gw
-from godwit import api, config, errors
+from godwit import config, errors
+from godwit.algorithms import betweenness, bfs, components, filtering, pagerank, sssp
 from godwit.dataflow import context
 from godwit.errors import InputError
+from godwit.graph.generators import generate
 
+_FUNCTIONS = [betweenness, bfs, components, filtering, pagerank, sssp, generate]
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "generators", "policies")
 
@@ -74,7 +77,7 @@ def test_importing_is_light() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", [gw, api, context], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [gw, *_FUNCTIONS, context], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module: object) -> None:
     failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
     assert tried > 0

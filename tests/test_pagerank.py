@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit import api
-from godwit.algorithms.pagerank import RankSettings
+from godwit.algorithms import pagerank
 from godwit.algorithms.pagerank import cpu as power_iteration
 from godwit.algorithms.pagerank import in_arcs as module
 from godwit.algorithms.pagerank import push as pagerank_push
+from godwit.algorithms.pagerank.ranks import RankSettings
 from godwit.cli.application import app
 from godwit.errors import DeviceError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -562,7 +562,7 @@ class TestBadInput:
     def test_push_refuses_it_too(self, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
         settings, message = WRONG[what]
         settings = {"devices": ["cpu:0", "cpu:1"], **settings, **PUSH}
-        for part, name in ((api, "_placed"), (pagerank_push, "run_team")):
+        for part, name in ((pagerank, "placed_for_query"), (pagerank_push, "run_team")):
             monkeypatch.setattr(part, name, None)
         graph = Graph.from_arcs([0, 1], [1, 2])
         if what in ("several devices", "unknown device"):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.pagerank.cuda import run_pagerank
+from godwit.algorithms.pagerank.cuda import rank_on_gpus
 from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.arrays import Home, host_array
 from godwit.cli.application import app
@@ -171,7 +171,7 @@ class TestEmulated:
         )
         placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
         try:
-            outcome = run_pagerank(placement, query, None)
+            outcome = rank_on_gpus(placement, query, None)
         finally:
             placement.close()
         wanted = gw.pagerank(graph, devices="cpu", accelerated=False, tolerance=1e-10)

@@ -268,11 +268,9 @@ def test_every_command_verifies(tmp_path: Path, arguments: list[str], verificati
 def test_a_command_that_computes_something_else_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], name: str, wrong: Any
 ) -> None:
-    from godwit import api
-
     path = tmp_path / "path.el"
     path.write_text("0 1\n1 2\n2 3\n")
-    right = getattr(api, name)
+    right = getattr(gw, name)
 
     def planted(*given_arguments: Any, **named: Any) -> Any:
         result = right(*given_arguments, **named)
@@ -283,7 +281,7 @@ def test_a_command_that_computes_something_else_fails(
             result.__dict__[attribute] = wrong(result)
         return result
 
-    monkeypatch.setattr(api, name, planted)
+    monkeypatch.setattr(gw, name, planted)
     result = CliRunner().invoke(app, [*command, str(path), "--verify"])
     assert result.exit_code == 2
     assert "vertex" in result.stderr or "arc" in result.stderr

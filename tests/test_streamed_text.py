@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit import io as formats
 from godwit.cli.application import app
 from godwit.errors import FileError, FormatError, InputError
 from godwit.graph import arcs
 from godwit.graph.generators import grid
 from godwit.io import compression
+from godwit.io import graph_files as formats
 from godwit.io.edge_sources import EdgeText
 from godwit.io.pieces import windows
 from godwit.io.source import open_source
@@ -418,7 +418,7 @@ class TestCommand:
             seen.append(edges)
             raise InputError("no more")
 
-        monkeypatch.setattr("godwit.api.connected_components", find)
+        monkeypatch.setattr("godwit.connected_components", find)
         assert self.run("-", "--stream").exit_code == 2
         assert seen == ["/dev/stdin"]
 

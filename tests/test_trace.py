@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit import api
 from godwit import trace as tracing
 from godwit.cli.application import app
 from godwit.errors import FileError, GodwitError, InputError, RunTimeoutError
@@ -609,10 +608,11 @@ class TestFailures:
         def started(*arguments: Any, **named: Any) -> None:
             raise AssertionError("started")
 
-        for module, function in [
-            (api, "_placed"), (api, "_on_gpus_or_cores"), (api, "_propagate_labels"),
-        ]:  # fmt: skip
-            monkeypatch.setattr(module, function, started)
+        for algorithm in ("bfs", "sssp", "pagerank", "betweenness", "components"):
+            for function in ("placed_for_query", "on_gpus_or_cores", "_propagate_labels"):
+                callee = f"godwit.algorithms.{algorithm}.{function}"
+                monkeypatch.setattr(callee, started, raising=False)
+        monkeypatch.setattr("godwit.worker.run.placed_for_query", started)
         monkeypatch.setattr("godwit.frontier.program.placed_for_steps", started)
         with pytest.raises(FileError, match="cannot write") as caught:
             RUNS[name](devices="cpu", trace=str(tmp_path / place))

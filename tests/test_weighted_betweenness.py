@@ -318,7 +318,7 @@ class TestWeights:
         def started(*arguments: Any, **more: Any) -> None:
             raise AssertionError("it was started")
 
-        monkeypatch.setattr("godwit.algorithms.betweenness.sum_dependencies", started)
+        monkeypatch.setattr("godwit.algorithms.betweenness.centrality.sum_dependencies", started)
         with pytest.raises(InputError, match=words):
             gw.betweenness_centrality(self.graph(weights), weighted=True)
 

@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from godwit import errors as errors
+    from godwit.algorithms.betweenness import betweenness_centrality as betweenness_centrality
     from godwit.algorithms.betweenness.verify import (
         verify_betweenness_centrality as verify_betweenness_centrality,
     )
+    from godwit.algorithms.bfs import bfs as bfs
+    from godwit.algorithms.components import connected_components as connected_components
     from godwit.algorithms.components.verify import (
         verify_connected_components as verify_connected_components,
     )
     from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
+    from godwit.algorithms.filtering import filter as filter
     from godwit.algorithms.filtering.verify import verify_filter as verify_filter
+    from godwit.algorithms.pagerank import pagerank as pagerank
     from godwit.algorithms.pagerank.verify import verify_pagerank as verify_pagerank
     from godwit.algorithms.paths.verify import verify_bfs as verify_bfs
     from godwit.algorithms.paths.verify import verify_sssp as verify_sssp
-    from godwit.api import betweenness_centrality as betweenness_centrality
-    from godwit.api import bfs as bfs
-    from godwit.api import connected_components as connected_components
-    from godwit.api import filter as filter
-    from godwit.api import generate as generate
-    from godwit.api import pagerank as pagerank
-    from godwit.api import run as run
-    from godwit.api import sssp as sssp
+    from godwit.algorithms.sssp import sssp as sssp
     from godwit.dataflow import collectives as collectives
     from godwit.dataflow import policies as policies
     from godwit.dataflow.context import Context as Context
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from godwit.frontier.program import StepProgram as StepProgram
     from godwit.graph import generators as generators
     from godwit.graph.csr import Graph as Graph
+    from godwit.graph.generators.generate import generate as generate
     from godwit.graph.partition import Partition as Partition
     from godwit.graph.partition import partition as partition
     from godwit.io.datasets import dataset as dataset
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from godwit.trace import Trace as Trace
     from godwit.worker.place import place as place
     from godwit.worker.program import VertexProgram as VertexProgram
+    from godwit.worker.run import run as run
     from godwit.worker.worklist import DistributedWorklist as DistributedWorklist
 
 __version__ = "0.1.0"
@@ -95,30 +95,30 @@ _HOMES = {
     "all_devices": "runtime.registry",
     "arcs": "frontier.operators",
     "assign": "frontier.operators",
-    "betweenness_centrality": "api",
-    "bfs": "api",
+    "betweenness_centrality": "algorithms.betweenness",
+    "bfs": "algorithms.bfs",
     "compute": "frontier.operators",
     "collectives": "dataflow.collectives",
-    "connected_components": "api",
+    "connected_components": "algorithms.components",
     "dataset": "io.datasets",
     "datasets": "io.datasets",
     "diameter_bounds": "algorithms.diameter",
     "errors": "errors",
     "every": "dataflow.policies",
     "explore": "frontier.explorer",
-    "filter": "api",
-    "generate": "api",
+    "filter": "algorithms.filtering",
+    "generate": "graph.generators.generate",
     "generators": "graph.generators",
     "kernel_sizing": "dataflow.kernel_sizing",
-    "pagerank": "api",
+    "pagerank": "algorithms.pagerank",
     "partition": "graph.partition",
     "place": "worker.place",
     "policies": "dataflow.policies",
     "read": "io.graph_files",
     "reduce": "frontier.operators",
     "repeat": "frontier.operators",
-    "run": "api",
-    "sssp": "api",
+    "run": "worker.run",
+    "sssp": "algorithms.sssp",
     "verify_betweenness_centrality": "algorithms.betweenness.verify",
     "verify_bfs": "algorithms.paths.verify",
     "verify_connected_components": "algorithms.components.verify",

@@ -12,7 +12,7 @@ from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_ve
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
-    from godwit.algorithms.betweenness import BetweennessResult
+    from godwit.algorithms.betweenness.centrality import BetweennessResult
     from godwit.cli.outputs import Output
     from godwit.graph.csr import Graph
 
@@ -154,7 +154,7 @@ def _check_early(
     asked: dict[str, Any], samples: int | None, source: list[str] | None, seed: int, top: int | None
 ) -> None:
     """As far as possible by the centralities of no vertices."""
-    from godwit import api
+    import godwit as gw
     from godwit.dtypes import as_count
     from godwit.graph.csr import Graph
 
@@ -166,22 +166,22 @@ def _check_early(
         as_count(samples, "samples", 1)
         if source:
             raise InputError("give --source or --samples, not both")
-    api.betweenness_centrality(Graph.from_arcs([], []), **askable)
+    gw.betweenness_centrality(Graph.from_arcs([], []), **askable)
 
 
 def _search(
     asked: dict[str, Any], source: list[str], loaded: Graph, progress: Any
 ) -> BetweennessResult:
-    from godwit import api
+    import godwit as gw
 
     if asked["weighted"] and not loaded.is_weighted:
         raise InputError("--weighted needs a graph with weights, and this one has none")
     sources = [inputs.parse_vertex(text, loaded, "source") for text in source] or None
-    return api.betweenness_centrality(loaded, sources=sources, progress=progress, **asked)
+    return gw.betweenness_centrality(loaded, sources=sources, progress=progress, **asked)
 
 
 def _write_vertices(output: Output, result: BetweennessResult) -> None:
-    from godwit.algorithms.betweenness import betweenness_columns
+    from godwit.algorithms.betweenness.centrality import betweenness_columns
 
     output.write(betweenness_columns(result), result.graph.ids.in_file)
 

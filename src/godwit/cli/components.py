@@ -22,7 +22,7 @@ from godwit.cli.streamed_components import (
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
-    from godwit.algorithms.components import ComponentsResult
+    from godwit.algorithms.components.resident import ComponentsResult
     from godwit.graph.csr import Graph
 
 COMPONENTS_HELP = (
@@ -108,8 +108,8 @@ def components(
     reading: options.Reading,
 ) -> None:
     """Connected components."""
-    from godwit import api
-    from godwit.algorithms.components import component_columns
+    import godwit as gw
+    from godwit.algorithms.components.resident import component_columns
     from godwit.graph.csr import Graph
 
     asked: dict[str, Any] = {
@@ -146,7 +146,7 @@ def components(
     early = check_early(asked, top)
     if method == "label-propagation":
         early = {**early, "devices": "cpu"}
-    api.connected_components(Graph.from_arcs([], []), **early)
+    gw.connected_components(Graph.from_arcs([], []), **early)
     answer(kind, graph, reading, **said)
 
 
@@ -169,9 +169,9 @@ def _streamed_columns(reading: options.Reading, streaming: Streaming) -> list[st
 
 
 def _find(asked: dict[str, Any], loaded: Graph, progress: Any) -> ComponentsResult:
-    from godwit import api
+    import godwit as gw
 
-    return api.connected_components(loaded, progress=progress, **asked)
+    return gw.connected_components(loaded, progress=progress, **asked)
 
 
 _RIGHT = "labels are the smallest vertices of components"

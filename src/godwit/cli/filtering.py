@@ -119,7 +119,7 @@ def filter_file(
     verify: options.VerifyOption = False,
 ) -> None:
     """Filter an array."""
-    from godwit import api
+    import godwit as gw
     from godwit.algorithms.filtering import default_devices
     from godwit.algorithms.filtering.verify import verify_filter
     from godwit.arrays import mapped_array
@@ -142,11 +142,11 @@ def filter_file(
     with recorded(trace, "godwit filter", input_path=file):
         begin = perf_counter()
         with display.waiting("compiling"):  # by filtering nothing
-            api.filter(array[:0], keeps, chosen)
+            gw.filter(array[:0], keeps, chosen)
         seconds = {"compile": seconds_since(begin, "compile")}
         begin = perf_counter()
         with display.steps("filtering") as show:
-            kept = api.filter(
+            kept = gw.filter(
                 array,
                 keeps,
                 chosen,

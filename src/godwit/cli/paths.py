@@ -196,9 +196,9 @@ def _run(
 def _search(
     query: _Query, placed: PlacedGraph, sources: list[Any], target: Any, display: Display
 ) -> PathResult:
-    from godwit import api
+    import godwit as gw
 
-    algorithm = {"bfs": api.bfs, "sssp": api.sssp}[query.algorithm]
+    algorithm = {"bfs": gw.bfs, "sssp": gw.sssp}[query.algorithm]
     with display.items(f"running {query.algorithm}") as progress:
         result: PathResult = algorithm(
             placed,

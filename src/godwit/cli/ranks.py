@@ -13,7 +13,7 @@ from godwit.cli.failures import end_unconverged
 from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_vertices
 
 if TYPE_CHECKING:
-    from godwit.algorithms.pagerank import PageRankResult
+    from godwit.algorithms.pagerank.ranks import PageRankResult
     from godwit.graph.csr import Graph
 
 PAGERANK_HELP = (
@@ -117,7 +117,7 @@ def pagerank(
     reading: options.Reading,
 ) -> None:
     """Ranks of vertices."""
-    from godwit.algorithms.pagerank import rank_columns
+    from godwit.algorithms.pagerank.ranks import rank_columns
 
     asked: dict[str, Any] = {
         "damping": damping,
@@ -164,16 +164,16 @@ def pagerank(
 
 def _check_early(asked: dict[str, Any], top: int | None) -> None:
     """As far as possible by the ranks of no vertices."""
-    from godwit import api
+    import godwit as gw
     from godwit.graph.csr import Graph
 
-    api.pagerank(Graph.from_arcs([], []), **check_early(asked, top))
+    gw.pagerank(Graph.from_arcs([], []), **check_early(asked, top))
 
 
 def _rank(asked: dict[str, Any], loaded: Graph, progress: Any) -> PageRankResult:
-    from godwit import api
+    import godwit as gw
 
-    return api.pagerank(loaded, progress=progress, **asked)
+    return gw.pagerank(loaded, progress=progress, **asked)
 
 
 def _verify(asked: dict[str, Any], result: PageRankResult) -> str:

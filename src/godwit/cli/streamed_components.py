@@ -16,7 +16,7 @@ from godwit.errors import InputError
 from godwit.graph.generators.spec import is_spec
 
 if TYPE_CHECKING:
-    from godwit.algorithms.components import ComponentsResult
+    from godwit.algorithms.components.resident import ComponentsResult
     from godwit.cli.scores import Scores
 
 _PANEL = "Edges that stream"
@@ -134,7 +134,7 @@ def answer_stream(
     *, top: int | None, output: str | None, json: bool, quiet: bool, trace: str | None, verify: bool,
 ) -> ComponentsResult:  # fmt: skip
     """Run, verify, write and print; the result."""
-    from godwit import api
+    import godwit as gw
     from godwit.cli.facts import verification_facts
     from godwit.cli.outputs import Output
     from godwit.cli.report import integer, number, print_json
@@ -149,7 +149,7 @@ def answer_stream(
         begin = perf_counter()
         with display.steps("linking edges") as show:
             progress = None if show is None else lambda done: show(int(done), done.total)
-            result = api.connected_components(
+            result = gw.connected_components(
                 file_of(path), progress=progress, **asked, **streaming.given
             )
         seconds = perf_counter() - begin

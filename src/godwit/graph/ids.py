@@ -20,7 +20,14 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.arrays import host_array
-from godwit.dtypes import Array, as_array, as_count, as_integer, as_integers, frozen
+from godwit.dtypes import (
+    Array,
+    as_array,
+    as_count,
+    as_integer,
+    as_integers,
+    frozen,
+)
 from godwit.errors import InputError, shown
 
 MAXIMAL_ID_BASE = 2**31 - 1
@@ -607,3 +614,11 @@ def _arrow(array: Array) -> Any:
     import pyarrow as pa
 
     return pa.array(array)
+
+
+Vertex = Any
+"""A vertex as an argument: its id (:attr:`Graph.ids`), an int in [0, n) where the graph has no ids."""
+
+
+Sources = Any
+"""A vertex as an argument, or several: a list, a set, an array or a pandas Series."""

@@ -1,378 +1,128 @@
-"""Betweenness centrality: of how many shortest paths a vertex, or an arc, is part.
-
-Definition and scales of NetworkX: for every ordered pair (s, t) the part of the shortest paths from s
-to t that lead through v, added up; undirected pairs count once. Shortest are those of fewest arcs or, on
-demand, of the least sum of weights. Sampled sources give estimates of the same number.
-
-The terms are added up on the CPU by :mod:`godwit.algorithms.betweenness.cpu`; on GPUs by a kernel in
-supersteps (:mod:`godwit.algorithms.betweenness.cuda`), or, by weights, by a step program
-(:mod:`godwit.algorithms.betweenness.weighted`). This module asks for the sums and scales them.
-
-With k of n sources, each source stands for N / k, N being the number of vertices that a path through v
-may begin at: n, or n - 1 if ends do not count. A vertex that is a source itself is, if ends do not
-count, no inner vertex of its own paths: k - 1 sources speak for it.
-"""
+"""Betweenness centrality of vertices and arcs, exact or from sampled sources."""
 
 from __future__ import annotations
 
-import random
-from functools import cached_property
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies
-from godwit.algorithms.betweenness.queries import DependencyQuery, sum_dependencies_on_gpus
-from godwit.algorithms.betweenness.weighted_path_counts import check_lengths
-from godwit.algorithms.paths.result import Sources, uses_weights
-from godwit.arrays import Home
-from godwit.dtypes import as_count, as_flag, frozen
-from godwit.errors import InputError, shown
+from godwit.algorithms.betweenness.centrality import BetweennessResult, run_betweenness
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.tables import Column, edge_tables, to_pandas, vertex_table
-from godwit.placement import PlacedGraph
-from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import run_team
-from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, OF_WORKERS, check_options
-from godwit.runtime.protocol import Array, Device
-from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
-from godwit.worker.solve import SolverOptions, make_poll
-
-_HOST = Home()
-
-# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
-_at: Any = np.uint64
-
-
-class BetweennessResult:
-    """Betweenness of all vertices, and perhaps of all arcs.
-
-    :ivar graph: the graph that was asked
-    :ivar statistics: what the run did and how long it took; its items are vertices reached, and
-        its arcs those from them
-    :ivar home: where the arrays live: NumPy's on the host, or CuPy's on a GPU
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        sources: Array,
-        centrality: Array,
-        edge_centrality: Array | None,
-        statistics: RunStatistics,
-        *,
-        home: Home = _HOST,
-    ) -> None:
-        self.graph = graph
-        self._sources = sources
-        self.statistics = statistics
-        self.home = home
-        self._centrality = centrality
-        self._edge_centrality = edge_centrality
-
-    @cached_property
-    def sources(self) -> list[Any]:
-        """The sources that were searched from by id (:attr:`Graph.ids`), in the order of positions."""
-        return self.graph.ids.of(self._sources)
-
-    @cached_property
-    def centrality(self) -> Array:
-        """Of every vertex, float64 (n)."""
-        placed: Array = self.home.place(self._centrality)
-        return placed
-
-    @cached_property
-    def edge_centrality(self) -> Array:
-        """Of every arc, float64 (m), in the order of ``graph.targets``.
-
-        In an undirected graph both arcs of an edge have the edge's.
-
-        :raises InputError: it was not asked for
-        """
-        placed: Array = self.home.place(self._of_arcs())
-        return placed
-
-    def _of_arcs(self) -> Array:
-        if self._edge_centrality is None:
-            raise InputError(
-                "edges were not asked for; betweenness_centrality(edges=True) has them"
-            )
-        return self._edge_centrality
-
-    def to_dict(self) -> dict[Any, float]:
-        """The centrality of every vertex, by its id (:attr:`Graph.ids`).
-
-        >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
-        >>> gw.betweenness_centrality(graph).to_dict()
-        {'Bonn': 0.0, 'Ulm': 0.5, 'Jena': 0.0}
-        """
-        vertices = np.arange(len(self._centrality))
-        return dict(zip(self.graph.ids.of(vertices), self._centrality.tolist(), strict=True))
-
-    def to_arrow(self) -> Any:
-        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex`` (ids) and ``centrality``."""
-        return vertex_table(betweenness_columns(self), self.graph.ids)
-
-    def to_pandas(self) -> Any:
-        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
-
-    def edges_to_dict(self) -> dict[tuple[Any, Any], float]:
-        """The centrality of every edge (of every arc, if the graph is directed) by the ids of its vertices.
-
-        Each edge of an undirected graph stands once, and of parallel ones, each of which has a centrality
-        of its own, one (``merge_parallel_arcs()`` makes them one).
-
-        >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
-        >>> gw.betweenness_centrality(graph, edges=True, normalized=False).edges_to_dict()
-        {('Bonn', 'Ulm'): 2.0, ('Ulm', 'Jena'): 2.0}
-
-        :raises InputError: it was not asked for
-        """
-        import pyarrow as pa
-
-        column = Column("centrality", self._of_arcs())
-        table = pa.concat_tables(edge_tables(column, self.graph.with_ids(0)))
-        source, target, value = (one.to_numpy() for one in table.columns)
-        ids = self.graph.ids
-        return dict(
-            zip(zip(ids.of(source), ids.of(target), strict=True), value.tolist(), strict=True)
-        )
-
-    def edges_to_arrow(self) -> Any:
-        """A ``pyarrow.Table`` with a row per edge: columns ``source``, ``target`` (ids) and ``centrality``.
-
-        :raises InputError: as :meth:`edges_to_dict`
-        """
-        import pyarrow as pa
-
-        return pa.concat_tables(edge_tables(Column("centrality", self._of_arcs()), self.graph))
-
-    def edges_to_pandas(self) -> Any:
-        """The table of :meth:`edges_to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed, or as :meth:`edges_to_dict`
-        """
-        return to_pandas(self.edges_to_arrow(), nullable=False)
-
-    def highest(self, count: int) -> list[Any]:
-        """The vertices of highest centrality by id, the highest first; ties in the order of arrays."""
-        order = np.argsort(-self._centrality, kind="stable")
-        return self.graph.ids.of(order[: as_count(count, "count")])
-
-    def __repr__(self) -> str:
-        arcs = "" if self._edge_centrality is None else f" and {len(self._edge_centrality)} arcs"
-        return (
-            f"BetweennessResult({len(self._centrality)} vertices{arcs}, "
-            f"from {len(self._sources)} source(s))"
-        )
-
-
-def betweenness_columns(result: BetweennessResult) -> list[Column]:
-    """What a table of the vertices says of betweenness."""
-    return [Column("centrality", result._centrality)]
+from godwit.graph.ids import Sources
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.registry import DevicesArgument
+from godwit.trace import TraceArgument, recorded
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    on_gpus_or_cores,
+    solver_options,
+)
 
 
 def betweenness_centrality(
-    graph: Graph,
-    device: Device,
-    placed: PlacedGraph | None = None,
+    graph: GraphArgument,
     *,
-    sources: Sources | None,
-    samples: int | None,
-    seed: int,
-    normalized: bool,
-    endpoints: bool,
-    edges: bool,
-    weighted: bool | None,
-    options: SolverOptions,
+    sources: Sources | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    normalized: bool = True,
+    endpoints: bool = False,
+    edges: bool = False,
+    weighted: bool | None = False,
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> BetweennessResult:
-    """Betweenness of vertices and arcs; see :func:`godwit.api.betweenness_centrality`.
+    """Betweenness of vertices, and of edges on request, as NetworkX defines it (Brandes, 2001).
 
-    :param device: of the CPU
-    :param placed: the graph on GPUs, which take the device's place
+    >>> import godwit as gw
+    >>> gw.betweenness_centrality(gw.generators.path(3)).centrality.tolist()
+    [0.0, 1.0, 0.0]
+
+    Shortest are the paths of fewest arcs, whatever weights there are; with ``weighted=True``, those of the
+    least sum of weights. Self-loops are on no shortest path. Parallel arcs make paths of their own, which
+    NetworkX counts once: call ``merge_parallel_arcs()`` first for its answer. However many paths there
+    are, their numbers do not overflow: where GPUs, which count in float64, find too many, all is done on
+    the CPU, as ``.statistics.devices`` says. The result is bit by bit the same for any number of threads,
+    and, if not by weights, on the same GPUs every time; between these, it differs by rounding.
+
+    All GPUs search from one source together; from many sources each GPU has the whole graph and a share of
+    them, and there each block of threads searches from one of its own, where memory and the graph's shape
+    allow it (not by weights). On the CPU a thread searches from one source at a time, so fewer sources than
+    threads leave some idle. A thread takes some 30 bytes a vertex, and 4 an arc (for edges 8 and 16 more,
+    by weights 8 and 20 to 28 more); where memory is short, fewer threads run.
+
+    :param sources: search from these vertices (by id, as for :func:`bfs`) only, and scale up, as for
+        ``samples``; None: from all
+    :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
+        same draw for the same seed. It gives NaN to a vertex that is the only source, where this gives 0
+    :param seed: of the draw, an integer
+    :param normalized: divide by the number of pairs of other vertices (of all pairs, for edges and with
+        ``endpoints``), ordered if directed
+    :param endpoints: count the ends of a path as on it
+    :param edges: ``.edge_centrality``, too; by weights, only the CPU has it
+    :param weighted: True: weights are the lengths of arcs, as NetworkX's ``weight="weight"`` has it, and a
+        graph without is refused; None: so where the graph has some; False: every arc has length 1.
+        Lengths are added up, and compared, as integers where weights are integers, else in float64
+    :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
+        one; None also leaves what is done at once, and what goes by weights, to the CPU
+    :param results: where the arrays live, as for :func:`bfs`
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
+    :param progress: called now and then with the number of sources begun so far
+    :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run
+    :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
+        ``.sources``, ``.highest(count)``, ``.to_dict()``, ``.statistics``
+    :raises InputError: a wrong argument, several devices of the CPU, edges by weights on GPUs, or a weight
+        that is zero, negative or not finite, or lost in a sum of float64
+    :raises DeviceError: a device is not there
+    :raises GraphTooLargeError: the arrays of one thread, or those of GPUs, do not fit into memory
+    :raises RunTimeoutError: out of time
     """
-    normalized = as_flag(normalized, "normalized")
-    endpoints = as_flag(endpoints, "endpoints")
-    edges = as_flag(edges, "edges")
-    weighted = uses_weights(graph, weighted)
-    chosen = choose_sources(graph, sources, samples, seed)
-    if weighted:
-        check_lengths(graph)
-        if placed is not None and edges:
-            raise InputError(
-                "by weights, GPUs have the betweenness of vertices only: devices='cpu' has that of edges "
-                "(or edges=False, or weighted=False)"
-            )
-    devices = (device,) if placed is None else placed.context.devices
-    if placed is not None:
-        placed.check_all_duplicated("betweenness runs")
-    if weighted:
-        check_options(devices, options.gpu, "betweenness by weights", OF_WORKERS + OF_FRONTIERS)
-    else:
-        check_options(devices, options.gpu, "betweenness", OF_STEPS)
-    statistics = RunStatistics(tuple(one.name for one in devices), "brandes")
-    sums = None
-    if placed is not None and len(chosen) > 0:
-        if weighted:
-            sums = _weighted_sums_on_gpus(placed, chosen, endpoints, statistics, options)
-        else:
-            query = DependencyQuery(chosen, endpoints, edges, options.gpu)
-            sums = _sums_on_gpus(place_positions(placed), query, statistics, options)
-    with statistics.phase("run"):
-        if sums is None:
-            threads = device.threads if device.kind == "cpu" else None
-            sums = sum_dependencies(
-                graph, chosen, endpoints=endpoints, edges=edges, weighted=weighted,
-                threads=threads, poll=make_poll(options),
-            )  # fmt: skip
-            statistics.processed_items = np.array([sums.vertices_visited], np.int64)
-            statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
-        n, k = graph.vertex_count, len(chosen)
-        scale, own_scale = scales(n, k, normalized, graph.directed, endpoints)
-        centrality = sums.vertices
-        own = centrality[chosen] * own_scale
-        centrality *= scale
-        centrality[chosen] = own
-        arcs = sums.arcs
-        if arcs is not None:
-            if not graph.directed:
-                arcs = _sums_of_edges(graph, arcs, weighted)
-            arcs *= scales(n, k, normalized, graph.directed, True)[0]
-    return BetweennessResult(graph, chosen, centrality, arcs, statistics, home=options.home)
-
-
-def _sums_on_gpus(
-    steps: Any, query: DependencyQuery, statistics: RunStatistics, options: SolverOptions
-) -> DependencySums | None:
-    """None if there are too many paths for float64: then the CPU is to count, which has wider numbers."""
-    with statistics.phase("run"):
-        found = sum_dependencies_on_gpus(steps, query, make_poll(options))
-    if found.vertices is None:
-        statistics.split_run({"overflow": sum(found.seconds.values())})
-        statistics.begin_on(["cpu"])
-        return None
-    statistics.split_run(found.seconds)
-    statistics.processed_items = found.visited
-    statistics.arcs_relaxed = found.examined
-    statistics.rounds = found.supersteps
-    return DependencySums(
-        found.vertices, found.arcs, int(found.visited.sum()), int(found.examined.sum())
-    )
-
-
-def _weighted_sums_on_gpus(
-    placed: PlacedGraph, sources: Array, endpoints: bool, statistics: RunStatistics,
-    options: SolverOptions,
-) -> DependencySums | None:  # fmt: skip
-    """Likewise."""
-    from godwit.algorithms.betweenness.weighted import sum_weighted_dependencies
-
-    sums = sum_weighted_dependencies(placed, sources, statistics, options, endpoints=endpoints)
-    if sums is None:
-        statistics.seconds = {"overflow": sum(statistics.seconds.values())}
-        statistics.begin_on(["cpu"])
-        return None
-    others = np.zeros(len(placed.context.devices) - 1, np.int64)
-    statistics.processed_items = np.append(np.int64(sums.vertices_visited), others)
-    statistics.arcs_relaxed = np.append(np.int64(sums.arcs_examined), others)
-    return sums
-
-
-def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, seed: int) -> Array:
-    """The positions of sources, int64, ascending and unique: those given, or some drawn, or all.
-
-    Draws as NetworkX does from Python's generator with an integer seed: the same sources.
-
-    :raises InputError: both are given, a source is no vertex, there are not so many vertices, or the seed
-        is wrong, even where nothing is drawn
-    """
-    seed = as_count(seed, "seed")
-    if sources is not None and samples is not None:
-        raise InputError(
-            "give sources or samples, not both; "
-            f"got sources={shown(sources)} and samples={shown(samples)}"
+    options = solver_options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    if devices is None and isinstance(graph, Graph):
+        searches = _number_of_searches(graph, sources, samples)
+        work = searches * (graph.vertex_count + graph.arc_count)
+        if work < _LEAST_GPU_WORK or (weighted is not False and graph.is_weighted):
+            devices = "cpu"
+    with recorded(trace, "betweenness"), on_gpus_or_cores(graph, devices, "betweenness") as (
+        plain, device, placed,
+    ):  # fmt: skip
+        result = run_betweenness(
+            plain,
+            device,
+            placed,
+            sources=sources,
+            samples=samples,
+            seed=seed,
+            normalized=normalized,
+            endpoints=endpoints,
+            edges=edges,
+            weighted=weighted,
+            options=options,
         )
-    if sources is not None:
-        return graph.ids.one_or_several(sources, "sources")
-    count = graph.vertex_count
-    if samples is None:
-        return np.arange(count, dtype=np.int64)
-    samples = as_count(samples, "samples", 1)
-    if samples > count:
-        raise InputError(f"samples must be at most the number of vertices, {count}, got {samples}")
-    drawn = random.Random(seed).sample(range(count), samples)
-    return np.sort(np.array(drawn, np.int64))
+        if placed is not None:
+            add_placement(result.statistics, placed, graph)
+        return result
 
 
-def scales(
-    n: int, k: int, normalized: bool, directed: bool, endpoints: bool
-) -> tuple[float, float]:
-    """What to multiply sums over k of n sources with: for vertices, and for those that are sources.
-
-    The sum of a vertex that is the only source is 0 if ends do not count. NetworkX calls that
-    undefined, NaN; here it is 0.
-    """
-    ends = n if endpoints else n - 1
-    if ends < 2 or k == 0:
-        return 1.0, 1.0
-    pairs = ends - 1 if normalized else (1 if directed else 2) / ends
-    if endpoints:
-        return 1 / (k * pairs), 1 / (k * pairs)
-    if k == n:
-        return 1 / (ends * pairs), 1 / (ends * pairs)
-    return 1 / (k * pairs), 1 / (max(1, k - 1) * pairs)
+_LEAST_GPU_WORK = 1 << 22
+"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
 
 
-def _sums_of_edges(graph: Graph, arcs: Array, weighted: bool) -> Array:
-    """For both arcs of every edge the sum of the two.
-
-    :param weighted: parallel arcs are told apart by their weights
-    """
-    targets = graph.targets
-    order = _twin_order(graph, weighted)
-    if order is not None:
-        targets, arcs = frozen(targets[order]), arcs[order]
-    sums = np.zeros_like(arcs)
-    ends = graph.offsets[:-1].copy()
-    run_team(_add_twins, graph.offsets, targets, ends, arcs, sums, threads=1)
-    if order is None:
-        return sums
-    back = np.empty_like(sums)
-    back[order] = sums
-    return back
-
-
-def _twin_order(graph: Graph, weighted: bool) -> Array | None:
-    """The arcs by tail, head and, on demand, weight; None where they are in this order already."""
-    from godwit.graph.transform import has_sorted_rows
-
-    targets, weights = graph.targets, graph.weights if weighted else None
-    is_sorted = has_sorted_rows(graph)
-    if is_sorted and weights is None:
-        return None
-    tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
-    if weights is None:
-        return np.lexsort((targets, tails))
-    is_simple = ((tails[1:] != tails[:-1]) | (targets[1:] != targets[:-1])).all()
-    return None if is_sorted and is_simple else np.lexsort((weights, targets, tails))
-
-
-@kernel
-def _add_twins(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, ends: Any, arcs: Any, sums: Any
-) -> None:
-    """The arcs to v, in the order of their tails, are the twins of v's sorted row, in its order."""
-    for u in range(offsets.size - 1):
-        for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
-            v = targets[_at(arc)]
-            twin = ends[_at(v)]
-            if twin < offsets[_at(v) + _at(1)]:  # else the graph is not symmetric, whoever said so
-                ends[_at(v)] = twin + 1
-                sums[_at(twin)] = arcs[_at(arc)] + arcs[_at(twin)]
+def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
+    """About how many; whether the arguments are good is asked later."""
+    if isinstance(samples, int):
+        return min(samples, graph.vertex_count)
+    if sources is None:
+        return graph.vertex_count
+    try:
+        return len(sources) if isinstance(sources, Set) else int(np.size(sources))
+    except (TypeError, ValueError):  # lists of several lengths
+        return 0

@@ -111,7 +111,7 @@ def source(id_dtype: np.dtype[Any]) -> str:
     )
 
 
-def run_brandes(
+def sum_on_gpus(
     placement: StepPlacement, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
     """Dependencies of all vertices, added up over the sources.

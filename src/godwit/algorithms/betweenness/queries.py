@@ -6,10 +6,9 @@ Vertices, arcs and sums are in the graph's own order; the ``cuda`` module turns 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import Array, ProgressPoll
+from godwit.runtime.protocol import Array
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,3 @@ class DependencyOutcome:
     supersteps: Array
     block_searches: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-def sum_dependencies_on_gpus(
-    steps: Any, query: DependencyQuery, poll: ProgressPoll | None
-) -> DependencyOutcome:
-    """Answer a query.
-
-    :param steps: the graph on GPUs: :func:`godwit.supersteps.place.place_positions`
-    :param poll: called now and then with the number of sources begun
-    :raises GraphTooLargeError: need against free
-    :raises DeviceError: devices wait for each other in vain
-    """
-    from godwit.algorithms.betweenness.cuda import run_brandes
-
-    return run_brandes(steps, query, poll)

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.betweenness import choose_sources, scales
+from godwit.algorithms.betweenness.centrality import choose_sources, scales
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
-from godwit.algorithms.paths.result import Sources, uses_weights
+from godwit.algorithms.paths.result import uses_weights
 from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.ids import Sources
 from godwit.runtime.cpu.compile import kernel
 
 RELATIVE_SLACK = 1e-9

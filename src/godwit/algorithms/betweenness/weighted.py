@@ -20,7 +20,7 @@ import numpy as np
 from godwit.algorithms.betweenness.cpu import DependencySums
 from godwit.algorithms.betweenness.path_counts import LARGEST_COUNT
 from godwit.algorithms.betweenness.weighted_path_counts import lost_weight
-from godwit.algorithms.sssp import sssp
+from godwit.algorithms.sssp import run_sssp
 from godwit.arrays import Home
 from godwit.dtypes import Array
 from godwit.errors import InputError
@@ -142,7 +142,7 @@ def _search(
     """From one source: numbers of shortest paths, and dependencies; and what finding distances took."""
     gpu = options_for(options.gpu, OF_WORKERS)
     of_paths = replace(options, gpu=replace(gpu, communication=None))
-    paths = sssp(placed, source, target=None, cutoff=None, options=of_paths)
+    paths = run_sssp(placed, source, target=None, cutoff=None, options=of_paths)
     distance = paths.distance
     reached = np.flatnonzero(paths.reached)
     found = _program(distance.dtype.name, paths.unreached).run(

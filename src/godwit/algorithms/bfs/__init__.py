@@ -9,14 +9,21 @@ is the level.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.bfs.queries import SearchQuery, search
-from godwit.algorithms.paths.result import PathResult, Sources, check_query
+from godwit.algorithms.bfs.queries import SearchQuery
+from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.errors import GraphTooLargeError, InputError
-from godwit.placement import PlacedGraph
+from godwit.graph.csr import Graph
+from godwit.graph.ids import Sources, Vertex
+from godwit.placement import (
+    PartitionArgument,
+    PlacedGraph,
+    default_step_devices,
+)
 from godwit.runtime.gpu_options import (
     OF_SEARCHES,
     GpuOptions,
@@ -24,10 +31,17 @@ from godwit.runtime.gpu_options import (
     check_search,
     only_of_workers,
 )
-from godwit.runtime.registry import are_peers
+from godwit.runtime.registry import DevicesArgument, are_peers
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions, refuse_positions
+from godwit.trace import TraceArgument, recorded
 from godwit.worker.program import VertexProgram
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    placed_for_query,
+    solver_options,
+)
 from godwit.worker.solve import SolverOptions, make_poll, solve
 
 
@@ -44,7 +58,7 @@ PROGRAM = VertexProgram(
 )
 
 
-def bfs(
+def run_bfs(
     placed: PlacedGraph,
     source: Sources,
     *,
@@ -52,7 +66,7 @@ def bfs(
     cutoff: float | None = None,
     options: SolverOptions,
 ) -> PathResult:
-    """Distances in arcs from the nearest source; see :func:`godwit.api.bfs`."""
+    """Distances in arcs from the nearest source; see :func:`godwit.bfs`."""
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
@@ -159,7 +173,9 @@ def _in_supersteps(
     try:
         steps = place_positions(placed)
         with statistics.phase("run"):
-            found = search(steps, query, make_poll(options))
+            from godwit.algorithms.bfs.cuda import search_levels
+
+            found = search_levels(steps, query, make_poll(options))
     except GraphTooLargeError:
         if not may_give_up:
             raise
@@ -203,3 +219,64 @@ def _on_shared_memory(
     return PathResult(
         placed.graph, sources, distance, statistics, unit_lengths=True, home=options.home
     )
+
+
+def bfs(
+    graph: GraphArgument,
+    source: Sources,
+    *,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,
+    target: Vertex | None = None,
+    cutoff: float | None = None,
+    execution: str = "auto",
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+    **tuning: Any,
+) -> PathResult:
+    """Distances in arcs from a source, or from the nearest of several.
+
+    >>> import godwit as gw
+    >>> gw.bfs(gw.generators.path(4), 0).distance.tolist()
+    [0, 1, 2, 3]
+
+    :param graph: a graph, or one placed on devices by :func:`place`
+    :param source: a vertex, or several: by id where the graph has ids of its own (``graph.ids.own``), else
+        by numbers from 0 on
+    :param devices: None for what is best: the first GPU, or all where the graph is large and wide, or all
+        cores. Names: ``"cuda"`` (all GPUs), ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]``
+        (virtual devices). A number: so many GPUs, or virtual devices where there is no GPU
+    :param partition: how the graph is divided over several devices; see :func:`place`
+    :param target: stop when this vertex' distance is final; vertices farther away than it come out
+        as not reached
+    :param cutoff: vertices farther away come out as not reached
+    :param execution: ``"asynchronous"`` or ``"bulk-synchronous"`` (in supersteps, at the end of which all
+        devices meet); ``"auto"`` for what is best. The result is the same. On ``"cpu"`` BFS goes by levels
+        in any case
+    :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
+        ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
+    :param progress: called now and then with the number of items processed so far, an int; on GPUs, it
+        also has ``.threshold`` and ``.idle_share``
+    :param trace: a file for the timeline of the run, such as ``"run.json"``, for ui.perfetto.dev or
+        chrome://tracing; written also where the run fails. Or a :class:`godwit.Trace`, which takes in
+        several runs
+    :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
+        :class:`godwit.worker.solve.SolverOptions`
+    :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
+        ``.statistics``
+    :raises InputError: a vertex out of range, or another wrong argument
+    :raises FileError: the trace cannot be written; found out before anything is run
+    :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
+    :raises RunTimeoutError: out of time
+    """
+    options = solver_options(timeout_s, progress, results, {**tuning, "execution": execution})
+    if devices is None and isinstance(graph, Graph) and options.execution == "bulk-synchronous":
+        devices = default_step_devices(graph)
+    with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:
+        result = run_bfs(placed, source, target=target, cutoff=cutoff, options=options)
+        add_placement(result.statistics, placed, graph)
+        return result

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import Array, ProgressPoll
+from godwit.runtime.protocol import Array
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,3 @@ class SearchOutcome:
     growths: int
     frontier_bytes: int
     seconds: dict[str, float]
-
-
-def search(steps: Any, query: SearchQuery, poll: ProgressPoll | None) -> SearchOutcome:
-    """Depths of all vertices from the nearest source.
-
-    :param steps: of :func:`godwit.supersteps.place.place_positions`
-    :raises DeviceError: devices wait for each other in vain
-    """
-    from godwit.algorithms.bfs.cuda import search_levels
-
-    return search_levels(steps, query, poll)

@@ -1,266 +1,187 @@
-"""Weakly connected components: which vertices arcs lead between, whatever their direction.
-
-A component is called by its smallest vertex. On the CPU :mod:`godwit.graph.union_find` finds them, on GPUs
-the same methods in supersteps (:mod:`godwit.algorithms.components.cuda`); label propagation is a vertex
-program on either.
-"""
+"""Connected components of graphs, and of edges that stream."""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, Literal
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
-import numpy as np
+from godwit.algorithms.components.resident import (
+    ComponentsResult,
+    Method,
+    propagate_labels,
+    run_components,
+)
+from godwit.algorithms.components.routes import ComponentsQuery, find_components
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.placement import (
+    PlacedGraph,
+)
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.registry import DevicesArgument
+from godwit.trace import TraceArgument, recorded
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    on_gpus_or_cores,
+    placed_for_query,
+    solver_options,
+)
+from godwit.worker.solve import SolverOptions
 
-from godwit.algorithms.components.queries import Merge, UnionQuery, label_components
-from godwit.arrays import Home, host_array
-from godwit.dtypes import Array, as_count, frozen
-from godwit.errors import InputError, shown
-from godwit.graph.components import weak_components
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.ids import VertexIds
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
-from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import check_components
-from godwit.runtime.protocol import Device
-from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
-from godwit.worker.program import VertexProgram
-from godwit.worker.solve import SolverOptions, make_poll, solve
-
-Method = Literal["auto", "hook", "rem", "afforest", "label-propagation"]
-METHODS: tuple[Method, ...] = ("auto", "hook", "rem", "afforest", "label-propagation")
-STREAM_METHODS: tuple[Method, ...] = ("auto", "hook", "rem")
-"""Those that take one arc after the other."""
-MERGES: tuple[Merge, ...] = ("auto", "tree", "direct")
-
-_SHORT_DEGREE = 4
-"""Where vertices have fewer arcs, hardly any row could be left out: sampling gains nothing."""
-_MOST_ROUNDS = 1 << 20
-_MORE_ROUNDS = 2
-"""On GPUs, where a graph's hubs have not joined most vertices by their first neighbours."""
-
-_HOST = Home()
-
-
-class ComponentsResult:
-    """The component of every vertex.
-
-    :ivar graph: the graph that was asked, or mapped; None where edges streamed by that are of none
-    :ivar method: how they were found, ``"auto"`` being none
-    :ivar statistics: what the run did and how long it took
-    :ivar home: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU
-    :param ids: what vertices are called where there is no graph; None: by their numbers
-    """
-
-    def __init__(
-        self,
-        graph: Graph | None,
-        label: Any,
-        statistics: RunStatistics,
-        *,
-        method: str,
-        home: Home = _HOST,
-        ids: VertexIds | None = None,
-    ) -> None:
-        self.graph = graph
-        self._ids = ids
-        self.method = method
-        self.statistics = statistics
-        self.home = home
-        self._given = label
-
-    @cached_property
-    def label(self) -> Array:
-        """The position of the first vertex of every vertex' component, shape (n), dtype of the targets."""
-        placed: Array = self.home.place(self._given)
-        return placed
-
-    @cached_property
-    def _label(self) -> Array:
-        """On the host."""
-        return host_array(self._given)
-
-    @property
-    def ids(self) -> VertexIds:
-        """What the vertices are called; by their numbers where neither a graph nor a file says it."""
-        if self.graph is not None:
-            return self.graph.ids
-        return VertexIds(len(self._label)) if self._ids is None else self._ids
-
-    @cached_property
-    def _size_of_label(self) -> Array:
-        """(n) int64: vertices of the component that has the name, 0 where there is none."""
-        return np.bincount(self._label, minlength=len(self._label))
-
-    @property
-    def count(self) -> int:
-        """How many components there are; a vertex without arcs is one."""
-        return len(self.names)
-
-    @cached_property
-    def names(self) -> Array:
-        """The position of the first vertex of each component, ascending, shape (count)."""
-        return frozen(np.flatnonzero(self._size_of_label))
-
-    @cached_property
-    def sizes(self) -> Array:
-        """Vertices of each component, int64, in the order of :attr:`names`."""
-        return frozen(self._size_of_label[self.names])
-
-    def largest(self, count: int) -> list[Any]:
-        """The names of the largest components by id, the largest first; of equal ones the first vertex.
-
-        :raises InputError: ``count`` is no integer, or negative
-        """
-        count = min(as_count(count, "count"), self.count)
-        order = np.argsort(-self.sizes, kind="stable")
-        return self.ids.of(self.names[order[:count]])
-
-    def size(self, name: Any) -> int:
-        """Vertices of the component whose smallest vertex has this id; 0 if there is none.
-
-        :raises InputError: no vertex
-        """
-        return int(self._size_of_label[self.ids.position(name, "name")])
-
-    def to_dict(self) -> dict[Any, Any]:
-        """The name of every vertex' component, both by :attr:`ids`.
-
-        >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 2], [1, 3], ids=["Ulm", "Bonn", "Jena", "Köln"])
-        >>> gw.connected_components(graph).to_dict()
-        {'Ulm': 'Ulm', 'Bonn': 'Ulm', 'Jena': 'Jena', 'Köln': 'Jena'}
-        """
-        ids = self.ids
-        vertices = np.arange(len(self._label))
-        return dict(zip(ids.of(vertices), ids.of(self._label), strict=True))
-
-    def to_arrow(self) -> Any:
-        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex`` and ``component``, both ids."""
-        return vertex_table(component_columns(self), self.ids)
-
-    def to_pandas(self) -> Any:
-        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
-
-    def __repr__(self) -> str:
-        largest = int(self.sizes.max(initial=0))
-        return (
-            f"ComponentsResult({len(self._label)} vertices, {self.count} component(s), "
-            f"the largest of {largest}, {self.method})"
-        )
-
-
-def component_columns(result: ComponentsResult) -> list[Column]:
-    """What a table of the vertices says of components."""
-    return [Column("component", result._label, ids=True)]
-
-
-def as_method(value: Any, graph: Graph) -> Method:
-    """The method, chosen where none is asked for; InputError if it is none of the names."""
-    for known in METHODS:
-        if isinstance(value, str) and value == known:
-            if known != "auto":
-                return known
-            is_short = graph.arc_count < _SHORT_DEGREE * max(1, graph.vertex_count)
-            return "rem" if is_short else "afforest"
-    raise InputError(f"method must be {_listed(METHODS)}, got {shown(value)}")
-
-
-def as_merge(value: Any) -> Merge:
-    """How devices come together; InputError if it is none of the names."""
-    for known in MERGES:
-        if isinstance(value, str) and value == known:
-            return known
-    raise InputError(f"merge must be {_listed(MERGES)}, got {shown(value)}")
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return " or ".join([", ".join(map(repr, names[:-1])), repr(names[-1])])
+EdgesArgument = str | os.PathLike[str] | Iterable[Any]
+"""A file of edges, an array of shape (m, 2), or an iterator of such arrays."""
 
 
 def connected_components(
-    graph: Graph,
-    device: Device,
-    placed: PlacedGraph | None = None,
+    graph: GraphArgument | EdgesArgument,
     *,
-    method: Method,
-    rounds: int | None,
-    jumps: int | None,
-    merge: Merge,
-    options: SolverOptions,
+    method: str = "auto",
+    rounds: int | None = None,
+    jumps: int | None = None,
+    merge: str = "auto",
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
+    vertex_count: int | None = None,
+    edge_dtype: Any = None,
+    columns: tuple[str, ...] | list[str] | None = None,
+    memory_bytes: int | None = None,
+    host_bytes: int | None = None,
+    packet_bytes: int | None = None,
 ) -> ComponentsResult:
-    """The component of every vertex; see :func:`godwit.api.connected_components`.
+    """The connected component of every vertex; weakly connected where the graph is directed.
 
-    :param device: of the CPU
-    :param placed: the graph on GPUs, which take the device's place
-    :param method: any but label propagation
+    >>> import godwit as gw
+    >>> gw.connected_components(gw.Graph.from_arcs([0, 4], [3, 1])).label.tolist()
+    [0, 1, 2, 0, 1]
+
+    A component is called by its smallest vertex, by every method, on whatever devices.
+
+    Instead of a graph there may be edges, which stream in packets to whichever device is free, so that they
+    may be more than any memory holds: the path of a ``.npy`` file of shape (m, 2) or of a file of bare
+    pairs, an array of that shape (of NumPy, mapped, or of CuPy), or an iterator of such arrays. Vertices
+    are numbers then, ``.graph`` is None, and every device needs room for a number a vertex.
+
+    The path may also be that of a file of a format that lists arcs (edge lists such as SNAP's, Matrix
+    Market, DIMACS, CSV, Parquet, …), compressed or not, whose ids are integers. It is gone through twice,
+    16 MiB of text at a time; vertices, and ``.ids``, are those that :func:`read` would give. A ``.godwit``
+    file is mapped, and its arcs stream; ``.graph`` is what was mapped.
+
+    >>> edges = ([[vertex, vertex + 2]] for vertex in range(4))
+    >>> gw.connected_components(edges, vertex_count=6).sizes.tolist()
+    [3, 3]
+
+    The arcs of a graph stream, too, where it does not fit on its GPUs, unless something is asked for that
+    needs it there (``"afforest"``, label propagation, ``merge="direct"``, ``gpu``); and where
+    ``memory_bytes``, ``host_bytes`` or ``packet_bytes`` is given, or where it is on GPUs that do not change
+    each other's memory by atomics. ``.statistics.solver`` begins with ``"streamed"`` then.
+
+    :param graph: a graph, one placed on devices by :func:`place`, or edges
+    :param method: ``"afforest"`` (a neighbour or two of every vertex are linked; the rows of the
+        component that is largest then are left out), ``"rem"`` (all arcs are linked by Rem's algorithm,
+        which splices paths), ``"hook"`` (all arcs hook roots below each other), ``"label-propagation"``
+        (a vertex program: labels go along arcs; on any devices, virtual ones of the CPU too);
+        ``"auto"``: Rem where vertices have few arcs, else Afforest. Edges that stream take ``"rem"``,
+        which is ``"auto"`` there, and ``"hook"``
+    :param rounds: of Afforest, neighbours of every vertex that are linked first, at least 1; of Rem and
+        hook, rounds of hooking without atomics before the atomic one (Hellås, 2018); with ``"auto"`` at
+        least 1. None: what is usually best
+    :param jumps: how far up its tree each vertex gets after every such round: 0 for no compression, None
+        for all the way
+    :param merge: how several GPUs come to one result: ``"direct"``, every GPU links in the memory of the
+        others as it goes; ``"tree"``, each joins what its own arcs join, and the forests are merged in
+        pairs, as they always are where edges stream; ``"auto"``: what is usually best
+    :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`; edges stream to any
+        devices, GPUs and the CPU together
+    :param results: where ``.label`` lives, as for :func:`bfs`
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
+    :param progress: called now and then with the number of rows gone through so far, or of edges, with
+        ``.total``
+    :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run on a graph
+    :param vertex_count: of edges: ids are below it. None: one more than the largest, which takes a pass of
+        its own, and cannot be where they come out of an iterator. Formats that list arcs say it themselves
+    :param edge_dtype: of the ids in a file of bare pairs
+    :param columns: of a table in a file (CSV, Parquet), as of :func:`read`
+    :param memory_bytes: where edges stream: limit on each device, of forest and packets. This and
+        the next two let the arcs of a graph stream
+    :param host_bytes: likewise, of buffers on the host
+    :param packet_bytes: likewise, of a packet
+    :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
+    :raises InputError: a wrong argument, or several devices of the CPU where they cannot be; an edge whose
+        ends are no vertices, by its row
+    :raises FileError: a file of edges cannot be read
+    :raises FormatError: a file of edges is malformed; names the line
+    :raises DeviceError: a device is not there; GPUs do not reach each other, and arcs cannot stream
+    :raises GraphTooLargeError: a number a vertex does not fit, or a graph that cannot stream
+    :raises RunTimeoutError: out of time
     """
-    if rounds is not None:
-        rounds = as_count(rounds, "rounds", 1 if method == "afforest" else 0, _MOST_ROUNDS)
-    if jumps is not None:
-        jumps = as_count(jumps, "jumps", 0, _MOST_ROUNDS)
-    n, dtype = graph.vertex_count, graph.targets.dtype
-    devices = (device,) if placed is None else placed.context.devices
-    check_components(devices, options.gpu)
-    statistics = RunStatistics(tuple(one.name for one in devices), method)
-    if n == 0:
-        return ComponentsResult(
-            graph, np.empty(0, dtype), statistics, method=method, home=options.home
-        )
-    poll = make_poll(options)
-    if placed is not None:
-        require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
-        label = options.home.empty(n, dtype)
-        is_sampled = method == "afforest"
-        given = rounds if rounds is not None else 1 if is_sampled else 0
-        query = UnionQuery(
-            is_sampled,
-            method == "rem",
-            given - is_sampled,
-            _MORE_ROUNDS if is_sampled and rounds is None else 0,
-            jumps,
-            merge,
-            label,
-            options.gpu,
-        )
-        steps = place_positions(placed)
-        with statistics.phase("run"):
-            found = label_components(steps, query, poll)
-        statistics.split_run(found.seconds)
-        statistics.rounds = found.supersteps
-        statistics.processed_items, statistics.arcs_relaxed = found.rows, found.arcs
-    else:
-        with statistics.phase("run"):
-            label = weak_components(
-                graph, method, rounds=rounds, jumps=jumps, threads=device.threads, poll=poll  # type: ignore[arg-type]
-            )  # fmt: skip
-    return ComponentsResult(graph, label, statistics, method=method, home=options.home)
-
-
-def _propagation(dtype: np.dtype[Any]) -> VertexProgram:
-    """Every vertex takes the smallest label that it hears of."""
-    return VertexProgram(
-        name="label propagation",
-        dtype=dtype,
-        initial=lambda vertices: vertices,
-        message=lambda value: value,
-        combine="min",
-    )
-
-
-def propagate_labels(placed: PlacedGraph, options: SolverOptions) -> ComponentsResult:
-    """The component of every vertex of a graph whose arcs all lead back, by a vertex program."""
-    graph = placed.graph
-    solution = solve(_propagation(graph.targets.dtype), placed, "all", options)
-    return ComponentsResult(
+    options = solver_options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    streaming = {
+        "vertex_count": vertex_count,
+        "edge_dtype": edge_dtype,
+        "columns": columns,
+        "memory_bytes": memory_bytes,
+        "host_bytes": host_bytes,
+        "packet_bytes": packet_bytes,
+    }
+    query = ComponentsQuery.checked(
         graph,
-        solution.values,
-        solution.statistics,
-        method="label-propagation",
-        home=options.home,
+        method=method,
+        rounds=rounds,
+        jumps=jumps,
+        merge=merge,
+        gpu=gpu,
+        streaming=streaming,
     )
+    resident = partial(_resident_components, query, options=options)
+    with recorded(trace, "connected_components"):
+        return find_components(query, devices, options, resident)
+
+
+def _resident_components(
+    query: ComponentsQuery, method: Method, devices: DevicesArgument, *, options: SolverOptions
+) -> ComponentsResult:
+    """Components of a graph that lies on GPUs, or in the memory of the CPU."""
+    graph: GraphArgument = query.given
+    if method == "label-propagation":
+        return _propagate_labels(graph, devices, options)
+    with on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
+        result = run_components(
+            plain,
+            device,
+            placed,
+            method=method,
+            rounds=query.rounds,
+            jumps=query.jumps,
+            merge=query.merge,
+            options=options,
+        )
+        if placed is not None:
+            add_placement(result.statistics, placed, graph)
+        return result
+
+
+def _propagate_labels(
+    graph: GraphArgument, devices: DevicesArgument, options: SolverOptions
+) -> ComponentsResult:
+    """Components by a vertex program; labels go one way along arcs, so all of them have to lead back."""
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if isinstance(graph, Graph):
+        graph = graph.symmetrize()
+    elif plain.directed:
+        raise InputError(
+            "the placed graph is directed, and labels go one way along arcs: place graph.symmetrize()"
+        )
+    with placed_for_query(graph, devices, None) as placed:
+        result = propagate_labels(placed, options)
+        add_placement(result.statistics, placed, graph)
+    result.graph = plain
+    return result

@@ -69,7 +69,7 @@ def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> 
     return "".join(f"#define {name} {value}\n" for name, value in defined.items()) + text
 
 
-def run_components(
+def label_on_gpus(
     placement: StepPlacement, query: UnionQuery, poll: ProgressPoll | None
 ) -> UnionOutcome:
     """The smallest vertex of every vertex' component, into the query's destination.

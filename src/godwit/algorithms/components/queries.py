@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import Array, ProgressPoll
+from godwit.runtime.protocol import Array
 
 Merge = Literal["auto", "tree", "direct"]
 
@@ -55,15 +55,3 @@ class UnionOutcome:
     arcs: Array
     supersteps: Array
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-def label_components(steps: Any, query: UnionQuery, poll: ProgressPoll | None) -> UnionOutcome:
-    """Answer a query on GPUs.
-
-    :param steps: the graph there: :func:`godwit.supersteps.place.place_positions`
-    :raises GraphTooLargeError: need against free
-    :raises DeviceError: atomics do not reach each other's memory, or devices wait for each other in vain
-    """
-    from godwit.algorithms.components.cuda import run_components
-
-    return run_components(steps, query, poll)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from godwit.algorithms.components import (
+from godwit.algorithms.components.queries import Merge
+from godwit.algorithms.components.resident import (
     STREAM_METHODS,
     ComponentsResult,
     Method,
     as_merge,
     as_method,
 )
-from godwit.algorithms.components.queries import Merge
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -100,7 +100,7 @@ def find_components(
     options: SolverOptions,
     resident: Callable[[Method, DevicesArgument], ComponentsResult],
 ) -> ComponentsResult:
-    """The component of every vertex; see :func:`godwit.api.connected_components`.
+    """The component of every vertex; see :func:`godwit.connected_components`.
 
     :param resident: finds them on devices that hold the graph
     """

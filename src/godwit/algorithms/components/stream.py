@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.components import STREAM_METHODS, ComponentsResult
 from godwit.algorithms.components.edge_senders import MOST_READERS, Senders
 from godwit.algorithms.components.forests import Fault, Forest, Linking
+from godwit.algorithms.components.resident import STREAM_METHODS, ComponentsResult
 from godwit.algorithms.components.stream_forests import compile_for, make_forest
 from godwit.algorithms.filtering.endpoints import current_gpu_kept, is_page_locked
 from godwit.algorithms.filtering.gpu_packets import PAUSE_S
@@ -152,7 +152,7 @@ class StreamOptions:
 def stream_components(
     edges: Edges, devices: DevicesArgument, stream: StreamOptions, options: SolverOptions
 ) -> ComponentsResult:
-    """The component of every vertex; see :func:`godwit.api.connected_components`."""
+    """The component of every vertex; see :func:`godwit.connected_components`."""
     statistics = RunStatistics((), f"streamed {stream.method}")
     poll = make_poll(options)
     ids = None

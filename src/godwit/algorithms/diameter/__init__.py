@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.algorithms.bfs import bfs
+from godwit.algorithms.bfs import run_bfs
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
@@ -49,9 +49,9 @@ def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> Diamete
     with place_for_one_query(component, devices, None) as placed:
         start = component.highest_degree_vertex()
         while searches < 2 * _SWEEPS and lower < upper:
-            first = bfs(placed, start, options=options)
+            first = run_bfs(placed, start, options=options)
             far = int(first.distance.argmax())
-            second = bfs(placed, far, options=options)
+            second = run_bfs(placed, far, options=options)
             farthest = int(second.distance.argmax())
             radius, length = int(first.distance[far]), int(second.distance[farthest])
             searches += 2

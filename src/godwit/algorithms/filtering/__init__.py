@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -51,11 +51,14 @@ from godwit.dataflow.future import Future
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dataflow.segment import Segment
-from godwit.dtypes import Array
+from godwit.dataflow.tuning import check_callable
+from godwit.dtypes import Array, as_count, as_flag, as_positive_number
 from godwit.errors import EndOfLink, InputError, RunTimeoutError, shown
+from godwit.frontier import operators as step_operators
+from godwit.frontier.operators import Of, Step
 from godwit.runtime.constants import with_exact_constants
 from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices
-from godwit.trace import active
+from godwit.trace import TraceArgument, active, recorded
 
 PACKET_BYTES = 32 << 20
 """Where a GPU takes part, at most: every packet costs the host a tenth of a millisecond."""
@@ -477,3 +480,103 @@ def _received(link: Link, timeout_s: float | None) -> Iterator[Segment]:
         except RunTimeoutError:
             raise _out_of_time(timeout_s) from None
         yield segment
+
+
+@overload
+def filter(keep: Callable[..., Any], of: Of, /) -> Step: ...
+
+
+@overload
+def filter(keep: Callable[..., Any], /, *, of: Of = "frontier") -> Step: ...
+
+
+@overload
+def filter(
+    array: Any,
+    predicate: Callable[[Any], Any],
+    devices: DevicesArgument = None,
+    *,
+    ordered: bool = True,
+    out: Array | None = None,
+    packet_bytes: int | None = None,
+    buffers: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+) -> Array: ...
+
+
+def filter(
+    array: Any,
+    predicate: Any = None,
+    devices: DevicesArgument = None,
+    *,
+    of: Any = None,
+    ordered: bool = True,
+    out: Array | None = None,
+    packet_bytes: int | None = None,
+    buffers: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+) -> Any:
+    """The elements of an array that satisfy a predicate; or, of a function alone, a step of a step program.
+
+    >>> import numpy as np, godwit as gw
+    >>> gw.filter(np.arange(10), lambda x: x % 3 == 0)
+    array([0, 3, 6, 9])
+
+    **Of an array** of one dimension: packets of it go to whichever device is free, GPUs and the CPU
+    together, and what they keep comes back (Groute, section 3). The array may be larger than the devices'
+    memory, and a file larger than the host's. Page-locked memory (``cupyx.empty_pinned``) goes to GPUs at
+    the speed of the bus.
+
+    **Of a function**, ``gw.filter(keep, of="frontier")`` makes a frontier of the vertices that ``keep``
+    says, out of the ``"frontier"`` or of ``"all"``; it reads fields, numbers, ``vertex`` and ``degree`` by
+    name: see :class:`StepProgram`.
+
+    :param array: of booleans, integers up to 64 bits, float32 or float64, in any order of bytes and with or
+        without gaps; NumPy's, mapped (``np.memmap``), any other library's; or the path of a ``.npy`` file
+    :param predicate: a Python function of one element that returns a boolean. It is compiled for the CPU by
+        Numba and into the GPU's kernel; it may call other functions and read constants around it,
+        and may be called twice for an element
+    :param devices: as for :func:`bfs`, but kinds may be mixed: ``["cuda:0", "cpu"]``. None: of a CuPy
+        array, its GPU; else, of at least 64 MiB, the first GPU if there is one, and if the array is not
+        page-locked the CPU beside it; else all cores
+    :param ordered: False: what is kept may come in any order of packets, which waits for nobody
+    :param out: an array to write to, of the same dtype, with room for what is kept
+    :param packet_bytes: of the array that a device takes at a time
+    :param buffers: packets that may be on their way to a GPU at a time, 3 by default
+    :param timeout_s: give up after so many seconds; compiling comes before
+    :param progress: called now and then with the number of elements dealt with so far
+    :param trace: as for :func:`bfs`
+    :returns: a NumPy array of the same dtype, order of bytes included; of one on a GPU, filtered there,
+        one of CuPy; with ``out``, a part of that
+    :raises InputError: a wrong argument, or no room in ``out``
+    :raises OperatorError: the predicate is no Python function of one element, cannot be compiled,
+        returns no boolean, or has a constant that compiled code would change (``2**70``)
+    :raises FileError: the file cannot be read
+    :raises DeviceError: a device is not there
+    :raises RunTimeoutError: out of time
+    """
+    if callable(array) and (of is not None or predicate is None or isinstance(predicate, str)):
+        scope = predicate if of is None else of
+        return step_operators.filter(array, "frontier" if scope is None else scope)
+    if of is not None:
+        raise InputError(
+            f"of is for gw.filter(keep, of='frontier'), a step; {shown(array)} is no function"
+        )
+    check_callable(progress, "progress")
+
+    options = FilterOptions(
+        ordered=as_flag(ordered, "ordered"),
+        out=out,
+        packet_bytes=None
+        if packet_bytes is None
+        else as_count(packet_bytes, "packet_bytes", 1, 1 << 40),
+        buffers=None if buffers is None else as_count(buffers, "buffers", 1, 1 << 10),
+        progress=progress,
+        timeout_s=None if timeout_s is None else as_positive_number(timeout_s, "timeout_s"),
+    )
+    with recorded(trace, "filter"):
+        return filter_array(array, predicate, devices, options)

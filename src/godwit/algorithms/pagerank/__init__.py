@@ -1,361 +1,164 @@
-"""PageRank: where a walker is, who follows arcs and now and then begins anew.
-
-Definition of NetworkX: with probability ``damping`` along an out-arc, in proportion to weights;
-otherwise, and always from a dangling vertex (without out-arcs, or whose weights sum to 0), to a vertex
-drawn from the personalization. Ranks sum to 1. :mod:`godwit.algorithms.pagerank.cpu` and, in supersteps,
-:mod:`godwit.algorithms.pagerank.cuda` compute them by pull, :mod:`godwit.algorithms.pagerank.push` on the
-asynchronous engine by push.
-"""
+"""PageRank: by iterations on CPUs and GPUs, or by a vertex program that pushes residuals."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from godwit.algorithms.pagerank.queries import RankQuery, rank_vertices
-from godwit.algorithms.paths.result import uses_weights
-from godwit.algorithms.sssp import named_arc
-from godwit.arrays import Home, host_array
-from godwit.dtypes import Array, as_array, as_count, as_flag, as_float, as_positive_number
-from godwit.errors import InputError, shown
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
-from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import OF_STEPS, check_options, check_ranks
-from godwit.runtime.protocol import Device
-from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
-from godwit.worker.solve import SolverOptions, make_poll
-
-Distribution = Mapping[int, float] | Iterable[float] | Array | None
-
-_HOST = Home()
-_MOST_ITERATIONS = 100
-"""Where nobody says."""
-
-
-class PageRankResult:
-    """Ranks of all vertices.
-
-    :ivar graph: the graph that was asked
-    :ivar iterations: how many there were; None where residuals were pushed
-    :ivar converged: whether the residual is below the tolerance
-    :ivar residual: by how much the last iteration changed the ranks, in sum (L1); if that was an
-        accelerated one, by how much one more plain iteration would change them; where residuals were
-        pushed, by how much it would at most
-    :ivar statistics: what the run did and how long it took
-    :ivar home: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        rank: Any,
-        statistics: RunStatistics,
-        *,
-        iterations: int | None,
-        converged: bool,
-        residual: float,
-        home: Home = _HOST,
-    ) -> None:
-        self.graph = graph
-        self.statistics = statistics
-        self.iterations = iterations
-        self.converged = converged
-        self.residual = residual
-        self.home = home
-        self._given = rank
-
-    @cached_property
-    def rank(self) -> Array:
-        """Rank of every vertex, shape (n), float64 or float32; they sum to 1."""
-        placed: Array = self.home.place(self._given)
-        return placed
-
-    @cached_property
-    def _rank(self) -> Array:
-        """On the host."""
-        return host_array(self._given)
-
-    def to_dict(self) -> dict[Any, float]:
-        """The rank of every vertex, by its id (:attr:`Graph.ids`).
-
-        >>> import godwit as gw
-        >>> ranks = gw.pagerank(gw.Graph.from_arcs([0], [1], ids=["Ulm", "Bonn"])).to_dict()
-        >>> max(ranks, key=ranks.get)
-        'Bonn'
-        """
-        vertices = np.arange(len(self._rank))
-        return dict(zip(self.graph.ids.of(vertices), self._rank.tolist(), strict=True))
-
-    def to_arrow(self) -> Any:
-        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex`` (ids) and ``rank``."""
-        return vertex_table(rank_columns(self), self.graph.ids)
-
-    def to_pandas(self) -> Any:
-        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
-
-    def highest(self, count: int) -> list[Any]:
-        """The vertices of highest rank by id, the highest first; ties in the order of arrays."""
-        count = min(as_count(count, "count"), len(self._rank))
-        order = np.argsort(-self._rank, kind="stable")
-        return self.graph.ids.of(order[:count])
-
-    def __repr__(self) -> str:
-        state = "converged" if self.converged else "not converged"
-        if self.iterations is not None:
-            state += f" after {self.iterations} iteration(s)"
-        return (
-            f"PageRankResult({len(self._given)} vertices, {state}, residual {self.residual:.3g}, "
-            f"{self._given.dtype})"
-        )
-
-
-def rank_columns(result: PageRankResult) -> list[Column]:
-    """What a table of the vertices says of ranks."""
-    return [Column("rank", result._rank)]
-
-
-@dataclass(frozen=True)
-class RankSettings:
-    """Which ranks are asked for.
-
-    :param damping: in [0, 1)
-    :param tolerance: positive, perhaps infinite
-    :param number: dtype of the ranks, float32 or float64
-    :param weighted: whether weights count; if so, they have been looked at
-    :param teleport: (n) float64 of sum 1, where walks begin anew; None for everywhere alike
-    """
-
-    damping: float
-    tolerance: float
-    number: np.dtype[Any]
-    weighted: bool
-    teleport: Array | None
-
-    @classmethod
-    def checked(
-        cls, graph: Graph, *, damping: Any, tolerance: Any, personalization: Distribution,
-        weighted: Any, dtype: Any,
-    ) -> RankSettings:  # fmt: skip
-        """As they were given, if they are right for the graph; InputError if not."""
-        return cls(
-            check_damping(damping),
-            as_positive_number(tolerance, "tolerance"),
-            check_dtype(dtype),
-            _uses_weights(graph, weighted),
-            _distribution(personalization, graph, "personalization"),
-        )
+from godwit.algorithms.pagerank.ranks import (
+    Distribution,
+    PageRankResult,
+    RankSettings,
+    run_pagerank,
+)
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
+from godwit.placement import (
+    PlacedGraph,
+)
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.registry import DevicesArgument
+from godwit.trace import TraceArgument, recorded, seconds_since
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    on_gpus_or_cores,
+    placed_for_query,
+    solver_options,
+)
+from godwit.worker.solve import SolverOptions
 
 
 def pagerank(
-    graph: Graph,
-    device: Device,
-    placed: PlacedGraph | None = None,
+    graph: GraphArgument,
+    damping: float = 0.85,
     *,
-    max_iterations: int | None,
-    initial: Distribution,
-    accelerated: bool | None,
-    options: SolverOptions,
-    **asked: Any,
+    tolerance: float = 1e-6,
+    max_iterations: int | None = None,
+    personalization: Distribution = None,
+    initial: Distribution = None,
+    weighted: bool | None = None,
+    accelerated: bool | None = None,
+    dtype: Any = "float64",
+    execution: str = "auto",
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> PageRankResult:
-    """Ranks of all vertices by pull; see :func:`godwit.api.pagerank`.
+    """Ranks of vertices by PageRank, as NetworkX defines it; they sum to 1.
 
-    :param device: of the CPU
-    :param placed: the graph on GPUs, which take the device's place
-    :param asked: of :meth:`RankSettings.checked`
+    >>> import godwit as gw
+    >>> gw.pagerank(gw.generators.star(5)).rank.argmax()
+    np.int64(0)
+
+    A vertex without out-arcs (or whose weights sum to 0) passes its rank on to all vertices, in
+    proportion to the personalization. The result is bit by bit the same for any number of threads, and
+    on the same GPUs every time; between these, it differs by rounding, or, where that makes for an
+    iteration more or less, by what the tolerance leaves. With ``execution="asynchronous"`` it differs by
+    what the tolerance leaves from one run to the next.
+
+    :param damping: how much of a rank goes along arcs, in [0, 1); the rest goes everywhere
+    :param tolerance: converged when an iteration changes the ranks by less in sum (L1), or, with
+        ``execution="asynchronous"``, one more would. NetworkX's ``tol`` is per vertex: its ``tol=t`` is
+        ``tolerance=n * t`` here. float32 ranks do not get below some 1e-7
+    :param max_iterations: stop then, converged or not; the result says which. None: 100
+    :param personalization: where walks begin anew: an array of shape (n), or a mapping of some vertices
+        (by id) to weights, the others having 0; scaled to
+        sum 1. None: everywhere alike
+    :param initial: ranks to begin with, likewise, such as those of a graph before it changed
+    :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
+        same, and a graph without is refused; False: evenly
+    :param accelerated: False: every iteration is made of the one before as the definition says, which is
+        what Graphalytics counts. None: of undirected graphs, iterations may also go on in the direction of
+        the last two (Chebyshev semi-iteration: Golub and Varga, 1961), so that far fewer do; errors are
+        within the same bound. True: the same, and a directed graph is refused
+    :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
+        vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs add
+        these up in the precision of the ranks
+    :param execution: ``"bulk-synchronous"`` (also ``"auto"``): iterations, in each of which every vertex
+        pulls from its in-arcs. ``"asynchronous"``: residual push; a vertex passes on what has come when
+        that is enough, and nobody waits. There are no iterations, so ``max_iterations``, ``initial`` and
+        ``accelerated`` are refused: it ends within the tolerance, or by ``timeout_s``. It goes along most
+        arcs more often, and never along those that little rank reaches from the personalization
+    :param devices: as for :func:`bfs`, but, except with ``execution="asynchronous"``, CPU devices one at a
+        time: ``"cpu"`` is all cores, ``"cpu:0"`` one
+    :param results: where ``.rank`` lives, as for :func:`bfs`
+    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
+        before
+    :param progress: called now and then with the number of vertices updated so far, n an iteration; where
+        residuals are pushed, as for :func:`bfs`
+    :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run
+    :returns: ``.rank`` (n), ``.converged``, ``.iterations`` (None where there are none), ``.residual``,
+        ``.highest(count)``, ``.to_dict()``, ``.statistics``
+    :raises InputError: a wrong argument, a negative weight, or several devices of the CPU to pull on
+    :raises DeviceError: a device is not there
+    :raises RunTimeoutError: out of time
     """
-    settings = RankSettings.checked(graph, **asked)
-    damping, tolerance, number = settings.damping, settings.tolerance, settings.number
-    weighted, teleport = settings.weighted, settings.teleport
-    if max_iterations is None:
-        max_iterations = _MOST_ITERATIONS
-    max_iterations = as_count(max_iterations, "max_iterations", 1, 2**62)
-    accelerated = _is_accelerated(graph, accelerated)
-    n = graph.vertex_count
-    start = _distribution(initial, graph, "initial")
-    devices = (device,) if placed is None else placed.context.devices
-    duplication = None if placed is None else placed.duplication
-    one_hop = None if duplication is None else duplication == "1-hop"
-    check_ranks(devices, options.gpu, one_hop=bool(one_hop))
-    check_options(devices, options.gpu, "PageRank by iterations", OF_STEPS)
-    statistics = RunStatistics(tuple(one.name for one in devices), "pull")
-    if n == 0:
-        return PageRankResult(
-            graph, np.empty(0, number), statistics, iterations=0, converged=True, residual=0.0,
-            home=options.home,
-        )  # fmt: skip
-    if placed is not None:
-        require_memory(n * number.itemsize, f"PageRank of {n:,} vertices")
-        query = RankQuery(
-            number, weighted, teleport, start, damping, tolerance, max_iterations, accelerated,
-            options.home.empty(n, number), options.gpu, one_hop,
-        )  # fmt: skip
-        return _on_gpus(graph, placed, query, statistics, options)
-    require_memory(3 * n * number.itemsize, f"PageRank of {n:,} vertices")
-    from godwit.algorithms.pagerank.cpu import power_iteration
-    from godwit.algorithms.pagerank.in_arcs import in_arcs
-
-    poll = make_poll(options)
-    with statistics.phase("place"):
-        arcs = in_arcs(graph, number, weighted=weighted)
-    with statistics.phase("run"):
-        found = power_iteration(
-            graph,
-            arcs,
-            np.full(n, 1 / n, number) if start is None else start.astype(number),
-            np.full(1, 1 / n) if teleport is None else teleport,
-            damping=damping,
-            tolerance=tolerance,
+    tuning = {"execution": execution, **({} if gpu is None else {"gpu": gpu})}
+    options = solver_options(timeout_s, progress, results, tuning)
+    asked = {
+        "damping": damping,
+        "tolerance": tolerance,
+        "personalization": personalization,
+        "weighted": weighted,
+        "dtype": dtype,
+    }
+    if options.execution == "asynchronous":
+        for name, value in {
+            "max_iterations": max_iterations,
+            "initial": initial,
+            "accelerated": accelerated,
+        }.items():
+            if value is not None:
+                raise InputError(
+                    f"{name} is of iterations, and execution='asynchronous' has none: it pushes residuals, "
+                    "from the personalization on"
+                )
+        with recorded(trace, "pagerank"):
+            return _push_ranks(graph, devices, options, asked)
+    with recorded(trace, "pagerank"), on_gpus_or_cores(graph, devices, "pagerank") as (
+        plain, device, placed,
+    ):  # fmt: skip
+        result = run_pagerank(
+            plain,
+            device,
+            placed,
             max_iterations=max_iterations,
+            initial=initial,
             accelerated=accelerated,
-            threads=device.threads,
-            poll=poll,
+            options=options,
+            **asked,
         )
-        # Roundings of many iterations add up.
-        found.rank[:] /= found.rank.sum(dtype=np.float64)
-    statistics.rounds = np.array([found.iterations], np.int64)
-    statistics.processed_items = statistics.rounds * n
-    statistics.arcs_relaxed = statistics.rounds * graph.arc_count
-    return PageRankResult(
-        graph,
-        found.rank,
-        statistics,
-        iterations=found.iterations,
-        converged=found.residual < tolerance,
-        residual=found.residual,
-        home=options.home,
-    )
+        if placed is not None:
+            add_placement(result.statistics, placed, graph)
+        return result
 
 
-def _on_gpus(
-    graph: Graph, placed: PlacedGraph, query: RankQuery, statistics: RunStatistics,
-    options: SolverOptions,
-) -> PageRankResult:  # fmt: skip
-    """An iteration a superstep, on all devices of the placed graph."""
-    steps = place_positions(placed)
-    with statistics.phase("run"):
-        found = rank_vertices(steps, query, make_poll(options))
-    statistics.split_run(found.seconds)
-    statistics.rounds = np.full(len(found.owned), found.iterations, np.int64)
-    statistics.processed_items = found.iterations * found.owned
-    statistics.arcs_relaxed = found.iterations * found.arcs
-    return PageRankResult(
-        graph,
-        query.destination,
-        statistics,
-        iterations=found.iterations,
-        converged=found.residual < query.tolerance,
-        residual=found.residual,
-        home=options.home,
-    )
+def _push_ranks(
+    graph: GraphArgument, devices: DevicesArgument, options: SolverOptions, asked: dict[str, Any]
+) -> PageRankResult:
+    """PageRank by a vertex program."""
+    from godwit.algorithms.pagerank.push import push_residuals, push_rows
 
-
-def check_damping(damping: Any) -> float:
-    """The damping as a float; InputError if it is none in [0, 1)."""
-    number = as_float(damping, "damping")
-    if not 0 <= number < 1:
-        raise InputError(f"damping must be in [0, 1), got {shown(damping)}")
-    return number
-
-
-def check_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype of ranks; InputError if it is not float32 or float64."""
-    found: np.dtype[Any] | None = None
-    if dtype is not None:  # which NumPy takes for float64
-        with suppress(TypeError, ValueError):
-            found = np.dtype(dtype)
-    if found is None or found not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise InputError(f"dtype must be float32 or float64, got {shown(dtype)}")
-    return found
-
-
-def _uses_weights(graph: Graph, weighted: Any) -> bool:
-    """Whether weights count, after a look at them."""
-    if not uses_weights(graph, weighted):
-        return False
-    return bool(graph.cached("weights as parts", lambda: _check_weights(graph)))
-
-
-def _is_accelerated(graph: Graph, accelerated: Any) -> bool:
-    """Whether iterations may go beyond plain ones: where arcs have no direction."""
-    if accelerated is not None:
-        accelerated = as_flag(accelerated, "accelerated")
-    if accelerated and graph.directed:
-        raise InputError(
-            "accelerated=True needs an undirected graph, such as symmetrize() gives; of a directed one "
-            "only plain iterations are sure to converge"
-        )
-    return accelerated is not False and not graph.directed
-
-
-def _check_weights(graph: Graph) -> bool:
-    """True; InputError naming the first arc whose weight is negative or not finite."""
-    weights = graph.weights
-    assert weights is not None
-    if len(weights) == 0:
-        return True
-    smallest, largest = weights.min(), weights.max()
-    if not (smallest >= 0 and largest < np.inf):
-        arc = int(np.argmax(~(weights >= 0) | (weights == np.inf)))
-        raise InputError(
-            "PageRank needs weights that are finite and not negative; "
-            f"{named_arc(graph, arc)} has weight {weights[arc]}"
-        )
-    if weights.dtype.kind == "f" and float(largest) * len(weights) == math.inf:
-        raise InputError(
-            f"sums of {len(weights)} weights up to {largest:g} could overflow; divide them by {largest:g}"
-        )
-    return True
-
-
-def _distribution(values: Any, graph: Graph, name: str) -> Array | None:
-    """Weights of vertices, an array (n) or a mapping of some, as probabilities; None stays None.
-
-    A pandas Series is a mapping. Keys of mappings are ids (:attr:`Graph.ids`).
-
-    :raises InputError: a wrong shape, an unknown vertex, a weight that is negative or not finite, or
-        all are 0
-    """
-    if values is None:
-        return None
-    count = graph.vertex_count
-    ids = graph.ids
-    values = ids.by_position(values, name)
-    if isinstance(values, Mapping):
-        weights = np.zeros(count)
-        for position, weight in values.items():
-            weights[position] = as_float(weight, f"{name} of vertex {shown(ids[position])}")
-    else:
-        given = as_array(values, name)
-        if given.shape != (count,) or given.dtype.kind not in "iufb":
-            raise InputError(
-                f"{name} must be a mapping {{vertex: weight}} or {count} numbers, one for each vertex; "
-                f"got an array of {given.dtype}, shape {given.shape}"
-            )
-        weights = given.astype(np.float64)
-    wrong = ~(weights >= 0) | (weights == np.inf)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise InputError(
-            f"{name} must be finite and not negative, got {weights[at]:g} for vertex {shown(ids[at])}"
-        )
-    if count == 0:
-        return weights
-    largest = weights.max()
-    if largest == 0:
-        raise InputError(f"{name} must not be 0 everywhere: it sums to 0 over {count} vertices")
-    weights /= largest  # sums of large weights would overflow
-    total = weights.sum()
-    weights /= total
-    return weights
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if not isinstance(plain, Graph):
+        raise no_graph(plain)
+    settings = RankSettings.checked(plain, **asked)
+    begin = perf_counter()
+    rows = push_rows(plain, settings)
+    prepared_s = seconds_since(begin, "place")
+    given: GraphArgument = rows.graph
+    if isinstance(graph, PlacedGraph):
+        given = graph if rows.graph is plain else graph.reweighted(rows.graph)
+    with placed_for_query(given, devices, None) as placed:
+        result = push_residuals(plain, placed, rows, settings, options)
+        add_placement(result.statistics, placed, given)
+        seconds = result.statistics.seconds
+        seconds["place"] = seconds.get("place", 0.0) + prepared_s
+        return result

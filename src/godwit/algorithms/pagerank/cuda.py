@@ -91,7 +91,7 @@ def source(
     return "".join(f"#define {name} {str(on).lower()}\n" for name, on in flags.items()) + text
 
 
-def run_pagerank(
+def rank_on_gpus(
     placement: StepPlacement, query: RankQuery, poll: ProgressPoll | None
 ) -> RankOutcome:
     """Ranks of all vertices, into the query's destination.

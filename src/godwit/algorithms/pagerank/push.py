@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.pagerank import PageRankResult, RankSettings
+from godwit.algorithms.pagerank.ranks import PageRankResult, RankSettings
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.rows import row_range, thread_count_for
@@ -127,7 +127,7 @@ def _divide_rows(
 def push_residuals(
     graph: Graph, placed: PlacedGraph, rows: PushRows, settings: RankSettings, options: SolverOptions
 ) -> PageRankResult:  # fmt: skip
-    """Ranks of all vertices; see :func:`godwit.api.pagerank`.
+    """Ranks of all vertices; see :func:`godwit.pagerank`.
 
     :param graph: whose ranks they are
     :param placed: the graph of ``rows``

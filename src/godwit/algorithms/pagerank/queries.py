@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import Array, ProgressPoll
+from godwit.runtime.protocol import Array
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,3 @@ class RankOutcome:
     owned: Array
     arcs: Array
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-def rank_vertices(steps: Any, query: RankQuery, poll: ProgressPoll | None) -> RankOutcome:
-    """Answer a query on GPUs.
-
-    :param steps: the graph there: :func:`godwit.supersteps.place.place_positions`
-    :raises GraphTooLargeError: need against free
-    :raises DeviceError: devices wait for each other in vain
-    """
-    from godwit.algorithms.pagerank.cuda import run_pagerank
-
-    return run_pagerank(steps, query, poll)

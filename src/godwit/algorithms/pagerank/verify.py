@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
-from godwit.algorithms.pagerank import Distribution, RankSettings
+from godwit.algorithms.pagerank.ranks import Distribution, RankSettings
 from godwit.dtypes import Array, as_float
 from godwit.errors import InputError
 from godwit.graph.csr import Graph

@@ -11,15 +11,10 @@ from godwit.arrays import Home, host_array
 from godwit.dtypes import as_flag, as_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
+from godwit.graph.ids import Sources, Vertex
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.runtime.protocol import Array
 from godwit.runtime.statistics import RunStatistics
-
-Vertex = Any
-"""A vertex as an argument: its id (:attr:`Graph.ids`), an int in [0, n) where the graph has no ids."""
-
-Sources = Any
-"""A vertex as an argument, or several: a list, a set, an array or a pandas Series."""
 
 _HOST = Home()
 

@@ -7,16 +7,29 @@ Distances only decrease, so items may arrive in any order and twice; priority ma
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths.result import PathResult, Sources, check_query
+from godwit.algorithms.paths.result import PathResult, check_query
+from godwit.dtypes import Array
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph
-from godwit.placement import PlacedGraph
-from godwit.runtime.protocol import Array
+from godwit.graph.ids import Sources, Vertex
+from godwit.placement import (
+    PartitionArgument,
+    PlacedGraph,
+)
+from godwit.runtime.registry import DevicesArgument
+from godwit.trace import TraceArgument, recorded
 from godwit.worker.program import VertexProgram
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    placed_for_query,
+    solver_options,
+)
 from godwit.worker.solve import Solution, SolverOptions, solve
 
 
@@ -47,7 +60,7 @@ _SATURATING = _program("int64", _along_saturating)
 """Sums of 2^63 - 2 or more come out as 2^63 - 2, which improves on "not reached" and on nothing else."""
 
 
-def sssp(
+def run_sssp(
     placed: PlacedGraph,
     source: Sources,
     *,
@@ -55,7 +68,7 @@ def sssp(
     cutoff: float | None = None,
     options: SolverOptions,
 ) -> PathResult:
-    """Distances from the nearest source; see :func:`godwit.api.sssp`."""
+    """Distances from the nearest source; see :func:`godwit.sssp`."""
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
@@ -142,3 +155,40 @@ def _result(graph: Graph, sources: Array, solution: Solution, options: SolverOpt
         unit_lengths=graph.weights is None,
         home=options.home,
     )
+
+
+def sssp(
+    graph: GraphArgument,
+    source: Sources,
+    *,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,
+    target: Vertex | None = None,
+    cutoff: float | None = None,
+    execution: str = "auto",
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
+    **tuning: Any,
+) -> PathResult:
+    """Lengths of shortest paths from a source, or from the nearest of several.
+
+    >>> import godwit as gw
+    >>> graph = gw.Graph.from_arcs([0, 0, 1], [1, 2, 2], [4, 9, 3])
+    >>> gw.sssp(graph, 0).distance.tolist()
+    [0, 4, 7]
+
+    Weights must not be negative; a graph without weights counts arcs. Parameters as for :func:`bfs`.
+
+    :returns: ``.distance`` (int64 for integer weights, exact; float64 for others; the largest int64,
+        or infinity, where not reached), ``.predecessor``, ``.to_dict()``, ``.statistics``
+    :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
+    :raises ValueOverflowError: with integer weights, a distance within the cutoff reaches 2^63 - 2
+    :raises RunTimeoutError: out of time
+    """
+    options = solver_options(timeout_s, progress, results, {**tuning, "execution": execution})
+    with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
+        result = run_sssp(placed, source, target=target, cutoff=cutoff, options=options)
+        add_placement(result.statistics, placed, graph)
+        return result

@@ -1,0 +1,113 @@
+"""What every query does: check options, place the graph unless it is placed, and count the time of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from godwit.arrays import Home
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import no_graph
+from godwit.placement import (
+    PartitionArgument,
+    PlacedGraph,
+    default_step_devices,
+    place_for_one_query,
+)
+from godwit.runtime.protocol import Device
+from godwit.runtime.registry import DevicesArgument, resolve_devices
+from godwit.runtime.statistics import RunStatistics
+from godwit.worker.solve import SolverOptions
+
+GraphArgument = Graph | PlacedGraph
+
+
+def solver_options(
+    timeout_s: float | None,
+    progress: Callable[[int], None] | None,
+    results: str,
+    tuning: Mapping[str, Any],
+) -> SolverOptions:
+    """The options of a query; TypeError if ``tuning`` has a name that there is not."""
+    known = ("execution", "delta", "window", "ring_items", "capacity_items", "gpu")
+    for name in tuning:
+        if name not in known:
+            raise TypeError(
+                f"unexpected keyword argument {name!r}; for tuning there are {', '.join(known)}"
+            )
+    options = SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
+    options.home = Home.named(results)
+    return options
+
+
+@contextmanager
+def placed_for_query(
+    graph: GraphArgument, devices: DevicesArgument, partition: PartitionArgument
+) -> Iterator[PlacedGraph]:
+    """The placed graph, placed here for one query if it was not before."""
+    if isinstance(graph, PlacedGraph):
+        if devices is not None or partition is not None:
+            raise InputError("the graph is placed already: give devices and partition to place()")
+        graph.check_open()
+        yield graph
+        return
+    with place_for_one_query(graph, devices, partition) as placed:
+        yield placed
+
+
+@contextmanager
+def on_gpus_or_cores(
+    graph: GraphArgument, devices: DevicesArgument, what: str
+) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
+    """The graph, a device, and, where that is a GPU, the graph placed on it and those beside it.
+
+    For what runs in supersteps on GPUs, and on one device of the CPU.
+    """
+    if isinstance(graph, PlacedGraph):
+        graph.check_open()
+        if devices is None and graph.context.devices[0].kind == "cuda":
+            yield graph.graph, graph.context.devices[0], graph
+            return
+    elif isinstance(graph, Graph):
+        names = default_step_devices(graph) if devices is None else devices
+        found = resolve_devices("cpu" if names is None else names)
+        if found[0].kind == "cuda":
+            with place_for_one_query(graph, [device.name for device in found], None) as placed:
+                yield graph, found[0], placed
+            return
+    yield (*on_cores(graph, devices, what), None)
+
+
+def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:
+    """The graph itself and the device of the CPU that is meant, for what runs on one of these."""
+    if isinstance(graph, PlacedGraph):
+        if devices is not None:
+            raise InputError("the graph is placed already: give devices to place()")
+        graph.check_open()
+        found, graph = graph.context.devices, graph.graph
+        if (
+            found[0].kind != "cpu" or len(found) > 1
+        ):  # its parts are of no use here, the graph itself is
+            found = resolve_devices("cpu")
+    else:
+        found = resolve_devices("cpu" if devices is None else devices)
+    if not isinstance(graph, Graph):
+        raise no_graph(graph)
+    if len(found) > 1:
+        names = ", ".join(device.name for device in found)
+        takers = "BFS, SSSP, step programs, vertex programs and pagerank(execution='asynchronous')"
+        if what == "connected_components":
+            takers = "method='label-propagation' and edges that stream (memory_bytes=...)"
+        raise InputError(
+            f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; devices='cpu' is all "
+            f"cores as one. {takers} take several of the CPU"
+        )
+    return graph, found[0]
+
+
+def add_placement(statistics: RunStatistics, placed: PlacedGraph, graph: GraphArgument) -> None:
+    """Count the time of the placement to the query that made it, and to no other."""
+    if placed is not graph:
+        statistics.seconds = {**placed.seconds, **statistics.seconds}

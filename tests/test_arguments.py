@@ -574,3 +574,21 @@ def test_page_cache_counts_as_available(tmp_path: Path) -> None:
     assert config._cgroup_available_bytes(tmp_path) == 1000
     write("memory.max", "max\n")
     assert config._cgroup_available_bytes(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda devices: gw.pagerank(PATH, devices=devices).rank,
+        lambda devices: gw.connected_components(PATH, devices=devices).label,
+        lambda devices: gw.betweenness_centrality(PATH, devices=devices).centrality,
+    ],
+    ids=["pagerank", "components", "betweenness"],
+)
+def test_a_number_of_devices_means_all_cores_where_one_device_computes(query: Any) -> None:
+    """So that ``devices=2`` runs on a machine without GPUs as well; devices that are named stay so."""
+    expected = query("cpu").tolist()
+    for number in (1, 2, np.int64(3)):
+        assert query(number).tolist() == expected
+    with pytest.raises(InputError, match="runs on one device of the CPU"):
+        query(["cpu:0", "cpu:1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,7 +72,7 @@ def on_gpus_or_cores(
             return
     elif isinstance(graph, Graph):
         names = default_step_devices(graph) if devices is None else devices
-        found = resolve_devices("cpu" if names is None else names)
+        found = _gpus_or_cores(names)
         if found[0].kind == "cuda":
             with place_for_one_query(graph, [device.name for device in found], None) as placed:
                 yield graph, found[0], placed
@@ -92,7 +92,7 @@ def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple
         ):  # its parts are of no use here, the graph itself is
             found = resolve_devices("cpu")
     else:
-        found = resolve_devices("cpu" if devices is None else devices)
+        found = _gpus_or_cores(devices)
     if not isinstance(graph, Graph):
         raise no_graph(graph)
     if len(found) > 1:
@@ -105,6 +105,15 @@ def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple
             f"cores as one. {takers} take several of the CPU"
         )
     return graph, found[0]
+
+
+def _gpus_or_cores(devices: DevicesArgument) -> tuple[Device, ...]:
+    """The devices of an argument; all cores for None, and for a number where there is no GPU."""
+    found = resolve_devices("cpu" if devices is None else devices)
+    is_number = devices is not None and not isinstance(devices, Iterable)
+    if is_number and found[0].kind == "cpu":
+        return resolve_devices("cpu")
+    return found
 
 
 def add_placement(statistics: RunStatistics, placed: PlacedGraph, graph: GraphArgument) -> None:

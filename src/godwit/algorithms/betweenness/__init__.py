@@ -70,7 +70,8 @@ def betweenness_centrality(
         graph without is refused; None: so where the graph has some; False: every arc has length 1.
         Lengths are added up, and compared, as integers where weights are integers, else in float64
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
-        one; None also leaves what is done at once, and what goes by weights, to the CPU
+        one, and a number means all cores where there is no GPU; None also leaves what is done at once, and
+        what goes by weights, to the CPU
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before

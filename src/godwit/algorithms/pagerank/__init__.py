@@ -86,7 +86,7 @@ def pagerank(
         ``accelerated`` are refused: it ends within the tolerance, or by ``timeout_s``. It goes along most
         arcs more often, and never along those that little rank reaches from the personalization
     :param devices: as for :func:`bfs`, but, except with ``execution="asynchronous"``, CPU devices one at a
-        time: ``"cpu"`` is all cores, ``"cpu:0"`` one
+        time: ``"cpu"`` is all cores, ``"cpu:0"`` one; a number means all cores where there is no GPU
     :param results: where ``.rank`` lives, as for :func:`bfs`
     :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
         before

@@ -1,6 +1,7 @@
 """The algorithms, a folder each: what it computes and by which engine, its kernels, its verifier.
 
-``cpu`` and ``cuda`` modules and ``.cuh`` files are there where neither a vertex program nor a step program
-does. Algorithms import from each other only what :mod:`godwit.algorithms.paths` and
-:mod:`godwit.algorithms.checks` have for all, or another algorithm as a whole.
+There are ``cpu`` and ``cuda`` modules and ``.cuh`` files where neither a vertex program nor a step program
+is enough. All may import :mod:`godwit.algorithms.paths` and :mod:`godwit.algorithms.checks`. Beside that,
+``diameter`` imports ``bfs``, ``betweenness`` ``sssp`` (searches by weights), ``components`` ``filtering``
+(packets of edges that stream), and ``pagerank`` names arcs in messages as ``sssp`` does.
 """

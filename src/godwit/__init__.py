@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from godwit.dataflow import collectives as collectives
     from godwit.dataflow import policies as policies
     from godwit.dataflow.context import Context as Context
-    from godwit.dataflow.context import Endpoint as Endpoint
+    from godwit.dataflow.endpoint import Endpoint as Endpoint
     from godwit.dataflow.item_router import ItemLink as ItemLink
     from godwit.dataflow.item_router import ItemRouter as ItemRouter
     from godwit.dataflow.kernel_sizing import kernel_sizing as kernel_sizing
@@ -77,7 +77,7 @@ _HOMES = {
     "Context": "dataflow.context",
     "DistributedWorklist": "worker.worklist",
     "GpuOptions": "runtime.gpu_options",
-    "Endpoint": "dataflow.context",
+    "Endpoint": "dataflow.endpoint",
     "Graph": "graph.csr",
     "ItemLink": "dataflow.item_router",
     "ItemRouter": "dataflow.item_router",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal, get_args
 
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.library_collectives import has_own, own_pays
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, InputError, shown

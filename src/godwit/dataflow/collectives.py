@@ -30,7 +30,8 @@ from godwit.dataflow.collective_arguments import (
     takes_nccl,
     when_made,
 )
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.library_collectives import Operator, note_links, own_group
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dtypes import as_count, as_positive_number
 from godwit.errors import InputError, shown
 from godwit.runtime.registry import resolve_devices

@@ -29,7 +29,7 @@ from godwit.dtypes import as_count, as_flag, as_float
 from godwit.errors import ClosedLinkError, DeviceError, EndOfLink, InputError, TopologyError, shown
 
 if TYPE_CHECKING:
-    from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.router import Router
 
 DEFAULT_BUFFERS = spaces.BUFFERS
@@ -472,7 +472,7 @@ def common_context(*endpoints: Any) -> Any:
 
     :raises TopologyError: something is no endpoint, or of another context
     """
-    from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.endpoint import Endpoint
 
     first = None
     for endpoint in endpoints:

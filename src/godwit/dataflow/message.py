@@ -12,7 +12,7 @@ from godwit.errors import InputError
 from godwit.runtime.memory import Mark
 
 if TYPE_CHECKING:
-    from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.receiver import Slot
 
 

@@ -8,7 +8,7 @@ from godwit.dataflow.future import Fate, Future
 from godwit.runtime.memory import Mark
 
 if TYPE_CHECKING:
-    from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.receiver import Receiver
 
 

@@ -34,7 +34,8 @@ from godwit.algorithms.components.stream_forests import compile_for, make_forest
 from godwit.algorithms.filtering.endpoints import current_gpu_kept, is_page_locked
 from godwit.algorithms.filtering.gpu_packets import PAUSE_S
 from godwit.algorithms.filtering.sharing import packet_items
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dataflow.spaces import BUFFERS, PACKET_BYTES

@@ -46,7 +46,8 @@ from godwit.algorithms.filtering.gpu_packets import Buffers, Gpu, Source, drive
 from godwit.algorithms.filtering.packets import PacketFilter, Predicate, as_item_dtype, as_predicate
 from godwit.algorithms.filtering.sharing import Share, UnitOrder, UnitShare, is_plain
 from godwit.arrays import MASKED, host_array, lies_on_gpu, mapped_array
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from godwit.errors import InputError, shown
@@ -227,9 +228,8 @@ class Recipe:
     def __call__(self, function: Callable[..., Graph] | None = None) -> Graph:
         """The graph, made by another function that takes the same arguments if one is given."""
         if function is None:
-            from godwit.graph import generators
-
-            function = getattr(generators, self.generator.function)
+            module = import_module(f"godwit.graph.generators.{self.generator.module}")
+            function = getattr(module, self.generator.function)
         return function(*self.arguments, **self.keywords).replicate(self.copies)
 
 

@@ -104,6 +104,25 @@ RESULTS: list[tuple[Callable[[int], Any], Any]] = [
     (_catching, 77),
 ]
 
+LARGEST = np.array([2**63 - 1, 2**63 - 7, 2**62 + 1, 3, -(2**62) - 1, -(2**63)])
+
+WRAPPING: list[Callable[[Any], Any]] = [  # where a compiler may assume that no sum overflows
+    lambda x: x + 1 > x,
+    lambda x: x - 1 < x,
+    lambda x: x * 2 < 0,
+    lambda x: x > 0 and x + x < 0,
+    lambda x: x * x >= 0,
+    lambda x: -x < 0,
+    lambda x: _doubled(x) - x == x,
+    lambda x: x**2 < 0,
+]
+
+
+def _doubled(x: Any) -> Any:
+    x += x
+    return x
+
+
 REFUSED: list[tuple[Callable[[int], Any], str]] = [
     (_writing, "readonly array"),
     (_calling_itself, "'_calling_itself' calls itself, perhaps by others.*write a loop"),
@@ -130,6 +149,24 @@ def test_a_fault_is_an_operator_error(function: Callable[[int], Any], words: str
 def test_what_python_computes_is_computed(function: Callable[[int], Any], result: Any) -> None:
     kept = gw.filter(np.full(3, 10), lambda x: function(x) == result, "cpu")
     assert len(kept) == 3
+
+
+def _check_wrapping(function: Callable[[Any], Any], devices: str) -> None:
+    with np.errstate(over="ignore"):
+        exact = [value for value in LARGEST if function(value)]
+    assert gw.filter(LARGEST, function, devices).tolist() == exact
+
+
+@pytest.mark.parametrize("function", WRAPPING)
+def test_sums_wrap_around_as_those_of_numpy(function: Callable[[Any], Any]) -> None:
+    _check_wrapping(function, "cpu")
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("function", WRAPPING)
+def test_sums_wrap_around_as_those_of_numpy_on_a_gpu(function: Callable[[Any], Any]) -> None:
+    _check_wrapping(function, "cuda:0")
 
 
 @pytest.mark.parametrize(("function", "words"), REFUSED)

@@ -168,9 +168,14 @@ def test_a_cutoff_of_another_type() -> None:
         np.uint64(6 * 10**18),
         float("inf"),
         2**70,
+        10**400,
     ):
         result = gw.sssp(graph, 0, cutoff=cutoff, devices="cpu")
         assert result.distance.tolist() == [0, 5 * 10**18, 5 * 10**18 + 1]
+    halves = gw.Graph.from_arcs([0, 1], [1, 2], [0.5, 1e300], directed=True)
+    for far in (10**400, 2**1023, float("inf")):
+        assert gw.sssp(halves, 0, cutoff=far, devices="cpu").reached.all()
+        gw.verify_sssp(halves, 0, [0.0, 0.5, 1e300], cutoff=far)
     assert gw.sssp(graph, 0, cutoff=5 * 10**18, devices="cpu").reached.tolist() == [
         True,
         True,

@@ -3,7 +3,7 @@
 Numba trusts indices, and leaves undefined what hardware does with a shift by 64 bits or with ``int(nan)``.
 A function that a user wrote is compiled with :class:`Checks` in front of the operations that Python checks:
 what fails is reported (by which function, at which vertex), and raises as in Python. Code without such
-operations is the same as without the checks.
+operations is the same as without the checks, but for sums that wrap around (:class:`_Wrapping`).
 """
 
 from __future__ import annotations
@@ -119,6 +119,9 @@ _DIVISIONS = (operator.floordiv, operator.ifloordiv)
 _REMAINDERS = (operator.mod, operator.imod)
 _SHIFTS = (operator.lshift, operator.ilshift, operator.rshift, operator.irshift)
 _POWERS = (operator.pow, operator.ipow, pow)
+_SUMS = (
+    operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul,
+)  # fmt: skip
 _ACCESSES = (operator.getitem, operator.setitem, "static_getitem", "static_setitem")
 
 
@@ -164,7 +167,10 @@ class Checks:
     def get_function(self: Any, fn: Any, sig: Any, *given: Any, **named: Any) -> Any:
         """Return Numba's implementation behind the checks that it needs."""
         implementation = super().get_function(fn, sig, *given, **named)  # type: ignore[misc]
-        check = _check_for(self.types, getattr(fn, "typing_key", fn), sig)
+        function = getattr(fn, "typing_key", fn)
+        if function in _SUMS:
+            return _Wrapping(implementation)
+        check = _check_for(self.types, function, sig)
         return implementation if check is None else _Checked(self, implementation, check)
 
     def cast(self: Any, builder: Any, val: Any, fromty: Any, toty: Any) -> Any:
@@ -175,19 +181,40 @@ class Checks:
         return super().cast(builder, val, fromty, toty)  # type: ignore[misc]
 
 
-class _Checked:
-    """An implementation behind a check; it takes the attributes of Numba's."""
+class _Changed:
+    """An implementation that is called in another way; it has the attributes of Numba's."""
+
+    def __init__(self, implementation: Any) -> None:
+        self._implementation = implementation
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._implementation, name)
+
+
+class _Checked(_Changed):
+    """An implementation behind a check."""
 
     def __init__(self, context: Any, implementation: Any, check: Callable[..., Any]) -> None:
+        super().__init__(implementation)
         self._context = context
-        self._implementation = implementation
         self._check = check
 
     def __call__(self, builder: Any, args: Any, loc: Any = None) -> Any:
         return self._implementation(builder, self._check(self._context, builder, args), loc)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._implementation, name)
+
+class _Wrapping(_Changed):
+    """A sum or a product that wraps around.
+
+    Numba declares that sums of signed integers do not overflow (``nsw``), from which LLVM concludes that
+    ``x + 1 > x`` always holds.
+    """
+
+    def __call__(self, builder: Any, args: Any, loc: Any = None) -> Any:
+        value = self._implementation(builder, args, loc)
+        if "nsw" in getattr(value, "flags", ()):
+            value.flags = [flag for flag in value.flags if flag != "nsw"]
+        return value
 
 
 def _check_for(types: Any, function: Any, signature: Any) -> Callable[..., Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from functools import cached_property
 from typing import Any
 
@@ -190,13 +192,16 @@ def uses_weights(graph: Graph, weighted: Any) -> bool:
 
 
 def check_cutoff(cutoff: Any) -> float | None:
-    """The cutoff as a number; InputError if it is none, or negative, or NaN."""
+    """The cutoff as a number; InputError if it is none, or negative, or NaN.
+
+    An integer beyond all floating-point numbers is beyond all distances: infinity.
+    """
     if cutoff is None:
         return None
     number = as_number(cutoff, "cutoff")
     if not number >= 0:
         raise InputError(f"cutoff must not be negative, got {shown(cutoff)}")
-    return number
+    return number if number < sys.float_info.max else math.inf
 
 
 def check_query(

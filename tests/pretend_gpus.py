@@ -19,7 +19,7 @@ from godwit.measure import links as measure
 from godwit.measure import testbed, trials
 from godwit.measure.testbed import pattern
 from godwit.runtime import registry
-from godwit.runtime.cpu.device import CpuBackend
+from godwit.runtime.cpu.device import CpuKind
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import GpuProperties
 
@@ -222,5 +222,5 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     # What they measure is of no use to runs on real ones.
     patch.setattr(packets, "keep", machine.kept.append)
     # They run nothing but measurements.
-    patch.setattr(registry, "all_devices", lambda: CpuBackend().devices())
+    patch.setattr(registry, "all_devices", lambda: CpuKind().devices())
     return machine

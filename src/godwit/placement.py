@@ -82,7 +82,7 @@ class PlacedGraph:
         :raises InputError: the calling thread is in a run on these devices
         """
         self.check_open()
-        self.context.backend.require_idle(self.context.devices)
+        self.context.device_kind.require_idle(self.context.devices)
         with self._placing:
             found = self._resources.get(make)
             if found is None:
@@ -93,7 +93,7 @@ class PlacedGraph:
 
     def release(self, make: MakeResource) -> None:
         """Give back the memory of what :meth:`resource` made by this function."""
-        self.context.backend.require_idle(self.context.devices)
+        self.context.device_kind.require_idle(self.context.devices)
         with self._placing:
             found = self._resources.pop(make, None)
             if found is not None:

@@ -15,8 +15,8 @@ from godwit.dataflow.spaces import make_space
 from godwit.dtypes import as_count
 from godwit.errors import ClosedContextError, InputError, shown
 from godwit.runtime.memory import Mark, Space, Transport
-from godwit.runtime.protocol import Backend, Device
-from godwit.runtime.registry import DevicesArgument, backend_of, resolve_devices
+from godwit.runtime.protocol import Device, DeviceKind
+from godwit.runtime.registry import DevicesArgument, device_kind_of, resolve_devices
 from godwit.trace import Trace, TraceArgument, active, require_writable
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class Context:
         return tuple(endpoint.device for endpoint in self.endpoints if endpoint.device is not None)
 
     @property
-    def backend(self) -> Backend:
-        """What runs on these devices; InputError if they are of several kinds."""
-        return backend_of(self.devices)
+    def device_kind(self) -> DeviceKind:
+        """The kind of these devices; InputError if they are of several kinds."""
+        return device_kind_of(self.devices)
 
     # What is built on them.
 

@@ -14,17 +14,17 @@ from typing import Any
 from godwit.runtime.protocol import DROP, DUPLICATE, KEEP, PASS
 
 
-def backend_push(worklist: Any, state: Any, key: int, value: Any) -> None:
+def engine_push(worklist: Any, state: Any, key: int, value: Any) -> None:
     """Bound by the engine."""
     raise NotImplementedError
 
 
-def backend_push_local(worklist: Any, key: int, value: Any) -> None:
+def engine_push_local(worklist: Any, key: int, value: Any) -> None:
     """Bound by the engine."""
     raise NotImplementedError
 
 
-def backend_push_to(worklist: Any, device: int, key: int, value: Any) -> None:
+def engine_push_to(worklist: Any, device: int, key: int, value: Any) -> None:
     """Bound by the engine."""
     raise NotImplementedError
 
@@ -36,17 +36,17 @@ def owner(state: Any, key: int) -> int:
 
 def push(worklist: Any, state: Any, key: int, value: Any) -> None:
     """Queue an item at its owner."""
-    backend_push(worklist, state, key, value)
+    engine_push(worklist, state, key, value)
 
 
 def push_local(worklist: Any, key: int, value: Any) -> None:
     """Queue an item on this device."""
-    backend_push_local(worklist, key, value)
+    engine_push_local(worklist, key, value)
 
 
 def push_to(worklist: Any, device: int, key: int, value: Any) -> None:
     """Put an item into the outbox of the link on the way to another device."""
-    backend_push_to(worklist, device, key, value)
+    engine_push_to(worklist, device, key, value)
 
 
 def keep_or_pass_on(worklist: Any, state: Any, key: int, value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What of ``GpuOptions`` a primitive cannot be run with, refused before anything is started.
+"""How kernels are run (:class:`GpuOptions`), and which options a primitive refuses before it starts.
 
 Ways of communication, and why: docs/supersteps.md, "What travels". PageRank and betweenness take either.
 """

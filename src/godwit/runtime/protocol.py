@@ -1,4 +1,4 @@
-"""Devices, kinds of devices (:class:`Backend`), and what runs hand over to them."""
+"""Devices, kinds of devices (:class:`DeviceKind`), and what runs hand over to them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Placement(Protocol):
         """Give the memory back; closing twice does no harm."""
 
 
-class Backend(Protocol):
+class DeviceKind(Protocol):
     """A kind of device: which there are, and whether they are idle."""
 
     kind: str

@@ -9,38 +9,38 @@ from typing import Any
 from godwit import config
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, InputError, shown
-from godwit.runtime.protocol import Backend, Device
+from godwit.runtime.protocol import Device, DeviceKind
 
 DevicesArgument = int | str | Sequence[str] | None
 
 
 @lru_cache(maxsize=1)
-def backends() -> dict[str, Backend]:
+def device_kinds() -> dict[str, DeviceKind]:
     """The kinds of devices of this machine, by name, the best first."""
-    from godwit.runtime.cpu.device import CpuBackend
-    from godwit.runtime.cuda.device import CudaBackend
+    from godwit.runtime.cpu.device import CpuKind
+    from godwit.runtime.cuda.device import CudaKind
 
-    return {"cuda": CudaBackend(), "cpu": CpuBackend()}
+    return {"cuda": CudaKind(), "cpu": CpuKind()}
 
 
 def gpu_names() -> tuple[str, ...]:
     """The GPUs that are used where nobody names a device; none where ``GODWIT_DEVICES`` is ``"cpu"``."""
     if config.preferred_devices() == "cpu":
         return ()
-    return tuple(device.name for device in backends()["cuda"].devices())
+    return tuple(device.name for device in device_kinds()["cuda"].devices())
 
 
 def all_devices() -> list[Device]:
     """All devices of this machine."""
-    return [device for backend in backends().values() for device in backend.devices()]
+    return [device for kind in device_kinds().values() for device in kind.devices()]
 
 
-def backend_of(devices: Sequence[Device]) -> Backend:
+def device_kind_of(devices: Sequence[Device]) -> DeviceKind:
     """The kind of some devices; InputError if they are not all of one kind."""
     kinds = sorted({device.kind for device in devices})
     if len(kinds) > 1:
         raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
-    return backends()[kinds[0]]
+    return device_kinds()[kinds[0]]
 
 
 def are_peers(devices: Sequence[Device], *, atomics: bool = False) -> bool:
@@ -70,7 +70,7 @@ def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[D
         return (_find((*gpu_names(), "cpu")[0]),)
     if isinstance(devices, str):
         if devices == "cuda":
-            return tuple(backends()["cuda"].devices()) or (_find("cuda"),)
+            return tuple(device_kinds()["cuda"].devices()) or (_find("cuda"),)
         return (_find(devices),)
     if isinstance(devices, bool) or not isinstance(devices, Iterable):
         count = _device_count(devices)
@@ -110,7 +110,7 @@ def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[D
         )
     found = tuple(_find(name) for name in names)
     if not mixed:
-        backend_of(found)
+        device_kind_of(found)
     return found
 
 
@@ -124,8 +124,8 @@ def _device_count(devices: Any) -> int:
 
 def _find(name: str) -> Device:
     kind = name.partition(":")[0]
-    backend = backends().get(kind)
-    if backend is None:
+    found = device_kinds().get(kind)
+    if found is None:
         there = ", ".join(device.name for device in all_devices())
         raise DeviceError(f"there is no device {shown(name)}; there are {there}")
-    return backend.find(name)
+    return found.find(name)

@@ -1,4 +1,4 @@
-"""Vertex programs run on graphs."""
+"""The function :func:`godwit.run`: a vertex program on a graph."""
 
 from __future__ import annotations
 

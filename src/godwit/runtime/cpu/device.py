@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from godwit import config
 from godwit.errors import DeviceError
-from godwit.runtime.protocol import Backend, Device
+from godwit.runtime.protocol import Device, DeviceKind
 
 MAXIMAL_VIRTUAL_DEVICES = 256
 
 
-class CpuBackend(Backend):
+class CpuKind(DeviceKind):
     """All cores, or virtual devices on them. Compiled code is imported on the first run."""
 
     kind = "cpu"

@@ -9,13 +9,13 @@ from functools import partial
 from godwit import config
 from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver, libraries
-from godwit.runtime.protocol import Backend, Device
+from godwit.runtime.protocol import Device, DeviceKind
 
 OLDEST_ARCHITECTURE = 80
 """Warps add up in hardware from here on (sm_80)."""
 
 
-class CudaBackend(Backend):
+class CudaKind(DeviceKind):
     """The GPUs of this machine. Libraries are imported when they are first asked for."""
 
     kind = "cuda"

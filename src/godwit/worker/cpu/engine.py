@@ -200,9 +200,9 @@ def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
         else:
             bindings["item_bucket"] = _prioritized_bucket
         bindings["ITEM_WORDS"] = operators.item_bytes // 8
-        bindings["backend_push"] = worker.push
-        bindings["backend_push_local"] = worker.push_local
-        bindings["backend_push_to"] = worker.push_to
+        bindings["engine_push"] = worker.push
+        bindings["engine_push_local"] = worker.push_local
+        bindings["engine_push_to"] = worker.push_to
         bindings["VALUE"] = operators.value_dtype.type
         bindings["from_bits"] = FROM_BITS[operators.value_dtype]
         found = operators.compiled[template.__name__] = template.bind(**bindings)

@@ -292,3 +292,13 @@ def test_standard_input_streams_by_only_once() -> None:
     result = CliRunner().invoke(app, ["components", "-", "--stream", "--verify"], input="0 1\n")
     assert result.exit_code == 2
     assert "--verify goes through the edges once more" in result.stderr
+
+
+def test_what_wraps_around_is_right_as_numpy_has_it() -> None:
+    array = np.arange(10)
+    wraps = lambda x: x * 2**62 < 0  # noqa: E731
+    kept = gw.filter(array, wraps, "cpu")
+    assert kept.tolist() == [2, 3, 6, 7]
+    gw.verify_filter(array, wraps, kept)
+    with pytest.raises(VerificationError):
+        gw.verify_filter(array, wraps, np.append(kept, 8))

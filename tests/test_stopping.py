@@ -10,7 +10,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from time import process_time, sleep
+from time import monotonic, process_time, sleep
 from typing import Any
 
 import numba
@@ -23,6 +23,9 @@ from godwit.errors import RunTimeoutError
 from godwit.runtime.cpu import compile as kernel_module
 from godwit.runtime.cpu import stopping
 from godwit.runtime.cpu.compile import Kernel
+from godwit.runtime.cuda import driver
+
+needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
 
 PATH = gw.generators.path(50)
 
@@ -162,6 +165,76 @@ _INTERRUPTED = """
 """
 
 
+GPUS = [["cuda:0"], ["cuda:0", "cuda:0"]]
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("devices", GPUS, ids=len)
+@pytest.mark.parametrize("endless", [_while, _for, _below])
+def test_a_vertex_program_on_gpus(endless: Callable[[Any], Any], devices: list[str]) -> None:
+    for execution in ("asynchronous", "bulk-synchronous"):
+        begin = monotonic()
+        with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):
+            gw.run(
+                _program(endless), PATH, {0: 0}, devices=devices, timeout_s=0.3, execution=execution
+            )
+        assert monotonic() - begin < 60
+        distance = gw.bfs(PATH, 0, devices=devices).distance  # the GPU is free
+        assert distance.tolist() == list(range(50))
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("devices", GPUS, ids=len)
+def test_a_step_program_on_gpus(devices: list[str]) -> None:
+    program = gw.StepProgram(
+        name="endless",
+        fields={"value": ("int64", 0)},
+        steps=[gw.compute("value", _while)],
+    )
+    with pytest.raises(RunTimeoutError):
+        program.run(PATH, devices=devices, timeout_s=0.3)
+    assert gw.bfs(PATH, 0, devices=devices).distance.tolist() == list(range(50))
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_ctrl_c_on_gpus() -> None:
+    interrupt = threading.Timer(20, signal.raise_signal, [signal.SIGINT])
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            gw.run(_program(_while), PATH, {0: 0}, devices="cuda:0")
+    finally:
+        interrupt.cancel()
+    assert gw.bfs(PATH, 0, devices="cuda:0").distance.tolist() == list(range(50))
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_loops_that_end_are_not_disturbed_on_gpus() -> None:
+    """By what ended a run of the same program before."""
+
+    def until(value: Any, limit: Any) -> Any:
+        count = 0
+        while count != limit:
+            count += 1
+        return value + count
+
+    program = gw.VertexProgram(
+        name="counting",
+        dtype="int64",
+        combine="min",
+        message=lambda value, weight, limit: until(value, limit),
+        parameters=("limit",),
+    )
+    with pytest.raises(RunTimeoutError):
+        gw.run(program, PATH, {0: 0}, devices="cuda:0", timeout_s=0.3, parameters={"limit": 0.5})
+    found = gw.run(program, PATH, {0: 0}, devices="cuda:0", parameters={"limit": 3})
+    assert found.values.tolist() == [3 * vertex for vertex in range(50)]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT to another process")
 @pytest.mark.parametrize("devices", ["cpu", 2])
 def test_ctrl_c(devices: Any) -> None:
@@ -195,6 +268,18 @@ def _llvm(operator: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> str:
 def test_only_loops_look_at_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopping._WORD in _llvm(_while, monkeypatch)
     assert stopping._WORD not in _llvm(lambda value: min(value + 1, 3 * value), monkeypatch)
+
+
+def test_only_loops_look_at_the_fault_variable_on_gpus() -> None:
+    pytest.importorskip("numba.cuda", reason="not installed: numba-cuda")
+    from godwit.runtime.cuda.operators import DeviceFunction, compile_function
+
+    def looks(operator: Callable[..., Any]) -> bool:
+        function = DeviceFunction("godwit_operator", operator, (np.dtype(np.int64),))
+        return compile_function(function, "90").may_fail
+
+    assert all(map(looks, (_while, _for, _below)))
+    assert not looks(lambda value: min(value + 1, 3 * value))
 
 
 _COLD = """

@@ -533,9 +533,9 @@ class TestOnGpus:
         run_slice = SlicedRun._run_slice
 
         def interrupted(
-            run: SlicedRun, launches: Any, ended: memoryview, ends: list[float]
+            run: SlicedRun, launches: Any, ended: memoryview, ends: list[float], look: Any
         ) -> None:
-            run_slice(run, launches, ended, ends)
+            run_slice(run, launches, ended, ends, look)
             del ends[1:]
             raise KeyboardInterrupt
 

@@ -90,7 +90,8 @@ class ValueOverflowError(GodwitError, OverflowError):
 class RunTimeoutError(GodwitError, TimeoutError):
     """A run did not finish within its ``timeout_s``; it was stopped, and the devices are free.
 
-    Operators that do not return are stopped as well on CPUs; on GPUs a loop of an operator must end.
+    Operators that do not return are stopped as well, but for predicates of ``gw.filter`` on GPUs, whose
+    loops must end.
     """
 
 

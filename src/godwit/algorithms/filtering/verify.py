@@ -53,7 +53,10 @@ def verify_filter(
             f"{given.shape} and {kept.dtype} of shape {kept.shape}"
         )
     kept = kept.astype(dtype, copy=False)
-    check = _check_ordered if as_flag(ordered, "ordered") else _check_unordered
+    is_ordered = as_flag(ordered, "ordered")
+    if is_ordered and _is_as_in_python(_chunks(given, dtype), keeps, kept):
+        return
+    check = _check_ordered if is_ordered else _check_unordered
     check(_chunks(given, dtype), keeps, kept)
 
 
@@ -89,17 +92,25 @@ def _answer(item: Any, keeps: Callable[[Any], Any]) -> int:
         return -1
 
 
+def _is_as_in_python(
+    chunks: Iterator[tuple[int, Array]], keeps: Callable[[Any], Any], kept: Array
+) -> bool:
+    """Return whether exactly those items were kept, in order, that satisfy it as Python's numbers."""
+    position = 0
+    for _, items in chunks:
+        expected = items[_answers(items.tolist(), keeps) == 1]
+        if kept[position : position + len(expected)].tobytes() != expected.tobytes():
+            return False
+        position += len(expected)
+    return position == len(kept)
+
+
 def _check_ordered(
     chunks: Iterator[tuple[int, Array]], keeps: Callable[[Any], Any], kept: Array
 ) -> None:
     position = 0
     for first, items in chunks:
-        by_python = _answers(items.tolist(), keeps)
-        expected = items[by_python == 1]
-        if kept[position : position + len(expected)].tobytes() == expected.tobytes():
-            position += len(expected)
-            continue
-        must, may = _bounds(items, keeps, by_python)
+        must, may = _bounds(items, keeps, _answers(items.tolist(), keeps))
         # Equal items have equal answers, so taking whatever is next is never a mistake.
         for index in np.flatnonzero(may).tolist():
             if position < len(kept) and kept[position].tobytes() == items[index].tobytes():

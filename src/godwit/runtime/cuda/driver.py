@@ -35,6 +35,7 @@ FAULT_NAME = "godwit_fault"
 """The variable of a module whose operators may fail, int64: which operator failed first, or 0; then the
 five words of :class:`godwit.runtime.checks.FaultRecord`."""
 FAULT_WORDS = 6
+_STOPPED = 1 << 62  # what the host writes there to have operators leave their loops
 
 KEPT_BYTES = 1 << 30
 """Of a GPU, that the process keeps of what was let go by :meth:`Buffer.keep`."""
@@ -489,6 +490,16 @@ class Stream:
             what = f"a kernel on cuda:{self.index} failed"
             _again(status, self._wait, (self._given,), self.index, what)
 
+    def is_done(self) -> bool:
+        """Whether all that was put into it is done."""
+        _, runtime = bindings()
+        with entered(self.index):
+            status = runtime.cudaStreamQuery(self._stream)[0]
+        if status == runtime.cudaError_t.cudaErrorNotReady:
+            return False
+        checked((status,), f"a kernel on cuda:{self.index} failed")
+        return True
+
     def close(self) -> None:
         """Give it back; what is in it runs to its end."""
         stream, self._stream = self._stream, None
@@ -646,11 +657,25 @@ class Kernel:
         checked(outcome, f"reading {FAULT_NAME} on cuda:{self.index}")
         if not words[0]:
             return False
-        self.last_fault = [int(word) for word in words]
-        self.fault_count += 1
         checked(runtime.cudaMemset(self.faults, 0, words.nbytes), f"clearing {FAULT_NAME}")
         checked(runtime.cudaStreamSynchronize(0), f"clearing {FAULT_NAME}")
+        if words[0] == _STOPPED:
+            return False
+        self.last_fault = [int(word) for word in words]
+        self.fault_count += 1
         return True
+
+    def stop_operators(self) -> None:
+        """Have users' operators leave their loops, until :meth:`take_fault` is called; waits for nobody."""
+        if not self.faults:
+            return
+        word = np.array([_STOPPED], np.int64)
+        stream = Stream(self.index)
+        try:
+            copy_async(self.faults, word.ctypes.data, word.nbytes, stream)
+            stream.synchronize()
+        finally:
+            stream.close()
 
     def allow_shared(self, nbytes: int) -> None:
         """Let it be launched with so much dynamic shared memory."""

@@ -33,6 +33,7 @@ from godwit.runtime.content import ADAPTERS, Content, plain_function
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cuda import libraries
 from godwit.runtime.cuda.driver import FAULT_NAME, FAULT_WORDS
+from godwit.runtime.cuda.stopping import fault_word, leave_if_stopped, stoppable_loops
 from godwit.runtime.rebuilding import Originals, place, rebuild, wrong_return
 
 C_TYPES = {
@@ -173,18 +174,11 @@ class _Faults:
         """Make code that notes the first fault."""
         self.noted = True
         word = ir.IntType(64)
-        module = builder.module
-        if FAULT_NAME in module.globals:
-            record = module.globals[FAULT_NAME]
-        else:
-            kind = ir.ArrayType(word, FAULT_WORDS)
-            record = ir.GlobalVariable(module, kind, FAULT_NAME, addrspace=1)
-        zero = ir.IntType(32)(0)
-        place = builder.gep(record, [zero, zero])
+        place = fault_word(builder)
         old = builder.cmpxchg(place, word(0), word(self.key), "monotonic", "monotonic")
         with builder.if_then(builder.extract_value(old, 1)):
             for index, value in enumerate(values, 1):
-                builder.store(value, builder.gep(record, [zero, ir.IntType(32)(index)]))
+                builder.store(value, fault_word(builder, index))
 
 
 def _entry(function: DeviceFunction) -> Callable[..., Any]:
@@ -300,7 +294,10 @@ def _helper_class() -> Any:
 def _compiled_checked(
     function: Any, return_type: Any, args: Any, capability: tuple[int, int], faults: _Faults
 ) -> Any:
-    """Compile a user's function with checks; otherwise as numba-cuda's ``compile_cuda`` does."""
+    """Compile a user's function with checks, and loops that can be stopped.
+
+    Otherwise as numba-cuda's ``compile_cuda`` does.
+    """
     compiler: Any = import_module("numba.cuda.compiler")
     utils: Any = import_module("numba.cuda.utils")
     from numba.cuda import types as cuda_types
@@ -338,7 +335,18 @@ def _compiled_checked(
     class Compiler(compiler.CUDACompiler):  # type: ignore[misc, unused-ignore]
         def compile_extra(self, func: Any) -> Any:
             self.state.targetctx = checked(self.state.targetctx, Context, plain_raises, func)
+            self.state.faults = faults
+            leave_if_stopped()
+            self.state.typingctx.refresh()  # learns of it
+            self.state.targetctx.refresh()
             return super().compile_extra(func)
+
+        def define_pipelines(self) -> Any:
+            pipelines = super().define_pipelines()
+            for pipeline in pipelines:
+                pipeline.add_pass_after(stoppable_loops(), compiler.LiteralUnroll)
+                pipeline.finalize()
+            return pipelines
 
     flags: Any = compiler.CUDAFlags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True

@@ -9,9 +9,10 @@ first launch to when the host, which waits for the endpoints in their order, has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from time import perf_counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from time import perf_counter, sleep
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,10 @@ RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
 _LONGEST_S = 1e9
 _MOST_GPUS = 1024
 _WORDS = 1 + MAXIMAL_DEVICES
+_PAUSE_S = 2e-4
+_CLOCK_S = 0.02
+"""Where operators may stay in a loop, the host looks so often whether kernels have ended, and whether the
+run is to end."""
 _LOOK_S = 1e-3
 """So long the host looks for a kernel's word of its end; then it waits for the stream's, and other threads
 go on."""
@@ -160,17 +165,19 @@ class SlicedRun:
         words = self._words
         ended = words[1:].data
         trace = active()
+        seen = Progress(0)
         if poll is not None:
-            poll(Progress(0))  # time counts from here
+            poll(seen)  # time counts from here
         while True:
             launches = [self._ready(place) for place in range(len(self.placement.parts))]
             ends: list[float] = []
             words[1:] = 0
             begin = perf_counter()
+            look = None if poll is None else partial(poll, seen)
             if trace is None:
-                self._run_slice(launches, ended, ends)
+                self._run_slice(launches, ended, ends, look)
             else:
-                self._run_traced(trace, launches, begin, ended, ends)
+                self._run_traced(trace, launches, begin, ended, ends, look)
             seconds += ends[-1] - begin
             faults = self._take_faults()
             controls = self.controls()
@@ -190,7 +197,8 @@ class SlicedRun:
                 return seconds
             self.between_slices(controls)
             if poll is not None:
-                poll(self.progress(controls))
+                seen = self.progress(controls)
+                poll(seen)
 
     def _take_faults(self) -> list[list[int]]:
         """What operators did wrong, by endpoint, for those where any did."""
@@ -211,12 +219,17 @@ class SlicedRun:
         return f"cuda:{index}", f"kernel of endpoint {endpoint}" if shared else "kernel"
 
     def _run_slice(
-        self, launches: Sequence[driver.Launch], ended: memoryview, ends: list[float]
+        self,
+        launches: Sequence[driver.Launch],
+        ended: memoryview,
+        ends: list[float],
+        look: Callable[[], None] | None,
     ) -> None:
         """Start the kernels, and wait for them in their order.
 
         :param ended: the words by which they say so
         :param ends: gets the time when each was seen to have ended
+        :param look: raises what ends the run; called meanwhile where an operator may stay in a loop
         """
         for launch in launches:
             launch.start()
@@ -224,11 +237,23 @@ class SlicedRun:
         for place, part in enumerate(self.placement.parts):
             while not ended[place]:
                 if perf_counter() > until:
-                    part.stream.synchronize()
+                    self._wait(place, part, look)
                     break
             ends.append(perf_counter())
         for part in self.placement.parts:  # what comes next is not to find a block about to leave
             part.stream.synchronize()
+
+    def _wait(self, place: int, part: _Part, look: Callable[[], None] | None) -> None:
+        """Wait for an endpoint's stream; where operators have loops, so that signals are seen."""
+        if not self.kernels[place].faults:
+            part.stream.synchronize()
+            return
+        due = perf_counter() + _CLOCK_S
+        while not part.stream.is_done():
+            sleep(_PAUSE_S)
+            if look is not None and perf_counter() > due:
+                look()
+                due = perf_counter() + _CLOCK_S
 
     def _run_traced(
         self,
@@ -237,10 +262,11 @@ class SlicedRun:
         begin: float,
         ended: memoryview,
         ends: list[float],
+        look: Callable[[], None] | None,
     ) -> None:
         """A slice; of one that is interrupted, what is known is noted."""
         try:
-            self._run_slice(launches, ended, ends)
+            self._run_slice(launches, ended, ends, look)
         except BaseException as error:
             for place in range(len(self.placement.parts)):
                 end = ends[place] if place < len(ends) else perf_counter()
@@ -263,6 +289,12 @@ class SlicedRun:
         words = self._words
         words[0] = 1
         interruption: BaseException | None = None
+        for kernel in self.kernels:
+            try:
+                with suppress(DeviceError):
+                    kernel.stop_operators()
+            except BaseException as error:
+                interruption = error
         for part in self.placement.parts:
             waits = True
             while waits:

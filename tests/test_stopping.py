@@ -227,7 +227,7 @@ def test_loops_that_end_are_not_disturbed_on_gpus() -> None:
         dtype="int64",
         combine="min",
         message=lambda value, weight, limit: until(value, limit),
-        parameters=("limit",),
+        parameters={"limit": 3.0},
     )
     with pytest.raises(RunTimeoutError):
         gw.run(program, PATH, {0: 0}, devices="cuda:0", timeout_s=0.3, parameters={"limit": 0.5})

@@ -302,3 +302,12 @@ def test_what_wraps_around_is_right_as_numpy_has_it() -> None:
     gw.verify_filter(array, wraps, kept)
     with pytest.raises(VerificationError):
         gw.verify_filter(array, wraps, np.append(kept, 8))
+
+
+def test_a_self_loop_that_a_sum_loses_is_on_no_shortest_path() -> None:
+    graph = gw.Graph.from_arcs([0, 0, 2, 2], [1, 2, 2, 2], [5e-324, 2**-52, 5e-324, 2**-52])
+    result = gw.betweenness_centrality(graph, weighted=True, endpoints=True, normalized=False)
+    assert result.centrality.tolist() == [2.0, 1.0, 1.0]
+    gw.verify_betweenness_centrality(
+        graph, result.centrality, weighted=True, endpoints=True, normalized=False
+    )

@@ -288,7 +288,8 @@ def _add_dependencies(
         tail = order[index]
         for arc in range(offsets[tail], offsets[tail + 1]):
             head = targets[arc]
-            if distance[tail] + lengths[arc if weighted else 0] != distance[head]:
+            length = lengths[arc if weighted else 0]
+            if head == tail or distance[tail] + length != distance[head]:
                 continue
             more = divisions[tail] - divisions[head]
             if more > 0:  # what was there is of a lower order
@@ -307,7 +308,8 @@ def _add_dependencies(
         total = 0.0
         for arc in range(offsets[tail], offsets[tail + 1]):
             head = targets[arc]
-            if distance[tail] + lengths[arc if weighted else 0] != distance[head]:
+            length = lengths[arc if weighted else 0]
+            if head == tail or distance[tail] + length != distance[head]:
                 continue
             less = divisions[head] - divisions[tail]
             share = paths[tail] / paths[head]

@@ -136,7 +136,9 @@ def raised(error: Exception) -> str:
 
 
 def _resident_bytes() -> int:
-    with suppress(OSError):  # not the peak: where a large process started this one, it has that one's
+    with suppress(
+        OSError
+    ):  # not the peak: where a large process started this one, it has that one's
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * resource.getpagesize()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

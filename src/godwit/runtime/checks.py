@@ -188,6 +188,8 @@ class _Changed:
         self._implementation = implementation
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_implementation":  # of a copy that is being made: it has nothing yet
+            raise AttributeError(name)
         return getattr(self._implementation, name)
 
 

@@ -15,7 +15,9 @@ import os
 import sys
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -298,3 +300,13 @@ def is_ours(function: types.FunctionType) -> bool:
 def is_users(function: types.FunctionType) -> bool:
     """Whether a user wrote the function, so that errors speak of it."""
     return not is_ours(function) and function.__module__ != ADAPTERS
+
+
+@lru_cache(maxsize=8)
+def source_digest(*names: str) -> str:
+    """Return a hash of the text of modules: those that change how Numba compiles, whatever it compiles."""
+    digest = hashlib.sha256()
+    for name in names:
+        with suppress(OSError):  # of an archive; its version says enough
+            digest.update(Path(import_module(name).__file__ or "").read_bytes())
+    return digest.hexdigest()

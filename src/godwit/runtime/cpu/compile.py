@@ -36,7 +36,7 @@ from numba.core.untyped_passes import LiteralUnroll
 from godwit import cache
 from godwit.errors import OperatorError
 from godwit.runtime.checks import CheckedContext, checked, take_fault
-from godwit.runtime.content import Content, plain_function
+from godwit.runtime.content import Content, plain_function, source_digest
 from godwit.runtime.cpu.compile_time import compiling
 from godwit.runtime.cpu.stopping import RunStopped, StoppableLoops
 from godwit.runtime.rebuilding import Originals, rebuild
@@ -191,6 +191,7 @@ def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> st
     """A hash of the function and of everything that it refers to, equal in every process."""
     content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
+    content.add(source_digest("godwit.runtime.checks", "godwit.runtime.cpu.stopping", __name__))
     options = (sorted(map(repr, _USER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))

@@ -19,7 +19,7 @@ from typing import Any
 
 from godwit import cache
 from godwit.errors import DeviceError, GodwitError
-from godwit.runtime.content import Content
+from godwit.runtime.content import Content, source_digest
 from godwit.runtime.cpu.compile_time import compiling
 from godwit.runtime.cuda import libraries
 from godwit.runtime.cuda.operators import FAULT_DECLARATION, DeviceFunction, compile_function
@@ -107,6 +107,9 @@ def _versions() -> tuple[str, ...]:
 
     return (
         f"godwit {sys.modules['godwit'].__version__}",
+        source_digest(
+            "godwit.runtime.checks", "godwit.runtime.cuda.operators", "godwit.runtime.cuda.stopping"
+        ),
         f"python {sys.version_info[:3]}",
         # From a toolkit of the system instead of a wheel: it must say itself.
         _version(_NVRTC) or nvrtc_itself(),

@@ -1,8 +1,8 @@
-"""What runs keep for later ones, compiled code above all, in files that nobody else can have written.
+"""Files that runs keep for later ones, compiled code above all, and that only this user can have written.
 
 Compiled code is executed, and that of CPUs is unpickled, which executes whatever a file says. So a cache
 folder is used only if it is ours alone: it belongs to the user that runs this process (root, in a process
-of root's), neither its group nor others may write to it, and nobody else can rename a folder above it.
+of root's), neither its group nor others may write to it, nor rename a folder above it.
 Otherwise a warning says so, once per process, nothing is read or kept, and all is compiled in memory. What
 is made here is closed to others. Links are followed first; the rules are for the folder itself.
 
@@ -50,7 +50,7 @@ def store(payload: bytes, *names: str) -> None:
         return
     with suppress(OSError):  # a FileError is one
         make_folder(folder)
-        if _refusal(folder):  # somebody else was faster
+        if _refusal(folder):  # another process made it meanwhile
             return
         with replacing(folder / names[-1], private=True) as file:
             file.write(hashlib.sha256(payload).digest() + payload)
@@ -118,9 +118,9 @@ def _refusal(folder: Path) -> str:
             is_foreign = owner != user
             is_open = mode & _WRITABLE_BY_OTHERS
         else:
-            # Whoever owns "/" (root, except in some containers) may do everything anyway.
+            # The owner of "/" (root, except in some containers) may do everything anyway.
             is_foreign = owner not in (user, 0, Path("/").stat().st_uid)
-            # Where the sticky bit is set, as in /tmp, nobody renames what is another's.
+            # Where the sticky bit is set, as in /tmp, users rename only what they own.
             is_open = mode & _WRITABLE_BY_OTHERS and not mode & stat.S_ISVTX
         if is_foreign:
             return (

@@ -3,8 +3,8 @@
 A file is written without a name in the file system where it is to be, and gets its name when it is
 complete: a process that is killed leaves nothing behind. To replace another file takes a temporary name for
 the moment between two system calls, and where there are no files without names (NFS, macOS), the file has
-it all the time. Whoever writes holds a lock on the file; a temporary name in the folder whose file nobody
-has locked is that of a process that was killed, and is removed by the next one that writes there.
+it all the time. The writing process holds a lock on the file; a temporary file without a lock was left by a
+process that was killed, and is removed by the next one that writes to the folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def replacing(target: str | os.PathLike[str], *, private: bool = False) -> Itera
 
     It keeps the permissions of what it replaces; a link stays a link.
 
-    :param private: nobody but the user may read or write it, whatever the umask and what it replaces
+    :param private: only the user may read or write it, whatever the umask and what it replaces
     :raises FileError: it cannot be written; what was there before is there still
     """
     path = _real_path(target)
@@ -136,9 +136,8 @@ def _open_unnamed(folder: Path) -> int | None:
 def _named(handle: int, path: Path) -> str:
     """Name an unnamed file: as wanted, if nothing is called so, else by a temporary name beside it."""
     temporary = path.with_name(f"{_PREFIX}{os.urandom(6).hex()}{_SUFFIX}")
-    folder = os.open(
-        path.parent, os.O_RDONLY
-    )  # with one, Python follows the link that the source is
+    # With a folder's descriptor, Python follows the link that the source is.
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
         for name in (path, temporary):
             with suppress(FileExistsError):
@@ -164,7 +163,7 @@ def _remove_leftovers(folder: Path) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name):
-                with suppress(OSError):  # somebody has locked it, or it is not ours
+                with suppress(OSError):  # it is locked, or not ours
                     _remove_if_unlocked(entry.path)
 
 

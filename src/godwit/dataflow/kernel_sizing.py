@@ -65,9 +65,10 @@ def kernel_sizing(
     if threads is not None:
         as_count(threads, "threads", 1, 1024)
     as_count(shared_bytes, "shared_bytes", 0, _MOST)
-    from godwit.runtime.kernel_sizing import size_of_kernel
+    from godwit.runtime.cuda.kernel_sizing import size_of_kernel
 
-    resident, chosen = size_of_kernel(name, kernel, threads, shared_bytes)
+    index = int(name.partition(":")[2])
+    resident, chosen = size_of_kernel(index, kernel, threads, shared_bytes)
     blocks = max(1, int(resident * part))
     if items is not None:
         blocks = max(1, min(blocks, -(-as_count(items, "items", 0, 1 << 62) // chosen)))

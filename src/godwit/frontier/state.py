@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -21,13 +21,14 @@ from godwit.frontier.code import (
     StepState,
     accumulator_dtype,
 )
-from godwit.frontier.engines import run_steps
-from godwit.frontier.gpu_options import check_steps
 from godwit.frontier.names import Names, check_name
 from godwit.frontier.operators import Step, resolve_steps, with_frontiers
+from godwit.frontier.reads import reads_anywhere
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.foreign import no_graph
 from godwit.placement import PlacedGraph, default_step_devices
+from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, GpuOptions, check_options, refuse
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions
@@ -267,21 +268,39 @@ def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
     return PlacedGraph(graph, context, None, 0, None)
 
 
+def _check_gpu_options(code: StepCode, devices: Sequence[Device], gpu: GpuOptions) -> None:
+    """InputError if a step program that reads at any vertex is to be selective; or another option."""
+    check_options(devices, gpu, "step programs", OF_FRONTIERS + OF_STEPS)
+    step = reads_anywhere(code)
+    if step is not None:
+        refuse(
+            devices, gpu, "selective",
+            f"step program {code.name!r}, {step.label}, reads at vertices that a field names, which may be "
+            "any device's; leave communication out",
+        )  # fmt: skip
+
+
 def run_code(
     code: StepCode, placed: PlacedGraph, state: StepState, options: SolverOptions
 ) -> RunStatistics:
     """Run a program on its state, and say in the user's words what went wrong."""
     devices, graph = placed.context.devices, placed.graph
     placed.check_all_duplicated(f"step program {code.name!r} runs")
-    check_steps(code, devices, options.gpu)
+    _check_gpu_options(code, devices, options.gpu)
     statistics = RunStatistics(tuple(device.name for device in devices), "step program")
     with statistics.phase("place"):
-        placement = None if devices[0].kind == "cpu" else place_positions(placed)
+        positions = None if devices[0].kind == "cpu" else place_positions(placed)
     with statistics.phase("run"):
+        poll = make_poll(options)
         try:
-            counts = run_steps(
-                code, graph, devices, placement, state, make_poll(options), options.gpu
-            )
+            if positions is None:
+                from godwit.frontier.cpu.run import run_steps_on_cores
+
+                counts = run_steps_on_cores(code, graph, devices, state, poll)
+            else:
+                from godwit.frontier.cuda.run import run_steps_on_gpus
+
+                counts = run_steps_on_gpus(code, positions, state, poll, options.gpu)
         except StepError as failure:
             raise _explained(code, graph, failure) from None
     if counts.compile_s:

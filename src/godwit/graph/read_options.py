@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    pass
-
 
 Progress = Callable[[int, int, str], None]
 """Called now and then, from the calling thread, with (bytes done, bytes in all, phase)."""

@@ -1,4 +1,4 @@
-"""zstd streams whose frame ends with the checksum of its content, which whoever reads them verifies.
+"""zstd streams whose frame ends with the checksum of its content, which every reader verifies.
 
 Arrow's compressor writes none. It makes one frame (RFC 8878, section 3.1.1): what is missing is a bit in
 the frame's header, and behind its last block the lower 32 bits of XXH64 of the content, with seed 0.
@@ -21,7 +21,7 @@ _PIECE_BYTES = 1 << 20
 class _Frame:
     """A file for Arrow to write a frame to: says in its header that a checksum ends it."""
 
-    closed = False  # by whoever opened the file
+    closed = False  # the caller closes the file
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

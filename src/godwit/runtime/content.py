@@ -304,9 +304,12 @@ def is_users(function: types.FunctionType) -> bool:
 
 @lru_cache(maxsize=8)
 def source_digest(*names: str) -> str:
-    """Return a hash of the text of modules: those that change how Numba compiles, whatever it compiles."""
+    """Return a hash of the text of modules of ``godwit.runtime``, by name.
+
+    For those that change how Numba compiles, whatever it compiles: compiled code depends on them.
+    """
     digest = hashlib.sha256()
     for name in names:
         with suppress(OSError):  # of an archive; its version says enough
-            digest.update(Path(import_module(name).__file__ or "").read_bytes())
+            digest.update(Path(import_module(f"godwit.runtime.{name}").__file__ or "").read_bytes())
     return digest.hexdigest()

@@ -5,19 +5,12 @@ Ways of communication, and why: docs/supersteps.md, "What travels". PageRank and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 from godwit.dtypes import as_count, as_float, as_positive_number
 from godwit.errors import InputError, shown
-
-if TYPE_CHECKING:
-    pass
-
-from collections.abc import Iterable
-from dataclasses import replace
-
 from godwit.runtime.protocol import Device
 
 OF_WORKERS = ("transport", "hops", "volume")

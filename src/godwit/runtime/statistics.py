@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    pass
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
-from time import perf_counter
 
 from godwit.runtime.protocol import Array
 from godwit.trace import PROGRESS, active, seconds_since

@@ -87,9 +87,8 @@ def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple
             raise InputError("the graph is placed already: give devices to place()")
         graph.check_open()
         found, graph = graph.context.devices, graph.graph
-        if (
-            found[0].kind != "cpu" or len(found) > 1
-        ):  # its parts are of no use here, the graph itself is
+        # Parts of the graph are of no use here: the graph itself is read.
+        if found[0].kind != "cpu" or len(found) > 1:
             found = resolve_devices("cpu")
     else:
         found = _gpus_or_cores(devices)

@@ -11,9 +11,7 @@ from godwit.arrays import host_array
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.graph.ids import Vertex
-from godwit.placement import (
-    PartitionArgument,
-)
+from godwit.placement import PartitionArgument
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.program import VertexProgram

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import Array
 
 if TYPE_CHECKING:
     from godwit.graph.partition.layout import LocalGraph
-from godwit.runtime.protocol import Array
 
 
 @dataclass(frozen=True)

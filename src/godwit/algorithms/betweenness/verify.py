@@ -262,6 +262,14 @@ def _search_by_weights(
     return count
 
 
+def _is_on_a_shortest_path(
+    tail: Any, head: Any, arc: Any, distance: Any, lengths: Any, weighted: bool
+) -> Any:
+    """Return whether an arc is as long as the distance between its ends, which differ."""
+    length = lengths[arc if weighted else 0]
+    return head != tail and distance[tail] + length == distance[head]
+
+
 @kernel
 def _add_dependencies(
     offsets: Any,
@@ -280,7 +288,7 @@ def _add_dependencies(
 ) -> None:
     """Count the shortest paths to each vertex in the order of the search; go back with dependencies.
 
-    An arc is on shortest paths if it is as long as the distance between its ends; lengths are positive.
+    Lengths are positive.
     """
     source = order[0]
     paths[source] = 1.0
@@ -288,8 +296,7 @@ def _add_dependencies(
         tail = order[index]
         for arc in range(offsets[tail], offsets[tail + 1]):
             head = targets[arc]
-            length = lengths[arc if weighted else 0]
-            if head == tail or distance[tail] + length != distance[head]:
+            if not _is_on_a_shortest_path(tail, head, arc, distance, lengths, weighted):
                 continue
             more = divisions[tail] - divisions[head]
             if more > 0:  # what was there is of a lower order
@@ -308,8 +315,7 @@ def _add_dependencies(
         total = 0.0
         for arc in range(offsets[tail], offsets[tail + 1]):
             head = targets[arc]
-            length = lengths[arc if weighted else 0]
-            if head == tail or distance[tail] + length != distance[head]:
+            if not _is_on_a_shortest_path(tail, head, arc, distance, lengths, weighted):
                 continue
             less = divisions[head] - divisions[tail]
             share = paths[tail] / paths[head]

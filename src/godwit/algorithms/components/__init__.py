@@ -16,9 +16,7 @@ from godwit.algorithms.components.resident import (
 from godwit.algorithms.components.routes import ComponentsQuery, find_components
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.placement import (
-    PlacedGraph,
-)
+from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded

@@ -15,9 +15,7 @@ from godwit.algorithms.pagerank.ranks import (
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
-from godwit.placement import (
-    PlacedGraph,
-)
+from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded, seconds_since

@@ -191,7 +191,7 @@ def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> st
     """A hash of the function and of everything that it refers to, equal in every process."""
     content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
-    content.add(source_digest("godwit.runtime.checks", "godwit.runtime.cpu.stopping", __name__))
+    content.add(source_digest("checks", "loops", "cpu.stopping", "cpu.compile"))
     options = (sorted(map(repr, _USER_OPTIONS.items())), sorted(_ENTRY_OPTIONS.items()))
     content.add(repr((versions, options)))
     content.visit(function, getattr(function, "__name__", "kernel"))

@@ -4,7 +4,8 @@ An operator may not return: ``while True: pass``. So each loop of a function tha
 turns with a look at the stop word, by a pass of the compiler (:class:`StoppableLoops`). Functions without
 loops are compiled as they are. The word is raised when any run of the process is to end; who then sees it
 asks whether the run of its own thread is the one, and if so leaves the kernel by a :class:`RunStopped`,
-past handlers of the user's. Nobody counts who has left: who asks while no run is ending lowers the word.
+past handlers of the user's. Threads that have left are not counted: one that asks while no run is
+ending lowers the word.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir as llvm
 from numba import types
-from numba.core import cgutils, ir
-from numba.core.analysis import compute_cfg_from_blocks
+from numba.core import analysis, cgutils, ir, ir_utils
 from numba.core.callconv import RETCODE_USEREXC
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir_utils import build_definitions, mk_unique_var
 from numba.extending import intrinsic
+
+from godwit.runtime.loops import begin_turns_with
 
 ABORT = 0
 """The word of a run's control array (int64) that is not 0 when it is to end."""
@@ -32,7 +33,7 @@ ABORT = 0
 _Control = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class RunStopped(Exception):  # noqa: N818 (no error: why is known to whoever ended the run)
+class RunStopped(Exception):  # noqa: N818 (no error: the caller that ended the run knows why)
     """A kernel has left a loop of the user's because its run is to end."""
 
 
@@ -70,7 +71,7 @@ def check_running() -> None:
 
 def _must_stop() -> int:
     """Whether the run of the calling thread is to end; called by loops that find the stop word raised."""
-    # Lowered before the look around: whoever ends a run meanwhile raises it again afterwards.
+    # Lowered before runs are looked at: one that is ended meanwhile raises it again afterwards.
     _stop_word[0] = 0
     if any(control[ABORT] for control in [*_running.values()]):
         _stop_word[0] = 1
@@ -119,20 +120,6 @@ class StoppableLoops(FunctionPass):
 
     def run_pass(self, state: Any) -> bool:
         """Change the function's loops; say whether there are any."""
-        blocks = state.func_ir.blocks
-        headers = {loop.header for loop in compute_cfg_from_blocks(blocks).loops().values()}
-        for header in headers:
-            block = blocks[header]
-            function, nothing = (
-                ir.Var(block.scope, mk_unique_var(f"$stop.{what}"), block.loc)
-                for what in ("function", "result")
-            )
-            looked_up = ir.Global("leave_if_stopped", _leave_if_stopped, block.loc)
-            call = ir.Expr.call(function, (), (), block.loc)
-            block.body[:0] = [
-                ir.Assign(looked_up, function, block.loc),
-                ir.Assign(call, nothing, block.loc),
-            ]
-        if headers:
-            state.func_ir._definitions = build_definitions(blocks)
-        return bool(headers)
+        return begin_turns_with(
+            _leave_if_stopped, state.func_ir, ir=ir, analysis=analysis, ir_utils=ir_utils
+        )

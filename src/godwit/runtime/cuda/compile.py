@@ -107,9 +107,7 @@ def _versions() -> tuple[str, ...]:
 
     return (
         f"godwit {sys.modules['godwit'].__version__}",
-        source_digest(
-            "godwit.runtime.checks", "godwit.runtime.cuda.operators", "godwit.runtime.cuda.stopping"
-        ),
+        source_digest("checks", "loops", "cuda.operators", "cuda.stopping"),
         f"python {sys.version_info[:3]}",
         # From a toolkit of the system instead of a wheel: it must say itself.
         _version(_NVRTC) or nvrtc_itself(),

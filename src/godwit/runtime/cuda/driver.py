@@ -666,7 +666,7 @@ class Kernel:
         return True
 
     def stop_operators(self) -> None:
-        """Have users' operators leave their loops, until :meth:`take_fault` is called; waits for nobody."""
+        """Have users' operators leave their loops until :meth:`take_fault` is called, without waiting."""
         if not self.faults:
             return
         word = np.array([_STOPPED], np.int64)

@@ -17,6 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from godwit.runtime.cuda.driver import FAULT_NAME, FAULT_WORDS
+from godwit.runtime.loops import begin_turns_with
 
 _WORD = ir.IntType(64)
 
@@ -67,10 +68,10 @@ def stoppable_loops() -> Any:
 
     It says so in ``state.faults.noted``.
     """
-    analysis: Any = import_module("numba.cuda.core.analysis")
-    code: Any = import_module("numba.cuda.core.ir")
+    compiler = {
+        name: import_module(f"numba.cuda.core.{name}") for name in ("ir", "analysis", "ir_utils")
+    }
     machinery: Any = import_module("numba.cuda.core.compiler_machinery")
-    utils: Any = import_module("numba.cuda.core.ir_utils")
 
     class StoppableLoops(machinery.FunctionPass):  # type: ignore[misc, unused-ignore]
         _name = "godwit_stoppable_loops_on_gpus"
@@ -79,24 +80,8 @@ def stoppable_loops() -> Any:
             machinery.FunctionPass.__init__(self)
 
         def run_pass(self, state: Any) -> bool:
-            blocks = state.func_ir.blocks
-            loops = analysis.compute_cfg_from_blocks(blocks).loops().values()
-            headers = {loop.header for loop in loops}
-            for header in headers:
-                block = blocks[header]
-                function, nothing = (
-                    code.Var(block.scope, utils.mk_unique_var(f"$stop.{what}"), block.loc)
-                    for what in ("function", "result")
-                )
-                looked_up = code.Global("leave_if_stopped", leave_if_stopped(), block.loc)
-                call = code.Expr.call(function, (), (), block.loc)
-                block.body[:0] = [
-                    code.Assign(looked_up, function, block.loc),
-                    code.Assign(call, nothing, block.loc),
-                ]
-            if headers:
-                state.faults.noted = True
-                state.func_ir._definitions = utils.build_definitions(blocks)
-            return bool(headers)
+            has_loops = begin_turns_with(leave_if_stopped(), state.func_ir, **compiler)
+            state.faults.noted |= has_loops
+            return has_loops
 
     return machinery.register_pass(mutates_CFG=False, analysis_only=False)(StoppableLoops)

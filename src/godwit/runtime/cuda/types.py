@@ -8,8 +8,7 @@ import numpy as np
 
 MAXIMAL_DEVICES = 16
 
-
-C_TYPES = {
+_C_TYPES = {
     "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "float",
     "float64": "double", "int8": "signed char", "uint8": "u8", "int16": "short", "uint16": "u16",
 }  # fmt: skip
@@ -17,4 +16,4 @@ C_TYPES = {
 
 def c_type(dtype: np.dtype[Any]) -> str:
     """What kernels call a dtype."""
-    return C_TYPES[dtype.name]
+    return _C_TYPES[dtype.name]

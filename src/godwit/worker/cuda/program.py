@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.types import C_TYPES, MAXIMAL_DEVICES
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES, c_type
 from godwit.worker.task import ProgramOperators
 
 THREADS = 1024
@@ -125,11 +125,11 @@ def hub_bytes(program: ProgramOperators) -> int:
 
 def source(program: ProgramOperators, variant: Variant, parameter_count: int) -> str:
     """The kernels of a program, to be compiled with its operators."""
-    value = C_TYPES[program.value_dtype.name]
+    value = c_type(program.value_dtype)
     field_dtype = program.field_dtype or program.value_dtype
-    field = C_TYPES[field_dtype.name]
-    weight = value if variant.weight_dtype is None else C_TYPES[variant.weight_dtype.name]
-    vertex = C_TYPES[variant.id_dtype.name]
+    field = c_type(field_dtype)
+    weight = value if variant.weight_dtype is None else c_type(variant.weight_dtype)
+    vertex = c_type(variant.id_dtype)
     given = "".join(f", p[{index}]" for index in range(parameter_count))
     operators = [
         f"    static __device__ auto message(Value value, Weight weight, i64 degree, i64 vertex, "

@@ -6,6 +6,7 @@ from there to the other libraries without a copy.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,8 @@ def _torch() -> Callable[[Any], Any]:
 
 
 def _jax() -> Callable[[Any], Any]:
+    # Else JAX takes three quarters of the GPU, beside tests of other processes.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = pytest.importorskip("jax")
     if jax.default_backend() != "gpu":
         pytest.skip("JAX has no GPU")

@@ -27,7 +27,7 @@ from time import perf_counter
 begin = perf_counter()
 import godwit as gw
 imported = perf_counter()
-graph = gw.Graph.from_arcs([0, 1, 2, 3], [1, 2, 3, 0])
+graph = gw.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0])
 gw.bfs(graph, 0).distance
 searched = perf_counter()
 gw.sssp(graph, 0).distance

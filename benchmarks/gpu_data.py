@@ -90,7 +90,7 @@ def given(scale: int, edges: int, weighted: bool) -> Task:
         f"CuPy arrays, {2 * edges / 1e6:,.0f} M arcs" + (", float32 weights" if weighted else ""),
         2 * edges,
         make,
-        lambda: gw.Graph.from_arcs(*arrays, vertex_count=1 << scale, directed=False),
+        lambda: gw.Graph.from_edges(*arrays, vertex_count=1 << scale, directed=False),
     )
 
 

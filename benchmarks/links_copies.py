@@ -12,7 +12,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.upload import bring_up
+from godwit.runtime.cuda.upload import upload
 
 KB, MB = 1 << 10, 1 << 20
 PACKETS = (4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
@@ -187,7 +187,7 @@ def whole_upload(index: int, array: Any) -> float:
     """Ordinary memory as a graph's goes up, in one piece: by threads, until it is there."""
     with driver.Buffer(index, array.nbytes) as buffer:
         begin = perf_counter()
-        bring_up(buffer, array)
+        upload(buffer, array)
         return perf_counter() - begin
 
 

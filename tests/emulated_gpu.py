@@ -21,7 +21,7 @@ from emulated_grid import as_gpu_array, check_arguments, new_machine
 from emulated_grid_compiler import COMPILER, Compiler
 from emulated_grid_machine import Kernel, Machine
 from godwit.graph.cuda import arcs, rows
-from godwit.graph.cuda import builder as workshop
+from godwit.graph.cuda import builder as builder_module
 from godwit.graph.generators import cuda as generators
 from godwit.runtime.cuda import download, driver
 
@@ -114,12 +114,14 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
     """Make one GPU with so much memory, whose kernels are compiled into a folder."""
     for module in (rows, generators, arcs):
         monkeypatch.setattr(module, "Buffer", EmulatedBuffer)
-    for module in (workshop, download):
+    for module in (builder_module, download):
         monkeypatch.setattr(module, "Stream", EmulatedStream)
-    monkeypatch.setattr(workshop, "held_gpus", contextlib.nullcontext)
+    monkeypatch.setattr(builder_module, "held_gpus", contextlib.nullcontext)
     monkeypatch.setattr(download, "PinnedBuffer", EmulatedBuffer)
     monkeypatch.setattr(download, "PIECE_BYTES", 1000)  # many pieces of little
-    monkeypatch.setattr(workshop, "_module", lambda index, source: EmulatedModule(folder, source))
+    monkeypatch.setattr(
+        builder_module, "_module", lambda index, source: EmulatedModule(folder, source)
+    )
     monkeypatch.setattr(rows, "sort_keys", _sort_keys)
     monkeypatch.setattr(rows, "stable_order", _stable_order)
     monkeypatch.setattr(arcs, "_on_gpu", as_gpu_array)

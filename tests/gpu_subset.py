@@ -83,7 +83,7 @@ def run_ranks(devices: list[str]) -> None:
     sources = generator.integers(0, 4600, len(targets))
     weights = generator.integers(0, 9, len(targets))
     for directed in (False, True):
-        graph = gw.Graph.from_arcs(sources, targets, weights, vertex_count=4602, directed=directed)
+        graph = gw.Graph.from_edges(sources, targets, weights, vertex_count=4602, directed=directed)
         for weighted in (False, True):
             for dtype in ("float32", "float64"):
                 settings = {"weighted": weighted, "dtype": dtype, "max_iterations": 9}
@@ -265,9 +265,9 @@ def run_arrays(_devices: list[str]) -> None:
     for ids in (np.int32, np.int64):
         ends = generator.integers(0, 500, (2, 4000)).astype(ids)
         for weights in (None, generator.integers(0, 9, 4000), generator.random(4000)):
-            wanted = gw.Graph.from_arcs(*ends, weights, vertex_count=500)
+            wanted = gw.Graph.from_edges(*ends, weights, vertex_count=500)
             on_gpu = None if weights is None else cupy.asarray(weights)
-            made = gw.Graph.from_arcs(*cupy.asarray(ends), on_gpu, vertex_count=500)
+            made = gw.Graph.from_edges(*cupy.asarray(ends), on_gpu, vertex_count=500)
             check("arcs on the GPU", made.targets, wanted.targets)
             if weights is not None:
                 check("their weights", made.weights, wanted.weights)

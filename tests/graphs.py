@@ -36,11 +36,11 @@ def _random(
     weights = None
     if weight_dtype is not None:
         weights = generator.integers(0 if zeros else 1, 4 if zeros else 65, k).astype(weight_dtype)
-    return Graph.from_arcs(sources, targets, weights, vertex_count=n, directed=directed)
+    return Graph.from_edges(sources, targets, weights, vertex_count=n, directed=directed)
 
 
 def _path(n: int, *, directed: bool = False) -> Graph:
-    return Graph.from_arcs(np.arange(n - 1), np.arange(1, n), directed=directed)
+    return Graph.from_edges(np.arange(n - 1), np.arange(1, n), directed=directed)
 
 
 def _grid(rows: int, columns: int) -> Graph:
@@ -48,7 +48,7 @@ def _grid(rows: int, columns: int) -> Graph:
     sources = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
     targets = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
     weights = (sources * 7 + targets * 13) % 64 + 1
-    return Graph.from_arcs(sources, targets, weights.astype(np.int32), directed=False)
+    return Graph.from_edges(sources, targets, weights.astype(np.int32), directed=False)
 
 
 def _few(*weights: int) -> Array:
@@ -57,34 +57,34 @@ def _few(*weights: int) -> Array:
 
 
 _MAKERS: dict[str, Callable[[], Graph]] = {
-    "empty": lambda: Graph.from_arcs([], []),
-    "one vertex": lambda: Graph.from_arcs([], [], vertex_count=1),
-    "one self-loop": lambda: Graph.from_arcs([0], [0], _few(3)),
-    "isolated vertices": lambda: Graph.from_arcs([], [], vertex_count=7),
-    "isolated vertices, weighted": lambda: Graph.from_arcs([], [], np.empty(0), vertex_count=5),
-    "one arc": lambda: Graph.from_arcs([1], [0], _few(2)),
-    "one edge, isolated ends": lambda: Graph.from_arcs([2], [4], vertex_count=7, directed=False),
+    "empty": lambda: Graph.from_edges([], []),
+    "one vertex": lambda: Graph.from_edges([], [], vertex_count=1),
+    "one self-loop": lambda: Graph.from_edges([0], [0], _few(3)),
+    "isolated vertices": lambda: Graph.from_edges([], [], vertex_count=7),
+    "isolated vertices, weighted": lambda: Graph.from_edges([], [], np.empty(0), vertex_count=5),
+    "one arc": lambda: Graph.from_edges([1], [0], _few(2)),
+    "one edge, isolated ends": lambda: Graph.from_edges([2], [4], vertex_count=7, directed=False),
     "path": lambda: _path(300),
     "directed path": lambda: _path(200, directed=True),
-    "cycle": lambda: Graph.from_arcs(
+    "cycle": lambda: Graph.from_edges(
         np.arange(50), (np.arange(50) + 1) % 50, np.tile(_few(*range(5)), 10)
     ),
-    "star": lambda: Graph.from_arcs(np.zeros(499, int), np.arange(1, 500), directed=False),
-    "star from its last vertex": lambda: Graph.from_arcs(
+    "star": lambda: Graph.from_edges(np.zeros(499, int), np.arange(1, 500), directed=False),
+    "star from its last vertex": lambda: Graph.from_edges(
         np.full(400, 400), np.arange(400), (np.arange(400) % 9).astype(np.int32)
     ),
-    "complete": lambda: Graph.from_arcs(*np.triu_indices(24, 1), directed=False),
-    "two components": lambda: Graph.from_arcs(
+    "complete": lambda: Graph.from_edges(*np.triu_indices(24, 1), directed=False),
+    "two components": lambda: Graph.from_edges(
         [0, 1, 2, 4, 5, 6],
         [1, 2, 0, 5, 6, 7],
         _few(1, 2, 3, 4, 5, 6),
         vertex_count=9,
         directed=False,
     ),
-    "parallel arcs and self-loops": lambda: Graph.from_arcs(
+    "parallel arcs and self-loops": lambda: Graph.from_edges(
         [0, 0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 0, 2, 2, 2, 0, 3, 1], _few(5, 2, 0, 1, 1, 7, 9, 1, 2)
     ),
-    "parallel edges and self-loops": lambda: Graph.from_arcs(
+    "parallel edges and self-loops": lambda: Graph.from_edges(
         [0, 1, 0, 1, 2, 2], [1, 0, 0, 2, 1, 2], [4.5, 2.5, 1.0, 0.5, 0.25, 0.0], directed=False
     ),
     "zero weights": lambda: _random(60, 240, directed=True, weight_dtype="int32", zeros=True),
@@ -96,7 +96,7 @@ _MAKERS: dict[str, Callable[[], Graph]] = {
     "random undirected": lambda: _random(150, 400, directed=False, weight_dtype="float64"),
     "random sparse": lambda: _random(300, 200, directed=True, weight_dtype="uint32"),
     "random float32": lambda: _random(120, 500, directed=True, weight_dtype="float32"),
-    "64-bit ids": lambda: Graph.from_arcs(
+    "64-bit ids": lambda: Graph.from_edges(
         [0, 3, 1, 2], [3, 1, 2, 0], [4, 3, 2, 1], id_dtype=np.int64
     ),
 }
@@ -162,7 +162,7 @@ def graphs(
     weights = None
     if weighted:
         weights = draw(weights_for(len(sources), draw(st.sampled_from(WEIGHT_DTYPES))))
-    return Graph.from_arcs(sources, targets, weights, vertex_count=n, directed=directed)
+    return Graph.from_edges(sources, targets, weights, vertex_count=n, directed=directed)
 
 
 def arcs_of(graph: Graph) -> list[tuple[Any, ...]]:

@@ -30,7 +30,7 @@ LARGE_CHANGES: dict[str, Any] = {
 def binary_tree(depth: int) -> Graph:
     """From its root, vertex 0."""
     child = np.arange(1, 2 ** (depth + 1) - 1)
-    return Graph.from_arcs((child - 1) // 2, child, directed=False)
+    return Graph.from_edges((child - 1) // 2, child, directed=False)
 
 
 def check_accelerated(
@@ -161,7 +161,7 @@ class TestEmulated:
     ) -> None:
         """Without edges, or with some of weight 0 alone."""
         ends = np.arange(10 if has_arcs else 2)
-        graph = Graph.from_arcs(
+        graph = Graph.from_edges(
             ends[::2], ends[1::2], ends[::2] == 0, vertex_count=10, directed=False
         )
         settings: dict[str, Any] = {"personalization": {0: 1, 9: 1}, "initial": {9: 1}}

@@ -79,12 +79,12 @@ def test_what_is_no_positive_number(value: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["5", 5.0, True, [5], -1])
 def test_vertex_counts(wrong: Any) -> None:
-    refused("vertex_count must", lambda: gw.Graph.from_arcs([0], [1], vertex_count=wrong))
+    refused("vertex_count must", lambda: gw.Graph.from_edges([0], [1], vertex_count=wrong))
     refused("n must", lambda: gw.generators.path(wrong))
 
 
 def test_counts_may_be_numpy_integers() -> None:
-    graph = gw.Graph.from_arcs([0], [1], vertex_count=np.int64(5), ids=np.uint8(1))  # type: ignore[arg-type]
+    graph = gw.Graph.from_edges([0], [1], vertex_count=np.int64(5), ids=np.uint8(1))  # type: ignore[arg-type]
     assert (graph.vertex_count, graph.ids[0]) == (5, 1)
     assert type(graph.vertex_count) is int
     assert type(graph.ids[0]) is int
@@ -93,21 +93,21 @@ def test_counts_may_be_numpy_integers() -> None:
 def test_vertex_counts_beyond_memory() -> None:
     for count in (2**48, 2**200):
         with pytest.raises(GraphTooLargeError, match="do not fit"):
-            gw.Graph.from_arcs([0], [1], vertex_count=count)
+            gw.Graph.from_edges([0], [1], vertex_count=count)
 
 
 @pytest.mark.parametrize("wrong", ["x", 0.0, -1, 2**31, True])
 def test_id_bases(wrong: Any, tmp_path: Path) -> None:
-    refused("id", lambda: gw.Graph.from_arcs([0], [1], ids=wrong))
+    refused("id", lambda: gw.Graph.from_edges([0], [1], ids=wrong))
     refused("id", lambda: gw.Graph([0, 0], [], ids=wrong))
     refused("id_base must", lambda: gw.read(tmp_path / "absent", id_base=wrong))
 
 
 def test_ragged_lists() -> None:
     ragged: Any = [[0], [1, 2]]
-    refused("sources must be an array", lambda: gw.Graph.from_arcs(ragged, [0, 1]))
-    refused("targets must be an array", lambda: gw.Graph.from_arcs([0, 1], ragged))
-    refused("weights must be an array", lambda: gw.Graph.from_arcs([0, 1], [1, 0], ragged))
+    refused("sources must be an array", lambda: gw.Graph.from_edges(ragged, [0, 1]))
+    refused("targets must be an array", lambda: gw.Graph.from_edges([0, 1], ragged))
+    refused("weights must be an array", lambda: gw.Graph.from_edges([0, 1], [1, 0], ragged))
     refused("source must be a vertex or", lambda: gw.bfs(PATH, ragged))
     refused("start must be 'all', a mapping", lambda: gw.run(PROGRAM, PATH, ragged))
     refused("partition must be an array", lambda: gw.partition(PATH, 2, ragged))
@@ -128,7 +128,7 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "weights seed": ("seed must", lambda: PATH.with_random_weights(1, 2, seed="x")),  # type: ignore[arg-type]
     "weights half": ("seed must", lambda: PATH.with_random_weights(1, 2, seed=1.5)),  # type: ignore[arg-type]
     "merge": ("how must be one of", lambda: PATH.merge_parallel_arcs(["min"])),  # type: ignore[arg-type]
-    "id dtype": ("id_dtype must be", lambda: gw.Graph.from_arcs([0], [0], id_dtype=["x"])),
+    "id dtype": ("id_dtype must be", lambda: gw.Graph.from_edges([0], [0], id_dtype=["x"])),
     "format": ("format must be one of", lambda: gw.read("f", format=["x"])),  # type: ignore[arg-type]
     "file": ("path must be", lambda: gw.read(5)),  # type: ignore[arg-type]
     "read progress": ("progress must", lambda: gw.read("f", progress=5)),  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "columns": (r"such as \['source', 'target'\], got 'a,b'", lambda: gw.read("f", columns="a,b")),  # type: ignore[arg-type]
     "names as ends": (
         "sources must be integers, got <U3: Graph.from_table",
-        lambda: gw.Graph.from_arcs(["ann", "bob"], [0, 1]),
+        lambda: gw.Graph.from_edges(["ann", "bob"], [0, 1]),
     ),
     "a graph of ours": (
         "expected a networkx.Graph, got a godwit Graph",
@@ -154,7 +154,7 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     ),
     "objects as ends": (
         "targets must be integers, got object: Graph.from_table",
-        lambda: gw.Graph.from_arcs([0, 1], pd.Series(["ann", "bob"], dtype=object)),
+        lambda: gw.Graph.from_edges([0, 1], pd.Series(["ann", "bob"], dtype=object)),
     ),
 }
 

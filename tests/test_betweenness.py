@@ -147,7 +147,7 @@ def _chain(diamonds: int, *, copies: int, tail: bool) -> Graph:
         path = [0, *range(n, n + 2 * diamonds), at]
         sources += path[:-1]
         targets += path[1:]
-    return Graph.from_arcs(sources, targets, directed=False)
+    return Graph.from_edges(sources, targets, directed=False)
 
 
 @pytest.mark.parametrize("tail", [False, True])
@@ -248,7 +248,7 @@ def test_overflow_ends_the_others_that_wait(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_results() -> None:
-    graph = Graph.from_arcs([0, 1, 2], [1, 2, 3], ids=["a", "b", "c", "d"])
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 3], ids=["a", "b", "c", "d"])
     found = gw.betweenness_centrality(graph, normalized=False)
     assert found.to_dict() == {"a": 0.0, "b": 2.0, "c": 2.0, "d": 0.0}
     table = found.to_arrow()
@@ -279,7 +279,7 @@ def test_edges_by_their_ids_as_networkx(directed: bool) -> None:
     table = found.edges_to_pandas()
     assert table.columns.tolist() == ["source", "target", "centrality"]
     assert table["centrality"].tolist() == list(by_ids.values())
-    empty = gw.betweenness_centrality(Graph.from_arcs([], [], vertex_count=2), edges=True)
+    empty = gw.betweenness_centrality(Graph.from_edges([], [], vertex_count=2), edges=True)
     assert empty.edges_to_arrow().column_names == ["source", "target", "centrality"]
     assert empty.edges_to_dict() == {}
     with pytest.raises(InputError, match="edges=True"):
@@ -381,7 +381,7 @@ class TestCommand:
         out = self.run(
             "betweenness", file, "-s", "Ulm", "-s", "Bonn", "--unnormalized", "--json"
         ).stdout
-        graph = Graph.from_arcs([0, 1, 2], [1, 2, 3])
+        graph = Graph.from_edges([0, 1, 2], [1, 2, 3])
         expected = gw.betweenness_centrality(graph, sources=[0, 1], normalized=False)
         found = {row["vertex"]: row["centrality"] for row in json.loads(out)["top"]}
         names = ["Ulm", "Bonn", "Jena", "Kiel"]

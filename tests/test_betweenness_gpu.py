@@ -22,7 +22,7 @@ from godwit.algorithms.betweenness.queries import DependencyOutcome, DependencyQ
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.graph.cuda import builder as workshop
+from godwit.graph.cuda import builder as builder_module
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepCopies, StepPlacement
@@ -90,7 +90,7 @@ def layers(sizes: list[int], *, directed: bool = False) -> Graph:
         for tail in range(bounds[level], bounds[level] + size):
             arcs.append(np.stack([np.full(len(heads), tail), heads]))
     sources, targets = np.concatenate(arcs, axis=1)
-    return Graph.from_arcs(sources, targets, vertex_count=int(bounds[-1]), directed=directed)
+    return Graph.from_edges(sources, targets, vertex_count=int(bounds[-1]), directed=directed)
 
 
 def ring(count: int) -> Graph:
@@ -98,7 +98,7 @@ def ring(count: int) -> Graph:
     vertices = np.arange(count)
     sources = np.concatenate([vertices, vertices[1:]])
     targets = np.concatenate([(vertices + 1) % count, vertices[:-1]])
-    return Graph.from_arcs(sources, targets, vertex_count=count, directed=True)
+    return Graph.from_edges(sources, targets, vertex_count=count, directed=True)
 
 
 def long_rows(*, directed: bool) -> Graph:
@@ -110,7 +110,7 @@ def long_rows(*, directed: bool) -> Graph:
     some = generator.integers(2, n, 300)
     sources = np.concatenate([np.zeros(4200, int), many, more[0], np.full(300, 5)])
     targets = np.concatenate([many, np.ones(4200, int), more[1], some])
-    return Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
+    return Graph.from_edges(sources, targets, vertex_count=n, directed=directed)
 
 
 def few_layers(devices: list[str], directed: bool) -> None:
@@ -290,9 +290,9 @@ class TestBlockSearches:
 
     def test_memory_of_searches_apart_is_others_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With so much the whole graph does not fit a GPU, or leaves little: what would run runs."""
-        monkeypatch.setattr(workshop, "_RESERVED_BYTES", 0)
+        monkeypatch.setattr(builder_module, "_RESERVED_BYTES", 0)
         ends = np.arange(0, 300_000, 2)
-        graph = Graph.from_arcs(ends, ends + 1)
+        graph = Graph.from_edges(ends, ends + 1)
         wanted = gw.betweenness_centrality(graph, sources=range(16), devices="cpu").centrality
         for megabytes in (18, 22, 26):
             memory_bytes = megabytes * 10**6
@@ -357,7 +357,7 @@ class TestBlockSearches:
 def test_arcs_are_counted_as_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """From vertices reached, not to them: vertex 1 has 31 arcs in, and 40 out."""
     arcs = [(0, 1), *((v, 1) for v in range(2, 32)), *((1, v) for v in range(32, 72))]
-    graph = Graph.from_arcs(*np.array(arcs).T, directed=True)
+    graph = Graph.from_edges(*np.array(arcs).T, directed=True)
     for count, sources, factor in ((1, [0], 0), (2, [0], 0), (2, [0], 10**6), (1, range(40), 4)):
         monkeypatch.setattr(brandes_steps, "DENSE_FACTOR", factor)
         with emulated_gpus(count):
@@ -392,7 +392,7 @@ def test_all_blocks_work_on_hubs_of_other_devices(monkeypatch: pytest.MonkeyPatc
         return lists[1] >> 31 == 1
 
     leaves = np.arange(2, 4300)
-    hub = Graph.from_arcs([0] + [1] * len(leaves), [1, *leaves], directed=False)
+    hub = Graph.from_edges([0] + [1] * len(leaves), [1, *leaves], directed=False)
     assert not is_alone(hub)
     assert is_alone(gw.generators.path(20))
 

@@ -139,7 +139,7 @@ def test_what_is_no_threshold(name: str) -> None:
 
 def test_sources_without_arcs_leave_nothing_behind(emulated: Machine) -> None:
     for directed, devices in product((False, True), (["cuda:0"], ["cuda:0", "cuda:1"])):
-        graph = Graph.from_arcs([0, 1, 2, 7], [1, 2, 3, 7], vertex_count=40, directed=directed)
+        graph = Graph.from_edges([0, 1, 2, 7], [1, 2, 3, 7], vertex_count=40, directed=directed)
         with gw.place(graph, devices) as placed:
             for sources in ([39], [0], [20, 21], [0, 39], [7], [20]):
                 found = gw.bfs(placed, sources, execution=STEP)
@@ -173,7 +173,7 @@ def test_every_kernel_says_that_it_has_ended(
 def test_growth_is_told(emulated: Machine) -> None:
     rays = np.arange(1, 1001)  # a star, of which every ray goes on to an end
     ends = np.concatenate([np.zeros(1000, np.int64), rays]), np.concatenate([rays, rays + 1000])
-    graph = Graph.from_arcs(*ends, directed=False)
+    graph = Graph.from_edges(*ends, directed=False)
     gpu = GpuOptions(threads=64, blocks=3, frontier_items=64, turn_down=NEVER)
     found = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=gpu)
     assert found.statistics.growths == 1
@@ -200,7 +200,7 @@ def _ladder() -> Graph:
         rungs + np.tile(np.arange(9) // 3, 400),
         rungs + np.tile(np.arange(9) % 3 + 3, 400),
     )
-    return Graph.from_arcs(sources, targets, directed=False)
+    return Graph.from_edges(sources, targets, directed=False)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -32,7 +32,7 @@ thread_counts = st.sampled_from(THREADS)
 def reference_rows(
     n: int, sources: Any, targets: Any, weights: Any, *, directed: bool
 ) -> tuple[Any, Any, Any]:
-    """What from_arcs must give, by one stable sort."""
+    """What from_edges must give, by one stable sort."""
     sources, targets = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
     position = np.arange(len(sources))
     if not directed:
@@ -74,7 +74,7 @@ def test_from_arcs_equals_a_stable_sort(
     # Distinct weights show whether parallel arcs keep their order.
     weights = None if dtype is None else np.arange(len(sources)).astype(dtype)
     with forced_threads(threads):
-        graph = Graph.from_arcs(sources, targets, weights, vertex_count=n, directed=directed)
+        graph = Graph.from_edges(sources, targets, weights, vertex_count=n, directed=directed)
     assert_rows(graph, reference_rows(n, sources, targets, weights, directed=directed))
 
 
@@ -95,7 +95,7 @@ def test_from_arcs_of_more_arcs_than_one_digit_sorts(
     weights = None if dtype is None else np.arange(len(sources)).astype(dtype)
     for directed in (True, False):
         with forced_threads(threads, arcs_per_bucket):
-            graph = Graph.from_arcs(sources, targets, weights, vertex_count=n, directed=directed)
+            graph = Graph.from_edges(sources, targets, weights, vertex_count=n, directed=directed)
         assert_rows(graph, reference_rows(n, sources, targets, weights, directed=directed))
 
 
@@ -110,18 +110,18 @@ def test_keys_fit_their_words(vertex_count: int, arc_count: int) -> None:
 
 
 def test_from_arcs_takes_mixed_and_wide_ids() -> None:
-    graph = Graph.from_arcs(
+    graph = Graph.from_edges(
         np.array([2, 0], np.int32), np.array([1, 2], np.int64), id_dtype=np.int64
     )
     assert graph.targets.dtype == np.int64
     assert arcs_of(graph) == [(0, 2), (2, 1)]
-    assert arcs_of(Graph.from_arcs(np.array([1], np.uint8), np.array([0], np.uint64))) == [(1, 0)]
+    assert arcs_of(Graph.from_edges(np.array([1], np.uint8), np.array([0], np.uint64))) == [(1, 0)]
 
 
 def test_from_arcs_takes_strided_and_foreign_arrays() -> None:
     pairs = np.array([[0, 1], [2, 0], [1, 2]], ">i4")
     weights = np.arange(6, dtype=">f8")[::2]
-    graph = Graph.from_arcs(pairs[:, 0], pairs[:, 1], weights)
+    graph = Graph.from_edges(pairs[:, 0], pairs[:, 1], weights)
     assert arcs_of(graph) == [(0, 1, 0.0), (1, 2, 4.0), (2, 0, 2.0)]
 
 
@@ -130,9 +130,9 @@ def test_graph_that_does_not_fit_is_refused_before_it_is_made(
 ) -> None:
     monkeypatch.setenv("GODWIT_MEMORY_BYTES", "1000000")
     with pytest.raises(GraphTooLargeError, match=r"100,000,000 vertices.*available"):
-        Graph.from_arcs([0], [99_999_999])
+        Graph.from_edges([0], [99_999_999])
     with pytest.raises(GraphTooLargeError):
-        Graph.from_arcs([0], [2**62])
+        Graph.from_edges([0], [2**62])
 
 
 @given(graphs(), thread_counts)
@@ -200,16 +200,16 @@ def test_merge_sorts_rows_that_were_not() -> None:
     ],
 )
 def test_sum_that_does_not_fit_is_an_error(dtype: str, weights: list[int]) -> None:
-    graph = Graph.from_arcs([1, 1], [2, 2], np.array(weights, dtype))
+    graph = Graph.from_edges([1, 1], [2, 2], np.array(weights, dtype))
     with pytest.raises(ValueOverflowError, match=rf"1 -> 2 .*{dtype}"):
         graph.merge_parallel_arcs("sum")
     assert graph.merge_parallel_arcs("max").weights is not None
-    barely = Graph.from_arcs([1, 1], [2, 2], np.array([weights[0], 0], dtype))
+    barely = Graph.from_edges([1, 1], [2, 2], np.array([weights[0], 0], dtype))
     assert arcs_of(barely.merge_parallel_arcs("sum")) == [(1, 2, weights[0])]
 
 
 def test_sum_of_both_signs() -> None:
-    graph = Graph.from_arcs([0, 0, 0], [1, 1, 1], np.array([5, -7, 4], np.int32))
+    graph = Graph.from_edges([0, 0, 0], [1, 1, 1], np.array([5, -7, 4], np.int32))
     assert arcs_of(graph.merge_parallel_arcs("sum")) == [(0, 1, 2)]
 
 
@@ -255,7 +255,7 @@ def test_relabel_renames_every_end(graph: Graph, threads: int, random: Any) -> N
 )
 def test_relabel_refuses_what_is_no_permutation(permutation: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Graph.from_arcs([0], [2]).relabel(permutation)
+        Graph.from_edges([0], [2]).relabel(permutation)
 
 
 @given(graphs(min_vertices=1), thread_counts)
@@ -281,7 +281,7 @@ def test_components_under_contention(threads: int, directed: bool) -> None:
     generator = np.random.default_rng(threads)
     n = 20_000
     sources, targets = generator.integers(0, n, (2, 14_000))
-    graph = Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
+    graph = Graph.from_edges(sources, targets, vertex_count=n, directed=directed)
     _, labels = connected_components(graph.to_scipy(merge="min"), directed=True, connection="weak")
     smallest = np.full(labels.max() + 1, n)
     np.minimum.at(smallest, labels, np.arange(n))
@@ -332,7 +332,7 @@ def test_random_floats_are_equal_in_both_directions(graph: Graph, threads: int, 
 
 
 def test_random_floats_are_spread_evenly_and_stay_below_high() -> None:
-    graph = Graph.from_arcs(np.arange(20_000), np.arange(20_000))
+    graph = Graph.from_edges(np.arange(20_000), np.arange(20_000))
     weights = graph.with_random_weights(2.0, 4).weights
     assert weights is not None
     parts = np.bincount(((weights - 2) * 5).astype(int), minlength=10)
@@ -362,10 +362,10 @@ def test_replicas_are_disjoint_copies(graph: Graph, threads: int, count: int) ->
 
 
 def test_ids_of_replicas_count_on() -> None:
-    graph = Graph.from_arcs([0], [1], ids=1).replicate(3)
+    graph = Graph.from_edges([0], [1], ids=1).replicate(3)
     assert [graph.ids[v] for v in range(6)] == [1, 2, 3, 4, 5, 6]
     assert graph.replicate(1) is graph
-    named = Graph.from_arcs([0], [1], ids=["a", "b"])
+    named = Graph.from_edges([0], [1], ids=["a", "b"])
     with pytest.raises(InputError, match=r"2 copies cannot share .*with_ids"):
         named.replicate(2)
     assert named.replicate(1) is named

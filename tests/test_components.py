@@ -81,7 +81,7 @@ class TestLabels:
     def test_rows_of_the_largest_are_left_out_and_nothing_is_lost(self) -> None:
         # The only arc to the second part is the last of its row, and stands in the row of vertex 0, too.
         star = np.arange(1, 400)
-        graph = Graph.from_arcs([*np.zeros(399, int), 399, 400], [*star, 400, 401], directed=False)
+        graph = Graph.from_edges([*np.zeros(399, int), 399, 400], [*star, 400, 401], directed=False)
         for rounds in (None, 1, 2):
             found = gw.connected_components(graph, method="afforest", rounds=rounds)
             assert found.count == 1
@@ -131,7 +131,7 @@ class TestLabels:
 
 class TestResult:
     def test_sizes_and_names(self) -> None:
-        result = gw.connected_components(Graph.from_arcs([5, 1, 3], [4, 3, 2], vertex_count=7))
+        result = gw.connected_components(Graph.from_edges([5, 1, 3], [4, 3, 2], vertex_count=7))
         assert result.label.tolist() == [0, 1, 1, 1, 4, 4, 6]
         assert result.count == 4
         assert result.names.tolist() == [0, 1, 4, 6]
@@ -143,7 +143,7 @@ class TestResult:
 
     @pytest.mark.parametrize("name", [7, -1, 1.5, "Ulm"])
     def test_the_size_of_what_is_no_vertex(self, name: Any) -> None:
-        result = gw.connected_components(Graph.from_arcs([5, 1, 3], [4, 3, 2], vertex_count=7))
+        result = gw.connected_components(Graph.from_edges([5, 1, 3], [4, 3, 2], vertex_count=7))
         with pytest.raises(InputError, match=f"name must be .* got '?{name}"):
             result.size(name)
 
@@ -156,7 +156,7 @@ class TestResult:
             assert np.count_nonzero(result.label == name) == size
 
     def test_by_ids_and_as_tables(self) -> None:
-        graph = Graph.from_arcs([0, 2], [1, 3], ids=["Ulm", "Bonn", "Jena", "Gera"])
+        graph = Graph.from_edges([0, 2], [1, 3], ids=["Ulm", "Bonn", "Jena", "Gera"])
         result = gw.connected_components(graph)
         assert result.to_dict() == {"Ulm": "Ulm", "Bonn": "Ulm", "Jena": "Jena", "Gera": "Jena"}
         table = result.to_arrow()
@@ -230,7 +230,7 @@ class TestBadInput:
         settings, message = WRONG[what]
         error = DeviceError if what == "unknown device" else InputError
         with pytest.raises(error, match=message):
-            gw.connected_components(Graph.from_arcs([0, 1], [1, 2]), **settings)
+            gw.connected_components(Graph.from_edges([0, 1], [1, 2]), **settings)
 
     def test_no_graph(self) -> None:
         with pytest.raises(InputError, match=r"expected a godwit\.Graph, or edges: .* got 12"):

@@ -20,7 +20,7 @@ from emulated_grid import emulated_gpus
 from godwit.algorithms.components.cuda import label_on_gpus
 from godwit.algorithms.components.queries import UnionQuery
 from godwit.algorithms.components.resident import MERGES
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.graph.csr import Graph
@@ -56,7 +56,7 @@ def graph_with_long_rows(*, directed: bool) -> Graph:
     targets = generator.integers(20, 2500, len(sources))
     tails = np.arange(2600, 2700, 3)
     sources, targets = np.append(sources, tails), np.append(targets, tails + 1)
-    return Graph.from_arcs(sources, targets, vertex_count=2703, directed=directed)
+    return Graph.from_edges(sources, targets, vertex_count=2703, directed=directed)
 
 
 class TestEmulated:
@@ -244,6 +244,6 @@ class TestOnGpus:
                     graph, method=method, devices=devices, results=results
                 )
                 label: Any = found.label
-                assert label.device.id == Home.named(results).gpu
+                assert label.device.id == ResultLocation.named(results).gpu
                 np.testing.assert_array_equal(label.get(), expected_labels(graph))
                 assert found.sizes.sum() == graph.vertex_count

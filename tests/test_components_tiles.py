@@ -42,7 +42,7 @@ def one_way(graph: Graph) -> Graph:
     """Some of the arcs of a graph, directed."""
     sources = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
     kept = np.random.default_rng(5).random(graph.arc_count) < 0.6
-    return Graph.from_arcs(
+    return Graph.from_edges(
         sources[kept], graph.targets[kept], vertex_count=graph.vertex_count, directed=True
     )
 
@@ -55,7 +55,7 @@ def with_longer_rows(graph: Graph) -> Graph:
     targets = generator.integers(0, n, len(sources))
     own = np.repeat(np.arange(n), np.diff(graph.offsets))
     once = own < graph.targets  # an edge becomes two arcs again
-    return Graph.from_arcs(
+    return Graph.from_edges(
         np.append(own[once], sources),
         np.append(graph.targets[once], targets),
         vertex_count=n,
@@ -165,7 +165,7 @@ class TestChoices:
         road = gw.generate("road:60,keep=0.7,seed=3")
         shuffled = np.random.default_rng(1).permutation(road.vertex_count)
         sources = np.repeat(np.arange(road.vertex_count), np.diff(road.offsets))
-        permuted = Graph.from_arcs(
+        permuted = Graph.from_edges(
             shuffled[sources], shuffled[road.targets], vertex_count=len(shuffled), directed=True
         )
         permuted = Graph(permuted.offsets, permuted.targets, directed=False)

@@ -67,10 +67,10 @@ def test_id_dtypes() -> None:
     assert Graph([0, 1], [0]).targets.dtype == np.int32
     assert Graph([0, 1], np.array([0], np.int64)).targets.dtype == np.int64
     assert Graph([0, 1], np.array([0], np.uint16)).targets.dtype == np.int32
-    assert Graph.from_arcs([0], [0], id_dtype="int64").targets.dtype == np.int64
+    assert Graph.from_edges([0], [0], id_dtype="int64").targets.dtype == np.int64
     for wrong in ("uint32", float, "nonsense"):
         with pytest.raises(InputError, match="id_dtype must be int32 or int64"):
-            Graph.from_arcs([0], [0], id_dtype=wrong)
+            Graph.from_edges([0], [0], id_dtype=wrong)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_id_dtypes() -> None:
     ],
 )
 def test_weight_dtypes(given_dtype: str, kept: str) -> None:
-    graph = Graph.from_arcs([1, 0], [0, 1], np.array([1, 0], given_dtype))
+    graph = Graph.from_edges([1, 0], [0, 1], np.array([1, 0], given_dtype))
     assert graph.weights is not None
     assert graph.weights.dtype == kept
     assert graph.weights.dtype.isnative
@@ -135,7 +135,7 @@ def test_wrong_arcs_are_refused(
     arguments: tuple[Any, ...], keywords: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        Graph.from_arcs(*arguments, **keywords)
+        Graph.from_edges(*arguments, **keywords)
 
 
 @given(graphs(), st.sampled_from([1, 2, 3]))
@@ -156,7 +156,7 @@ def test_what_breaks_symmetry_is_named() -> None:
     with pytest.raises(InputError, match=r"between [01] and [01] of weight [56] differ"):
         Graph([0, 1, 2], [1, 0], [5, 6], directed=False)
     with pytest.raises(InputError, match="differ"):
-        Graph.from_arcs([0], [1], [1], directed=False).with_weights([1, 2])
+        Graph.from_edges([0], [1], [1], directed=False).with_weights([1, 2])
 
 
 @given(graphs())
@@ -182,7 +182,7 @@ def test_scipy_and_back(graph: Graph) -> None:
 
 
 def test_scipy_finds_our_distances_where_arcs_are_parallel_or_of_weight_0() -> None:
-    graph = Graph.from_arcs([0, 0, 0, 1, 2], [1, 1, 2, 2, 3], [7, 5, 0, 1, 4])
+    graph = Graph.from_edges([0, 0, 0, 1, 2], [1, 1, 2, 2, 3], [7, 5, 0, 1, 4])
     matrix = graph.to_scipy(merge="min")
     assert matrix.nnz == 4
     for source in range(4):
@@ -272,13 +272,13 @@ def test_counts_and_statistics(name: str) -> None:
 def test_derived_facts_are_computed_once() -> None:
     graph = named_graph("grid")
     assert graph.degree_statistics() is graph.degree_statistics()
-    directed = Graph.from_arcs([0, 1], [1, 2])
+    directed = Graph.from_edges([0, 1], [1, 2])
     assert directed.reverse is directed.reverse
     assert directed.cached("fact", lambda: [1]) is directed.cached("fact", lambda: [2])
 
 
 def test_reverse_and_original_do_not_keep_each_other_alive() -> None:
-    graph = Graph.from_arcs([0, 1, 1], [1, 2, 0], [5, 6, 7])
+    graph = Graph.from_edges([0, 1, 1], [1, 2, 0], [5, 6, 7])
     arcs = arcs_of(graph)
     reverse = graph.reverse
     assert reverse.reverse is graph
@@ -304,7 +304,7 @@ def test_weights_are_exchanged_without_copying_the_arcs() -> None:
 
 
 def test_id_base_is_carried_along() -> None:
-    graph = Graph.from_arcs([0, 0], [1, 1], ids=VertexIds.counted(2, 1))
+    graph = Graph.from_edges([0, 0], [1, 1], ids=VertexIds.counted(2, 1))
     for made in (
         graph.reverse,
         graph.symmetrize(),

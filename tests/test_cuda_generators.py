@@ -22,11 +22,11 @@ from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph import csr
 from godwit.graph.cuda import arcs
-from godwit.graph.cuda.builder import TILE, Workshop, kernel_source
+from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
 from godwit.graph.generators.cuda import GENERATORS, grid, rmat, road
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.download import bring_down
+from godwit.runtime.cuda.download import download
 from godwit.runtime.protocol import Device
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
@@ -133,7 +133,7 @@ class TestEmulated:
             given = random_arcs(count, n, dtype, weights, seed=count)
             padded: Any = (*given, None)[:3]
             for vertex_count in (None, n, n + 70):
-                graph = gw.Graph.from_arcs(*given, vertex_count=vertex_count, directed=directed)
+                graph = gw.Graph.from_edges(*given, vertex_count=vertex_count, directed=directed)
                 made = arcs.rows_of_arcs(*padded, vertex_count, directed, None)
                 assert_same_rows(made, (graph.offsets, graph.targets, graph.weights))
 
@@ -195,7 +195,7 @@ class TestEmulated:
         source = kernel_source("graph/generators/grid_kernels.cuh", Id="i32", Weights="NoWeights")
         counts = np.random.default_rng(1).integers(0, TILE + 1, 5000).astype(np.uint64)
         for count in (0, 1, 31, 1023, 1024, 1025, 5000):
-            with Workshop(0, source) as shop, EmulatedBuffer(0, 8 * (count + 1)) as tiles:
+            with GraphBuilder(0, source) as shop, EmulatedBuffer(0, 8 * (count + 1)) as tiles:
                 tiles.inside[: 8 * count] = counts[:count].view(np.uint8)
                 tiles_of_the_gpu: Any = tiles
                 assert shop.sum_up(tiles_of_the_gpu, count) == counts[:count].sum()
@@ -289,7 +289,7 @@ def test_arrays_on_the_host_stay_there() -> None:
     assert csr.build_on_gpu is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csr, "build_on_gpu", lambda *arcs: pytest.fail("asked for host arrays"))
-        assert gw.Graph.from_arcs([0, 1], np.array([1, 0])).arc_count == 2
+        assert gw.Graph.from_edges([0, 1], np.array([1, 0])).arc_count == 2
 
 
 def test_arrays_on_a_gpu_are_built_there() -> None:
@@ -307,7 +307,7 @@ def test_arrays_on_a_gpu_are_built_there() -> None:
     sources, targets = Elsewhere(), Elsewhere()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csr, "build_on_gpu", build)
-        graph = gw.Graph.from_arcs(sources, targets, vertex_count=2, directed=False, ids=[7, 9])
+        graph = gw.Graph.from_edges(sources, targets, vertex_count=2, directed=False, ids=[7, 9])
     assert asked == [(sources, targets, None, 2, False, None)]
     assert_same(graph, gw.Graph.trusted(*rows, directed=False))
     assert graph.ids.position(9) == 1
@@ -363,7 +363,7 @@ class TestOnGpu:
             driver.copy_async(buffer.pointer, values.ctypes.data, values.nbytes, stream)
             stream.synchronize()
             found = np.zeros_like(values)
-            bring_down(0, buffer.pointer, found)
+            download(0, buffer.pointer, found)
         assert np.array_equal(found, values)
 
     @pytest.mark.parametrize("library", ["cupy", "torch"])
@@ -380,24 +380,24 @@ class TestOnGpu:
         to_gpu = module.asarray if library == "cupy" else lambda a: module.from_numpy(a).cuda()
         for count, n in ((1, 1), (300, 20), (200_000, 5000)):
             given = random_arcs(count, n, dtype, weights, seed=count)
-            expected = gw.Graph.from_arcs(*given, directed=directed)
+            expected = gw.Graph.from_edges(*given, directed=directed)
             there = [to_gpu(one) for one in given]
             padded: Any = (*there, None)[:3]
             rows = arcs.rows_of_arcs(*padded, None, directed, None)
             assert_same_rows(rows, (expected.offsets, expected.targets, expected.weights))
-            assert_same(gw.Graph.from_arcs(*there, directed=directed), expected)
+            assert_same(gw.Graph.from_edges(*there, directed=directed), expected)
             strided = [to_gpu(np.repeat(one, 2))[::2] for one in given]
-            assert_same(gw.Graph.from_arcs(*strided, directed=directed), expected)
+            assert_same(gw.Graph.from_edges(*strided, directed=directed), expected)
         pairs = to_gpu(np.stack(given[:2]))
-        assert_same(gw.Graph.from_edge_index(pairs), gw.Graph.from_arcs(*given[:2]))
+        assert_same(gw.Graph.from_edge_index(pairs), gw.Graph.from_edges(*given[:2]))
 
     def test_wrong_ids_are_named(self) -> None:
         cupy = pytest.importorskip("cupy")
         ids = cupy.array([0, 5, -1])
         with pytest.raises(InputError, match=r"sources\[2\] must be a vertex in \[0, 6\), got -1"):
-            gw.Graph.from_arcs(ids, cupy.array([1, 1, 1]))
+            gw.Graph.from_edges(ids, cupy.array([1, 1, 1]))
         with pytest.raises(InputError, match=r"targets\[1\] must be a vertex in \[0, 4\), got 5"):
-            gw.Graph.from_arcs(cupy.array([1, 1, 1]), abs(ids), vertex_count=4)
+            gw.Graph.from_edges(cupy.array([1, 1, 1]), abs(ids), vertex_count=4)
 
     @pytest.mark.alone
     def test_memory_is_given_back(self) -> None:

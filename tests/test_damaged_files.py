@@ -29,7 +29,7 @@ UNCHECKED = (".sg", ".wsg", ".vgr", ".sgr")
 def sample(*, weighted: bool, directed: bool) -> Graph:
     """Five edges, one of them a self-loop."""
     weights = [5, 7, 2**31 - 9, -3, 0] if weighted else None
-    return Graph.from_arcs(
+    return Graph.from_edges(
         [0, 0, 2, 3, 4], [1, 2, 0, 1, 4], weights, directed=directed, vertex_count=5
     )
 

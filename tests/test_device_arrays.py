@@ -95,7 +95,7 @@ def on_gpu(request: pytest.FixtureRequest, cupy: Any) -> Callable[[Any], Any]:
 
 class TestTaken:
     def test_by_every_argument(self, on_gpu: Callable[[Any], Any]) -> None:
-        graph = Graph.from_arcs(on_gpu(SOURCES), on_gpu(TARGETS), on_gpu(WEIGHTS))
+        graph = Graph.from_edges(on_gpu(SOURCES), on_gpu(TARGETS), on_gpu(WEIGHTS))
         assert gw.sssp(graph, on_gpu([0])).distance.tolist() == DISTANCE
         again = Graph(on_gpu(graph.offsets.tolist()), on_gpu(graph.targets.tolist()))
         assert gw.bfs(again.with_weights(on_gpu(WEIGHTS)), 0).distance.tolist() == [0, 1, 1, 2]
@@ -117,7 +117,7 @@ class TestTaken:
 
 def test_tensor_that_requires_a_gradient() -> None:
     weights = _torch()(WEIGHTS).requires_grad_()
-    assert gw.sssp(Graph.from_arcs(SOURCES, TARGETS, weights), 0).distance.tolist() == DISTANCE
+    assert gw.sssp(Graph.from_edges(SOURCES, TARGETS, weights), 0).distance.tolist() == DISTANCE
 
 
 def test_pending_work_is_waited_for(cupy: Any) -> None:
@@ -149,7 +149,7 @@ def _narrower(value: Any, weight: Any) -> Any:
 class TestGiven:
     @pytest.mark.parametrize("place", ["cuda", "cuda:0"])
     def test_paths(self, cupy: Any, place: str) -> None:
-        graph = Graph.from_arcs(SOURCES, TARGETS, WEIGHTS, vertex_count=5)
+        graph = Graph.from_edges(SOURCES, TARGETS, WEIGHTS, vertex_count=5)
         for call in (gw.bfs, gw.sssp):
             host, there = call(graph, 0), call(graph, 0, results=place)
             for name in ("distance", "reached", "predecessor"):
@@ -164,7 +164,7 @@ class TestGiven:
             gw.verify_sssp(graph if call is gw.sssp else graph.without_weights(), 0, there.distance)
 
     def test_programs(self, cupy: Any) -> None:
-        graph = Graph.from_arcs(SOURCES, TARGETS, WEIGHTS)
+        graph = Graph.from_edges(SOURCES, TARGETS, WEIGHTS)
         program = gw.VertexProgram(
             name="widest", message=_narrower, combine="max", dtype="float64", initial=0.0
         )
@@ -178,7 +178,7 @@ class TestGiven:
         assert again.values.tolist() == host.values.tolist()
 
     def test_on_to_other_libraries_without_a_copy(self, cupy: Any) -> None:
-        graph = Graph.from_arcs(SOURCES, TARGETS, WEIGHTS)
+        graph = Graph.from_edges(SOURCES, TARGETS, WEIGHTS)
         distance: Any = gw.sssp(graph, 0, results="cuda").distance
         _torch()
         import torch
@@ -192,14 +192,14 @@ class TestGiven:
         _jax()
         import jax
 
-        distance = gw.bfs(Graph.from_arcs(SOURCES, TARGETS), 0, results="cuda").distance
+        distance = gw.bfs(Graph.from_edges(SOURCES, TARGETS), 0, results="cuda").distance
         there = jax.numpy.from_dlpack(distance)
         assert there.devices().pop().platform == "gpu"
         assert there.tolist() == [0, 1, 1, 2]
 
     def test_on_every_gpu(self, cupy: Any) -> None:
         for index in range(cupy.cuda.runtime.getDeviceCount()):
-            result = gw.bfs(Graph.from_arcs(SOURCES, TARGETS), 0, results=f"cuda:{index}")
+            result = gw.bfs(Graph.from_edges(SOURCES, TARGETS), 0, results=f"cuda:{index}")
             array: Any = result.distance
             assert array.device.id == index
             assert host_array(array).tolist() == [0, 1, 1, 2]
@@ -208,4 +208,4 @@ class TestGiven:
     def test_a_gpu_that_is_not_there(self, cupy: Any) -> None:
         count = cupy.cuda.runtime.getDeviceCount()
         with pytest.raises(DeviceError, match=rf"no GPU for results='cuda:{count}'; there are"):
-            gw.bfs(Graph.from_arcs(SOURCES, TARGETS), 0, results=f"cuda:{count}")
+            gw.bfs(Graph.from_edges(SOURCES, TARGETS), 0, results=f"cuda:{count}")

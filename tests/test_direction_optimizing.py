@@ -113,7 +113,7 @@ def random_graph(n: int, arcs: int, *, directed: bool) -> Graph:
     generator = np.random.default_rng(n + arcs)
     # Cubes crowd the ends of arcs near 0: hubs, as in social networks.
     tails, heads = (generator.random((2, arcs)) ** 3 * n).astype(np.int64)
-    return Graph.from_arcs(tails, heads, vertex_count=n, directed=directed)
+    return Graph.from_edges(tails, heads, vertex_count=n, directed=directed)
 
 
 @each_team
@@ -151,7 +151,7 @@ def test_a_directed_graph_goes_bottom_up_once_its_reverse_is_there() -> None:
 
 
 def test_long_thin_graphs_never_go_bottom_up() -> None:
-    graph = Graph.from_arcs(np.arange(70_000), np.arange(1, 70_001), directed=False)
+    graph = Graph.from_edges(np.arange(70_000), np.arange(1, 70_001), directed=False)
     distance, counts = direction_optimizing_bfs(graph, np.array([0]))
     assert np.array_equal(distance, np.arange(70_001))
     assert counts.bottom_up_levels == 0
@@ -166,7 +166,7 @@ def test_what_is_left_behind_a_hub_is_not_swept_level_by_level() -> None:
     ahead = np.arange(hub, hub + path)
     tails = np.concatenate([np.zeros(hub, int), np.full(leaves, hub), ahead])
     heads = np.concatenate([core, [hub], core, ahead + 1])
-    graph = Graph.from_arcs(tails, heads, vertex_count=hub + path + 1, directed=True)
+    graph = Graph.from_edges(tails, heads, vertex_count=hub + path + 1, directed=True)
     assert graph.reverse is not None
     distance, counts = direction_optimizing_bfs(graph, np.array([0]))
     assert distance.max() == counts.levels - 1 == path + 1
@@ -189,7 +189,7 @@ def test_a_cutoff_leaves_what_is_farther_unreached(cutoff: int, threads: int, wa
 
 
 def test_a_target_stops_the_search() -> None:
-    graph = Graph.from_arcs(np.arange(999), np.arange(1, 1000), directed=False)
+    graph = Graph.from_edges(np.arange(999), np.arange(1, 1000), directed=False)
     distance, counts = direction_optimizing_bfs(graph, np.array([500]), target=503)
     assert counts.levels == 3
     assert np.flatnonzero(distance != UNREACHED).tolist() == list(range(497, 504))

@@ -456,7 +456,7 @@ def graphs() -> dict[str, gw.Graph]:
         "road": gw.generators.road(12, 17, weights=(1, 9), seed=4),
         "rmat": gw.generators.rmat(7, 6, weights=(1, 64), seed=2),
         "star": gw.generators.star(1500),
-        "two parts": gw.Graph.from_arcs([0, 1, 3], [1, 0, 4], [2, 2, 5], vertex_count=6),
+        "two parts": gw.Graph.from_edges([0, 1, 3], [1, 0, 4], [2, 2, 5], vertex_count=6),
     }
 
 

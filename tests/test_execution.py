@@ -129,7 +129,7 @@ def test_nothing_that_is_added_gets_lost_in_supersteps(devices: Any) -> None:
     """Three walks lead down a binary tree to every leaf: fewer were lost, more were taken twice."""
     depth = 10
     inner = np.arange(2**depth - 1)
-    graph = gw.Graph.from_arcs(
+    graph = gw.Graph.from_edges(
         np.repeat(inner, 2), np.stack([2 * inner + 1, 2 * inner + 2], 1).ravel()
     )
     result = gw.run(WALKS, graph, {0: 3}, devices=devices, ring_items=1, **STEPS)
@@ -209,7 +209,7 @@ def test_a_limit_and_a_target_end_supersteps_early(devices: Any) -> None:
 
 @each_devices
 def test_an_endless_program_times_out_between_supersteps(devices: Any) -> None:
-    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
+    graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 0])
     with pytest.raises(RunTimeoutError, match=r"did not finish within 0\.3 s"):
         gw.run(WALKS, graph, {0: 1}, devices=devices, timeout_s=0.3, **STEPS)
     assert gw.bfs(graph, 0, devices=devices, **STEPS).distance.tolist() == [0, 1, 2]

@@ -202,7 +202,7 @@ class TestMetis:
         assert caught.value.line == line
 
     def test_recognized_by_content(self, put: Write, tmp_path: Path) -> None:
-        long = metis_text(Graph.from_arcs(*np.triu_indices(200, 1), directed=False), None, 1)
+        long = metis_text(Graph.from_edges(*np.triu_indices(200, 1), directed=False), None, 1)
         assert len(long) > 1 << 16
         for content in (METIS, METIS_WEIGHTED, long, metis_text(read(put(METIS)), "100", 1)):
             assert not read(put(content)).directed
@@ -286,7 +286,7 @@ class TestWebGraph:
         assert path.read_text() == "3\n0 1 2\n\n\n"
 
     def test_no_weights_nor_ids(self, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0], [1], [5])
+        graph = Graph.from_edges([0], [1], [5])
         for wrong in (graph, graph.without_weights().with_ids([5, 7])):
             with pytest.raises(InputError, match="cannot hold"):
                 write(wrong, tmp_path / "x.graph-txt")
@@ -403,7 +403,7 @@ def test_pieces_threads_and_windows_change_nothing(
 
 def test_progress_is_told(put: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
-    graph = Graph.from_arcs(*np.triu_indices(1500, 1), directed=False)
+    graph = Graph.from_edges(*np.triu_indices(1500, 1), directed=False)
     path = put(metis_text(graph, None, 1))
     read(path, progress=lambda *state: told.append(state))
     assert {phase for _, _, phase in told} >= {"reading", "building"}

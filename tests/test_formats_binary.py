@@ -144,7 +144,7 @@ def test_native_can_be_written_over_while_it_is_mapped(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_of_a_native_file_is_noticed(tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0, 0, 2], [1, 2, 0], [1.5, 2.5, 3.5], ids=["a", "bc", "é"])
+    graph = Graph.from_edges([0, 0, 2], [1, 2, 0], [1.5, 2.5, 3.5], ids=["a", "bc", "é"])
     path = tmp_path / "graph.godwit"
     write(graph, path)
     content = path.read_bytes()
@@ -213,7 +213,7 @@ def _forged(graph: Graph, change: Callable[[dict[int, Any]], None]) -> bytes:
     ],
 )
 def test_forged_native_files(kind: int, at: int, value: int, message: str, tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0, 1, 1, 3], [1, 2, 0, 3], ids=["a", "b", "cd", "e"])
+    graph = Graph.from_edges([0, 1, 1, 3], [1, 2, 0, 3], ids=["a", "b", "cd", "e"])
 
     def change(arrays: dict[int, Any]) -> None:
         arrays[kind][at] = value
@@ -273,7 +273,7 @@ def test_native_files_of_wrong_size(tmp_path: Path) -> None:
 
 
 def test_native_refuses_object_ids(tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0], [1], ids=[("a", 1), ("b", 2)])
+    graph = Graph.from_edges([0], [1], ids=[("a", 1), ("b", 2)])
     with pytest.raises(InputError, match="objects"):
         write(graph, tmp_path / "graph.godwit")
     assert os.listdir(tmp_path) == []
@@ -392,7 +392,7 @@ def test_gap_is_known_by_its_size(reverse: bool, tmp_path: Path) -> None:
 
 def test_gap_weights_of_other_dtypes(tmp_path: Path) -> None:
     path = tmp_path / "graph.wsg"
-    arcs = Graph.from_arcs([0, 1], [1, 0], np.array([0.5, -2.0], np.float32))
+    arcs = Graph.from_edges([0, 1], [1, 0], np.array([0.5, -2.0], np.float32))
     assert arcs.weights is not None
     path.write_bytes(gap_bytes(arcs.with_weights(arcs.weights.view(np.int32))))
     assert same(read(path, weight_dtype="float32"), arcs)
@@ -419,12 +419,12 @@ def test_gap_refuses_weights_that_it_has_no_room_for(
     weights: Any, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        write(Graph.from_arcs([0], [1], weights), tmp_path / "graph.wsg")
+        write(Graph.from_edges([0], [1], weights), tmp_path / "graph.wsg")
     assert os.listdir(tmp_path) == []
 
 
 def test_gap_widths_that_fit_are_written(tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0, 1], [1, 0], np.array([2**31 - 1, -(2**31)]))
+    graph = Graph.from_edges([0, 1], [1, 0], np.array([2**31 - 1, -(2**31)]))
     write(graph, tmp_path / "graph.wsg")
     assert same(read(tmp_path / "graph.wsg"), as_int32(graph))
 
@@ -437,7 +437,7 @@ def test_gap_files_that_are_wrong(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=message):
             read(path)
 
-    edge = gap_bytes(Graph.from_arcs([0], [1], directed=False))
+    edge = gap_bytes(Graph.from_edges([0], [1], directed=False))
     refused(edge[:-1], "truncated")
     refused(edge[:18], "truncated")
     refused(edge + b"\0", "bytes behind its end")
@@ -447,7 +447,7 @@ def test_gap_files_that_are_wrong(tmp_path: Path) -> None:
     refused(struct.pack("<?qq", True, 2**46, 2**30), "truncated")
     refused(struct.pack("<?qq", True, 2**62, 1), "unknown format")
     refused(struct.pack("<?qq", True, 1, -1), "unknown format")
-    arcs = gap_bytes(Graph.from_arcs([0, 1], [1, 2]))
+    arcs = gap_bytes(Graph.from_edges([0, 1], [1, 2]))
     refused(arcs[:-4] + struct.pack("<i", 0), "not its reverse")
 
 
@@ -506,7 +506,7 @@ def test_galois_version_2_is_written_where_1_does_not_do(
 
 
 def test_galois_weight_dtypes(tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0, 1], [1, 0], np.array([0.5, 2.5]))
+    graph = Graph.from_edges([0, 1], [1, 0], np.array([0.5, 2.5]))
     path = tmp_path / "graph.sgr"
     write(graph, path)
     assert graph.weights is not None
@@ -524,7 +524,7 @@ def test_galois_files_that_are_wrong(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=message):
             read(path, **options)
 
-    arcs = galois_bytes(Graph.from_arcs([0, 1], [1, 2]), 1)
+    arcs = galois_bytes(Graph.from_edges([0, 1], [1, 2]), 1)
     refused(arcs[:-1], "truncated")
     refused(arcs[:32], "truncated")
     refused(arcs + b"\0", "bytes behind its end")
@@ -552,7 +552,7 @@ BYTES: dict[str, Callable[[Graph], bytes]] = {
 @pytest.mark.parametrize("format", ["galois", "gap"])
 def test_other_ids_are_refused(format: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="text ids"):
-        write(Graph.from_arcs([0], [1], ids=["a", "b"]), tmp_path / "x", format=format)
+        write(Graph.from_edges([0], [1], ids=["a", "b"]), tmp_path / "x", format=format)
     assert os.listdir(tmp_path) == []
 
 

@@ -66,7 +66,7 @@ def _random_graph(seed: int) -> gw.Graph:
     ]
     kinds.append(generator.integers(0, 2**40, m))
     weights = kinds[seed % len(kinds)]
-    return gw.Graph.from_arcs(sources, targets, weights, vertex_count=n, directed=seed % 2 == 0)
+    return gw.Graph.from_edges(sources, targets, weights, vertex_count=n, directed=seed % 2 == 0)
 
 
 def check_random_graph(
@@ -198,7 +198,7 @@ def test_wide_ids() -> None:
 
 
 def test_overflow_is_noticed() -> None:
-    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 3], np.array([2**30, 2**30, 2**30]))
+    graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 3], np.array([2**30, 2**30, 2**30]))
     assert gw.sssp(graph, 0, devices="cuda:0").distance.tolist() == [0, 2**30, 2**31, 3 * 2**30]
     narrow = gw.VertexProgram(
         name="narrow", message=lambda value, weight: value + weight, combine="min", dtype="int32"
@@ -295,7 +295,7 @@ def test_fields_of_a_program_that_improves() -> None:
         name="fields", combine="min", dtype="int32", field_dtype="int64", field_initial=7,
         message=lambda value, field: value + field, update=lambda field: field + 1,
     )  # fmt: skip
-    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 3])
+    graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 3])
     wanted = gw.run(program, graph, {0: 0}, devices="cpu")
     for devices in ENDPOINTS:
         found = gw.run(program, graph, {0: 0}, devices=devices)
@@ -310,7 +310,7 @@ def test_a_sum_that_overflows_on_its_way_is_noticed() -> None:
         name="sum", combine="add", dtype="int32", message=lambda value: value,
         activate=lambda value: value > 0, initial=0,
     )  # fmt: skip
-    graph = gw.Graph.from_arcs([0, 1], [2, 2], vertex_count=4)
+    graph = gw.Graph.from_edges([0, 1], [2, 2], vertex_count=4)
     for devices in ENDPOINTS[:2]:
         with pytest.raises(ValueOverflowError):
             gw.run(program, graph, {0: 2**30 + 1, 1: 2**30 + 1}, devices=devices)

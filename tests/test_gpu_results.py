@@ -20,7 +20,7 @@ import emulated_gpu
 import godwit as gw
 from emulated_gpu import COMPILER, EmulatedBuffer, EmulatedModule, EmulatedStream
 from godwit import config
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.errors import ValueOverflowError
 from godwit.runtime.cuda import download, driver
 from godwit.runtime.cuda.download import Staging
@@ -111,10 +111,10 @@ class _Placement:
                 buffer.close()
 
 
-def _emulated_empty(home: Home, count: int, dtype: Any) -> Any:
+def _emulated_empty(location: ResultLocation, count: int, dtype: Any) -> Any:
     """What stands for a CuPy array where a GPU is meant."""
     array = np.full(count, 77, dtype)
-    if home.gpu is None:
+    if location.gpu is None:
         return array
     pointer = SimpleNamespace(ptr=array.ctypes.data)
     return SimpleNamespace(dtype=array.dtype, data=pointer, held=array)
@@ -153,7 +153,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         "copy_peer_async",
         lambda to, there, source, here, n, stream: ctypes.memmove(to, source, n),
     )
-    monkeypatch.setattr(Home, "empty", _emulated_empty)
+    monkeypatch.setattr(ResultLocation, "empty", _emulated_empty)
 
 
 # combine, dtype of values, dtype of results, whether some are beyond the limit
@@ -200,10 +200,10 @@ def test_delivery(
             for index in range(parts)
         ]
     )
-    home = Home(gpu)
+    location = ResultLocation(gpu)
     never = identity_of(combine, np.dtype(result_dtype))
     destination = Destination(
-        home.empty(n, result_dtype), home.empty(n, "float64"), never, gpu, ranges
+        location.empty(n, result_dtype), location.empty(n, "float64"), never, gpu, ranges
     )
     operators: Any = SimpleNamespace(
         combine=combine,
@@ -320,7 +320,7 @@ class TestOnGpus:
 @pytest.mark.gpu
 @needs_gpu
 def test_an_overflow_leaves_no_result() -> None:
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], np.array([2**30, 2**31 - 1]))
+    graph = gw.Graph.from_edges([0, 1], [1, 2], np.array([2**30, 2**31 - 1]))
     program = VertexProgram(name="too_far", message=_along, combine="min", dtype="int32")
     with pytest.raises(ValueOverflowError):
         gw.run(program, graph, {0: 0}, devices="cuda:0")

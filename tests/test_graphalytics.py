@@ -110,14 +110,14 @@ def test_properties_name_files_beside_them(put: Put, key: str, name: str) -> Non
 @pytest.mark.parametrize("name", ["ird=x#", "a b", "a:b", "a\\b", "a\nb", " a", "a\udcff"])
 def test_names_that_properties_cannot_hold(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"cannot be called .*: it has .* in it"):
-        write(Graph.from_arcs([0], [1]), tmp_path / f"{name}.e")
+        write(Graph.from_edges([0], [1]), tmp_path / f"{name}.e")
     assert list(tmp_path.iterdir()) == []
 
 
 @given(name=st.text(st.characters(exclude_characters="/\0"), min_size=1, max_size=8))
 def test_any_other_name_is_read(tmp_path_factory: Any, name: str) -> None:
     folder = tmp_path_factory.mktemp("names")
-    graph = Graph.from_arcs([0], [1], [2], directed=False)
+    graph = Graph.from_edges([0], [1], [2], directed=False)
     if re.search(r"[\s=:\\\x00-\x1f\x7f]", name):
         with pytest.raises(InputError, match="cannot be called"):
             write(graph, folder / f"x{name}.e")
@@ -236,7 +236,7 @@ def test_round_trip(tmp_path_factory: Any, packed: str, data: Any, graph: Graph)
 
 
 def test_properties_are_those_of_the_benchmark(tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0, 1], [1, 2], [0.5, 1.0], directed=False, ids=1)
+    graph = Graph.from_edges([0, 1], [1, 2], [0.5, 1.0], directed=False, ids=1)
     write(graph, tmp_path / "my-graph.e")
     assert (tmp_path / "my-graph.v").read_text() == "1\n2\n3\n"
     lines = (tmp_path / "my-graph.properties").read_text().splitlines()
@@ -246,7 +246,7 @@ def test_properties_are_those_of_the_benchmark(tmp_path: Path) -> None:
 
 
 def test_ids_that_it_cannot_hold(tmp_path: Path) -> None:
-    graph = Graph.from_arcs([0], [1])
+    graph = Graph.from_edges([0], [1])
     for ids in (["a", "b"], [-1, 5]):
         with pytest.raises(InputError, match="Graphalytics cannot hold"):
             write(graph.with_ids(ids), tmp_path / "x.e")

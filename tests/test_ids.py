@@ -141,7 +141,7 @@ def test_objects_of_one_text_are_not_mixed_up() -> None:
 
 
 def test_graphs_carry_ids_along() -> None:
-    graph = Graph.from_arcs([0, 1, 3], [1, 2, 2], [5, 6, 7], ids=KINDS["text"])
+    graph = Graph.from_edges([0, 1, 3], [1, 2, 2], [5, 6, 7], ids=KINDS["text"])
     for made in (
         graph.reverse,
         graph.symmetrize(),
@@ -158,7 +158,7 @@ def test_graphs_carry_ids_along() -> None:
 
 def test_a_component_keeps_the_ids_of_its_vertices() -> None:
     for kind, ids in KINDS.items():
-        graph = Graph.from_arcs([1, 3], [3, 1], ids=ids, vertex_count=4)
+        graph = Graph.from_edges([1, 3], [3, 1], ids=ids, vertex_count=4)
         component, vertices = graph.largest_component()
         assert vertices.tolist() == [1, 3]
         assert [component.ids[v] for v in range(2)] == [graph.ids[1], graph.ids[3]], kind

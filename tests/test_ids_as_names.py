@@ -160,14 +160,14 @@ class TestVertices:
     @pytest.mark.parametrize("ids", [[10, 20, 30], [1, 2, 3], [-5, 2, 2**62], ["x", "y", "z"]])
     @pytest.mark.parametrize("form", [".el", ".csv", ".parquet", ".godwit", ".txt.gz"])
     def test_round_trips_keep_names(self, tmp_path: Path, form: str, ids: list[Any]) -> None:
-        graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=ids)
+        graph = gw.Graph.from_edges([0, 1], [1, 2], ids=ids)
         path = tmp_path / f"graph{form}"
         gw.write(graph, path)
         assert gw.read(path).ids == graph.ids
 
     @pytest.mark.parametrize("ending", [".mtx", ".graph", ".vgr", ".sg"])
     def test_formats_that_count_say_what_is_lost(self, tmp_path: Path, ending: str) -> None:
-        graph = gw.Graph.from_arcs([0, 1], [1, 2], directed=False, ids=[10, 20, 30])
+        graph = gw.Graph.from_edges([0, 1], [1, 2], directed=False, ids=[10, 20, 30])
         with pytest.raises(InputError, match=r"cannot hold integer ids.*--drop ids"):
             gw.write(graph, tmp_path / f"graph{ending}")
         one_based = graph.with_ids(1)
@@ -194,7 +194,7 @@ class TestVertices:
 def path_of(ids: list[Any]) -> gw.Graph:
     """A path, undirected, with weights 1 to 4."""
     weights = [1, 2, 3, 4]
-    return gw.Graph.from_arcs([0, 1, 2, 3], [1, 2, 3, 4], weights, directed=False, ids=ids)
+    return gw.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 4], weights, directed=False, ids=ids)
 
 
 KINDS: dict[str, list[Any]] = {

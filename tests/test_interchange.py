@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.errors import DeviceError, InputError
 from godwit.graph.csr import Graph
 from graphs import arcs_of, each_graph, graphs, named_graph
@@ -344,7 +344,7 @@ class TestArrays:
         assert arcs_of(graph) == [(0, 0, 1.0), (1, 1, 1.0)]
 
     def test_dlpack_where_arrays_are_taken(self) -> None:
-        graph = Graph.from_arcs(
+        graph = Graph.from_edges(
             OnlyDlpack(np.array([0, 1])), OnlyDlpack(np.array([1, 2])), ids=OnlyDlpack(np.arange(3))
         )
         assert graph.ids[2] == 2
@@ -361,7 +361,7 @@ class TestArrays:
     ) -> None:
         monkeypatch.setitem(sys.modules, "cupy", None)
         with pytest.raises(DeviceError, match=r"lies on a GPU, which needs CuPy: pip install"):
-            Graph.from_arcs(values, [1, 2])
+            Graph.from_edges(values, [1, 2])
 
     @pytest.mark.parametrize("method", ["__dlpack_device__", "__dlpack__", "__array__"])
     @pytest.mark.parametrize("error", [KeyError, BufferError, ZeroDivisionError, AttributeError])
@@ -374,12 +374,12 @@ class TestArrays:
         methods = {"__dlpack__": broken, "__dlpack_device__": lambda _: (1, 0), method: broken}
         values = type("Broken", (), methods)()
         with pytest.raises(InputError, match=r"sources must be an array: .*lost"):
-            Graph.from_arcs(values, [1])
+            Graph.from_edges(values, [1])
 
     @pytest.mark.parametrize("values", [[[1], [1, 2]], object(), "text", None])
     def test_what_is_no_array_is_refused(self, values: Any) -> None:
         with pytest.raises(InputError, match="sources must"):
-            Graph.from_arcs(values, [1, 2])
+            Graph.from_edges(values, [1, 2])
 
     def test_results_on_a_gpu_need_cupy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "cupy", None)
@@ -427,7 +427,7 @@ class TestArrays:
 
     def test_results_on_the_host_are_not_copied(self) -> None:
         array = np.arange(3)
-        assert Home.named("host").place(array) is array
+        assert ResultLocation.named("host").place(array) is array
 
 
 class TestTorch:
@@ -446,14 +446,14 @@ class TestTorch:
     @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float16", "float64"])
     def test_dtypes(self, torch: Any, dtype: str) -> None:
         weights = torch.tensor([3, 4]).to(getattr(torch, dtype)).requires_grad_("float" in dtype)
-        graph = Graph.from_arcs(torch.tensor([0, 1]), torch.tensor([1, 2]), weights)
+        graph = Graph.from_edges(torch.tensor([0, 1]), torch.tensor([1, 2]), weights)
         assert gw.sssp(graph, torch.tensor(0)).distance.tolist() == [0, 3, 7]
 
     def test_refuses_what_numpy_has_not(self, torch: Any) -> None:
         with pytest.raises(InputError, match=r"weights must be an array: .*BFloat16"):
-            Graph.from_arcs([0], [1], torch.ones(1, dtype=torch.bfloat16))
+            Graph.from_edges([0], [1], torch.ones(1, dtype=torch.bfloat16))
         with pytest.raises(InputError, match=r"sources must be an array: .*meta"):
-            Graph.from_arcs(torch.zeros(1, device="meta"), [1])
+            Graph.from_edges(torch.zeros(1, device="meta"), [1])
 
     def test_edge_index(self, torch: Any) -> None:
         graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]), torch.tensor([0.5, 2.0]))
@@ -463,7 +463,7 @@ class TestTorch:
 
 def test_jax_arrays() -> None:
     jnp = pytest.importorskip("jax.numpy")
-    graph = Graph.from_arcs(jnp.array([0, 1]), jnp.array([1, 2]), jnp.array([3.0, 4.0]))
+    graph = Graph.from_edges(jnp.array([0, 1]), jnp.array([1, 2]), jnp.array([3.0, 4.0]))
     assert gw.sssp(graph, jnp.array([0])).distance.tolist() == [0, 3, 7]
     assert jnp.from_dlpack(gw.bfs(graph, 0).distance).tolist() == [0, 1, 2]
     jax = pytest.importorskip("jax")
@@ -634,7 +634,7 @@ def test_flags_are_bools(value: Any) -> None:
 
     calls: list[tuple[str, Callable[[], Any]]] = [
         ("directed", lambda: Graph([0, 0], [], directed=value)),
-        ("directed", lambda: Graph.from_arcs([0], [0], directed=value)),
+        ("directed", lambda: Graph.from_edges([0], [0], directed=value)),
         ("directed", lambda: Graph.from_scipy(csr_array((2, 2)), directed=value)),
         ("directed", lambda: Graph.from_scipy(coo_array((2, 2)), directed=value)),
         ("directed", lambda: Graph.from_edge_index([[0], [0]], directed=value)),
@@ -649,7 +649,7 @@ def test_flags_are_bools(value: Any) -> None:
 
 
 def test_numpys_flags_are_flags() -> None:
-    assert Graph.from_arcs([0], [0], directed=np.True_).directed is True
+    assert Graph.from_edges([0], [0], directed=np.True_).directed is True
     assert Graph.from_table(_LOOP, directed=np.False_, relabel=np.True_).directed is False
     assert gw.generators.rmat(2, symmetrize=np.False_, simple=np.False_).arc_count == 64
 

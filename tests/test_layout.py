@@ -111,7 +111,7 @@ def test_layout_comes_without_measures_of_its_own_pass(monkeypatch: pytest.Monke
 def test_many_arcs_on_the_whole_team() -> None:
     generator = np.random.default_rng(4)
     sources, targets = generator.integers(0, 3000, (2, 120_000))
-    graph = Graph.from_arcs(sources, targets, generator.random(120_000), vertex_count=3000)
+    graph = Graph.from_edges(sources, targets, generator.random(120_000), vertex_count=3000)
     for method in ("contiguous", "random"):
         check_layout(build_layout(graph, partition(graph, 3, method)))
 
@@ -183,8 +183,8 @@ def test_a_partition_of_another_graph_is_refused() -> None:
 
 
 def test_the_partition_of_a_graph_of_other_arcs_keeps_its_own_measures() -> None:
-    first = Graph.from_arcs([0, 1, 2], [3, 3, 3], vertex_count=4)
-    second = Graph.from_arcs([0], [1], vertex_count=4)
+    first = Graph.from_edges([0, 1, 2], [3, 3, 3], vertex_count=4)
+    second = Graph.from_edges([0], [1], vertex_count=4)
     made: Partition = partition(first, 2, [0, 0, 1, 1])
     check_layout(Layout(second, made, build_layout(second, made).parts))
     assert made.cut_arcs == 2

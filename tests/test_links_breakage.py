@@ -21,7 +21,7 @@ from godwit.dataflow import context as context_module
 from godwit.dataflow import future as future_module
 from godwit.dataflow import spaces
 from godwit.dataflow.cpu import HostLane, HostSpace
-from godwit.dataflow.future import Fate, Future
+from godwit.dataflow.future import CancelScope, Future
 from godwit.dataflow.message import Message
 from godwit.dataflow.receiver import Receiver
 from godwit.dataflow.segment import Segment
@@ -123,7 +123,7 @@ def test_a_future_that_will_never_come_is_done() -> None:
     with gw.Context(["cpu:0"]) as context:
         pending = gw.Link(context.host, context.endpoints[0]).receive()
         assert not pending.done
-        context.fate.end(OwnError())
+        context.cancel_scope.end(OwnError())
         assert bool(pending.done)
         with pytest.raises(DataflowEnded, match="the dataflow has ended: OwnError"):
             pending.wait()
@@ -147,7 +147,7 @@ class Late:
 
 
 def test_time_outs_bound_the_wait_for_devices() -> None:
-    future: Future[int] = Future(Fate(), "a copy")
+    future: Future[int] = Future(CancelScope(), "a copy")
     future.resolve(3, (Late(10**9),))
     with pytest.raises(RunTimeoutError, match=r"a copy was not there after 0.02 s"):
         future.wait(0.02)
@@ -167,7 +167,7 @@ def test_who_waits_waits_for_the_device() -> None:
         def order(self, stream: Any) -> None:
             asked.append(stream)
 
-    future: Future[int] = Future(Fate())
+    future: Future[int] = Future(CancelScope())
     future.resolve(3, (Mark(10**9), Mark(10**9)))
     assert future.wait() == 3
     assert future.wait_on(7) == 3
@@ -175,7 +175,7 @@ def test_who_waits_waits_for_the_device() -> None:
 
 
 def test_all_who_wait_are_woken() -> None:
-    future: Future[int] = Future(Fate())
+    future: Future[int] = Future(CancelScope())
     found: list[int] = []
     waiting = [
         threading.Thread(target=lambda: found.append(future.wait(LONG_S)), daemon=True)
@@ -192,7 +192,7 @@ def test_all_who_wait_are_woken() -> None:
 
 
 def test_time_outs_longer_than_the_system_knows() -> None:
-    future: Future[int] = Future(Fate())
+    future: Future[int] = Future(CancelScope())
     timer = threading.Timer(0.02, future.resolve, (3, ()))
     timer.start()
     assert future.wait(1e300) == 3
@@ -200,7 +200,7 @@ def test_time_outs_longer_than_the_system_knows() -> None:
 
 
 def test_an_error_that_is_raised_often_does_not_grow() -> None:
-    future: Future[int] = Future(Fate())
+    future: Future[int] = Future(CancelScope())
     error = OwnError()
     future.fail(error)
 
@@ -624,7 +624,7 @@ def test_nothing_is_taken_after_the_end() -> None:
         link = gw.Link(context.host, context.endpoints[0], packet_bytes=8, buffers=1)
         link.send(np.arange(4))
         held = link.receive().wait()
-        context.fate.end(OwnError())
+        context.cancel_scope.end(OwnError())
         held.release()
         assert link.statistics.segments == 1
 
@@ -835,7 +835,7 @@ def test_what_fails_as_the_body_ends(monkeypatch: pytest.MonkeyPatch, error: Any
 def test_the_end_as_the_body_ends_is_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(workers: Workers) -> None:
         workers._threads[0].join()
-        workers._context.fate.check()
+        workers._context.cancel_scope.check()
 
     def fail() -> None:
         raise OwnError

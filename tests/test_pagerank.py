@@ -200,7 +200,7 @@ class TestRanks:
         ],
     )
     def test_a_series_is_a_mapping(self, shares: Any) -> None:
-        graph = Graph.from_arcs([0, 1, 2, 3], [1, 2, 3, 1])
+        graph = Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 1])
         alike = dict(shares.items())
         for name, how in (("personalization", {}), ("personalization", PUSH), ("initial", {})):
             found = gw.pagerank(graph, 0.5, devices="cpu:0", **how, **{name: shares})
@@ -217,8 +217,8 @@ class TestRanks:
     def test_the_scale_of_weights_does_not_matter(self, scale: float, dtype: str) -> None:
         weights = np.array([1000.0, 3000.0, 2000.0, 1000.0])
         arcs = [0, 0, 1, 2], [1, 2, 0, 0]
-        expected = gw.pagerank(Graph.from_arcs(*arcs, weights)).rank
-        found = gw.pagerank(Graph.from_arcs(*arcs, weights * scale), dtype=dtype).rank
+        expected = gw.pagerank(Graph.from_edges(*arcs, weights)).rank
+        found = gw.pagerank(Graph.from_edges(*arcs, weights * scale), dtype=dtype).rank
         np.testing.assert_allclose(found, expected, rtol=1e-3 if scale < 1e-300 else 1e-5)
 
     def test_not_converging_is_a_result(self) -> None:
@@ -393,7 +393,7 @@ class TestPush:
 
     def test_all_that_is_promised_where_most_rank_is_dropped(self) -> None:
         """Ranks before scaling sum to little more than 1 - damping."""
-        graph = Graph.from_arcs([*range(20), 0], [*range(1, 20), 0, 21], vertex_count=100)
+        graph = Graph.from_edges([*range(20), 0], [*range(1, 20), 0, 21], vertex_count=100)
         shares = np.where(np.arange(100) < 20, 1e-3, 1.0)
         for tolerance in (0.5, 1e-3, 1e-9):
             found = gw.pagerank(graph, personalization=shares, tolerance=tolerance, **PUSH)
@@ -411,8 +411,8 @@ class TestPush:
     def test_the_scale_of_weights_does_not_matter(self, scale: float) -> None:
         weights = np.array([1000.0, 3000.0, 2000.0, 1000.0])
         arcs = [0, 0, 1, 2], [1, 2, 0, 0]
-        expected = gw.pagerank(Graph.from_arcs(*arcs, weights)).rank
-        found = gw.pagerank(Graph.from_arcs(*arcs, weights * scale), **PUSH).rank
+        expected = gw.pagerank(Graph.from_edges(*arcs, weights)).rank
+        found = gw.pagerank(Graph.from_edges(*arcs, weights * scale), **PUSH).rank
         np.testing.assert_allclose(found, expected, rtol=1e-3 if scale < 1e-300 else 1e-5)
 
     def test_portions_of_weights_are_placed_once(self) -> None:
@@ -442,7 +442,7 @@ class TestPush:
         assert np.abs(found.rank - exact).sum() <= found.residual / 0.15
 
     def test_time_runs_out(self) -> None:
-        graph = Graph.from_arcs([0, 1], [1, 0])
+        graph = Graph.from_edges([0, 1], [1, 0])
         with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):
             gw.pagerank(graph, 1 - 1e-12, tolerance=1e-300, timeout_s=0.3, **PUSH)
 
@@ -466,7 +466,7 @@ class TestPush:
 
 class TestResult:
     def test_by_ids_and_as_tables(self) -> None:
-        graph = Graph.from_arcs([0, 1, 2], [1, 2, 1], ids=["Ulm", "Bonn", "Jena"])
+        graph = Graph.from_edges([0, 1, 2], [1, 2, 1], ids=["Ulm", "Bonn", "Jena"])
         result = gw.pagerank(graph)
         assert result.to_dict() == dict(zip(["Ulm", "Bonn", "Jena"], result.rank, strict=True))
         table = result.to_arrow()
@@ -554,7 +554,7 @@ class TestBadInput:
         for part in (module, power_iteration):
             monkeypatch.setattr(part, "run_team", None)
         settings, message = WRONG[what]
-        graph = Graph.from_arcs([0, 1], [1, 2], [1, 2])
+        graph = Graph.from_edges([0, 1], [1, 2], [1, 2])
         with pytest.raises(DeviceError if what == "unknown device" else InputError, match=message):
             gw.pagerank(graph, **settings)
 
@@ -564,7 +564,7 @@ class TestBadInput:
         settings = {"devices": ["cpu:0", "cpu:1"], **settings, **PUSH}
         for part, name in ((pagerank, "placed_for_query"), (pagerank_push, "run_team")):
             monkeypatch.setattr(part, name, None)
-        graph = Graph.from_arcs([0, 1], [1, 2])
+        graph = Graph.from_edges([0, 1], [1, 2])
         if what in ("several devices", "unknown device"):
             return  # they may be several; and which there are is found out when placing
         if {"max_iterations", "initial", "accelerated"} & set(settings):
@@ -574,7 +574,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("make", [dict, pd.Series])
     def test_mappings_are_by_id(self, make: Any) -> None:
-        graph = Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        graph = Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
         found = gw.pagerank(graph, personalization=make({"Ulm": 1.0})).rank
         expected = gw.pagerank(graph.with_ids(0), personalization={1: 1.0}).rank
         assert found.tolist() == expected.tolist()
@@ -589,7 +589,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
     def test_of_weights_names_the_arc(self, weight: float) -> None:
-        graph = Graph.from_arcs([0, 1, 1], [1, 2, 0], [1.0, 2.0, weight])
+        graph = Graph.from_edges([0, 1, 1], [1, 2, 0], [1.0, 2.0, weight])
         with pytest.raises(InputError, match=f"arc from 1 to 0 has weight {weight}"):
             gw.pagerank(graph)
         with pytest.raises(InputError, match=f"arc from 1 to 0 has weight {weight}"):
@@ -598,7 +598,7 @@ class TestBadInput:
 
     def test_of_weights_whose_sums_overflow(self) -> None:
         with pytest.raises(InputError, match=r"sums of 2 weights up to 1e\+308 could overflow"):
-            gw.pagerank(Graph.from_arcs([0, 0], [1, 2], [1e308, 1e308]))
+            gw.pagerank(Graph.from_edges([0, 0], [1, 2], [1e308, 1e308]))
 
     def test_weights_that_are_not_there(self) -> None:
         with pytest.raises(InputError, match="weighted=True needs a graph with weights"):

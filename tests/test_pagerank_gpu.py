@@ -18,7 +18,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.pagerank.cuda import rank_on_gpus
 from godwit.algorithms.pagerank.queries import RankQuery
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -65,11 +65,11 @@ def graph_of_all_classes(
     targets = np.repeat(np.arange(len(lengths)), lengths)
     sources = generator.integers(len(lengths) if hubs_apart else 0, n - 2, len(targets))
     if weighted:
-        return Graph.from_arcs(
+        return Graph.from_edges(
             sources, targets, generator.integers(0, 9, len(targets)), vertex_count=n,
             directed=directed,
         )  # fmt: skip
-    return Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
+    return Graph.from_edges(sources, targets, vertex_count=n, directed=directed)
 
 
 class TestEmulated:
@@ -312,7 +312,7 @@ class TestOnGpus:
         wanted = gw.pagerank(graph, devices="cpu").rank
         for results in ("cuda:0", f"cuda:{COUNT - 1}"):
             found = gw.pagerank(graph, devices=devices, results=results)
-            assert found.rank.device.id == Home.named(results).gpu
+            assert found.rank.device.id == ResultLocation.named(results).gpu
             np.testing.assert_allclose(found.rank.get(), wanted, rtol=1e-12)
 
     def test_time_runs_out(self) -> None:

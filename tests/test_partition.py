@@ -151,7 +151,7 @@ def test_biased_random_keeps_the_balance(graph: Graph, data: Any) -> None:
 def test_biased_random_cuts_less_than_random_and_metis_least() -> None:
     n = 60
     ids = np.arange(n * n).reshape(n, n)
-    graph = Graph.from_arcs(
+    graph = Graph.from_edges(
         np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()]),
         np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()]),
         directed=False,
@@ -221,7 +221,7 @@ def test_a_partition_serves_again_for_its_graph_and_for_another_of_its_size() ->
     ],
 )
 def test_wrong_numbers_of_parts_are_named(parts: Any, message: str) -> None:
-    graph = Graph.from_arcs([0, 1], [1, 2])
+    graph = Graph.from_edges([0, 1], [1, 2])
     with pytest.raises(InputError, match=message):
         partition(graph, parts)
 
@@ -254,7 +254,7 @@ def test_no_vertices_are_divided(parts: int) -> None:
     ],
 )
 def test_wrong_methods_are_named(method: Any, message: str) -> None:
-    graph = Graph.from_arcs([0, 1], [1, 2])
+    graph = Graph.from_edges([0, 1], [1, 2])
     with pytest.raises(InputError, match=message):
         partition(graph, 2, method)
 
@@ -297,7 +297,7 @@ def test_metis_falls_back_to_contiguous_and_says_so(
 
 
 def test_metis_without_edges_falls_back() -> None:
-    loops = Graph.from_arcs(np.arange(6), np.arange(6))
+    loops = Graph.from_edges(np.arange(6), np.arange(6))
     made = partition(loops, 3, "metis")
     assert made.method == "contiguous"
     assert "no two vertices are joined" in made.note

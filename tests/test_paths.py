@@ -157,7 +157,7 @@ def graphalytics(
     place = {vertex: index for index, vertex in enumerate(ids)}
     rows = [line.split() for line in edges.splitlines() if line.split()]
     weights = [float(row[2]) for row in rows] if len(rows[0]) > 2 else None
-    graph = gw.Graph.from_arcs(
+    graph = gw.Graph.from_edges(
         [place[int(row[0])] for row in rows],
         [place[int(row[1])] for row in rows],
         weights,
@@ -186,7 +186,7 @@ def test_graphalytics(data_folder: Any, algorithm: str, case: str, devices: int)
 
 def test_integer_distances_are_exact_where_32_bits_do_not_suffice() -> None:
     heavy = 2**30 + 1
-    graph = gw.Graph.from_arcs(np.arange(9), np.arange(1, 10), np.full(9, heavy, np.int32))
+    graph = gw.Graph.from_edges(np.arange(9), np.arange(1, 10), np.full(9, heavy, np.int32))
     for devices in DEVICES:
         distance = gw.sssp(graph, 0, devices=devices).distance
         assert distance.dtype == np.int64
@@ -195,19 +195,19 @@ def test_integer_distances_are_exact_where_32_bits_do_not_suffice() -> None:
 
 def test_uint32_and_int64_weights_are_exact() -> None:
     for dtype, weight in (("uint32", 2**32 - 1), ("int64", 2**53 + 1)):
-        graph = gw.Graph.from_arcs([0, 1], [1, 2], np.array([weight, 1], dtype))
+        graph = gw.Graph.from_edges([0, 1], [1, 2], np.array([weight, 1], dtype))
         assert gw.sssp(graph, 0, devices=2).distance.tolist() == [0, weight, weight + 1]
 
 
 def test_weights_that_could_overflow_64_bits_are_refused() -> None:
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], np.array([2**62, 2**62]))
+    graph = gw.Graph.from_edges([0, 1], [1, 2], np.array([2**62, 2**62]))
     with pytest.raises(ValueOverflowError, match="64-bit integers do not hold"):
         gw.sssp(graph, 0)
 
 
 @pytest.mark.parametrize("devices", DEVICES, ids=str)
 def test_infinite_weights_are_no_way(devices: Any) -> None:
-    graph = gw.Graph.from_arcs([0, 1, 0], [1, 2, 2], [1.0, np.inf, 7.0])
+    graph = gw.Graph.from_edges([0, 1, 0], [1, 2, 2], [1.0, np.inf, 7.0])
     assert gw.sssp(graph, 0, devices=devices).distance.tolist() == [0.0, 1.0, 7.0]
 
 
@@ -249,7 +249,7 @@ def test_queries_may_run_at_the_same_time() -> None:
 
 
 def test_path_to_walks_from_a_source() -> None:
-    graph = gw.Graph.from_arcs([0, 0, 1, 2], [1, 2, 3, 3], [1, 1, 1, 1], vertex_count=5)
+    graph = gw.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], [1, 1, 1, 1], vertex_count=5)
     result = gw.sssp(graph, 0)
     assert result.path_to(3) == [0, 1, 3]
     with pytest.raises(InputError, match="vertex 4 was not reached"):
@@ -304,14 +304,14 @@ def test_wrong_arguments(
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan])
 def test_wrong_weights_name_the_arc(weight: float) -> None:
-    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0], [1.0, weight, 2.0])
+    graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 0], [1.0, weight, 2.0])
     with pytest.raises(InputError, match="the arc from 1 to 2 has weight"):
         gw.sssp(graph, 0)
 
 
 def test_a_graph_without_vertices_has_no_source() -> None:
     with pytest.raises(InputError, match="no vertices"):
-        gw.bfs(gw.Graph.from_arcs([], []), 0)
+        gw.bfs(gw.Graph.from_edges([], []), 0)
 
 
 def test_programs_of_all_dtypes_are_declared_once() -> None:

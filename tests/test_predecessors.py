@@ -148,7 +148,7 @@ def test_rows_need_not_be_sorted(data: Any) -> None:
 
 
 def test_ties_go_to_the_smallest_id() -> None:
-    graph = Graph.from_arcs([3, 3, 3, 2, 1, 4], [4, 1, 2, 0, 0, 0], [2, 2, 2, 1, 1, 1])
+    graph = Graph.from_edges([3, 3, 3, 2, 1, 4], [4, 1, 2, 0, 0, 0], [2, 2, 2, 1, 1, 1])
     distance = distances(graph, [3], "int64")
     result = predecessors(graph, distance, np.array([3]), unit_lengths=False)
     assert result.tolist() == [1, 3, 3, -1, 3]
@@ -157,7 +157,7 @@ def test_ties_go_to_the_smallest_id() -> None:
 def test_zero_weights_make_no_cycle_and_fewest_hops_win() -> None:
     # 0 -> 4 of length 1, then 4 - 3 - 2 - 1 and back by zeros; 1 also directly from 4.
     tails, heads = [0, 4, 3, 2, 1, 4, 3, 2, 1], [4, 3, 2, 1, 2, 1, 4, 3, 4]
-    graph = Graph.from_arcs(tails, heads, [1] + [0] * 8)
+    graph = Graph.from_edges(tails, heads, [1] + [0] * 8)
     distance = distances(graph, [0], "int64")
     assert distance.tolist() == [0, 1, 1, 1, 1]
     result = predecessors(graph, distance, np.array([0]), unit_lengths=False)
@@ -166,21 +166,21 @@ def test_zero_weights_make_no_cycle_and_fewest_hops_win() -> None:
 
 
 def test_a_weight_that_a_sum_absorbs_is_a_tie() -> None:
-    graph = Graph.from_arcs([0, 1, 2], [1, 2, 1], [1.0, 1e-20, 1e-20])
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 1], [1.0, 1e-20, 1e-20])
     distance = np.array([0.0, 1.0, 1.0])
     result = predecessors(graph, distance, np.array([0]), unit_lengths=False)
     assert result.tolist() == [-1, 0, 1]
 
 
 def test_sources_among_zero_weights_have_none() -> None:
-    graph = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 1], [0, 0, 0, 0], directed=True)
+    graph = Graph.from_edges([0, 1, 1, 2], [1, 0, 2, 1], [0, 0, 0, 0], directed=True)
     result = predecessors(graph, np.zeros(3, np.int64), np.array([1, 0, 1]), unit_lengths=False)
     assert result.tolist() == [-1, -1, 1]
 
 
 def test_long_chains_of_zeros_take_linear_time() -> None:
     n = 200_000
-    graph = Graph.from_arcs(
+    graph = Graph.from_edges(
         np.arange(n - 1), np.arange(1, n), np.zeros(n - 1, np.int32), directed=False
     )
     result = predecessors(graph, np.zeros(n, np.int64), np.array([0]), unit_lengths=False)

@@ -50,7 +50,7 @@ def test_ranks_of_networkx_pass_and_moved_ranks_fail(graph: Graph, damping: floa
 
 
 def test_the_definition_of_ranks_counts() -> None:
-    graph = Graph.from_arcs([0, 0, 1, 2], [1, 2, 0, 0], [5, 1, 1, 1])
+    graph = Graph.from_edges([0, 0, 1, 2], [1, 2, 0, 0], [5, 1, 1, 1])
     found = gw.pagerank(graph, 0.9, personalization={1: 1.0}, max_iterations=500)
     gw.verify_pagerank(graph, found.rank, 0.9, personalization={1: 2.0})
     for damping, asked in ((0.8, {1: 1.0}), (0.9, None)):
@@ -152,7 +152,7 @@ def test_sampled_betweenness_finds_what_is_too_small_or_impossible() -> None:
         VerificationError, match=r"the centrality of vertex 0 is 0\.0, and at least"
     ):
         gw.verify_betweenness_centrality(graph, np.zeros(50), samples=3)
-    directed = Graph.from_arcs([0, 1], [1, 2])
+    directed = Graph.from_edges([0, 1], [1, 2])
     with pytest.raises(VerificationError, match="the centrality of vertex 2 is"):
         gw.verify_betweenness_centrality(directed, np.array([0, 0.5, 0.1]), samples=1)
 
@@ -162,13 +162,13 @@ def test_more_paths_than_floats_can_count() -> None:
     first = 3 * np.arange(1100)
     sources = np.concatenate([first, first, first + 1, first + 2])
     targets = np.concatenate([first + 1, first + 2, first + 3, first + 3])
-    graph = Graph.from_arcs(sources, targets)
+    graph = Graph.from_edges(sources, targets)
     found = gw.betweenness_centrality(graph, sources=[0, 5], devices="cpu", normalized=False)
     gw.verify_betweenness_centrality(graph, found.centrality, sources=[0, 5], normalized=False)
 
 
 def test_distances_up_to_the_limit_of_64_bits_are_exact() -> None:
-    graph = Graph.from_arcs([0, 1], [1, 2], [LIMIT - 2, 1])
+    graph = Graph.from_edges([0, 1], [1, 2], [LIMIT - 2, 1])
     gw.verify_sssp(graph, 0, np.array([0, LIMIT - 2, LIMIT - 1]))
     for wrong in (LIMIT - 2, LIMIT):
         with pytest.raises(VerificationError, match="vertex 2"):
@@ -176,7 +176,7 @@ def test_distances_up_to_the_limit_of_64_bits_are_exact() -> None:
     gw.verify_sssp(graph, 0, np.array([0, LIMIT - 2, LIMIT]), cutoff=LIMIT - 2)
     with pytest.raises(VerificationError, match="vertex 2 was not reached"):
         gw.verify_sssp(graph, 0, np.array([0, LIMIT - 2, LIMIT]), cutoff=LIMIT - 1)
-    heavy = Graph.from_arcs([0, 1], [1, 2], [2**62, 2**62])
+    heavy = Graph.from_edges([0, 1], [1, 2], [2**62, 2**62])
     with pytest.raises(
         VerificationError, match=r"vertex 2 was not reached, but .* at 9223372036854775808"
     ):
@@ -305,7 +305,7 @@ def test_what_wraps_around_is_right_as_numpy_has_it() -> None:
 
 
 def test_a_self_loop_that_a_sum_loses_is_on_no_shortest_path() -> None:
-    graph = gw.Graph.from_arcs([0, 0, 2, 2], [1, 2, 2, 2], [5e-324, 2**-52, 5e-324, 2**-52])
+    graph = gw.Graph.from_edges([0, 0, 2, 2], [1, 2, 2, 2], [5e-324, 2**-52, 5e-324, 2**-52])
     result = gw.betweenness_centrality(graph, weighted=True, endpoints=True, normalized=False)
     assert result.centrality.tolist() == [2.0, 1.0, 1.0]
     gw.verify_betweenness_centrality(

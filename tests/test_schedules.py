@@ -62,7 +62,7 @@ def _layers(directed: bool, size: int = 10) -> gw.Graph:
     ends = generator.integers(1, n - 100, len(middle))
     sources = np.concatenate([np.zeros(520 * size, np.int64), middle, [n - 2]])
     targets = np.concatenate([np.arange(520 * size) % width + 1, ends, [n - 1]])
-    return gw.Graph.from_arcs(sources, targets, vertex_count=n, directed=directed)
+    return gw.Graph.from_edges(sources, targets, vertex_count=n, directed=directed)
 
 
 @lru_cache(maxsize=4)

@@ -73,7 +73,7 @@ def graphs(draw: st.DrawFn) -> gw.Graph:
     dtype = draw(st.sampled_from(["uint32", "int64"]))
     top = min(np.iinfo(dtype).max, 2**63 - 1)
     weights = st.sampled_from([one for one in ADVERSARIAL if one <= top])
-    return gw.Graph.from_arcs(
+    return gw.Graph.from_edges(
         draw(ends), draw(ends),
         np.array(draw(st.lists(weights, min_size=m, max_size=m)), dtype),
         vertex_count=n, directed=draw(st.booleans()),
@@ -91,14 +91,16 @@ class TestCpu:
         check(graph, 0, devices=devices, cutoff=cutoff)
 
     def test_in_supersteps(self, devices: Any) -> None:
-        graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0], [2**62, 2**61, 5], directed=False)
+        graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 0], [2**62, 2**61, 5], directed=False)
         check(graph, 0, devices=devices, execution="bulk-synchronous")
 
     @pytest.mark.parametrize("weight", [2**32 - 1, 2**33 - 1, 2**40 - 1, 2**62 - 1, 2**62])
     def test_one_undirected_edge(self, devices: Any, weight: int) -> None:
-        check(gw.Graph.from_arcs([0], [1], [weight], directed=False), 0, devices=devices)
+        check(gw.Graph.from_edges([0], [1], [weight], directed=False), 0, devices=devices)
         check(
-            gw.Graph.from_arcs([0, 1], [1, 1], [weight, weight], directed=False), 0, devices=devices
+            gw.Graph.from_edges([0, 1], [1, 1], [weight, weight], directed=False),
+            0,
+            devices=devices,
         )
 
     def test_a_road_of_sentinels(self, devices: Any) -> None:
@@ -110,7 +112,7 @@ class TestCpu:
         assert np.array_equal(distance, hops.astype(np.int64) * (2**32 - 1))
 
     def test_a_target_before_the_sums_that_do_not_fit(self, devices: Any) -> None:
-        graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 3], [5, 2**62, 2**62 + 9], directed=True)
+        graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 3], [5, 2**62, 2**62 + 9], directed=True)
         assert gw.sssp(graph, 0, target=1, devices=devices).distance[1] == 5
         with pytest.raises(ValueOverflowError, match=r"2\^63"):
             gw.sssp(graph, 0, devices=devices)
@@ -119,7 +121,7 @@ class TestCpu:
         program = gw.VertexProgram(
             "sums", lambda value, weight: value + weight, "min", dtype="int32", initial=2**31 - 1
         )
-        graph = gw.Graph.from_arcs([0, 1], [1, 0], [2**31 - 2, 2**31 - 2], directed=True)
+        graph = gw.Graph.from_edges([0, 1], [1, 0], [2**31 - 2, 2**31 - 2], directed=True)
         with pytest.raises(ValueOverflowError, match="int32"):
             gw.run(program, graph, {0: 1}, devices=devices, timeout_s=60)
 
@@ -129,7 +131,7 @@ class TestCpu:
         program = gw.VertexProgram(
             "gather", lambda value: value, "add", dtype=dtype, activate=lambda value: value != 0
         )
-        graph = gw.Graph.from_arcs([0, 0], [1, 1], directed=True)
+        graph = gw.Graph.from_edges([0, 0], [1, 1], directed=True)
         with pytest.raises(ValueOverflowError, match=dtype):
             gw.run(program, graph, {0: half}, devices=devices, timeout_s=60)
 
@@ -138,7 +140,7 @@ class TestCpu:
             "fields", lambda value: value, "add", dtype="int64", activate=lambda value: value != 0,
             update=lambda field, value: field + value, field_dtype="int32",
         )  # fmt: skip
-        graph = gw.Graph.from_arcs([0], [1], directed=True)
+        graph = gw.Graph.from_edges([0], [1], directed=True)
         with pytest.raises(ValueOverflowError, match=r"int32|int64"):
             gw.run(program, graph, {0: 2**31}, devices=devices, timeout_s=60)
 
@@ -151,16 +153,16 @@ def test_emulated_gpus(count: int) -> None:
         for weight in (2**31 - 2, 2**32 - 1, 2**40 - 1, 2**62):
             for ends in (([0], [1]), ([0, 1, 2], [1, 2, 0])):
                 weights = np.full(len(ends[0]), weight)
-                graph = gw.Graph.from_arcs(*ends, weights, directed=False)
+                graph = gw.Graph.from_edges(*ends, weights, directed=False)
                 check(graph, 0, devices=names)
                 check(graph, 0, devices=names, cutoff=weight)
-        graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 3], [5, 2**62, 2**62 + 9], directed=True)
+        graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 3], [5, 2**62, 2**62 + 9], directed=True)
         check(graph, 0, devices=names)
         check(graph, 0, devices=names, cutoff=2**62 + 5)
 
 
 def test_a_cutoff_of_another_type() -> None:
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], [5 * 10**18, 1], directed=True)
+    graph = gw.Graph.from_edges([0, 1], [1, 2], [5 * 10**18, 1], directed=True)
     for cutoff in (
         6 * 10**18,
         6e18,
@@ -172,7 +174,7 @@ def test_a_cutoff_of_another_type() -> None:
     ):
         result = gw.sssp(graph, 0, cutoff=cutoff, devices="cpu")
         assert result.distance.tolist() == [0, 5 * 10**18, 5 * 10**18 + 1]
-    halves = gw.Graph.from_arcs([0, 1], [1, 2], [0.5, 1e300], directed=True)
+    halves = gw.Graph.from_edges([0, 1], [1, 2], [0.5, 1e300], directed=True)
     for far in (10**400, 2**1023, float("inf")):
         assert gw.sssp(halves, 0, cutoff=far, devices="cpu").reached.all()
         gw.verify_sssp(halves, 0, [0.0, 0.5, 1e300], cutoff=far)

@@ -16,7 +16,7 @@ import pytest
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import config
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.cuda.builder import kernel_source
@@ -62,14 +62,14 @@ def _several_classes() -> Graph:
     others = generator.integers(0, 5200, len(hubs))
     more = generator.integers(0, 300, (2, 4000))
     ends = np.concatenate([np.stack([hubs, others]), more, [[9, 9], [9, 9]]], axis=1)
-    return Graph.from_arcs(ends[0], ends[1], vertex_count=5300, directed=False)
+    return Graph.from_edges(ends[0], ends[1], vertex_count=5300, directed=False)
 
 
 def _directed() -> Graph:
     generator = np.random.default_rng(4)
     ends = generator.integers(0, 700, (2, 3000)) // np.array([[1], [7]])
     weights = generator.permutation(3000).astype(np.float64)
-    return Graph.from_arcs(ends[0], ends[1], weights, vertex_count=720)
+    return Graph.from_edges(ends[0], ends[1], weights, vertex_count=720)
 
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
@@ -526,7 +526,7 @@ class TestOnGpus:
         devices = [Device(f"cuda:{index}", "cuda") for index in indexes]
         placed = StepPlacement(devices, graph)
         values = np.arange(graph.vertex_count, dtype=np.int32) - 5
-        where = Home.named(home)
+        where = ResultLocation.named(home)
         found: Any = where.empty(graph.vertex_count, np.int64)
         with placed.held():
             _fill(placed, "values", values)

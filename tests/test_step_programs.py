@@ -487,7 +487,7 @@ def test_what_an_explorer_shows_is_to_be_read() -> None:
 
 
 def test_results_by_id() -> None:
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["a", "b", "c"])
+    graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["a", "b", "c"])
     found = LEVELS.run(graph, ["a"])
     assert found.to_dict() == {"a": 0, "b": 1, "c": 2}
     assert found.to_dict("level") == found.to_dict()
@@ -573,7 +573,7 @@ def test_labels_that_are_not_the_vertices(series: Any, message: str) -> None:
 )
 def test_a_frontier_is_by_id(frontier: Any) -> None:
     ids = ["a", "b", "z"] if "z" in list(frontier) else ["a", "b", 0]
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=ids)
+    graph = gw.Graph.from_edges([0, 1], [1, 2], ids=ids)
     wanted = sorted(map(ids.index, frontier))
     explorer = gw.explore(graph, frontier=frontier)
     assert explorer.frontier.tolist() == wanted

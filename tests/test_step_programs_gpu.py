@@ -111,7 +111,7 @@ def test_emulated_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
 def _hubs(vertices: int) -> gw.Graph:
     """Two stars that share their leaves: frontiers of two, of many, and long rows."""
     arcs = 2 * vertices - vertices // 3
-    return gw.Graph.from_arcs(
+    return gw.Graph.from_edges(
         np.repeat([3, 4], arcs // 2),
         np.arange(arcs // 2 * 2) % vertices,
         vertex_count=vertices,
@@ -147,7 +147,7 @@ def test_pulling_after_lists_overflowed(monkeypatch: pytest.MonkeyPatch) -> None
         ],
     )
     generator = np.random.default_rng(5)
-    graph = gw.Graph.from_arcs(*generator.integers(0, 600, (2, 1200)), vertex_count=600)
+    graph = gw.Graph.from_edges(*generator.integers(0, 600, (2, 1200)), vertex_count=600)
     with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
         for start in range(8):
             expected = program.run(graph, [start], devices="cpu").fields
@@ -205,7 +205,7 @@ def test_emulated_on_any_graph(graph: gw.Graph) -> None:
 @emulates
 @pytest.mark.usefixtures("emulated")
 def test_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    hubs = gw.Graph.from_arcs(
+    hubs = gw.Graph.from_edges(
         np.repeat([3, 4], 5000), np.arange(10000) % 6000, vertex_count=6000, directed=False
     )
     for program in (LEVELS, LEVELS_PULLED, EVERYTHING):

@@ -58,7 +58,7 @@ def random_edges(vertices: int, count: int, seed: int = 0) -> Array:
 
 
 def labels_of(edges: Array, vertices: int) -> Array:
-    return expected_labels(Graph.from_arcs(edges[:, 0], edges[:, 1], vertex_count=vertices))
+    return expected_labels(Graph.from_edges(edges[:, 0], edges[:, 1], vertex_count=vertices))
 
 
 def chunks_of(edges: Array, sizes: list[int]) -> Iterator[Array]:
@@ -272,7 +272,7 @@ class TestGraphs:
     )
     def test_any_graph(self, arcs: Any, directed: bool, id_dtype: str, devices: Any) -> None:
         n, sources, targets = arcs
-        graph = Graph.from_arcs(
+        graph = Graph.from_edges(
             sources, targets, vertex_count=n, directed=directed, id_dtype=id_dtype
         )
         check_graph(graph, devices=devices)
@@ -286,7 +286,7 @@ class TestGraphs:
         few = SMALLEST_PACKET // 4
         first, second = np.arange(50, 50 + 9 * few), np.arange(5000, 5000 + 3 * few + 1)
         sources = np.repeat([7, 40], [len(first), len(second)])
-        graph = Graph.from_arcs(
+        graph = Graph.from_edges(
             sources,
             np.append(first, second),
             vertex_count=9000,
@@ -299,7 +299,7 @@ class TestGraphs:
             assert found.statistics.rounds.sum() > 12
 
     def test_every_range_of_arcs(self) -> None:
-        graph = Graph.from_arcs([1, 1, 1, 4, 5, 5], [0, 3, 7, 4, 1, 6], vertex_count=9)
+        graph = Graph.from_edges([1, 1, 1, 4, 5, 5], [0, 3, 7, 4, 1, 6], vertex_count=9)
         arcs = np.column_stack([np.repeat([1, 4, 5], [3, 1, 2]), graph.targets])
         table = as_edges(graph)
         assert isinstance(table, EdgeRows)
@@ -314,7 +314,8 @@ class TestGraphs:
         for n in (0, 1, 9):
             for devices in DEVICES:
                 assert (
-                    check_graph(Graph.from_arcs([], [], vertex_count=n), devices=devices).count == n
+                    check_graph(Graph.from_edges([], [], vertex_count=n), devices=devices).count
+                    == n
                 )
 
     def test_a_file_that_is_mapped(self, tmp_path: Path) -> None:
@@ -346,7 +347,7 @@ class TestGraphs:
         def peak(arcs: int) -> int:
             ends = random_edges(4000, arcs)
             path = tmp_path / f"{arcs}.godwit"
-            gw.write(Graph.from_arcs(ends[:, 0], ends[:, 1], vertex_count=4000), path)
+            gw.write(Graph.from_edges(ends[:, 0], ends[:, 1], vertex_count=4000), path)
             del ends
             gw.connected_components(path, devices="cpu", packet_bytes=1 << 14)  # compiled
             tracemalloc.start()  # sees what NumPy allocates
@@ -692,7 +693,7 @@ class TestCommand:
         assert json.loads(ran.stdout)["graph"]["edges"] == 450
 
     def test_a_file_of_our_own(self, edges: Array, tmp_path: Path) -> None:
-        graph = Graph.from_arcs(edges[:, 0], edges[:, 1], vertex_count=407)
+        graph = Graph.from_edges(edges[:, 0], edges[:, 1], vertex_count=407)
         path, labels = str(tmp_path / "graph.godwit"), str(tmp_path / "labels.npy")
         gw.write(graph, path)
         ran = self.run(path, "--stream", "--json", "--memory", "10MB", "-o", labels)

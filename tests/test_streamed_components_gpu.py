@@ -341,7 +341,7 @@ class TestDataflow:
         self, directed: bool, devices: list[str], seed: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         edges = random_edges(1500, 1900, seed)
-        graph = Graph.from_arcs(edges[:, 0], edges[:, 1], vertex_count=1507, directed=directed)
+        graph = Graph.from_edges(edges[:, 0], edges[:, 1], vertex_count=1507, directed=directed)
         expected = gw.connected_components(graph, devices="cpu")
         with late_gpus(2, seed, monkeypatch):
             monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1000)

@@ -134,7 +134,7 @@ def test_a_graph_on_gpus_that_are_no_peers(machine: Machine) -> None:
         pytest.skip("of strangers")
     edges = np.random.default_rng(7).integers(0, VERTICES, (900, 2))
     for directed in (False, True):
-        graph = gw.Graph.from_arcs(*edges.T, vertex_count=VERTICES, directed=directed)
+        graph = gw.Graph.from_edges(*edges.T, vertex_count=VERTICES, directed=directed)
         expected = gw.connected_components(graph, devices="cpu").label
         for given in ({}, {"merge": "tree"}, {"method": "hook"}):
             found = gw.connected_components(graph, devices=["cuda:0", "cuda:1"], **given)

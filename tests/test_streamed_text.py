@@ -137,7 +137,7 @@ class TestLabels:
     ) -> None:  # fmt: skip
         n, sources, targets = drawn
         weights = np.ones(len(sources), np.int32) if ending in (".wel", ".gr") else None
-        graph = gw.Graph.from_arcs(
+        graph = gw.Graph.from_edges(
             sources, targets, weights, vertex_count=n, ids=base if ending == ".el" else 0
         )
         if not directed:

@@ -62,7 +62,7 @@ def parquet_file(folder: Path, table: Any, **options: Any) -> Path:
 def named_graphs(draw: Any, texts: st.SearchStrategy[str] = TEXTS) -> Graph:
     """Graphs whose vertices all have arcs, and ids of their own."""
     graph = draw(graphs())
-    graph = Graph.from_arcs(*_dense(graph), directed=graph.directed)
+    graph = Graph.from_edges(*_dense(graph), directed=graph.directed)
     n = graph.vertex_count
     kind = draw(st.sampled_from(["integer", "text"]))
     of_kind = st.integers(-(2**63), 2**63 - 1) if kind == "integer" else texts
@@ -135,14 +135,14 @@ class TestRoundTrip:
 
     @given(graphs())
     def test_pandas(self, graph: Graph) -> None:
-        graph = Graph.from_arcs(*_dense(graph), directed=graph.directed)
+        graph = Graph.from_edges(*_dense(graph), directed=graph.directed)
         back = Graph.from_table(graph.to_pandas(), directed=graph.directed)
         assert identified(back) == identified(graph)
 
     @pytest.mark.parametrize("form", ["csv", "parquet"])
     @pytest.mark.parametrize("packing", ["", ".gz", ".bz2", ".xz", ".zst"])
     def test_compressed(self, tmp_path: Path, form: str, packing: str) -> None:
-        graph = Graph.from_arcs([0, 1, 2, 2], [1, 2, 0, 2], [1.5, 2.0, 1e300, 0.1], directed=False)
+        graph = Graph.from_edges([0, 1, 2, 2], [1, 2, 0, 2], [1.5, 2.0, 1e300, 0.1], directed=False)
         path = tmp_path / f"edges.{form}{packing}"
         write(graph, path)
         assert identified(read(path, directed=False)) == identified(graph)
@@ -152,7 +152,7 @@ class TestRoundTrip:
         monkeypatch.setattr(table_module, "_TABLE_ROWS", 7)
         generator = np.random.default_rng(3)
         tails, heads = generator.integers(0, 50, (2, 400))
-        graph = Graph.from_arcs(tails, heads, generator.random(400), directed=False)
+        graph = Graph.from_edges(tails, heads, generator.random(400), directed=False)
         path = tmp_path / f"edges.{form}"
         write(graph, path)
         assert identified(read(path, directed=False)) == identified(graph)
@@ -169,7 +169,7 @@ class TestRoundTrip:
         ],
     )
     def test_csv_keeps_weights(self, tmp_path: Path, weights: Any) -> None:
-        graph = Graph.from_arcs([0, 1], [1, 0], weights)
+        graph = Graph.from_edges([0, 1], [1, 0], weights)
         write(graph, tmp_path / "edges.csv")
         back = read(tmp_path / "edges.csv").weights
         assert back is not None
@@ -177,18 +177,18 @@ class TestRoundTrip:
         assert back.tolist() == weights.tolist()
 
     def test_nan_is_kept(self, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0, 1], [1, 0], [np.nan, 1.0])
+        graph = Graph.from_edges([0, 1], [1, 0], [np.nan, 1.0])
         for name in ("edges.csv", "edges.parquet"):
             write(graph, tmp_path / name)
             np.testing.assert_array_equal(read(tmp_path / name).weights, graph.weights)
 
     @pytest.mark.parametrize("name", ["edges.csv", "edges.parquet"])
     def test_what_would_be_lost_is_refused(self, tmp_path: Path, name: str) -> None:
-        lonely = Graph.from_arcs([0], [1], vertex_count=3, ids=["a", "b", "c"])
+        lonely = Graph.from_edges([0], [1], vertex_count=3, ids=["a", "b", "c"])
         with pytest.raises(InputError, match="without arcs, such as 'c'"):
             write(lonely, tmp_path / name)
         with pytest.raises(InputError, match="object ids"):
-            write(Graph.from_arcs([0], [1], ids=[("a", 1), ("b", 2)]), tmp_path / name)
+            write(Graph.from_edges([0], [1], ids=[("a", 1), ("b", 2)]), tmp_path / name)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -213,7 +213,7 @@ class TestColumns:
         delimiter = next(one for one in ",;\t" if one in header)
         row = delimiter.join(["0", "1", "7"])
         graph = read(csv_file(tmp_path, f"{header}\n{row}\n", "any.txt"))
-        assert identified(graph) == identified(Graph.from_arcs([0], [1], [7]))
+        assert identified(graph) == identified(Graph.from_edges([0], [1], [7]))
 
     @pytest.mark.parametrize("delimiter", [",", "\t"])
     def test_a_column_without_a_name(self, tmp_path: Path, delimiter: str) -> None:
@@ -223,11 +223,11 @@ class TestColumns:
             ["1", "6", "7"],
         ]  # as pandas writes its index
         path = csv_file(tmp_path, "\n\n" + "\n".join(map(delimiter.join, rows)))
-        assert identified(read(path)) == identified(Graph.from_arcs([0, 1], [1, 2], ids=[5, 6, 7]))
+        assert identified(read(path)) == identified(Graph.from_edges([0, 1], [1, 2], ids=[5, 6, 7]))
 
     def test_in_any_order(self, tmp_path: Path) -> None:
         path = csv_file(tmp_path, "weight,name,to,from\n7,x,1,0\n")
-        assert identified(read(path)) == identified(Graph.from_arcs([0], [1], [7]))
+        assert identified(read(path)) == identified(Graph.from_edges([0], [1], [7]))
         table = pa.table({"weight": [7], "name": ["x"], "to": [1], "from": [0]})
         assert identified(read(parquet_file(tmp_path, table))) == identified(read(path))
         assert identified(Graph.from_table(table)) == identified(read(path))
@@ -236,17 +236,17 @@ class TestColumns:
         text = "id,source,friend,user,score\n9,9,1,0,7\n"
         path = csv_file(tmp_path, text)
         columns = ("user", "friend", "score")
-        wanted = identified(Graph.from_arcs([0], [1], [7]))
+        wanted = identified(Graph.from_edges([0], [1], [7]))
         assert identified(read(path, columns=columns)) == wanted
         unweighted = read(path, columns=columns[:2])
-        assert identified(unweighted) == identified(Graph.from_arcs([0], [1]))
+        assert identified(unweighted) == identified(Graph.from_edges([0], [1]))
         table = pyarrow.csv.read_csv(path)
         assert identified(read(parquet_file(tmp_path, table), columns=columns)) == wanted
         assert identified(Graph.from_table(table, *columns)) == wanted
 
     def test_texts_below_unusual_names(self, tmp_path: Path) -> None:
         text = "user,friend,score\nann,bob,3\n"
-        weighted = identified(Graph.from_arcs([0], [1], [3], ids=["ann", "bob"]))
+        weighted = identified(Graph.from_edges([0], [1], [3], ids=["ann", "bob"]))
         for name in ("edges.csv", "edges"):
             graph = read(csv_file(tmp_path, text, name), columns=("user", "friend", "score"))
             assert identified(graph) == weighted
@@ -405,13 +405,13 @@ class TestCsv:
         np.testing.assert_array_equal(read(path).weights, [np.inf, -1e-3, np.nan])
 
     def test_texts_that_look_hexadecimal_are_written(self, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0], [1], ids=["0x1", "0x2"])
+        graph = Graph.from_edges([0], [1], ids=["0x1", "0x2"])
         write(graph, tmp_path / "edges.csv")
         assert named_arcs(read(tmp_path / "edges.csv")) == [("0x1", "0x2")]
 
     @pytest.mark.parametrize("ids", [[9, 5, 7], [0, 1, 3], [4, 5, 6], [-4, 2**62, 0]])
     def test_integers_are_names(self, tmp_path: Path, ids: list[int]) -> None:
-        graph = Graph.from_arcs([0, 1], [1, 2], ids=ids)
+        graph = Graph.from_edges([0, 1], [1, 2], ids=ids)
         write(graph, tmp_path / "edges.csv")
         assert identified(read(tmp_path / "edges.csv")) == identified(graph)
 
@@ -573,13 +573,13 @@ class TestParquet:
         ],
     )
     def test_wrong_metadata(self, tmp_path: Path, key: str, value: str) -> None:
-        table = Graph.from_arcs([0], [1]).to_arrow()
+        table = Graph.from_edges([0], [1]).to_arrow()
         table = table.replace_schema_metadata({**table.schema.metadata, key.encode(): value})
         with pytest.raises(FormatError):
             read(parquet_file(tmp_path, table))
 
     def test_more_vertices_than_memory(self, tmp_path: Path) -> None:
-        table = Graph.from_arcs([0], [1]).to_arrow()
+        table = Graph.from_edges([0], [1]).to_arrow()
         metadata = {**table.schema.metadata, b"godwit.vertices": str(2**45)}
         with pytest.raises(GraphTooLargeError):
             read(parquet_file(tmp_path, table.replace_schema_metadata(metadata)))
@@ -596,7 +596,7 @@ class TestParquet:
 def test_damage_is_noticed_or_harmless(tmp_path: Path, form: str, texts: bool) -> None:
     generator = np.random.default_rng(1)
     tails, heads = generator.integers(0, 20, (2, 60))
-    graph = Graph.from_arcs(tails, heads, generator.integers(0, 99, 60), vertex_count=20)
+    graph = Graph.from_edges(tails, heads, generator.integers(0, 99, 60), vertex_count=20)
     if texts:
         graph = graph.with_ids([f"v{i:02}" for i in range(20)])
     path = tmp_path / f"edges.{form}"
@@ -652,7 +652,7 @@ class TestDataframes:
         assert not Graph.from_table(table).is_weighted
         graph = Graph.from_table(table, weight="c", directed=False)
         assert identified(graph) == identified(
-            Graph.from_arcs([0, 1], [1, 2], [5, 6], directed=False)
+            Graph.from_edges([0, 1], [1, 2], [5, 6], directed=False)
         )
 
     def test_relabel(self) -> None:
@@ -685,12 +685,12 @@ class TestDataframes:
 
         monkeypatch.setattr(builtins, "__import__", fail)
         with pytest.raises(InputError, match="pip install pandas"):
-            Graph.from_arcs([0], [1]).to_pandas()
+            Graph.from_edges([0], [1]).to_pandas()
 
 
 class TestResults:
     def test_tables(self) -> None:
-        graph = Graph.from_arcs([0, 1], [1, 2], [4, 3], vertex_count=4, ids=list("wxyz"))
+        graph = Graph.from_edges([0, 1], [1, 2], [4, 3], vertex_count=4, ids=list("wxyz"))
         table = godwit.sssp(graph, "w").to_arrow()
         assert table.to_pydict() == {
             "vertex": ["w", "x", "y", "z"],
@@ -699,7 +699,7 @@ class TestResults:
         }
 
     def test_integers_stay_exact_in_pandas(self) -> None:
-        graph = Graph.from_arcs([0], [1], [2**53 + 1], vertex_count=3)
+        graph = Graph.from_edges([0], [1], [2**53 + 1], vertex_count=3)
         frame = godwit.sssp(graph, 0).to_pandas()
         assert int(frame["distance"][1]) == 2**53 + 1
         assert frame["distance"].isna().tolist() == [False, False, True]

@@ -70,7 +70,7 @@ class TestMatrixMarket:
     def test_doubles_are_exact(self, tmp_path_factory: Any, weights: list[float]) -> None:
         path = tmp_path_factory.getbasetemp() / "doubles.mtx"
         targets = np.arange(len(weights))
-        graph = Graph.from_arcs(np.zeros_like(targets), targets, np.array(weights))
+        graph = Graph.from_edges(np.zeros_like(targets), targets, np.array(weights))
         write(graph, path)
         found = read(path).weights
         assert found is not None
@@ -79,7 +79,7 @@ class TestMatrixMarket:
 
     def test_not_a_number_is_kept(self, tmp_path: Path) -> None:
         weights = np.array([1.0, np.nan, np.inf, -np.inf])
-        write(Graph.from_arcs([0, 0, 0, 0], [0, 1, 2, 3], weights), tmp_path / "x.mtx")
+        write(Graph.from_edges([0, 0, 0, 0], [0, 1, 2, 3], weights), tmp_path / "x.mtx")
         assert np.array_equal(read(tmp_path / "x.mtx").weights, weights, equal_nan=True)
 
 
@@ -102,7 +102,7 @@ class TestDimacs:
         assert found.is_weighted
 
     def test_what_it_cannot_hold(self, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0], [1], [5])
+        graph = Graph.from_edges([0], [1], [5])
         for wrong, message in (
             (graph.without_weights(), "the graph has none"),
             (graph.with_ids(["a", "b"]), "cannot hold text ids"),
@@ -112,7 +112,7 @@ class TestDimacs:
         assert list(tmp_path.iterdir()) == []
 
     def test_lines(self, tmp_path: Path) -> None:
-        write(Graph.from_arcs([0, 2], [1, 2], [5, -(2**62)]), tmp_path / "x.gr")
+        write(Graph.from_edges([0, 2], [1, 2], [5, -(2**62)]), tmp_path / "x.gr")
         expected = f"p sp 3 2\na 1 2 5\na 3 3 {-(2**62)}\n"
         assert (tmp_path / "x.gr").read_text() == expected
 
@@ -154,7 +154,7 @@ class TestEdgeList:
          ["a\u00a0", "b\u0085c", "\u2028"], ["c", "p", "a"], [0, 1, 10**15]],
     )  # fmt: skip
     def test_ids_that_look_like_others(self, ids: list[Any], tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0, 1, 0], [2, 2, 1], ids=ids)
+        graph = Graph.from_edges([0, 1, 0], [2, 2, 1], ids=ids)
         for name in ("x.txt", "x.el"):
             write(graph, tmp_path / name)
             found = read(tmp_path / name)
@@ -165,25 +165,25 @@ class TestEdgeList:
         "id", ["x" * (1 << 16), "", "a b", "a,b", "#a", "%", 'a"b', "a\tb", "a\nb"]
     )
     def test_ids_that_cannot_be_read_again(self, id: str, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0], [1], ids=["fine", id])
+        graph = Graph.from_edges([0], [1], ids=["fine", id])
         with pytest.raises(InputError, match="cannot hold the id"):
             write(graph, tmp_path / "x.txt")
         assert list(tmp_path.iterdir()) == []
 
     def test_lines(self, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0, 1, 1], [1, 1, 0], [1.0, 2.5, 3.0], directed=False)
+        graph = Graph.from_edges([0, 1, 1], [1, 1, 0], [1.0, 2.5, 3.0], directed=False)
         write(graph, tmp_path / "x.txt")
         assert (tmp_path / "x.txt").read_text() == (
             "# Undirected graph\n# Nodes: 2 Edges: 3\n1 0 1.0\n1 0 3\n1 1 2.5\n"
         )
 
     def test_isolated_vertices_stay_however_many(self, tmp_path: Path) -> None:
-        graph = Graph.from_arcs([0, 5], [7, 1_999_999], vertex_count=3_000_000)
+        graph = Graph.from_edges([0, 5], [7, 1_999_999], vertex_count=3_000_000)
         write(graph, tmp_path / "x.txt")
         assert_same(read(tmp_path / "x.txt"), graph)
 
     def test_whole_doubles_stay_doubles(self, tmp_path: Path) -> None:
-        write(Graph.from_arcs([0, 0], [1, 2], [1.0, 2.0]), tmp_path / "x.wel")
+        write(Graph.from_edges([0, 0], [1, 2], [1.0, 2.0]), tmp_path / "x.wel")
         weights = read(tmp_path / "x.wel").weights
         assert weights is not None
         assert weights.dtype == np.float64
@@ -227,7 +227,7 @@ def test_pieces_and_threads_change_nothing(
 
 def test_rows_hold_every_integer_of_64_bits() -> None:
     weights = [-(2**63), 2**63 - 1, 0, -1, 9, 10, 99, 100, 10**18, 10**18 - 1, -(10**18)]
-    graph = Graph.from_arcs(np.zeros(len(weights), int), np.arange(len(weights)), weights)
+    graph = Graph.from_edges(np.zeros(len(weights), int), np.arange(len(weights)), weights)
     file = io.BytesIO()
     text_writing.write_rows(graph, file)
     words = file.getvalue().decode().split("\n")[0].split(" ")
@@ -264,7 +264,7 @@ def test_weights_at_the_limits_of_dtypes(
     integer = weights.dtype.kind != "f"
     directed = ending != ".graph"
     n = len(weights) + 1
-    graph = Graph.from_arcs(
+    graph = Graph.from_edges(
         np.arange(n - 1), np.arange(1, n), weights, directed=directed, vertex_count=n
     )
     path = tmp_path_factory.mktemp("limits") / f"graph{ending}"
@@ -288,6 +288,6 @@ def test_ids_at_the_limits_of_integers(ending: str, tmp_path: Path) -> None:
     names = [2**63 - 2, 2**63 - 1, 2**53 + 1, 7]
     if ending not in (".e", ".adj"):  # which have no negative ones
         names += [-(2**63), 1 - 2**63]
-    graph = Graph.from_arcs(np.arange(len(names)), np.roll(np.arange(len(names)), 1), ids=names)
+    graph = Graph.from_edges(np.arange(len(names)), np.roll(np.arange(len(names)), 1), ids=names)
     write(graph, tmp_path / f"graph{ending}")
     assert named_arcs(read(tmp_path / f"graph{ending}")) == named_arcs(graph)

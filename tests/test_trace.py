@@ -508,10 +508,10 @@ class TestOnGpus:
         given = np.arange(5000)
         back, few = np.empty_like(given), np.empty(7, given.dtype)
         with recorded(path, "both"), driver.Buffer(1, given.nbytes) as buffer:
-            upload.bring_up(buffer, given)
-            upload.bring_up(buffer, given[:7])
-            download.bring_down(1, buffer.pointer, back)
-            download.bring_down(1, buffer.pointer, few)
+            upload.upload(buffer, given)
+            upload.upload(buffer, given[:7])
+            download.download(1, buffer.pointer, back)
+            download.download(1, buffer.pointer, few)
         np.testing.assert_array_equal(back, given)
         spans = read(path).spans
         for track in ("copy host -> cuda:1", "copy cuda:1 -> host"):
@@ -796,7 +796,7 @@ class TestCommands:
 
 
 def test_graphs_of_no_vertices(path: Path) -> None:
-    gw.pagerank(Graph.from_arcs([], []), devices="cpu", trace=path)
+    gw.pagerank(Graph.from_edges([], []), devices="cpu", trace=path)
     assert read(path).phases[0] == "pagerank"
 
 

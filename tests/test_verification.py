@@ -80,7 +80,7 @@ def test_any_predecessor_that_is_no_tight_arc_is_noticed(data: Any) -> None:
 #   0 --1-- 1 --1-- 2 --0-- 3     4 --0-- 5     6
 #    \______3______/
 def small() -> Graph:
-    return Graph.from_arcs(
+    return Graph.from_edges(
         [0, 1, 2, 0, 4], [1, 2, 3, 2, 5], [1, 1, 0, 3, 0], vertex_count=7, directed=False
     )
 
@@ -126,7 +126,7 @@ def test_each_rule(distance: dict[str, int], before: dict[str, int], message: st
 
 def test_a_distance_that_is_too_small_everywhere_is_noticed() -> None:
     # No arc contradicts it: only the missing way back to the source gives it away.
-    graph = Graph.from_arcs([0, 1, 2, 3], [1, 2, 3, 1], [5, 0, 0, 0])
+    graph = Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 1], [5, 0, 0, 0])
     with pytest.raises(VerificationError, match="vertex 1 is at 3, but no shortest path"):
         verify_sssp(graph, 0, np.array([0, 3, 3, 3]))
     verify_sssp(graph, 0, np.array([0, 5, 5, 5]))
@@ -144,7 +144,7 @@ def test_bfs_counts_arcs_and_sssp_their_weights() -> None:
 
 @pytest.mark.parametrize("verify", [verify_bfs, verify_sssp])
 def test_cutoff(verify: Callable[..., None]) -> None:
-    graph = Graph.from_arcs([0, 1, 2], [1, 2, 3], directed=False)
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 3], directed=False)
     verify(graph, 0, np.array([0, 1, NOT_REACHED, NOT_REACHED]), cutoff=1)
     verify(graph, 0, np.array([0, 1, NOT_REACHED, NOT_REACHED]), cutoff=1.5)
     with pytest.raises(VerificationError, match="vertex 2 is at 2, beyond the cutoff of 1"):
@@ -156,7 +156,7 @@ def test_cutoff(verify: Callable[..., None]) -> None:
 
 
 def test_floats_are_given_a_little_slack_and_no_more() -> None:
-    graph = Graph.from_arcs([0, 1, 2], [1, 2, 0], [0.1, 0.2, np.inf], vertex_count=4)
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 0], [0.1, 0.2, np.inf], vertex_count=4)
     exact = np.array([0, 0.1, 0.1 + 0.2, np.inf])
     before = np.array([-1, 0, 1, -1])
     verify_sssp(graph, 0, exact, before)
@@ -171,14 +171,14 @@ def test_floats_are_given_a_little_slack_and_no_more() -> None:
 
 
 def test_an_arc_of_infinite_weight_reaches_nothing() -> None:
-    graph = Graph.from_arcs([0], [1], [np.inf])
+    graph = Graph.from_edges([0], [1], [np.inf])
     verify_sssp(graph, 0, np.array([0, np.inf]), np.array([-1, -1]))
     with pytest.raises(VerificationError, match=r"vertex 1 is at 5\.0, but no shortest path"):
         verify_sssp(graph, 0, np.array([0, 5.0]))
 
 
 def test_vertices_a_rounding_apart_do_not_hold_up_each_other() -> None:
-    graph = Graph.from_arcs([1, 2], [2, 1], [0.0, 0.0], vertex_count=3)
+    graph = Graph.from_edges([1, 2], [2, 1], [0.0, 0.0], vertex_count=3)
     for second in (5.0, 5.0 * (1 + 1e-13), 5.0 * (1 - 1e-13)):
         with pytest.raises(VerificationError, match="but no shortest path from a source"):
             verify_sssp(graph, 0, np.array([0, 5.0, second]))
@@ -186,7 +186,7 @@ def test_vertices_a_rounding_apart_do_not_hold_up_each_other() -> None:
 
 def test_zeros_behind_a_rounding_are_followed_from_the_source() -> None:
     # 1 is a rounding off, so that nothing behind it is explained by exact sums alone.
-    graph = Graph.from_arcs([0, 1, 2], [1, 2, 3], [5.0, 0.0, 1.0])
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 3], [5.0, 0.0, 1.0])
     near = 5.0 * (1 + 1e-13)
     verify_sssp(graph, 0, np.array([0, near, near, near + 1]))
     verify_sssp(graph, 0, np.array([0, near, 5.0, 6.0]), np.array([-1, 0, 1, 2]))

@@ -87,7 +87,7 @@ def test_nothing_that_is_added_gets_lost(devices: Any) -> None:
     depth = 10
     count = 2 ** (depth + 1) - 1
     inner = np.arange(2**depth - 1)
-    graph = gw.Graph.from_arcs(
+    graph = gw.Graph.from_edges(
         np.repeat(inner, 2), np.stack([2 * inner + 1, 2 * inner + 2], 1).ravel(), vertex_count=count
     )
     result = gw.run(WALKS, graph, {0: 3}, devices=devices, ring_items=1)
@@ -136,14 +136,14 @@ def test_a_value_that_does_not_fit_ends_the_run(devices: Any) -> None:
 
 @each_devices
 def test_an_endless_program_times_out_and_the_next_one_runs(devices: Any) -> None:
-    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
+    graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 0])
     with pytest.raises(RunTimeoutError, match=r"did not finish within 0\.3 s"):
         gw.run(WALKS, graph, {0: 1}, devices=devices, timeout_s=0.3)
     assert gw.bfs(graph, 0, devices=devices).distance.tolist() == [0, 1, 2]
 
 
 def test_progress_is_reported_while_it_runs() -> None:
-    graph = gw.Graph.from_arcs([0, 1, 2], [1, 2, 0])
+    graph = gw.Graph.from_edges([0, 1, 2], [1, 2, 0])
     seen: list[int] = []
     with pytest.raises(RunTimeoutError):
         gw.run(WALKS, graph, {0: 1}, timeout_s=0.6, progress=seen.append)
@@ -185,7 +185,7 @@ def test_an_operator_that_does_not_compile_is_named() -> None:
 
 def test_a_series_starts_at_its_labels() -> None:
     pandas = pytest.importorskip("pandas")
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], vertex_count=6)
+    graph = gw.Graph.from_edges([0, 1], [1, 2], vertex_count=6)
     for labels in ([4], [1, 3], [5, 4, 3, 2, 1, 0]):
         start = {vertex: 10 * vertex - 25 for vertex in labels}
         found = gw.run(LABELS, graph, pandas.Series(start)).values
@@ -223,7 +223,7 @@ def test_the_identity_is_no_distance(devices: Any) -> None:
     limit = 2**31 - 1
     for weights in ([limit], [limit - 1, 1], [limit - 1]):
         count = len(weights)
-        graph = gw.Graph.from_arcs(
+        graph = gw.Graph.from_edges(
             np.arange(count), np.arange(count) + 1, np.array(weights), vertex_count=4
         )
         distance = gw.sssp(graph, 0, devices=devices).distance
@@ -239,7 +239,7 @@ def test_sums_that_do_not_fit_end_the_run(devices: Any) -> None:
         combine="add",
         activate=lambda value: value == 1,
     )
-    graph = gw.Graph.from_arcs([1, 2, 3], [0, 0, 0], vertex_count=4)
+    graph = gw.Graph.from_edges([1, 2, 3], [0, 0, 0], vertex_count=4)
     with pytest.raises(ValueOverflowError):
         gw.run(program, graph, np.array([0, 1, 1, 1]), devices=devices)
 
@@ -268,7 +268,7 @@ def test_operators_keep_defaults_between_offered_parameters(devices: Any) -> Non
         message=lambda value, scale=2, weight=1: value + scale * weight,
         combine="min",
     )
-    graph = gw.Graph.from_arcs([0, 1], [1, 2], [5, 7])
+    graph = gw.Graph.from_edges([0, 1], [1, 2], [5, 7])
     assert gw.run(program, graph, {0: 0}, devices=devices).values.tolist() == [0, 10, 24]
 
 

@@ -245,7 +245,7 @@ def test_a_bucket_is_worked_on_before_those_behind_it(
         largest = quarters * buckets // 4 + 1
         end = largest - 1
         tails, heads = np.append(np.arange(end), 0), np.append(np.arange(1, end + 1), end)
-        graph = Graph.from_arcs(tails, heads, np.append(np.ones(end, int), largest))
+        graph = Graph.from_edges(tails, heads, np.append(np.ones(end, int), largest))
         found = _sums(graph, [0])
         assert found.vertices.tolist() == [0, *range(end - 1, 0, -1), 0][: end + 1]
 
@@ -283,7 +283,7 @@ def test_many_paths_and_small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.repeat([2, 3, 2, 1], diamonds)
     end = 3 * diamonds
     tails, heads = np.append(tails, end + 1), np.append(heads, end + 2)
-    graph = Graph.from_arcs(tails, heads, np.append(weights, 9), directed=False)
+    graph = Graph.from_edges(tails, heads, np.append(weights, 9), directed=False)
     sources = [0, end + 1, end, end + 2, 0]
     one = _sums(graph, sources, threads=1)
     inner = joints[1:]
@@ -298,7 +298,7 @@ def test_many_paths_and_small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestWeights:
     def graph(self, weights: Any, **options: Any) -> Graph:
         """A triangle 0, 1, 2."""
-        return Graph.from_arcs([0, 1, 0], [1, 2, 2], weights, **options)
+        return Graph.from_edges([0, 1, 0], [1, 2, 2], weights, **options)
 
     @pytest.mark.parametrize(
         ("weights", "words"),
@@ -334,12 +334,12 @@ class TestWeights:
         graph = self.graph([1e18, 1.0, 2e18])
         with pytest.raises(InputError, match=r"arc from 1 to 2 has weight 1, which float64 loses"):
             _sums(graph, [0, 1, 2] * 20, threads=threads)
-        parallel = Graph.from_arcs([0, 1, 1], [1, 2, 2], [1e18, 3e18, 1.0])
+        parallel = Graph.from_edges([0, 1, 1], [1, 2, 2], [1e18, 3e18, 1.0])
         with pytest.raises(InputError, match="arc from 1 to 2 has weight 1, which"):
             _sums(parallel, [0])
         # Elsewhere it is of no harm: from 1 itself, on no shortest path, on a self-loop.
         assert _sums(graph, [1, 2]).vertices_visited == 3
-        longer = Graph.from_arcs([0, 1, 0, 1], [1, 2, 2, 1], [1e18, 1.0, 1.0, 1.0])
+        longer = Graph.from_edges([0, 1, 0, 1], [1, 2, 2, 1], [1e18, 1.0, 1.0, 1.0])
         found = _sums(longer, [0])
         assert found.vertices.tolist() == [0, 0, 0]
         assert found.arcs.tolist() == [1, 1, 0, 0]
@@ -347,7 +347,7 @@ class TestWeights:
     def test_large_integers_are_exact(self) -> None:
         """Two ways that differ by 1 in 2^61."""
         weights = [2**60, 2**60 + 1, 2**60, 2**60]
-        graph = Graph.from_arcs([0, 0, 1, 2], [1, 2, 3, 3], weights)
+        graph = Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weights)
         assert _sums(graph, [0]).vertices.tolist() == [0, 1, 0, 0]
         assert _sums(graph.with_weights(np.array(weights, float)), [0]).vertices.tolist() == [
             0, 0.5, 0.5, 0,
@@ -358,7 +358,7 @@ class TestWeights:
         small, large, ways = 2**54 - 1, 3 * 2**54 - 4, 40
         first = np.arange(1, ways + 1)
         tails = np.concatenate([np.zeros(ways, int), first])
-        graph = Graph.from_arcs(
+        graph = Graph.from_edges(
             tails, np.concatenate([first, first + ways]), np.repeat([large, small], ways)
         )
         lengths, scale = np.array([large, large + small]), weighted_search(graph).scale

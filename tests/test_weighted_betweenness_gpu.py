@@ -109,13 +109,13 @@ def test_any_graph_on_threads(graph: Graph) -> None:
 
 def test_a_weight_that_a_sum_loses() -> None:
     """Its ends wait for each other."""
-    graph = Graph.from_arcs([0, 1, 2], [1, 2, 3], [1e18, 1.0, 1e18], directed=False)
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 3], [1e18, 1.0, 1e18], directed=False)
     with pytest.raises(InputError, match="arc from 1 to 2 has weight 1, which float64 loses"):
         _sums(graph, [0])
     found = _sums(graph, [1])
     assert found is not None
     assert found.vertices.tolist() == [1, 3, 2, 1]
-    loop = Graph.from_arcs([0, 1, 1], [1, 1, 2], [1e18, 1.0, 1e18])
+    loop = Graph.from_edges([0, 1, 1], [1, 1, 2], [1e18, 1.0, 1e18])
     found = _sums(loop, [0])
     assert found is not None
     assert found.vertices.tolist() == [2, 2, 1]
@@ -125,7 +125,7 @@ def _diamonds(count: int) -> Graph:
     joints = np.arange(count) * 3
     tails = np.concatenate([joints, joints, joints + 1, joints + 2])
     heads = np.concatenate([joints + 1, joints + 2, joints + 3, joints + 3])
-    return Graph.from_arcs(tails, heads, np.full(len(tails), 2, np.int32))
+    return Graph.from_edges(tails, heads, np.full(len(tails), 2, np.int32))
 
 
 def test_more_paths_than_a_double_holds(emulated: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def _random_graph(generator: np.random.Generator, *, acyclic: bool = False) -> G
         sources, targets = np.minimum(sources, targets), np.maximum(sources, targets)
         sources, targets = sources[sources != targets], targets[sources != targets]
     weights = generator.integers(0, 30, len(sources)).astype(np.int32)
-    return Graph.from_arcs(sources, targets, weights, vertex_count=n)
+    return Graph.from_edges(sources, targets, weights, vertex_count=n)
 
 
 def _tuning(generator: np.random.Generator) -> dict[str, Any]:
@@ -203,9 +203,9 @@ def test_a_poll_that_raises_ends_an_endless_run(devices: int) -> None:
 
 @pytest.mark.parametrize("devices", ["cpu", 3])
 def test_timeout_s_ends_an_endless_program(devices: Any) -> None:
-    path = Graph.from_arcs(np.arange(29), np.arange(1, 30))
+    path = Graph.from_edges(np.arange(29), np.arange(1, 30))
     assert godwit.run(WALKS, path, {0: 1}, devices=devices).fields.tolist() == [1] * 30  # compiled
-    ring = Graph.from_arcs(np.arange(30), (np.arange(30) + 1) % 30)
+    ring = Graph.from_edges(np.arange(30), (np.arange(30) + 1) % 30)
     for _ in range(2):
         begin = perf_counter()
         with pytest.raises(RunTimeoutError, match=r"within 0\.3 s"):

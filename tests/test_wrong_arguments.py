@@ -53,7 +53,7 @@ def test_what_is_no_exception_of_ours_is_found() -> None:
 def test_no_array_argument_takes_masked_or_sparse_ones(targets: dict[str, Target]) -> None:
     masked = np.ma.masked_array([0, 1, 2, 3], [0, 1, 0, 0])
     for name, parameter in (
-        ("Graph.from_arcs", "sources"), ("Graph.from_arcs", "weights"), ("Graph.from_arcs", "ids"),
+        ("Graph.from_edges", "sources"), ("Graph.from_edges", "weights"), ("Graph.from_edges", "ids"),
         ("Graph", "offsets"), ("Graph", "ids"), ("bfs", "source"), ("pagerank", "initial"),
         ("betweenness_centrality", "sources"), ("place", "partition"), ("run", "start"),
         ("Graph.with_weights", "weights"), ("Graph.relabel", "permutation"), ("filter", "array"),

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULE_OF = {
     "Context": "dataflow.context",
     "DistributedWorklist": "worker.worklist",
     "GpuOptions": "runtime.gpu_options",
@@ -130,14 +130,14 @@ _HOMES = {
 
 _MODULES = ("collectives", "errors", "generators", "policies")
 
-__all__ = list(_HOMES)
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module_name = _MODULE_OF.get(name)
+    if module_name is None:
         raise AttributeError(f"module 'godwit' has no attribute {name!r}")
-    module = import_module(f"godwit.{home}")
+    module = import_module(f"godwit.{module_name}")
     if name == "Graph":
         module.build_on_gpu = _build_on_gpu  # type: ignore[attr-defined]
     value = module if name in _MODULES else getattr(module, name)

@@ -122,7 +122,7 @@ def _cupy(why: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Home:
+class ResultLocation:
     """Where the arrays of a result live.
 
     :param gpu: the number of a GPU, whose arrays are CuPy's; None for NumPy on the host
@@ -131,7 +131,7 @@ class Home:
     gpu: int | None = None
 
     @classmethod
-    def named(cls, name: Any) -> Home:
+    def named(cls, name: Any) -> ResultLocation:
         """What ``results=`` names: ``"host"``, ``"cuda"`` (GPU 0) or ``"cuda:1"``.
 
         :raises InputError: none of these

@@ -28,8 +28,8 @@ from godwit.errors import GodwitError
 from .report import Report
 
 LONG = "x" * 100_000
-GRAPH = gw.Graph.from_arcs([0, 0, 1, 2], [1, 2, 3, 3], [1, 5, 2, 1])
-UNDIRECTED = gw.Graph.from_arcs([0, 1, 2], [1, 2, 3], directed=False)
+GRAPH = gw.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], [1, 5, 2, 1])
+UNDIRECTED = gw.Graph.from_edges([0, 1, 2], [1, 2, 3], directed=False)
 MATRIX = scipy.sparse.csr_array(np.eye(4))
 TABLE = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [1, 2]})
 
@@ -235,7 +235,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
             {"array": array, "predicate": lambda x: x > 3, "kept": array[4:]},
         ),
         "Graph": Target(gw.Graph, {"offsets": [0, 1, 2], "targets": [1, 0]}),
-        "Graph.from_arcs": Target(gw.Graph.from_arcs, {"sources": [0], "targets": [1]}),
+        "Graph.from_edges": Target(gw.Graph.from_edges, {"sources": [0], "targets": [1]}),
         "Graph.from_scipy": Target(gw.Graph.from_scipy, {"matrix": MATRIX}),
         "Graph.from_table": Target(gw.Graph.from_table, {"table": TABLE}),
         "Graph.from_edge_index": Target(gw.Graph.from_edge_index, {"edge_index": [[0], [1]]}),

@@ -198,13 +198,13 @@ def _folder() -> Path:
 def _graphs() -> dict[str, gw.Graph]:
     generator = np.random.default_rng(5)
     sources, targets = generator.integers(0, 30, (2, 80))
-    plain = gw.Graph.from_arcs(sources, targets, vertex_count=32)
+    plain = gw.Graph.from_edges(sources, targets, vertex_count=32)
     return {
         "plain": plain,
         "integers": plain.with_weights(generator.integers(0, 2**40, 80)),
         "floats": plain.with_weights(generator.random(80)),
-        "undirected": gw.Graph.from_arcs(sources, targets, directed=False),
-        "named": gw.Graph.from_arcs([0, 1, 2], [1, 2, 0], ids=["Ulm", "Bonn", "Köln"]),
+        "undirected": gw.Graph.from_edges(sources, targets, directed=False),
+        "named": gw.Graph.from_edges([0, 1, 2], [1, 2, 0], ids=["Ulm", "Bonn", "Köln"]),
     }
 
 

@@ -118,7 +118,7 @@ def _graph(generator: random.Random, variant: _Variant) -> gw.Graph:
     if variant.weight_dtype is not None:
         weights = _weights(generator, len(pairs), variant.weight_dtype, count)
     sources, targets = np.array(pairs, np.int64).reshape(-1, 2).T
-    return gw.Graph.from_arcs(
+    return gw.Graph.from_edges(
         sources,
         targets,
         weights,

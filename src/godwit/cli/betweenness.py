@@ -166,7 +166,7 @@ def _check_early(
         as_count(samples, "samples", 1)
         if source:
             raise InputError("give --source or --samples, not both")
-    gw.betweenness_centrality(Graph.from_arcs([], []), **askable)
+    gw.betweenness_centrality(Graph.from_edges([], []), **askable)
 
 
 def _search(

@@ -146,7 +146,7 @@ def components(
     early = check_early(asked, top)
     if method == "label-propagation":
         early = {**early, "devices": "cpu"}
-    gw.connected_components(Graph.from_arcs([], []), **early)
+    gw.connected_components(Graph.from_edges([], []), **early)
     answer(kind, graph, reading, **said)
 
 

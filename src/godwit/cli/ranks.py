@@ -167,7 +167,7 @@ def _check_early(asked: dict[str, Any], top: int | None) -> None:
     import godwit as gw
     from godwit.graph.csr import Graph
 
-    gw.pagerank(Graph.from_arcs([], []), **check_early(asked, top))
+    gw.pagerank(Graph.from_edges([], []), **check_early(asked, top))
 
 
 def _rank(asked: dict[str, Any], loaded: Graph, progress: Any) -> PageRankResult:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 from godwit.dataflow.endpoint import Endpoint
-from godwit.dataflow.future import Fate
+from godwit.dataflow.future import CancelScope
 from godwit.dataflow.spaces import make_space
 from godwit.dtypes import as_count
 from godwit.errors import ClosedContextError, InputError, shown
@@ -83,7 +83,7 @@ class Context:
         self._trace_path = None if isinstance(trace, Trace) else trace
         if self._trace_path is not None:
             require_writable(self._trace_path)
-        self.fate = Fate(self.trace)
+        self.cancel_scope = CancelScope(self.trace)
         self._links: list[Link] = []
         self._routers: list[Router] = []
         self._spaces: dict[Endpoint, Space] = {}
@@ -256,7 +256,7 @@ class Context:
             if self._closed:
                 return
             self._closed = True
-        self.fate.end(ClosedContextError("the context was closed"))
+        self.cancel_scope.end(ClosedContextError("the context was closed"))
         links = self.all_links()
         with ExitStack() as last_first:  # each of these, whatever the others raise
             if self.trace is not None and self._trace_path is not None:

@@ -4,8 +4,8 @@ The host learns first *that* something is under way: a receive has got its segme
 message has found a buffer. What a device does for it may still be going on: marks say when that is done.
 Whoever waits on the host waits for both; a stream waits for the marks, and the host only for the first.
 
-A context's :class:`Fate` ends all waits at once: when a worker raises, everyone who waits for something
-that would never come is told so.
+A context's :class:`CancelScope` ends all waits at once: when a worker raises, every wait of the
+context ends with an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE_S = 10.0
 """After so long a wait it is looked whether everybody waits."""
 
 
-class Fate:
+class CancelScope:
     """Whether a dataflow goes on, and the lock of all that its futures share.
 
     Invariant: a waiter lists itself, with its future and here, before it looks for the last time whether
@@ -108,7 +108,7 @@ class Wait(NamedTuple):
 
 
 def wake(waiter: Any) -> None:
-    """Let a waiter go on; with the lock of its fate."""
+    """Let a waiter go on; with the lock of its cancel_scope."""
     if waiter.locked():
         waiter.release()
 
@@ -116,15 +116,26 @@ def wake(waiter: Any) -> None:
 class Future(Generic[T]):
     """Something that will be there.
 
-    :param fate: of the dataflow that it belongs to
+    :param cancel_scope: of the dataflow that it belongs to
     :param what: for people: what is waited for
     :param where: which endpoint waits, for the trace
     """
 
-    __slots__ = ("_error", "_fate", "_marks", "_resolved", "_value", "_waiters", "_what", "_where")
+    __slots__ = (
+        "_error",
+        "_cancel_scope",
+        "_marks",
+        "_resolved",
+        "_value",
+        "_waiters",
+        "_what",
+        "_where",
+    )
 
-    def __init__(self, fate: Fate, what: str = "a future", where: str = HOST) -> None:
-        self._fate = fate
+    def __init__(
+        self, cancel_scope: CancelScope, what: str = "a future", where: str = HOST
+    ) -> None:
+        self._cancel_scope = cancel_scope
         self._what = what
         self._where = where
         self._resolved = False
@@ -137,7 +148,7 @@ class Future(Generic[T]):
     def done(self) -> bool:
         """Whether :meth:`wait` would return, or raise, at once."""
         if not self._resolved:
-            return self._fate.cause is not None
+            return self._cancel_scope.cause is not None
         return self._error is not None or all(mark.done() for mark in self._marks)
 
     def wait(self, timeout_s: float | None = None) -> T:
@@ -182,8 +193,8 @@ class Future(Generic[T]):
         if not self._resolved:
             begin = perf_counter()
             self._sleep(timeout_s, deadline)
-            if self._fate.trace is not None:
-                self._fate.trace.add(self._where, "wait", self._what, begin, perf_counter())
+            if self._cancel_scope.trace is not None:
+                self._cancel_scope.trace.add(self._where, "wait", self._what, begin, perf_counter())
         if self._error is not None:
             raise self._error.with_traceback(None)  # which would grow, and keep frames alive
         found: T = self._value
@@ -193,30 +204,30 @@ class Future(Generic[T]):
         while not self._resolved:
             self._sleep_once(deadline)
             if deadline is not None and not self._resolved and perf_counter() >= deadline:
-                self._fate.check()
+                self._cancel_scope.check()
                 self._refuse_to_wait(timeout_s)
 
     def _sleep_once(self, deadline: float | None) -> None:
         """Until somebody wakes the caller, or for some time."""
         waiter = threading.Lock()
         waiter.acquire()
-        with self._fate.lock:
+        with self._cancel_scope.lock:
             self._waiters.append(waiter)
-            self._fate.waiting[waiter] = Wait(
+            self._cancel_scope.waiting[waiter] = Wait(
                 threading.current_thread(), self, deadline is not None
             )
         try:
             if self._resolved:
                 return
-            self._fate.check()
+            self._cancel_scope.check()
             left = PATIENCE_S
             if deadline is not None:
                 left = min(max(0.0, deadline - perf_counter()), threading.TIMEOUT_MAX)
             if not waiter.acquire(timeout=left) and deadline is None:
-                self._fate.look_if_stuck()
+                self._cancel_scope.look_if_stuck()
         finally:
-            with self._fate.lock:
-                del self._fate.waiting[waiter]
+            with self._cancel_scope.lock:
+                del self._cancel_scope.waiting[waiter]
                 self._waiters.remove(waiter)
 
     def _refuse_to_wait(self, timeout_s: float | None) -> NoReturn:
@@ -243,6 +254,6 @@ class Future(Generic[T]):
             self._wake()
 
     def _wake(self) -> None:
-        with self._fate.lock:
+        with self._cancel_scope.lock:
             for waiter in self._waiters:
                 wake(waiter)

@@ -113,7 +113,7 @@ class Link:
         self.source = source
         self.target = target
         self.context = context = source.context
-        self._fate = context.fate
+        self._cancel_scope = context.cancel_scope
         self._is_routers = source.kind == "router"
         self.name = f"{source} -> {target}"
         self._end_of_message = f"the end of a message over {self.name}"
@@ -140,7 +140,7 @@ class Link:
                 packet,
                 count_,
                 copies=copies,
-                fate=context.fate,
+                cancel_scope=context.cancel_scope,
                 keep=context.keep,
                 begun=target.inbound.append,
             )
@@ -216,7 +216,7 @@ class Link:
         :raises InputError: no array of numbers, one row is larger than a packet, or a segment was released
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
-        if self._closed or self._is_routers or self._fate.cause is not None:
+        if self._closed or self._is_routers or self._cancel_scope.cause is not None:
             self._refuse_to_send()
         segment = array if isinstance(array, Segment) else None
         if segment is None:
@@ -226,7 +226,7 @@ class Link:
             after = (*segment.marks, *after)
         if priority != 0:
             priority = _as_priority(priority, "priority")
-        future: Future[None] = Future(self._fate, self._end_of_message, self.source.name)
+        future: Future[None] = Future(self._cancel_scope, self._end_of_message, self.source.name)
         message = Message(
             taken,
             rows_of_packet(taken, self._packet_bytes, self.name),
@@ -263,7 +263,7 @@ class Link:
         if self._is_routers:
             raise TopologyError(f"{self.source} sends by itself what is sent to it")
         self.context.check_open()
-        self._fate.check()
+        self._cancel_scope.check()
         raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
 
     def shutdown(self) -> None:
@@ -298,7 +298,7 @@ class Link:
                         return False
                     self._sent += 1
                     heappush(self._outbox, (-message.priority, next(self._numbers), message))
-                if self._is_pumping or self._fate.cause is not None:
+                if self._is_pumping or self._cancel_scope.cause is not None:
                     return True
                 cut, is_end = self._cut()
             while cut or is_end:
@@ -308,7 +308,7 @@ class Link:
                 with self._lock:
                     cut, is_end = self._cut()
         except BaseException as error:
-            self._fate.end(error)  # from now on nobody pumps
+            self._cancel_scope.end(error)  # from now on nobody pumps
             self._is_pumping = False
             raise
         return True
@@ -392,10 +392,12 @@ class Link:
         """
         if self.receiver is None:
             raise TopologyError(f"{self.target} receives by itself; ask router.output(endpoint)")
-        if self._fate.cause is not None:
+        if self._cancel_scope.cause is not None:
             self.context.check_open()
-            self._fate.check()
-        pending = PendingSegment(self._fate, self._a_segment, self.target.name, self.receiver)
+            self._cancel_scope.check()
+        pending = PendingSegment(
+            self._cancel_scope, self._a_segment, self.target.name, self.receiver
+        )
         if self._is_routers and not self.receiver.has_begun:
             self._check_router()
         self.receiver.request(pending)
@@ -436,7 +438,7 @@ class Link:
                     try:
                         segment.release()
                     except DeviceError:
-                        if self._fate.cause is None:
+                        if self._cancel_scope.cause is None:
                             raise  # else everybody has been told of what ended the dataflow
             del segment  # what has been given back is not to be kept by a loop that waits
 

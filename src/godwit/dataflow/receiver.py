@@ -26,7 +26,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from godwit.dataflow.future import Fate
+from godwit.dataflow.future import CancelScope
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.errors import DeadWorkerError, EndOfLink
 from godwit.runtime.memory import Block, Lane, Mark, Space
@@ -140,7 +140,7 @@ class Receiver:
         buffers: int,
         *,
         copies: bool,
-        fate: Fate,
+        cancel_scope: CancelScope,
         keep: Callable[[Mark, Any], None],
         begun: Callable[[Receiver], None],
     ) -> None:
@@ -153,7 +153,7 @@ class Receiver:
         self.bytes = 0
         self.copied_bytes = 0
         self._copies = copies
-        self._fate = fate
+        self._cancel_scope = cancel_scope
         self._keep = keep
         self._begun = begun
         self._lock = threading.RLock()
@@ -273,7 +273,7 @@ class Receiver:
 
     def next_arrived(self) -> Segment | None:
         """The next segment, if it is under way already, nobody has asked for it and all goes on."""
-        if self._requests or self._asking or self._fate.cause is not None:
+        if self._requests or self._asking or self._cancel_scope.cause is not None:
             return None
         try:
             return self._arrived.popleft()
@@ -306,7 +306,7 @@ class Receiver:
             waiting = [offer for _, _, offer in self._offers if not offer.is_stale]
         stuck = [offer for offer in waiting if all(one._abandoned for one in offer.receivers)]
         if unread or stuck:
-            self._fate.end(
+            self._cancel_scope.end(
                 DeadWorkerError(
                     f"nobody is left at the end of {self.name}, with {unread + len(stuck)} segment(s) on "
                     "their way to it: a worker there must receive until the link ends"
@@ -338,7 +338,7 @@ class Receiver:
                 if self._ended:
                     self._check_end()
         except BaseException as error:
-            self._fate.end(error)
+            self._cancel_scope.end(error)
             raise
         finally:
             # Outside of the lock: what follows takes the locks of other receivers.
@@ -357,7 +357,7 @@ class Receiver:
         What others could take it takes ahead of a request only into a buffer that nothing uses any more:
         one that a GPU has yet to read is no sign that this GPU is the next to be free.
         """
-        if self._abandoned or self._fate.cause is not None:
+        if self._abandoned or self._cancel_scope.cause is not None:
             return False
         if len(offer.receivers) == 1 or self._requests or offer.is_stale:
             return True
@@ -394,7 +394,7 @@ class Receiver:
             message.finished(segment.marks)
             self.copied_bytes += nbytes
         slot.segment, slot.users = segment, 1
-        if self._fate.trace is not None:
+        if self._cancel_scope.trace is not None:
             slot.taken_s = perf_counter()
         self.segments += 1
         self.bytes += nbytes
@@ -459,7 +459,7 @@ class Receiver:
         if segment is None:  # the context has been closed
             return
         message = segment.message
-        trace = self._fate.trace
+        trace = self._cancel_scope.trace
         if trace is not None:
             name = f"rows from {segment.offset:,}"
             nbytes = segment.array.nbytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from godwit.dataflow.future import Fate, Future
+from godwit.dataflow.future import CancelScope, Future
 from godwit.runtime.memory import Mark
 
 if TYPE_CHECKING:
@@ -110,8 +110,10 @@ class PendingSegment(Future[Segment]):
 
     __slots__ = ("__weakref__", "_receiver")
 
-    def __init__(self, fate: Fate, what: str, where: str, receiver: Receiver) -> None:
-        super().__init__(fate, what, where)
+    def __init__(
+        self, cancel_scope: CancelScope, what: str, where: str, receiver: Receiver
+    ) -> None:
+        super().__init__(cancel_scope, what, where)
         self._receiver: Receiver | None = receiver  # None when somebody has seen what it brought
 
     @property

@@ -90,13 +90,13 @@ class Workers:
                     link.receiver.resume()
             self._threads.append(thread)
             self._running[id(endpoint)] += 1
-            self._context.fate.participants.add(thread)
+            self._context.cancel_scope.participants.add(thread)
             try:
                 thread.start()
             except RuntimeError:  # there are too many
                 self._threads.pop()
                 self._running[id(endpoint)] -= 1
-                self._context.fate.participants.discard(thread)
+                self._context.cancel_scope.participants.discard(thread)
                 raise
 
     def each(
@@ -123,9 +123,9 @@ class Workers:
         trace = self._context.trace
         name = getattr(function, "__name__", "worker")
         try:
-            self._context.fate.check()
+            self._context.cancel_scope.check()
             with endpoint.space.entered(), self._context.recording(), ExitStack() as stack:
-                stack.enter_context(stoppable(self._context.fate.control))
+                stack.enter_context(stoppable(self._context.cancel_scope.control))
                 if trace is not None:
                     stack.enter_context(trace.span(endpoint.name, "worker", name))
                 for mark in before:
@@ -144,7 +144,7 @@ class Workers:
             if not left:
                 self._settle_endpoint(endpoint)
         finally:  # until then others may still get what they wait for
-            self._context.fate.participants.discard(threading.current_thread())
+            self._context.cancel_scope.participants.discard(threading.current_thread())
 
     def _settle_body(self) -> None:
         """The block's body, which is at the host, has ended by itself."""
@@ -194,7 +194,7 @@ class Workers:
             # Who was told of the end is not its cause.
             if self._failure is None and not isinstance(error, DataflowEnded | RunStopped):
                 self._failure = error
-        self._context.fate.end(error)
+        self._context.cancel_scope.end(error)
 
     def _links_from(self, endpoint: Endpoint) -> list[Link]:
         return [link for link in self._context.all_links() if link.source is endpoint]
@@ -205,7 +205,7 @@ class Workers:
     def __enter__(self) -> Workers:
         self._context.begin_workers()
         self._threads.clear()
-        self._context.fate.begin()
+        self._context.cancel_scope.begin()
         self._is_open = True
         return self
 
@@ -223,19 +223,19 @@ class Workers:
             else:
                 with suppress(DataflowEnded):
                     self._settle_body()
-            self._context.fate.body_has_ended()
+            self._context.cancel_scope.body_has_ended()
             self._join()
         except BaseException as error:  # Ctrl-C, or a policy asked for what the host still sends
             self._fail(error)
             self._join()
             raise
         finally:
-            self._context.fate.participants.clear()
+            self._context.cancel_scope.participants.clear()
             # Who goes on without workers may receive anywhere.
             for link in self._context.all_links():
                 if link.receiver is not None:
                     link.receiver.resume()
             self._context.end_workers()
-        cause = self._failure or self._context.fate.cause
+        cause = self._failure or self._context.cancel_scope.cause
         if cause is not None and cause is not value:
             raise cause from cause.__cause__  # and not from what the body was told of it

@@ -21,7 +21,7 @@ from godwit.frontier.state import (
 )
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import USUAL, GpuOptions
+from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import Trace, TraceArgument, recorded, require_writable
@@ -188,5 +188,5 @@ def explore(
     :raises InputError: a wrong argument
     :raises FileError: the trace cannot be written
     """
-    options = SolverOptions(gpu=USUAL if gpu is None else gpu)
+    options = SolverOptions(gpu=DEFAULT_GPU_OPTIONS if gpu is None else gpu)
     return Explorer(graph, fields, numbers, frontier, devices, trace, options.gpu)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.frontier.code import Instruction
@@ -30,7 +30,7 @@ from godwit.frontier.state import (
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import USUAL, GpuOptions
+from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
@@ -117,9 +117,9 @@ class StepProgram:
         :raises RunTimeoutError: out of time
         """
         options = SolverOptions(
-            timeout_s=timeout_s, progress=progress, gpu=USUAL if gpu is None else gpu
+            timeout_s=timeout_s, progress=progress, gpu=DEFAULT_GPU_OPTIONS if gpu is None else gpu
         )
-        options.home = Home.named(results)
+        options.location = ResultLocation.named(results)
         with recorded(trace, self.name):
             placed = placed_for_steps(graph, devices)
             try:
@@ -132,7 +132,7 @@ class StepProgram:
                     placed.close()
         return StepResult(
             {
-                name: options.home.place(array)
+                name: options.location.place(array)
                 for name, array in zip(self.declared.fields, state.fields, strict=True)
             },
             {

@@ -42,7 +42,7 @@ Rows = tuple[Array, Array, Array | None]
 """Offsets, targets and weights."""
 
 build_on_gpu: Callable[[Any, Any, Any, Any, bool, Any], Rows | None] | None = None
-"""What makes rows of the arrays of :meth:`Graph.from_arcs` where they lie on a GPU, or gives None, if they
+"""What makes rows of the arrays of :meth:`Graph.from_edges` where they lie on a GPU, or gives None, if they
 had better be brought to the host, where every mistake is named. Set by ``godwit``: this layer knows no GPU.
 """
 
@@ -148,7 +148,7 @@ class Graph:
         return graph
 
     @classmethod
-    def from_arcs(
+    def from_edges(
         cls,
         sources: Any,
         targets: Any,

@@ -259,7 +259,7 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
         raise FormatError(
             head.path,
             "this is an array of NumPy's, not a graph: godwit.connected_components (godwit components) "
-            "takes edges from one that is called .npy, godwit.Graph.from_arcs makes a graph of its columns",
+            "takes edges from files called .npy, godwit.Graph.from_edges makes a graph of its columns",
         )
     if not head.is_text:
         raise FormatError(

@@ -34,7 +34,7 @@ _WHOSE = {
 
 def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
     """Which of these options are not as usual."""
-    return [name for name in names if getattr(gpu, name) != getattr(USUAL, name)]
+    return [name for name in names if getattr(gpu, name) != getattr(DEFAULT_GPU_OPTIONS, name)]
 
 
 def _rings_for_nothing(gpu: GpuOptions, names: Sequence[str]) -> bool:
@@ -56,7 +56,7 @@ def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
     left_out = [name for name in _WHOSE if name not in names]
     if _rings_for_nothing(gpu, names):
         left_out.append("transport")
-    return replace(gpu, **{name: getattr(USUAL, name) for name in left_out})
+    return replace(gpu, **{name: getattr(DEFAULT_GPU_OPTIONS, name) for name in left_out})
 
 
 def check_options(
@@ -225,5 +225,5 @@ def _is_one_of(value: Any, known: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value in known
 
 
-USUAL = GpuOptions()
+DEFAULT_GPU_OPTIONS = GpuOptions()
 """As kernels are run if nobody says how."""

@@ -23,7 +23,7 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, new_control, run_team
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.download import STAGING_BYTES, Staging, bring_down, stagings
+from godwit.runtime.cuda.download import STAGING_BYTES, Staging, download, stagings
 from godwit.runtime.cuda.driver import Kernel, Stream
 from godwit.runtime.cuda.types import c_type
 from godwit.supersteps import rows as step_rows
@@ -120,7 +120,7 @@ def deliver_own(placement: StepPlacement, name: str, dtype: Any, destination: An
     else:
         for one in placement.parts:
             values = np.empty(one.owned, dtype)
-            bring_down(one.index, one.buffers[name].pointer, values)
+            download(one.index, one.buffers[name].pointer, values)
             vertices = placement.numbering.vertices(one.device)
             threads = thread_count_for(len(values))
             run_team(_put_values, vertices, frozen(values), destination, threads=threads)
@@ -187,7 +187,7 @@ def deliver_arcs(placement: StepPlacement, name: str, destination: Array) -> Non
         ends = np.cumsum(offsets[1:][vertices] - offsets[:-1][vertices])
         if len(ends) and ends[-1]:
             values = np.empty(int(ends[-1]), destination.dtype)
-            bring_down(part.index, part.buffers[name].pointer, values)
+            download(part.index, part.buffers[name].pointer, values)
             threads = thread_count_for(len(values))
             arguments = (offsets, vertices, frozen(ends), frozen(values), destination)
             run_team(_put_rows, *arguments, threads=threads)

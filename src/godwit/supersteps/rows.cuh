@@ -13,7 +13,7 @@
 #include "graph/cuda/build_rows.cuh"
 
 // How a graph's vertices stand on its devices. Every member has 8 bytes, as Python hands them over.
-struct Standing {
+struct PartitionView {
     i64 device;
     i64 devices;
     i64 capacity;
@@ -50,7 +50,7 @@ __device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 hi
 // The lengths of the own rows, at their own indexes.
 template <class Id>
 __device__ __forceinline__ void grid_count_rows(const i64 *graph_offsets, const Id *positions,
-                                                const Standing &standing, i64 *lengths) {
+                                                const PartitionView &standing, i64 *lengths) {
     for (i64 v = grid_thread(); v < standing.vertices; v += grid_threads()) {
         const i64 own = standing.own(positions[v]);
         if (standing.has(own)) lengths[own] = graph_offsets[v + 1] - graph_offsets[v];
@@ -59,8 +59,8 @@ __device__ __forceinline__ void grid_count_rows(const i64 *graph_offsets, const 
 
 // The vertex of each own index.
 template <class Id>
-__device__ __forceinline__ void grid_list_vertices(const Id *positions, const Standing &standing,
-                                                   Id *vertices) {
+__device__ __forceinline__ void grid_list_vertices(const Id *positions,
+                                                   const PartitionView &standing, Id *vertices) {
     for (i64 v = grid_thread(); v < standing.vertices; v += grid_threads()) {
         const i64 own = standing.own(positions[v]);
         if (standing.has(own)) vertices[own] = static_cast<Id>(v);
@@ -70,8 +70,9 @@ __device__ __forceinline__ void grid_list_vertices(const Id *positions, const St
 // The place in own rows of each arc [begin, begin + count) that is one of theirs: `put(arc - begin, place)`.
 template <class Id, class Put>
 __device__ __forceinline__ void grid_place_own_arcs(const i64 *graph_offsets, const Id *positions,
-                                                    const Standing &standing, const i64 *offsets,
-                                                    i64 begin, i64 count, Put put) {
+                                                    const PartitionView &standing,
+                                                    const i64 *offsets, i64 begin, i64 count,
+                                                    Put put) {
     const i64 warps = grid_warps(), last = standing.vertices - 1;
     for (i64 tile = grid_warp(); tile * TILE < count; tile += warps) {
         const i64 from = begin + tile * TILE;
@@ -89,7 +90,7 @@ __device__ __forceinline__ void grid_place_own_arcs(const i64 *graph_offsets, co
 // The keys by which the arcs [begin, begin + count) of own rows, of which `first_row` is the first, are sorted.
 template <class Id>
 __device__ __forceinline__ void grid_write_hot_keys(const i64 *offsets, const Id *targets,
-                                                    const Standing &standing, i64 first_row,
+                                                    const PartitionView &standing, i64 first_row,
                                                     i64 row_count, u32 hot_bits, i64 begin,
                                                     i64 count, u64 *keys) {
     const i64 warps = grid_warps(), last = first_row + row_count - 1;
@@ -108,7 +109,7 @@ __device__ __forceinline__ void grid_write_hot_keys(const i64 *offsets, const Id
 // The targets that sorted keys stand for.
 template <class Id>
 __device__ __forceinline__ void grid_read_hot_keys(const u64 *keys, i64 count, u32 hot_bits,
-                                                   const Standing &standing, Id *targets) {
+                                                   const PartitionView &standing, Id *targets) {
     const u64 mask = (1ull << hot_bits) - 1;
     for (i64 i = grid_thread(); i < count; i += grid_threads()) {
         targets[i] = static_cast<Id>(standing.position(keys[i] & mask));

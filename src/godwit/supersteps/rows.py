@@ -27,7 +27,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import Buffer, Module
 from godwit.runtime.cuda.sorting import sort_keys
-from godwit.runtime.cuda.upload import bring_up
+from godwit.runtime.cuda.upload import upload
 from godwit.worker.cuda.placement import require_room, settle
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _BLOCKS_PER_MULTIPROCESSOR = 8
 _SCAN_THREADS = 1024
 
 
-class Standing(ctypes.Structure):
+class PartitionView(ctypes.Structure):
     """How a graph's vertices stand on its devices; as in supersteps/rows.cuh."""
 
     _fields_ = (
@@ -113,7 +113,7 @@ def make_vertices(placement: StepPlacement) -> list[Buffer]:
         if "vertices" not in part.buffers:
             positions = positions_on(placement, part).pointer
             made = Buffer(part.index, placement.id_dtype.itemsize * part.owned)
-            standing = _standing(placement, part)
+            standing = _partition_view(placement, part)
             start_kernel(part, source, "list_vertices", positions, standing, made.pointer)
             part.stream.synchronize()
             part.buffers["vertices"] = made
@@ -125,7 +125,7 @@ def positions_on(placement: StepPlacement, part: StepPart) -> Buffer:
     found = part.buffers.get("positions")
     if found is None:
         found = Buffer(part.index, placement.numbering.position.nbytes)
-        bring_up(found, placement.numbering.position)
+        upload(found, placement.numbering.position)
         part.buffers["positions"] = found
     return found
 
@@ -215,9 +215,9 @@ class _Making:
     def _places(self, part: StepPart, owned: ExitStack) -> tuple[Any, ...]:
         """What tells a kernel which arcs are a device's own."""
         offsets = owned.enter_context(Buffer(part.index, self.graph.offsets.nbytes))
-        bring_up(offsets, self.graph.offsets)
+        upload(offsets, self.graph.offsets)
         positions = positions_on(self.placement, part).pointer
-        standing = _standing(self.placement, part)
+        standing = _partition_view(self.placement, part)
         return offsets.pointer, positions, standing, part.buffers[self.offsets].pointer
 
     def _deal(self, kernel: str, array: Array, name: str, places: list[tuple[Any, ...]]) -> None:
@@ -231,7 +231,7 @@ class _Making:
             owned.callback(settle, self.parts)  # before a chunk is given back
             for begin in range(0, len(array), CHUNK_ARCS):
                 some = array[begin : begin + CHUNK_ARCS]
-                bring_up(chunks[0], some)
+                upload(chunks[0], some)
                 for part, chunk, place in zip(self.parts, chunks, places, strict=True):
                     if part is not first:
                         driver.copy_peer_async(
@@ -253,7 +253,7 @@ class _Making:
         id_bytes = placement.id_dtype.itemsize
         for part, arcs in zip(self.parts, self.arcs, strict=True):
             offsets, targets = part.buffers[self.offsets], part.buffers[self.targets]
-            standing = _standing(placement, part)
+            standing = _partition_view(placement, part)
             for first, rows, begin, count in _ranges(part, offsets, arcs, hot_bits):
                 at = targets.pointer + id_bytes * begin
                 with Buffer(part.index, 8 * count) as keys:
@@ -332,8 +332,8 @@ def _graph_of(placement: StepPlacement, direction: Direction) -> Graph:
     return placement.graph if direction == "out" else placement.graph.reverse
 
 
-def _standing(placement: StepPlacement, part: StepPart) -> Standing:
-    return Standing(
+def _partition_view(placement: StepPlacement, part: StepPart) -> PartitionView:
+    return PartitionView(
         part.device, len(placement.parts), placement.capacity, part.owned, placement.vertex_count
     )
 
@@ -345,8 +345,8 @@ def _row_lengths(placement: StepPlacement, part: StepPart, graph: Graph, nbytes:
     made = Buffer(part.index, nbytes)
     try:
         with Buffer(part.index, graph.offsets.nbytes) as offsets:
-            bring_up(offsets, graph.offsets)
-            standing = _standing(placement, part)
+            upload(offsets, graph.offsets)
+            standing = _partition_view(placement, part)
             start_kernel(
                 part, source, "count_rows", offsets.pointer, positions, standing, made.pointer
             )

@@ -155,8 +155,8 @@ class StepRun(SlicedRun):
     :param functions: a user's operators
     :param threads: of a block
     :ivar exchange: how the devices get at each other's arrays
-    :ivar bring_over: where the host copies, called after each superstep but the last to do so, with its
-        phase, the one that comes and the state
+    :ivar exchange_on_host: where the host copies, called after each superstep but the last to do so, with
+        its phase, the one that comes and the state
     :ivar exchange_s: seconds that this took
     :ivar between: called with the control words between two launches: memory may be allocated then
     :ivar shared_bytes: dynamic shared memory of a block, if any
@@ -187,7 +187,7 @@ class StepRun(SlicedRun):
         by_host = copies_by_host(placement, gpu)
         self.exchange = Exchange(placement.parts, placement.capacity, by_host=by_host)
         self.exchange_s = 0.0
-        self.bring_over: Callable[[int, int, Array], None] | None = None
+        self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
 
     def load(self) -> None:
@@ -262,11 +262,13 @@ class StepRun(SlicedRun):
     def between_slices(self, controls: Array) -> None:
         """What the primitive does there, if it does anything."""
         if self.exchange.by_host:
-            assert self.bring_over is not None
+            assert self.exchange_on_host is not None
             begin = perf_counter()
             control = controls[0]
             last = control["phases"][int(control["state"][STEP]) % _PROFILED_STEPS]
-            self.bring_over(int(last) & _PHASE, int(control["phase"]) & _PHASE, control["state"])
+            self.exchange_on_host(
+                int(last) & _PHASE, int(control["phase"]) & _PHASE, control["state"]
+            )
             settle(self.placement.parts)
             self.exchange_s += seconds_since(begin, "exchange")
         if self.between is not None:

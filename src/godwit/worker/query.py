@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
@@ -38,7 +38,7 @@ def solver_options(
                 f"unexpected keyword argument {name!r}; for tuning there are {', '.join(known)}"
             )
     options = SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
-    options.home = Home.named(results)
+    options.location = ResultLocation.named(results)
     return options
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.dtypes import frozen
 from godwit.graph.partition.layout import Layout
 from godwit.runtime.cpu.compile import kernel
@@ -20,16 +20,16 @@ _SMALL_VALUES = 1 << 23
 
 
 def destination_of(
-    program: VertexProgram, layout: Layout, result_dtype: Any, home: Home
+    program: VertexProgram, layout: Layout, result_dtype: Any, location: ResultLocation
 ) -> Destination:
     """Arrays for devices that bring their results themselves."""
     count = layout.graph.vertex_count
     dtype = program.dtype if result_dtype is None else np.dtype(result_dtype)
     return Destination(
-        values=home.empty(count, dtype),
-        fields=None if program.field_dtype is None else home.empty(count, program.field_dtype),
+        values=location.empty(count, dtype),
+        fields=None if program.field_dtype is None else location.empty(count, program.field_dtype),
         never=identity_of(program.combine, dtype),
-        gpu=home.gpu,
+        gpu=location.gpu,
         ranges=len(layout.parts) == 1 or layout.partition.boundaries is not None,
     )
 

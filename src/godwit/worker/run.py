@@ -78,9 +78,9 @@ def run(
             program, placed, start, options, limit=limit, target=target, parameters=parameters
         )
         add_placement(solution.statistics, placed, graph)
-        solution.values = options.home.place(solution.values)
+        solution.values = options.location.place(solution.values)
         if solution.fields is not None:
-            solution.fields = options.home.place(solution.fields)
+            solution.fields = options.location.place(solution.fields)
         return solution
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.dataflow.tuning import (
     DEFAULT_RING_ITEMS,
     as_capacity_items,
@@ -27,7 +27,7 @@ from godwit.graph.ids import VertexIds
 from godwit.graph.partition.layout import LocalGraph
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile_time import run_clock
-from godwit.runtime.gpu_options import USUAL, GpuOptions, check_asynchronous
+from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions, check_asynchronous
 from godwit.runtime.protocol import Array, Device, ProgressPoll
 from godwit.runtime.statistics import RunStatistics, WorklistCounts
 from godwit.trace import PROGRESS, active
@@ -63,7 +63,7 @@ class SolverOptions:
     :param timeout_s: RunTimeoutError after so many seconds
     :param progress: called now and then with the number of items processed so far
     :param gpu: how kernels are run
-    :param home: where GPUs leave their results; what other devices make is on the host
+    :param location: where GPUs leave their results; what other devices make is on the host
     """
 
     execution: Execution = "auto"
@@ -73,8 +73,8 @@ class SolverOptions:
     capacity_items: int | None = None
     timeout_s: float | None = None
     progress: Callable[[int], None] | None = None
-    gpu: GpuOptions = USUAL
-    home: Home = field(default_factory=Home)
+    gpu: GpuOptions = DEFAULT_GPU_OPTIONS
+    location: ResultLocation = field(default_factory=ResultLocation)
 
     def __post_init__(self) -> None:
         self.execution = as_execution(self.execution)
@@ -199,7 +199,7 @@ def solve(
             hops=hops,
             in_steps=options.in_steps,
             gpu=options.gpu,
-            destination=destination_of(program, layout, result_dtype, options.home)
+            destination=destination_of(program, layout, result_dtype, options.location)
             if devices[0].delivers
             else None,
         )

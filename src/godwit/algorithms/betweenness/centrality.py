@@ -25,7 +25,7 @@ from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies
 from godwit.algorithms.betweenness.queries import DependencyQuery
 from godwit.algorithms.betweenness.weighted_path_counts import check_lengths
 from godwit.algorithms.paths.result import uses_weights
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.dtypes import as_count, as_flag, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -40,7 +40,7 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions
 from godwit.worker.solve import SolverOptions, make_poll
 
-_HOST = Home()
+_HOST = ResultLocation()
 
 # An index known not to be negative: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
@@ -52,7 +52,7 @@ class BetweennessResult:
     :ivar graph: the graph that was asked
     :ivar statistics: what the run did and how long it took; its items are vertices reached, and
         its arcs those from them
-    :ivar home: where the arrays live: NumPy's on the host, or CuPy's on a GPU
+    :ivar location: where the arrays live: NumPy's on the host, or CuPy's on a GPU
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class BetweennessResult:
         edge_centrality: Array | None,
         statistics: RunStatistics,
         *,
-        home: Home = _HOST,
+        location: ResultLocation = _HOST,
     ) -> None:
         self.graph = graph
         self._sources = sources
         self.statistics = statistics
-        self.home = home
+        self.location = location
         self._centrality = centrality
         self._edge_centrality = edge_centrality
 
@@ -80,7 +80,7 @@ class BetweennessResult:
     @cached_property
     def centrality(self) -> Array:
         """Of every vertex, float64 (n)."""
-        placed: Array = self.home.place(self._centrality)
+        placed: Array = self.location.place(self._centrality)
         return placed
 
     @cached_property
@@ -91,7 +91,7 @@ class BetweennessResult:
 
         :raises InputError: it was not asked for
         """
-        placed: Array = self.home.place(self._of_arcs())
+        placed: Array = self.location.place(self._of_arcs())
         return placed
 
     def _of_arcs(self) -> Array:
@@ -103,7 +103,7 @@ class BetweennessResult:
         """The centrality of every vertex, by its id (:attr:`Graph.ids`).
 
         >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
         >>> gw.betweenness_centrality(graph).to_dict()
         {'Bonn': 0.0, 'Ulm': 0.5, 'Jena': 0.0}
         """
@@ -128,7 +128,7 @@ class BetweennessResult:
         of its own, one (``merge_parallel_arcs()`` makes them one).
 
         >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
         >>> gw.betweenness_centrality(graph, edges=True, normalized=False).edges_to_dict()
         {('Bonn', 'Ulm'): 2.0, ('Ulm', 'Jena'): 2.0}
 
@@ -244,7 +244,7 @@ def run_betweenness(
             if not graph.directed:
                 arcs = _sums_of_edges(graph, arcs, weighted)
             arcs *= scales(n, k, normalized, graph.directed, True)[0]
-    return BetweennessResult(graph, chosen, centrality, arcs, statistics, home=options.home)
+    return BetweennessResult(graph, chosen, centrality, arcs, statistics, location=options.location)
 
 
 def _sums_on_gpus(

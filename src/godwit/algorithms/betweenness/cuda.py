@@ -196,7 +196,7 @@ def _run(
         with step_run(placed, code, arguments, query.gpu) as run:
             block_searches = _choose_block_searches(searchings, run, len(query.sources))
             for searching, count in zip(searchings, block_searches, strict=True):
-                searching.bring_up(count)
+                searching.upload(count)
             state = [0] * 12
             state[_STATE_COUNT] = 1
             state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
@@ -289,7 +289,7 @@ class _Searching:
         offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
         return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
 
-    def bring_up(self, block_searches: int) -> None:
+    def upload(self, block_searches: int) -> None:
         """Make room for everything and fill the arguments in.
 
         :param block_searches: as of the outcome

@@ -21,7 +21,7 @@ from godwit.algorithms.betweenness.cpu import DependencySums
 from godwit.algorithms.betweenness.path_counts import LARGEST_COUNT
 from godwit.algorithms.betweenness.weighted_path_counts import lost_weight
 from godwit.algorithms.sssp import run_sssp
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.frontier.operators import advance, assign, compute, repeat
@@ -107,7 +107,7 @@ def sum_weighted_dependencies(
         options,
         timeout_s=None,
         progress=None if poll is None else lambda _: poll(begun),
-        home=Home(),
+        location=ResultLocation(),
     )
     totals = np.zeros(placed.graph.vertex_count)
     degrees = placed.graph.out_degree()

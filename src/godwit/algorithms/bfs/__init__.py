@@ -87,7 +87,7 @@ def run_bfs(
         solution.values,
         solution.statistics,
         unit_lengths=True,
-        home=options.home,
+        location=options.location,
     )
 
 
@@ -167,7 +167,7 @@ def _in_supersteps(
         tuple(device.name for device in placed.context.devices), "direction-optimizing"
     )
     graph = placed.graph
-    distance = options.home.empty(graph.vertex_count, np.int32)
+    distance = options.location.empty(graph.vertex_count, np.int32)
     may_give_up = not _asks_for_supersteps(options)
     query = SearchQuery(sources, target, cutoff, may_give_up, distance, options.gpu)
     try:
@@ -191,7 +191,9 @@ def _in_supersteps(
     statistics.levels = found.levels
     statistics.growths, statistics.frontier_bytes = found.growths, found.frontier_bytes
     statistics.rounds = found.supersteps
-    return PathResult(graph, sources, distance, statistics, unit_lengths=True, home=options.home)
+    return PathResult(
+        graph, sources, distance, statistics, unit_lengths=True, location=options.location
+    )
 
 
 def _on_shared_memory(
@@ -217,7 +219,7 @@ def _on_shared_memory(
     statistics.arcs_relaxed = np.array([counts.arcs_examined], np.int64)
     statistics.levels = counts.levels
     return PathResult(
-        placed.graph, sources, distance, statistics, unit_lengths=True, home=options.home
+        placed.graph, sources, distance, statistics, unit_lengths=True, location=options.location
     )
 
 

@@ -135,7 +135,7 @@ __device__ __forceinline__ u32 bfs_next(u64 *state) {
             state[QUEUED] = 0;
             state[PULLED] = 1;
             state[HAS_MISSED] = 0;
-            return state[SPREADED] ? PULL : SPREAD;
+            return state[REPLICATED] ? PULL : SPREAD;
         }
         return bfs_push_phase(state);
     }
@@ -209,7 +209,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                     alone.turn(filled, static_cast<u32>(state[STEP]) + 1);
                 }
                 arguments.local->left_rows = 0;
-                state[SPREADED] =
+                state[REPLICATED] =
                     arguments.stage.devices == 1 || is_spread_by_push(arguments, state);
                 state[FRONTIER] = sums.counts[FOUND];
                 state[LONG_ROWS] = long_rows;
@@ -218,7 +218,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 if (sums.counts[SENT]) return RECEIVE;
                 return bfs_next(state);
             case RECEIVE:
-                state[SPREADED] = 1;
+                state[REPLICATED] = 1;
                 state[FRONTIER] += sums.counts[FOUND];
                 state[LONG_ROWS] += long_rows;
                 state[HUBS] += hubs;

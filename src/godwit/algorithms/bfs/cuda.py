@@ -66,7 +66,7 @@ ARGUMENTS = np.dtype(
 )
 
 STATE = (
-    "depth", "visited", "frontier", "parity", "queued", "spreaded", "limit", "vertices", "arcs",
+    "depth", "visited", "frontier", "parity", "queued", "replicated", "limit", "vertices", "arcs",
     "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index",
     "has_missed", "growths", "listing", "hubs",
 )  # fmt: skip
@@ -99,7 +99,7 @@ def search_levels(
         text = source(placement.id_dtype, query.gpu.schedule)
         with step_run(placement, text, arguments, query.gpu) as run:
             run.between = partial(_enlarge, placement, arguments, out_rows, query.gpu.schedule)
-            run.bring_over = partial(_bring_over, run.exchange, hub_rows[0].count)
+            run.exchange_on_host = partial(_exchange_on_host, run.exchange, hub_rows[0].count)
             for which in (0, 1):
                 arguments["visited"][:, which] = run.exchange.shared(f"visited {which}")
             arguments["marks"] = run.exchange.left("marks", 1)
@@ -129,10 +129,10 @@ def search_levels(
     )
 
 
-def _bring_over(exchange: Exchange, hubs: int, last: int, coming: int, state: Array) -> None:
+def _exchange_on_host(exchange: Exchange, hubs: int, last: int, coming: int, state: Array) -> None:
     """Where the host copies: what devices tell each other by a superstep."""
     words = dict(zip(STATE, state.tolist(), strict=False))
-    if last in (_RECEIVE, _SPREAD, _PULL) or (last == _PUSH and words["spreaded"]):
+    if last in (_RECEIVE, _SPREAD, _PULL) or (last == _PUSH and words["replicated"]):
         exchange.spread(f"visited {words['parity']}", 1)
     if last == _RECEIVE:
         exchange.reset("marks", 1)
@@ -217,7 +217,7 @@ def _first_state(placement: StepPlacement, query: SearchQuery) -> list[int | flo
     state: dict[str, int | float] = dict.fromkeys(STATE, 0)
     state |= {
         "queued": 1,
-        "spreaded": int(len(placement.parts) == 1),
+        "replicated": int(len(placement.parts) == 1),
         "limit": UNREACHED - 1 if query.cutoff is None else query.cutoff,
         "vertices": max(1, sum(part.active for part in placement.parts)),
         "arcs": placement.graph.arc_count,

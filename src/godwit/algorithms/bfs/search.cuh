@@ -14,14 +14,14 @@ enum BfsPhase : u32 { BEGIN, PUSH, RECEIVE, SPREAD, PULL, QUEUE, QUEUE_AGAIN };
 
 // Words of control->state.
 enum BfsState : u32 {
-    DEPTH,     // of the vertices that the next superstep finds
-    VISITED,   // so far, on all devices
-    FRONTIER,  // how many were found last
-    PARITY,    // which bitmap is up to date
-    QUEUED,    // whether the queues hold the frontier
-    SPREADED,  // whether every device knows all that is visited
-    LIMIT,     // no vertex is found beyond this depth
-    VERTICES,  // that have arcs
+    DEPTH,       // of the vertices that the next superstep finds
+    VISITED,     // so far, on all devices
+    FRONTIER,    // how many were found last
+    PARITY,      // which bitmap is up to date
+    QUEUED,      // whether the queues hold the frontier
+    REPLICATED,  // whether every device knows all that is visited
+    LIMIT,       // no vertex is found beyond this depth
+    VERTICES,    // that have arcs
     ARCS,
     TURN_DOWN,  // the thresholds, as bits of doubles: do_a, do_b
     TURN_BACK,

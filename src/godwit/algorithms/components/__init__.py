@@ -56,7 +56,7 @@ def connected_components(
     """The connected component of every vertex; weakly connected where the graph is directed.
 
     >>> import godwit as gw
-    >>> gw.connected_components(gw.Graph.from_arcs([0, 4], [3, 1])).label.tolist()
+    >>> gw.connected_components(gw.Graph.from_edges([0, 4], [3, 1])).label.tolist()
     [0, 1, 2, 0, 1]
 
     A component is called by its smallest vertex, by every method, on whatever devices.

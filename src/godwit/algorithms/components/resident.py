@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.algorithms.components.queries import Merge, UnionQuery
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.components import weak_components
@@ -40,7 +40,7 @@ _MOST_ROUNDS = 1 << 20
 _MORE_ROUNDS = 2
 """On GPUs, where a graph's hubs have not joined most vertices by their first neighbours."""
 
-_HOST = Home()
+_HOST = ResultLocation()
 
 
 class ComponentsResult:
@@ -49,7 +49,7 @@ class ComponentsResult:
     :ivar graph: the graph that was asked, or mapped; None where edges streamed by that are of none
     :ivar method: how they were found, ``"auto"`` being none
     :ivar statistics: what the run did and how long it took
-    :ivar home: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU
+    :ivar location: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU
     :param ids: what vertices are called where there is no graph; None: by their numbers
     """
 
@@ -60,20 +60,20 @@ class ComponentsResult:
         statistics: RunStatistics,
         *,
         method: str,
-        home: Home = _HOST,
+        location: ResultLocation = _HOST,
         ids: VertexIds | None = None,
     ) -> None:
         self.graph = graph
         self._ids = ids
         self.method = method
         self.statistics = statistics
-        self.home = home
+        self.location = location
         self._given = label
 
     @cached_property
     def label(self) -> Array:
         """The position of the first vertex of every vertex' component, shape (n), dtype of the targets."""
-        placed: Array = self.home.place(self._given)
+        placed: Array = self.location.place(self._given)
         return placed
 
     @cached_property
@@ -128,7 +128,7 @@ class ComponentsResult:
         """The name of every vertex' component, both by :attr:`ids`.
 
         >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 2], [1, 3], ids=["Ulm", "Bonn", "Jena", "Köln"])
+        >>> graph = gw.Graph.from_edges([0, 2], [1, 3], ids=["Ulm", "Bonn", "Jena", "Köln"])
         >>> gw.connected_components(graph).to_dict()
         {'Ulm': 'Ulm', 'Bonn': 'Ulm', 'Jena': 'Jena', 'Köln': 'Jena'}
         """
@@ -210,12 +210,12 @@ def run_components(
     statistics = RunStatistics(tuple(one.name for one in devices), method)
     if n == 0:
         return ComponentsResult(
-            graph, np.empty(0, dtype), statistics, method=method, home=options.home
+            graph, np.empty(0, dtype), statistics, method=method, location=options.location
         )
     poll = make_poll(options)
     if placed is not None:
         require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
-        label = options.home.empty(n, dtype)
+        label = options.location.empty(n, dtype)
         is_sampled = method == "afforest"
         given = rounds if rounds is not None else 1 if is_sampled else 0
         query = UnionQuery(
@@ -241,7 +241,7 @@ def run_components(
             label = weak_components(
                 graph, method, rounds=rounds, jumps=jumps, threads=device.threads, poll=poll  # type: ignore[arg-type]
             )  # fmt: skip
-    return ComponentsResult(graph, label, statistics, method=method, home=options.home)
+    return ComponentsResult(graph, label, statistics, method=method, location=options.location)
 
 
 def _propagation(dtype: np.dtype[Any]) -> VertexProgram:
@@ -264,5 +264,5 @@ def propagate_labels(placed: PlacedGraph, options: SolverOptions) -> ComponentsR
         solution.values,
         solution.statistics,
         method="label-propagation",
-        home=options.home,
+        location=options.location,
     )

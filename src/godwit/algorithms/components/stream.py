@@ -180,7 +180,7 @@ def stream_components(
         statistics.processed_items = flow.edges
         statistics.rounds = flow.segments
     return ComponentsResult(
-        graph, label, statistics, method=stream.method, home=options.home, ids=ids
+        graph, label, statistics, method=stream.method, location=options.location, ids=ids
     )
 
 

@@ -352,8 +352,8 @@ def _check(context: Context, timeout_s: float | None) -> Callable[[], None]:
     end_s = np.inf if timeout_s is None else perf_counter() + timeout_s
 
     def check() -> None:
-        if context.fate.cause is not None:
-            context.fate.check()
+        if context.cancel_scope.cause is not None:
+            context.cancel_scope.check()
         if perf_counter() > end_s:
             raise _out_of_time(timeout_s)
 

@@ -127,7 +127,7 @@ def rank_on_gpus(
         )
         with step_run(placement, code, arguments, query.gpu) as run:
             ranking = _Ranking(placement, query, rows, arguments, halos)
-            ranking.bring_up()
+            ranking.upload()
             ranking.connect(run, readers)
             run.prepare(phase=_PREPARE if ranking.makes_parts else _START)
             seconds["kernel"] = run.drive(poll)
@@ -187,7 +187,7 @@ class _Ranking:
         self.parts_name = f"parts of ranks {query.dtype.name}"
         self.makes_parts = query.weighted and self.parts_name not in there
 
-    def bring_up(self) -> None:
+    def upload(self) -> None:
         """Make room for everything, and fill in what does not begin as anything.
 
         :raises GraphTooLargeError: need against free
@@ -278,7 +278,7 @@ class _Ranking:
         A value goes to another device's array at its position; with halos, at its place there, which is in
         that owner's range of ``halos.begins``.
         """
-        run.bring_over = partial(self._bring_over, run.exchange)
+        run.exchange_on_host = partial(self._exchange_on_host, run.exchange)
         for parity in (0, 1):
             name, item = _carried_name(self.query, parity), self.query.dtype.itemsize
             if self.halos is None:
@@ -292,7 +292,7 @@ class _Ranking:
             for own, places in zip(self.arguments, self.halos.places, strict=True):
                 own["places"] = places.pointer
 
-    def _bring_over(self, exchange: Exchange, last: int, coming: int, state: Array) -> None:
+    def _exchange_on_host(self, exchange: Exchange, last: int, coming: int, state: Array) -> None:
         """Where the host copies: what the next iteration reads."""
         if coming != _ITERATE:
             return

@@ -138,7 +138,7 @@ def push_residuals(
         names = tuple(device.name for device in placed.context.devices)
         return PageRankResult(
             graph, np.empty(0, number), RunStatistics(names, "asynchronous"),
-            iterations=None, converged=True, residual=0.0, home=options.home,
+            iterations=None, converged=True, residual=0.0, location=options.location,
         )  # fmt: skip
     rounding = float(np.finfo(number).eps)
     start = np.full(n, 1 / n) if settings.teleport is None else settings.teleport
@@ -176,7 +176,7 @@ def push_residuals(
         iterations=None,
         converged=residual < settings.tolerance,
         residual=residual,
-        home=options.home,
+        location=options.location,
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.algorithms.paths.result import uses_weights
 from godwit.algorithms.sssp import named_arc
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_array, as_count, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph, require_memory
@@ -35,7 +35,7 @@ from godwit.worker.solve import SolverOptions, make_poll
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
 
-_HOST = Home()
+_HOST = ResultLocation()
 _MOST_ITERATIONS = 100
 """Where nobody says."""
 
@@ -50,7 +50,7 @@ class PageRankResult:
         accelerated one, by how much one more plain iteration would change them; where residuals were
         pushed, by how much it would at most
     :ivar statistics: what the run did and how long it took
-    :ivar home: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
+    :ivar location: where :attr:`rank` lives: a NumPy array on the host, or CuPy's on a GPU
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class PageRankResult:
         iterations: int | None,
         converged: bool,
         residual: float,
-        home: Home = _HOST,
+        location: ResultLocation = _HOST,
     ) -> None:
         self.graph = graph
         self.statistics = statistics
         self.iterations = iterations
         self.converged = converged
         self.residual = residual
-        self.home = home
+        self.location = location
         self._given = rank
 
     @cached_property
     def rank(self) -> Array:
         """Rank of every vertex, shape (n), float64 or float32; they sum to 1."""
-        placed: Array = self.home.place(self._given)
+        placed: Array = self.location.place(self._given)
         return placed
 
     @cached_property
@@ -87,7 +87,7 @@ class PageRankResult:
         """The rank of every vertex, by its id (:attr:`Graph.ids`).
 
         >>> import godwit as gw
-        >>> ranks = gw.pagerank(gw.Graph.from_arcs([0], [1], ids=["Ulm", "Bonn"])).to_dict()
+        >>> ranks = gw.pagerank(gw.Graph.from_edges([0], [1], ids=["Ulm", "Bonn"])).to_dict()
         >>> max(ranks, key=ranks.get)
         'Bonn'
         """
@@ -193,13 +193,13 @@ def run_pagerank(
     if n == 0:
         return PageRankResult(
             graph, np.empty(0, number), statistics, iterations=0, converged=True, residual=0.0,
-            home=options.home,
+            location=options.location,
         )  # fmt: skip
     if placed is not None:
         require_memory(n * number.itemsize, f"PageRank of {n:,} vertices")
         query = RankQuery(
             number, weighted, teleport, start, damping, tolerance, max_iterations, accelerated,
-            options.home.empty(n, number), options.gpu, one_hop,
+            options.location.empty(n, number), options.gpu, one_hop,
         )  # fmt: skip
         return _on_gpus(graph, placed, query, statistics, options)
     require_memory(3 * n * number.itemsize, f"PageRank of {n:,} vertices")
@@ -234,7 +234,7 @@ def run_pagerank(
         iterations=found.iterations,
         converged=found.residual < tolerance,
         residual=found.residual,
-        home=options.home,
+        location=options.location,
     )
 
 
@@ -259,7 +259,7 @@ def _on_gpus(
         iterations=found.iterations,
         converged=found.residual < query.tolerance,
         residual=found.residual,
-        home=options.home,
+        location=options.location,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import Home, host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import as_flag, as_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -18,7 +18,7 @@ from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
 from godwit.runtime.protocol import Array
 from godwit.runtime.statistics import RunStatistics
 
-_HOST = Home()
+_HOST = ResultLocation()
 
 
 class PathResult:
@@ -26,7 +26,7 @@ class PathResult:
 
     :ivar graph: the graph that was asked
     :ivar statistics: what the run did and how long it took
-    :ivar home: where :attr:`distance`, :attr:`reached` and :attr:`predecessor` live: NumPy arrays on
+    :ivar location: where :attr:`distance`, :attr:`reached` and :attr:`predecessor` live: NumPy arrays on
         the host, or CuPy's on a GPU
     """
 
@@ -38,13 +38,13 @@ class PathResult:
         statistics: RunStatistics,
         *,
         unit_lengths: bool,
-        home: Home = _HOST,
+        location: ResultLocation = _HOST,
     ) -> None:
         self.graph = graph
         self._sources = sources
         self.statistics = statistics
         self.unit_lengths = unit_lengths
-        self.home = home
+        self.location = location
         self._given = distance  # of the host, or of the GPU that is home
 
     @property
@@ -59,7 +59,7 @@ class PathResult:
         BFS: int32, in arcs. SSSP: int64 for integer weights (exact), float64 for others. A vertex that
         was not reached has the largest value of the dtype (:attr:`unreached`), infinity for floats.
         """
-        placed: Array = self.home.place(self._given)
+        placed: Array = self.location.place(self._given)
         return placed
 
     @cached_property
@@ -78,7 +78,7 @@ class PathResult:
     def reached(self) -> Array:
         """bool (n): whether a vertex was reached."""
         if isinstance(self._given, np.ndarray):
-            reached: Array = self.home.place(self._given != self.unreached)
+            reached: Array = self.location.place(self._given != self.unreached)
         else:
             with self._given.device:
                 reached = self._given != self.unreached
@@ -93,7 +93,7 @@ class PathResult:
         ends at a source, and the answer does not depend on devices, partition or schedule. Computed by
         a pass over the arcs when first asked for.
         """
-        return self._predecessor if self.home.gpu is None else self._predecessor_on_gpu
+        return self._predecessor if self.location.gpu is None else self._predecessor_on_gpu
 
     @cached_property
     def _predecessor(self) -> Array:
@@ -107,13 +107,13 @@ class PathResult:
 
     @cached_property
     def _predecessor_on_gpu(self) -> Any:
-        return self.home.place(self._predecessor)
+        return self.location.place(self._predecessor)
 
     def to_dict(self) -> dict[Any, int | float]:
         """The distance of every vertex that was reached, by its id (:attr:`Graph.ids`).
 
         >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], [4, 3], ids=["Bonn", "Ulm", "Jena", "Kiel"],
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], [4, 3], ids=["Bonn", "Ulm", "Jena", "Kiel"],
         ...                            vertex_count=4)
         >>> gw.sssp(graph, "Bonn").to_dict()
         {'Bonn': 0, 'Ulm': 4, 'Jena': 7}
@@ -142,7 +142,7 @@ class PathResult:
         """Return the vertices of a shortest path from a source to a vertex, both included.
 
         >>> import godwit as gw
-        >>> graph = gw.Graph.from_arcs([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
         >>> gw.bfs(graph, "Bonn").path_to("Jena")
         ['Bonn', 'Ulm', 'Jena']
 

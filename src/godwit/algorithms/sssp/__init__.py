@@ -153,7 +153,7 @@ def _result(graph: Graph, sources: Array, solution: Solution, options: SolverOpt
         solution.values,
         solution.statistics,
         unit_lengths=graph.weights is None,
-        home=options.home,
+        location=options.location,
     )
 
 
@@ -175,7 +175,7 @@ def sssp(
     """Lengths of shortest paths from a source, or from the nearest of several.
 
     >>> import godwit as gw
-    >>> graph = gw.Graph.from_arcs([0, 0, 1], [1, 2, 2], [4, 9, 3])
+    >>> graph = gw.Graph.from_edges([0, 0, 1], [1, 2, 2], [4, 9, 3])
     >>> gw.sssp(graph, 0).distance.tolist()
     [0, 4, 7]
 

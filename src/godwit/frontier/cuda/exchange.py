@@ -8,7 +8,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.frontier.code import Instruction, StepCode
-from godwit.frontier.cuda.layout import SPREAD, SPREADED, TURNED, Slot, slot_of
+from godwit.frontier.cuda.layout import REPLICATED, SPREAD, TURNED, Slot, slot_of
 from godwit.frontier.reads import shared_fields
 from godwit.supersteps.exchange import Exchange
 
@@ -27,11 +27,11 @@ class ProgramExchange:
         self._steps = {step.index: step for step in code.instructions()}
         self._fetched: list[tuple[str, int]] = []
 
-    def bring_over(self, last: int, coming: int, state: Array) -> None:
+    def exchange_on_host(self, last: int, coming: int, state: Array) -> None:
         """After a superstep, before the one that comes."""
         step, is_second = self._step_of(last)
         if step is not None and is_second == _has_second(step):
-            self._spread_outcome(step, bool(state[SPREADED]))
+            self._spread_outcome(step, bool(state[REPLICATED]))
         if self._pulls and last & SPREAD:
             self._exchange.spread("step frontier", 1)
         for name, bits in self._fetched:

@@ -88,7 +88,7 @@ enum Combine : u32 { COMBINE_ADD, COMBINE_MIN, COMBINE_MAX };
 
 // Words of the state, behind the numbers.
 constexpr u32 SIZE = 0, FAILED = 24, REDUCTIONS = 25, OPERATORS = 26, QUEUE = 27, FORM = 28,
-              SPREADED = 29;
+              REPLICATED = 29;
 
 // What a thread finds in a superstep.
 struct Tally {

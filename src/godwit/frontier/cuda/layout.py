@@ -11,7 +11,7 @@ from godwit.frontier.code import Instruction, StepCode, accumulator_dtype
 from godwit.runtime.cuda.types import MAXIMAL_DEVICES
 from godwit.supersteps.run import PEERS, ROWS, STAGE
 
-FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, SPREADED = 24, 25, 26, 27, 28, 29
+FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, REPLICATED = 24, 25, 26, 27, 28, 29
 """Words of the state behind the numbers, as in frontier.cuh."""
 
 

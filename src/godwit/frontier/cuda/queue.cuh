@@ -20,7 +20,7 @@
 //   range at home, by its queue, and whoever sent clears those of others' vertices at home, by `sent`. Without
 //   lists an owner reads the words of its range at all devices, and clears them: no one else has to do with them.
 // - Other devices' bitmaps, which pulling reads: whoever writes whole words writes them everywhere; where bits
-//   are set and cleared by lists, that is only done at home (SPREADED is 0 then), and a superstep that stores
+//   are set and cleared by lists, that is only done at home (REPLICATED is 0 then), and a superstep that stores
 //   own words everywhere goes before one that pulls.
 #pragma once
 
@@ -275,7 +275,7 @@ __device__ __forceinline__ u32 thread_have_touched(const Arguments &arguments, c
     }
     own_queues(arguments).queued[queue_of_next(state)] = 0;  // it is filled again
     // The members' bits went at home; merging word by word passes over words where none came.
-    if (PULLS && has_form(state, LISTS)) state[SPREADED] = 0;
+    if (PULLS && has_form(state, LISTS)) state[REPLICATED] = 0;
     return 0;
 }
 
@@ -288,7 +288,7 @@ __device__ __forceinline__ void thread_take_frontier(const Arguments &arguments,
     queues.sent = 0;
     state[QUEUE] ^= 1;
     state[FORM] = 0;
-    if (PULLS && by_list && arguments.stage.devices > 1) state[SPREADED] = 0;
+    if (PULLS && by_list && arguments.stage.devices > 1) state[REPLICATED] = 0;
     if (totals.counts[MISSED]) return;
     state[FORM] = LISTED | (members <= FEW_VERTICES ? FEW : 0) | (totals.counts[LONG] ? 0 : SHORT) |
                   (members <= arguments.listing_limit ? LISTS : 0);
@@ -311,5 +311,5 @@ __device__ __forceinline__ u32 phase_of_arcs(u32 phase, const u64 *state) {
 }
 __device__ __forceinline__ u32 phase_of_pull(const Arguments &arguments, u32 phase,
                                              const u64 *state) {
-    return arguments.stage.devices > 1 && !state[SPREADED] ? phase | SPREAD : phase;
+    return arguments.stage.devices > 1 && !state[REPLICATED] ? phase | SPREAD : phase;
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.frontier.cuda.layout import FORM, QUEUE, SPREADED
+from godwit.frontier.cuda.layout import FORM, QUEUE, REPLICATED
 from godwit.supersteps.placement import StepPart, StepPlacement
 from godwit.supersteps.rows import StepRows
 
@@ -100,7 +100,7 @@ class FrontierQueues:
                 part.buffers["step queue 0"].upload(own)
                 control[0] = len(own)
             part.buffers["step queues"].upload(control)
-        return {QUEUE: 0, FORM: self._form(members) if is_listed else 0, SPREADED: 1}
+        return {QUEUE: 0, FORM: self._form(members) if is_listed else 0, REPLICATED: 1}
 
     def _form(self, members: Array) -> int:
         """Of a frontier that is queued."""

@@ -44,7 +44,7 @@ def run_steps_on_gpus(
     with placement.held():
         running = _Running(code, placement, state, gpu)
         running.find_readers(gpu)
-        running.bring_up()
+        running.upload()
         text = ProgramText(code, placement.id_dtype, running.weight_dtype)
         source = schedule_define(gpu.schedule) + text.source
         with step_run(placement, source, running.arguments, gpu, functions=text.functions) as run:
@@ -57,7 +57,7 @@ def run_steps_on_gpus(
         if failed:
             index, what = divmod(failed - 1, 2)
             raise StepError(index, "vertex" if what else "overflow")
-        running.bring_home(words)
+        running.gather(words)
     counts = controls["run_counts"]
     return StepCounts(
         supersteps=int(words[OPERATORS]),
@@ -100,7 +100,7 @@ class _Running:
             for own, bits in zip(self.arguments, self.placement.readers(*ways), strict=True):
                 own["readers"] = bits.pointer
 
-    def bring_up(self) -> None:
+    def upload(self) -> None:
         """Make room for everything, and fill it in.
 
         :raises GraphTooLargeError: need against free
@@ -227,7 +227,7 @@ class _Running:
             self.arguments["fields"][:, index] = exchange.shared(f"field {index}")
         for index, _ in self._each_slot():
             self.arguments["accumulators"][:, index] = left[f"slot {index}"]
-        run.bring_over = ProgramExchange(self.code, self.slots, exchange).bring_over
+        run.exchange_on_host = ProgramExchange(self.code, self.slots, exchange).exchange_on_host
 
     def words(self) -> list[int | float]:
         """The state at the beginning: numbers, and the form of the frontier."""
@@ -236,7 +236,7 @@ class _Running:
         last = max(self._first_words) + 1
         return [*numbers, *(self._first_words.get(word, 0) for word in range(len(numbers), last))]
 
-    def bring_home(self, words: Array) -> None:
+    def gather(self, words: Array) -> None:
         """The state as the run left it."""
         placement, state = self.placement, self.state
         for index, (_, dtype) in self._fields():

@@ -92,7 +92,7 @@ __device__ __forceinline__ u32 thread_decide(const Arguments &arguments, u32 pha
     Tally tally;
     u32 at = 0;
     if (phase & SPREAD) {{
-        state[SPREADED] = 1;
+        state[REPLICATED] = 1;
         return phase & ~SPREAD;
     }}
     switch (phase & ~ALONE) {{
@@ -207,9 +207,7 @@ work(const __grid_constant__ Arguments arguments) {{
             return ""
         size = "" if step.kind == "arcs" else "state[SIZE] = totals.counts[MEMBERS]; "
         if step.everywhere:
-            return (
-                f"{size}thread_take_frontier(arguments, totals, state, false); state[SPREADED] = 1;"
-            )
+            return f"{size}thread_take_frontier(arguments, totals, state, false); state[REPLICATED] = 1;"
         form = "LISTED" if step.kind == "filter" else "LISTED_TOUCHED"
         return f"{size}thread_take_frontier(arguments, totals, state, has_form(state, {form}));"
 

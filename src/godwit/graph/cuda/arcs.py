@@ -15,7 +15,7 @@ from godwit.arrays import lies_on_gpu
 from godwit.dtypes import ID_DTYPES, WEIGHT_DTYPES, as_count, id_dtype_for
 from godwit.errors import DeviceError, InputError
 from godwit.graph.csr import Rows, estimate_bytes, require_memory
-from godwit.graph.cuda.builder import Workshop
+from godwit.graph.cuda.builder import GraphBuilder
 from godwit.graph.cuda.rows import ArcsOnGpu, build_rows
 from godwit.graph.cuda.structures import GivenEdges, c_id
 from godwit.runtime.cuda import driver
@@ -28,7 +28,7 @@ _NO_ID = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # smallest and larges
 def rows_of_arcs(
     sources: Any, targets: Any, weights: Any, vertex_count: Any, directed: bool, id_dtype: Any
 ) -> Rows | None:
-    """Rows as :meth:`Graph.from_arcs` makes them; None if the host had better try."""
+    """Rows as :meth:`Graph.from_edges` makes them; None if the host had better try."""
     try:
         return _rows(sources, targets, weights, vertex_count, directed, id_dtype)
     except (InputError, DeviceError, MemoryError):
@@ -56,8 +56,8 @@ def _rows(
         given_dtype=np.dtype(others[0].dtype) if others else None,
     )
     index = int(first.device.id)
-    with Workshop(index, arcs.source) as workshop:
-        smallest, largest = _id_range(workshop, arcs)
+    with GraphBuilder(index, arcs.source) as builder:
+        smallest, largest = _id_range(builder, arcs)
     vertices = largest + 1 if given_count is None else given_count
     if smallest < 0 or largest >= vertices:
         return None
@@ -65,8 +65,8 @@ def _rows(
     arcs = replace(arcs, vertices=vertices, id_dtype=id_dtype_for(vertices, id_dtype))
     bound = arcs.count * 2 if arcs.both_directions else arcs.count
     require_memory(estimate_bytes(vertices, bound, arcs.id_dtype.itemsize, weight_bytes), arcs.what)
-    with Workshop(index, arcs.source) as workshop:
-        return build_rows(workshop, arcs)
+    with GraphBuilder(index, arcs.source) as builder:
+        return build_rows(builder, arcs)
 
 
 def _belong_together(arrays: list[Any]) -> bool:
@@ -101,12 +101,12 @@ def _on_gpu(values: Any) -> Any:
         return None
 
 
-def _id_range(workshop: Workshop, arcs: ArcsOnGpu) -> tuple[int, int]:
+def _id_range(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[int, int]:
     """The smallest and the largest id."""
     none = np.array(_NO_ID, np.int64)
-    with Buffer(workshop.index, none.nbytes) as found:
-        driver.copy_async(found.pointer, none.ctypes.data, none.nbytes, workshop.stream)
-        workshop.start("find_id_range", arcs.edges, arcs.count, found.pointer)
-        workshop.stream.synchronize()
+    with Buffer(builder.index, none.nbytes) as found:
+        driver.copy_async(found.pointer, none.ctypes.data, none.nbytes, builder.stream)
+        builder.start("find_id_range", arcs.edges, arcs.count, found.pointer)
+        builder.stream.synchronize()
         smallest, largest = found.download(np.int64, 2)
     return int(smallest), int(largest)

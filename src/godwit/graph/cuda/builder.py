@@ -48,7 +48,7 @@ def _module(index: int, source: str) -> Module:
     return driver.load(index, cubin(source, (), architecture))
 
 
-class Workshop:
+class GraphBuilder:
     """A GPU's kernels for one kind of graph. A context manager.
 
     :param index: the GPU
@@ -116,7 +116,7 @@ class Workshop:
                 f"and {config.readable_bytes(spare)} are available there"
             )
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> GraphBuilder:
         return self
 
     def __exit__(

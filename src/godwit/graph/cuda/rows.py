@@ -16,9 +16,9 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.graph.cuda.builder import TILE, Workshop, kernel_source
+from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
 from godwit.graph.cuda.structures import NO_WEIGHTS, Dealing, RandomWeights, Range, c_id, c_word
-from godwit.runtime.cuda.download import bring_down
+from godwit.runtime.cuda.download import download
 from godwit.runtime.cuda.driver import Buffer
 from godwit.runtime.cuda.sorting import sort_keys, stable_order
 
@@ -86,11 +86,11 @@ class ArcsOnGpu:
 
 
 def build_rows(
-    workshop: Workshop, arcs: ArcsOnGpu, *, arcs_at_once: int = _MOST_ARCS
+    builder: GraphBuilder, arcs: ArcsOnGpu, *, arcs_at_once: int = _MOST_ARCS
 ) -> tuple[Array, Array, Array | None]:
     """(offsets, targets, weights) on the host.
 
-    :param workshop: of ``arcs.source``
+    :param builder: of ``arcs.source``
     :param arcs_at_once: at most so many are sorted together, where buckets of sources allow
     :raises GraphTooLargeError: before anything large is allocated
     """
@@ -98,22 +98,22 @@ def build_rows(
     rows = _HostRows(arcs)
     if arcs.count == 0 or arcs.vertices == 0:
         return rows.finished()
-    with workshop.step("count"):
-        per_bucket, bucket_bits = _count_arcs(workshop, arcs)
+    with builder.step("count"):
+        per_bucket, bucket_bits = _count_arcs(builder, arcs)
     rows.reserve(int(per_bucket.sum()))
-    limit = min(arcs_at_once, _MOST_ARCS, _capacity_arcs(workshop, arcs))
+    limit = min(arcs_at_once, _MOST_ARCS, _capacity_arcs(builder, arcs))
     ranges = _ranges(per_bucket, bucket_bits, arcs, limit)
     if arcs.given_dtype is not None:
         ranges = iter([(0, arcs.vertices, int(per_bucket.sum()))])
     for first, last, count in ranges:
         one_range = arcs.range(first, last)
-        workshop.require(_range_bytes(arcs, count, last - first), arcs.what)
+        builder.require(_range_bytes(arcs, count, last - first), arcs.what)
         with ExitStack() as owned:
-            keys, weights = _sorted_keys(workshop, arcs, one_range, count, owned)
+            keys, weights = _sorted_keys(builder, arcs, one_range, count, owned)
             stay = count
             if arcs.merge:
-                keys, stay = _distinct(workshop, keys, count, owned)
-            _read_off(workshop, arcs, one_range, keys, stay, weights, rows)
+                keys, stay = _distinct(builder, keys, count, owned)
+            _read_off(builder, arcs, one_range, keys, stay, weights, rows)
     return rows.finished()
 
 
@@ -168,19 +168,19 @@ def _range_bytes(arcs: ArcsOnGpu, count: int, rows: int) -> int:
     return count * (_KEY_BYTES + max(_KEY_BYTES, result)) + 8 * (rows + count // TILE + 2)
 
 
-def _capacity_arcs(workshop: Workshop, arcs: ArcsOnGpu) -> int:
+def _capacity_arcs(builder: GraphBuilder, arcs: ArcsOnGpu) -> int:
     """Arcs that can be sorted at once, should all rows be in the same range."""
     per_arc = _range_bytes(arcs, 1 << 20, 0) / (1 << 20)
-    return int((workshop.spare_bytes() - 8 * arcs.vertices) / per_arc)
+    return int((builder.spare_bytes() - 8 * arcs.vertices) / per_arc)
 
 
-def _count_arcs(workshop: Workshop, arcs: ArcsOnGpu) -> tuple[Array, int]:
+def _count_arcs(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[Array, int]:
     """How many arcs leave each bucket of sources, and how many bits a source has within one."""
     bucket_bits = max(0, arcs.target_bits - (_BUCKETS.bit_length() - 1))
-    with Buffer(workshop.index, 8 * _BUCKETS) as counts:
-        workshop.clear(counts)
-        workshop.start("count_arcs", arcs.edges, arcs.dealing, bucket_bits, counts.pointer)
-        workshop.stream.synchronize()
+    with Buffer(builder.index, 8 * _BUCKETS) as counts:
+        builder.clear(counts)
+        builder.start("count_arcs", arcs.edges, arcs.dealing, bucket_bits, counts.pointer)
+        builder.stream.synchronize()
         return counts.download(np.uint64, _BUCKETS).astype(np.int64), bucket_bits
 
 
@@ -203,40 +203,40 @@ def _ranges(
 
 
 def _sorted_keys(
-    workshop: Workshop, arcs: ArcsOnGpu, one_range: Range, count: int, owned: ExitStack
+    builder: GraphBuilder, arcs: ArcsOnGpu, one_range: Range, count: int, owned: ExitStack
 ) -> tuple[Buffer, Buffer | None]:
     """The keys of a range in order, and the given weights in the same order."""
     if arcs.given_dtype is not None:
-        return _placed(workshop, arcs, one_range, count, owned)
-    keys = owned.enter_context(Buffer(workshop.index, _KEY_BYTES * count))
-    with workshop.step("deal"), Buffer(workshop.index, 8) as cursor:
-        workshop.clear(cursor)
-        workshop.start(
+        return _placed(builder, arcs, one_range, count, owned)
+    keys = owned.enter_context(Buffer(builder.index, _KEY_BYTES * count))
+    with builder.step("deal"), Buffer(builder.index, 8) as cursor:
+        builder.clear(cursor)
+        builder.start(
             "deal_arcs", arcs.edges, arcs.dealing, one_range, keys.pointer, cursor.pointer
         )
-        workshop.stream.synchronize()
+        builder.stream.synchronize()
     if count:
-        with workshop.step("sort"):
-            sort_keys(keys, count, workshop.stream)
+        with builder.step("sort"):
+            sort_keys(keys, count, builder.stream)
     return keys, None
 
 
 def _placed(
-    workshop: Workshop, arcs: ArcsOnGpu, one_range: Range, count: int, owned: ExitStack
+    builder: GraphBuilder, arcs: ArcsOnGpu, one_range: Range, count: int, owned: ExitStack
 ) -> tuple[Buffer, Buffer]:
     """All keys in order, parallel arcs as given, and the weights given with them."""
     assert arcs.given_dtype is not None
     slots = 2 * arcs.count if arcs.both_directions else arcs.count
-    keys = owned.enter_context(Buffer(workshop.index, _KEY_BYTES * count))
-    weights = owned.enter_context(Buffer(workshop.index, arcs.given_dtype.itemsize * count))
-    with Buffer(workshop.index, _KEY_BYTES * slots) as places:
-        with workshop.step("deal"):
-            workshop.start("place_arcs", arcs.edges, arcs.dealing, one_range, places.pointer)
-        with workshop.step("sort"):
-            order = stable_order(places, slots, workshop.stream)
+    keys = owned.enter_context(Buffer(builder.index, _KEY_BYTES * count))
+    weights = owned.enter_context(Buffer(builder.index, arcs.given_dtype.itemsize * count))
+    with Buffer(builder.index, _KEY_BYTES * slots) as places:
+        with builder.step("deal"):
+            builder.start("place_arcs", arcs.edges, arcs.dealing, one_range, places.pointer)
+        with builder.step("sort"):
+            order = stable_order(places, slots, builder.stream)
             where = int(order.data.ptr)
-            workshop.start("gather_keys", places.pointer, where, count, keys.pointer)
-            workshop.start(
+            builder.start("gather_keys", places.pointer, where, count, keys.pointer)
+            builder.start(
                 "gather_weights",
                 arcs.given_weights,
                 where,
@@ -247,21 +247,23 @@ def _placed(
     return keys, weights
 
 
-def _distinct(workshop: Workshop, keys: Buffer, count: int, owned: ExitStack) -> tuple[Buffer, int]:
+def _distinct(
+    builder: GraphBuilder, keys: Buffer, count: int, owned: ExitStack
+) -> tuple[Buffer, int]:
     """The distinct ones of sorted keys, and how many there are."""
     tiles_count = -(-count // TILE)
-    with workshop.step("merge"), Buffer(workshop.index, 8 * (tiles_count + 1)) as tiles:
-        workshop.start("count_distinct", keys.pointer, count, tiles.pointer)
-        distinct = workshop.sum_up(tiles, tiles_count)
-        kept = owned.enter_context(Buffer(workshop.index, _KEY_BYTES * distinct))
-        workshop.start("keep_distinct", keys.pointer, count, tiles.pointer, kept.pointer)
-        workshop.stream.synchronize()
+    with builder.step("merge"), Buffer(builder.index, 8 * (tiles_count + 1)) as tiles:
+        builder.start("count_distinct", keys.pointer, count, tiles.pointer)
+        distinct = builder.sum_up(tiles, tiles_count)
+        kept = owned.enter_context(Buffer(builder.index, _KEY_BYTES * distinct))
+        builder.start("keep_distinct", keys.pointer, count, tiles.pointer, kept.pointer)
+        builder.stream.synchronize()
         keys.close()
     return kept, distinct
 
 
 def _read_off(
-    workshop: Workshop,
+    builder: GraphBuilder,
     arcs: ArcsOnGpu,
     one_range: Range,
     keys: Buffer,
@@ -270,26 +272,26 @@ def _read_off(
     rows: _HostRows,
 ) -> None:
     """Make rows of distinct or sorted keys, and bring them down."""
-    index, start = workshop.index, workshop.start
+    index, start = builder.index, builder.start
     first, last = one_range.first, one_range.last
     begin, end = rows.filled, rows.filled + count
     with closing(Buffer(index, 8 * (last - first))) as ends:
-        with workshop.step("rows"):
+        with builder.step("rows"):
             start("write_ends", keys.pointer, count, one_range, begin, ends.pointer)
-        with workshop.step("download"):
-            bring_down(index, ends.pointer, rows.offsets[first + 1 : last + 1])
+        with builder.step("download"):
+            download(index, ends.pointer, rows.offsets[first + 1 : last + 1])
     with closing(Buffer(index, arcs.id_dtype.itemsize * count)) as targets:
-        with workshop.step("rows"):
+        with builder.step("rows"):
             start("write_targets", keys.pointer, count, one_range, targets.pointer)
-        with workshop.step("download"):
-            bring_down(index, targets.pointer, rows.targets[begin:end])
+        with builder.step("download"):
+            download(index, targets.pointer, rows.targets[begin:end])
     if rows.weights is not None:
         with ExitStack() as owned:
             if weights is None:
                 weights = owned.enter_context(Buffer(index, arcs.weights.itemsize * count))
-                with workshop.step("rows"):
+                with builder.step("rows"):
                     rule = arcs.weights.structure
                     start("write_weights", keys.pointer, count, one_range, rule, weights.pointer)
-            with workshop.step("download"):
-                bring_down(index, weights.pointer, rows.weights[begin:end])
+            with builder.step("download"):
+                download(index, weights.pointer, rows.weights[begin:end])
     rows.filled = end

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from godwit.graph.generators.random import watts_strogatz as watts_strogatz
     from godwit.graph.generators.recursive import rmat as rmat
 
-_HOMES = {generator.function: generator.module for generator in GENERATORS.values()}
+_MODULE_OF = {generator.function: generator.module for generator in GENERATORS.values()}
 
-__all__ = list(_HOMES)
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module_name = _MODULE_OF.get(name)
+    if module_name is None:
         raise AttributeError(f"module 'godwit.graph.generators' has no attribute {name!r}")
-    value = getattr(import_module(f"godwit.graph.generators.{home}"), name)
+    value = getattr(import_module(f"godwit.graph.generators.{module_name}"), name)
     globals()[name] = value
     return value
 

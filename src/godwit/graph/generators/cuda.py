@@ -13,14 +13,14 @@ import numpy as np
 
 from godwit.dtypes import id_dtype_for
 from godwit.graph.csr import Graph, estimate_bytes, require_memory
-from godwit.graph.cuda.builder import TILE, Workshop, kernel_source
+from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
 from godwit.graph.cuda.rows import ArcsOnGpu, build_rows
 from godwit.graph.cuda.structures import PercolatedGrid, RandomWeights, RmatEdges, c_id
 from godwit.graph.generators.common import WeightRange
 from godwit.graph.generators.grids import Percolation
 from godwit.graph.generators.recursive import RmatDrawing
 from godwit.graph.hashing import seed_word
-from godwit.runtime.cuda.download import bring_down
+from godwit.runtime.cuda.download import download
 from godwit.runtime.cuda.driver import Buffer
 
 
@@ -63,8 +63,8 @@ def rmat(
         merge=drawing.simple,
         weights=rule,
     )
-    with Workshop(index, arcs.source, seconds) as workshop:
-        rows = build_rows(workshop, arcs, **building)
+    with GraphBuilder(index, arcs.source, seconds) as builder:
+        rows = build_rows(builder, arcs, **building)
     return Graph.trusted(*rows, directed=not drawing.symmetrize)
 
 
@@ -94,29 +94,29 @@ def road(
         "graph/generators/grid_kernels.cuh", Id=c_id(id_dtype), Weights=rule.type_name
     )
     tiles_count = -(-n // TILE)
-    with Workshop(index, source, seconds) as workshop, ExitStack() as owned:
-        workshop.require(8 * n + 8 * tiles_count + grid.expected_arcs * per_arc, grid.what)
+    with GraphBuilder(index, source, seconds) as builder, ExitStack() as owned:
+        builder.require(8 * n + 8 * tiles_count + grid.expected_arcs * per_arc, grid.what)
         tiles = owned.enter_context(Buffer(index, 8 * (tiles_count + 1)))
-        with workshop.step("count"):
-            workshop.start("count_neighbours", structure, tiles.pointer)
-            arcs = workshop.sum_up(tiles, tiles_count)
+        with builder.step("count"):
+            builder.start("count_neighbours", structure, tiles.pointer)
+            arcs = builder.sum_up(tiles, tiles_count)
         require_memory(estimate_bytes(n, arcs, per_arc), grid.what)
         ends = owned.enter_context(Buffer(index, 8 * n))
         targets = owned.enter_context(Buffer(index, id_dtype.itemsize * arcs))
         drawn = 0
         if rule.dtype is not None:
             drawn = owned.enter_context(Buffer(index, rule.itemsize * arcs)).pointer
-        with workshop.step("rows"):
+        with builder.step("rows"):
             where = (ends.pointer, targets.pointer, drawn)
-            workshop.start("write_neighbours", structure, tiles.pointer, rule.structure, *where)
-        with workshop.step("download"):
+            builder.start("write_neighbours", structure, tiles.pointer, rule.structure, *where)
+        with builder.step("download"):
             host_offsets = np.zeros(n + 1, np.int64)
             host_targets = np.empty(arcs, id_dtype)
             host_weights = None if rule.dtype is None else np.empty(arcs, rule.dtype)
-            bring_down(index, ends.pointer, host_offsets[1:])
-            bring_down(index, targets.pointer, host_targets)
+            download(index, ends.pointer, host_offsets[1:])
+            download(index, targets.pointer, host_targets)
             if host_weights is not None:
-                bring_down(index, drawn, host_weights)
+                download(index, drawn, host_weights)
     return Graph.trusted(host_offsets, host_targets, host_weights, directed=False)
 
 

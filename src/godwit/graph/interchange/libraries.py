@@ -26,7 +26,7 @@ def from_edge_index(
     pairs = edge_index if on_gpu else as_array(edge_index, "edge_index")
     if pairs.ndim != 2 or len(pairs) != 2:
         raise InputError(f"edge_index must have shape (2, m), got {tuple(pairs.shape)}")
-    graph = Graph.from_arcs(pairs[0], pairs[1], edge_weight, vertex_count=vertex_count)
+    graph = Graph.from_edges(pairs[0], pairs[1], edge_weight, vertex_count=vertex_count)
     if directed:
         return graph
     return Graph(graph.offsets, graph.targets, graph.weights, directed=False)
@@ -52,7 +52,7 @@ def from_igraph(source: Any, weight: str | None) -> Graph:
     if weight is not None and weight in source.es.attributes():
         weights = weights_of(source.es[weight], weight, lambda i: str(tuple(pairs[i].tolist())))
     require_there(weights, weight, m)
-    return Graph.from_arcs(
+    return Graph.from_edges(
         pairs[:, 0],
         pairs[:, 1],
         weights,
@@ -73,7 +73,7 @@ def from_networkit(source: Any) -> Graph:
     if source.upperNodeIdBound() > n:  # some were removed; iterNodes ascends
         ids = np.fromiter(source.iterNodes(), np.int64, n)
         tails, heads = np.searchsorted(ids, tails), np.searchsorted(ids, heads)
-    return Graph.from_arcs(
+    return Graph.from_edges(
         tails,
         heads,
         edges["weight"] if source.isWeighted() else None,

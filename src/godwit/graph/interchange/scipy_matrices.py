@@ -25,7 +25,7 @@ def from_scipy(matrix: Any, directed: bool) -> Graph:
         raise InputError(f"matrix must be square, got shape {shape}")
     if matrix.format == "coo":
         weights = _matrix_weights(matrix.data)
-        graph = Graph.from_arcs(matrix.row, matrix.col, weights, vertex_count=int(shape[0]))
+        graph = Graph.from_edges(matrix.row, matrix.col, weights, vertex_count=int(shape[0]))
         if directed:
             return graph
         return Graph(graph.offsets, graph.targets, graph.weights, directed=False)

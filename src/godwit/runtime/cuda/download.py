@@ -88,7 +88,7 @@ def stagings(count: int) -> Iterator[list[Staging]]:
         _SPARE.extend(taken)
 
 
-def bring_down(index: int, pointer: int, array: Array) -> None:
+def download(index: int, pointer: int, array: Array) -> None:
     """Fill a contiguous host array with what lies at an address of a GPU, whose work there is done."""
     if array.nbytes == 0:
         return

@@ -24,7 +24,7 @@ _SMALL_BYTES = 16 << 20
 _MOST_THREADS = 8
 
 
-def bring_up(buffer: Buffer, array: Array) -> None:
+def upload(buffer: Buffer, array: Array) -> None:
     """Copy a host array to where a buffer of a GPU begins; done when it returns."""
     array = np.ascontiguousarray(array)
     if array.nbytes <= _SMALL_BYTES:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.arrays import Home
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, new_control, run_team
@@ -231,7 +231,7 @@ def _brought(
     pointer: int, nbytes: int, index: int, gpu: int, stream: Stream, held: list[Any]
 ) -> int:
     """Where on a GPU a copy of another's memory lies, once the stream is there."""
-    there: Any = Home(gpu).empty(nbytes, np.uint8)
+    there: Any = ResultLocation(gpu).empty(nbytes, np.uint8)
     held.append(there)
     driver.copy_peer_async(int(there.data.ptr), gpu, pointer, index, nbytes, stream)
     return int(there.data.ptr)

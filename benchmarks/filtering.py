@@ -40,7 +40,7 @@ from godwit.algorithms import filtering
 from godwit.algorithms.filtering import FilterOptions, filter_host_array
 from godwit.algorithms.filtering.cuda import GpuFilter
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer, Event, PinnedBuffer, Stream
+from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream, TimedEvent
 
 Row = dict[str, Any]
 Values = np.ndarray[Any, Any]
@@ -147,7 +147,7 @@ class Bench:
                 stack.callback(kernel.close)
                 times = []
                 for _ in range(RUNS + 1):
-                    before, after = Event(0), Event(0)
+                    before, after = TimedEvent(0), TimedEvent(0)
                     before.record(stream)
                     kernel.start(source.pointer, count, target.pointer)
                     after.record(stream)

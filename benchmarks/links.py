@@ -79,7 +79,7 @@ def many(names: Sequence[str], kind: str, arrays: Any, count: int) -> float:
         def receive() -> None:
             for segment in arrived:
                 segment.release()
-            context.endpoints[1].space.mark().wait()
+            context.endpoints[1].space.record_event().wait()
 
         begin = perf_counter()
         with context.workers() as workers:
@@ -125,7 +125,7 @@ def one_thread(names: Sequence[str], kind: str, arrays: Any, count: int) -> floa
                 pending = arrived.receive()
                 there.send(arrays[0])
                 (pending.wait() if stream is None else pending.wait_on(stream)).release()
-            context.endpoints[1].space.mark().wait()
+            context.endpoints[1].space.record_event().wait()
             return perf_counter() - begin
 
 
@@ -150,17 +150,17 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
         view = block.view(np.uint8, (SMALL,))
         far = on_gpu(int(gpus[-1][5:]), SMALL)
         locked, ordinary = pinned(SMALL), np.ones(SMALL, np.uint8)
-        mark = space.mark()
+        event = space.record_event()
         what: dict[str, Callable[[], Any]] = {
-            "mark": space.mark,
-            "mark and order": lambda: space.mark().order(space.stream),
+            "event": space.record_event,
+            "event and order": lambda: space.record_event().wait_on(space.stream),
             "view": lambda: block.view(np.uint8, (SMALL,)),
-            "take, with its mark": lambda: space.take(view),
+            "take, with its event": lambda: space.take(view),
             "copy from GPU": lambda: lane.copy(far, view, ()),
-            "copy after a mark": lambda: lane.copy(far, view, (mark,)),
+            "copy after an event": lambda: lane.copy(far, view, (event,)),
             "copy from page-locked": lambda: lane.copy(locked, view, ()),
             "copy from ordinary": lambda: lane.copy(ordinary, view, ()),
-            "done": mark.done,
+            "done": event.done,
         }
         with space.entered():
             for name, call in what.items():
@@ -198,7 +198,7 @@ def routers(names: Sequence[str], nbytes: int) -> Iterator[Row]:
                         for segment in router.output(endpoint):
                             got[endpoint] += segment.array.nbytes
                             segment.release()
-                        endpoint.space.mark().wait()
+                        endpoint.space.record_event().wait()
 
                     for one in context.endpoints:
                         for block in [one.space.allocate(16 * MB) for _ in range(3)]:

@@ -93,7 +93,7 @@ class Flow:
         for segment in self.link:
             self.received += segment.array.nbytes
             segment.release()
-        self.target.space.mark().wait()
+        self.target.space.record_event().wait()
 
 
 def link_seconds(

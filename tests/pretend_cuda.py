@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 from godwit.dataflow.cuda import lanes, segments
-from godwit.runtime.cuda import download, driver, gpu_arrays, libraries, marks, pools
+from godwit.runtime.cuda import download, driver, events, gpu_arrays, libraries, pools
 from godwit.runtime.cuda.driver import GpuProperties
 from godwit.runtime.cuda.kept_memory import KeptMemory
 from godwit.runtime.cuda.native import Calls
@@ -200,7 +200,7 @@ class Machine:
 
     def launch(self, stream: Any, kernel: Callable[[], None]) -> None:
         """A kernel."""
-        self.stream(marks.native_stream(stream)).put(kernel)
+        self.stream(events.native_stream(stream)).put(kernel)
 
     def copy(self, to: int, origin: int, nbytes: int, stream: Any, ends: Any = None) -> None:
         found = self.stream(stream)
@@ -431,7 +431,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
     runtime, cuda = _counted(machine, _runtime(machine)), _driver(machine)
     properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (driver, marks, lanes, segments):
+        for module in (driver, events, lanes, segments):
             patch.setattr(module, "bindings", lambda: (cuda, runtime))
         calls = Calls(None, lambda stream: runtime.cudaStreamSynchronize(stream.value)[0])
         patch.setattr(driver, "calls", lambda: calls)
@@ -449,12 +449,12 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setattr(download, "_SPARE", [])
         for module in (lanes, gpu_arrays):
             patch.setattr(module, "_spare_streams", {})
-        patch.setattr(marks, "event_pool", lru_cache(marks.EventPool))
+        patch.setattr(events, "event_pool", lru_cache(events.EventPool))
         for module in (lanes, segments):
-            patch.setattr(module, "event_pool", marks.event_pool)
+            patch.setattr(module, "event_pool", events.event_pool)
         from godwit.runtime.cuda import ordinary_memory
 
-        patch.setattr(ordinary_memory, "event_pool", marks.event_pool)
+        patch.setattr(ordinary_memory, "event_pool", events.event_pool)
         patch.setattr(lanes, "are_peers", lru_cache(lanes.are_peers.__wrapped__))
         try:
             yield machine

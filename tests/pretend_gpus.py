@@ -213,7 +213,7 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     patch.setattr(testbed, "Buffer", PretendBuffer)
     patch.setattr(testbed, "PinnedBuffer", PretendPinned)
     for module in (testbed, measure):
-        patch.setattr(module, "Event", PretendEvent)
+        patch.setattr(module, "TimedEvent", PretendEvent)
     patch.setattr(testbed, "Stream", PretendStream)
     patch.setattr(testbed, "MESSAGE_BYTES", 1 << 20)
     patch.setattr(testbed, "SPAN_BYTES", 1 << 18)

@@ -474,7 +474,7 @@ def test_who_is_slow_gets_less() -> None:
         assert drained(router.output(slow)) == []
 
 
-class LaggingMark:
+class LaggingEvent:
     """Of a GPU that has not got there until it is let."""
 
     def __init__(self, reached: threading.Event) -> None:
@@ -486,7 +486,7 @@ class LaggingMark:
     def wait(self) -> None:
         assert self.reached.wait(LONG_S)
 
-    def order(self, stream: Any) -> None:
+    def wait_on(self, stream: Any) -> None:
         pass
 
 
@@ -499,8 +499,8 @@ class LaggingSpace(HostSpace):
         super().__init__()
         self.reached = threading.Event()
 
-    def mark(self, stream: Any = None) -> Any:
-        return LaggingMark(self.reached)
+    def record_event(self, stream: Any = None) -> Any:
+        return LaggingEvent(self.reached)
 
 
 def test_who_has_not_done_its_work_takes_no_more() -> None:

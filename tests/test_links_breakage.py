@@ -109,7 +109,7 @@ def test_a_segment_that_was_late_goes_to_the_next() -> None:
         link = gw.Link(context.host, context.endpoints[0])
         assert link.receiver is not None
         segment = Segment(np.arange(3), 0, 3, None, context.host)
-        segment.marks = (Late(1000),)
+        segment.events = (Late(1000),)
         pending = link.receive()
         link.receiver.put_back(segment)
         with pytest.raises(RunTimeoutError):
@@ -130,7 +130,7 @@ def test_a_future_that_will_never_come_is_done() -> None:
 
 
 class Late:
-    """A mark of a device that is reached when it has been asked for some times."""
+    """An event of a device that is reached when it has been asked for some times."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -142,7 +142,7 @@ class Late:
     def wait(self) -> None:
         assert self.left < 0
 
-    def order(self, stream: Any) -> None:
+    def wait_on(self, stream: Any) -> None:
         raise AssertionError
 
 
@@ -160,15 +160,15 @@ def test_time_outs_bound_the_wait_for_devices() -> None:
 def test_who_waits_waits_for_the_device() -> None:
     asked: list[Any] = []
 
-    class Mark(Late):
+    class Event(Late):
         def wait(self) -> None:
             asked.append("host")
 
-        def order(self, stream: Any) -> None:
+        def wait_on(self, stream: Any) -> None:
             asked.append(stream)
 
     future: Future[int] = Future(CancelScope())
-    future.resolve(3, (Mark(10**9), Mark(10**9)))
+    future.resolve(3, (Event(10**9), Event(10**9)))
     assert future.wait() == 3
     assert future.wait_on(7) == 3
     assert asked == ["host", "host", 7, 7]
@@ -437,11 +437,11 @@ def test_all_is_given_back_whatever_fails(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_what_a_copy_reads_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    marks: list[Late] = []
+    events: list[Late] = []
 
     def copy(lane: HostLane, source: Any, view: Any, after: Any) -> Late:
-        marks.append(Late(10**9))
-        return marks[-1]
+        events.append(Late(10**9))
+        return events[-1]
 
     monkeypatch.setattr(HostLane, "copy", copy)
     monkeypatch.setattr("godwit.dataflow.context._SMALL_BYTES", 0)
@@ -455,12 +455,12 @@ def test_what_a_copy_reads_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             future = link.send(sent)
             del sent
             if value == 1:
-                marks[0].left = 0
+                events[0].left = 0
             segments.append(link.receive())
         assert [one() is None for one in gone] == [True, False, False]
         assert not future.done
-        for mark in marks:
-            mark.left = 0
+        for event in events:
+            event.left = 0
         assert bool(future.done)
         for segment in segments:
             segment.wait(LONG_S).release()
@@ -485,11 +485,11 @@ def test_of_small_arrays_that_copies_read_few_are_kept_longer() -> None:
 def test_whoever_reads_a_buffer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
 
-    class Mark(Late):
+    class Event(Late):
         def wait(self) -> None:
             waited.append(self)
 
-    monkeypatch.setattr(HostSpace, "mark", lambda space, stream=None: Mark(0))
+    monkeypatch.setattr(HostSpace, "record_event", lambda space, stream=None: Event(0))
     with gw.Context(["cpu:0"]) as context:
         link = gw.Link(context.host, context.endpoints[0], packet_bytes=8, copies=True)
         link.send(np.arange(2))
@@ -511,19 +511,19 @@ def test_memory_of_the_host_is_used_again() -> None:
 
 
 def test_all_copies_are_waited_for_whatever_fails() -> None:
-    class Mark(Late):
+    class Event(Late):
         waited = 0
 
         def wait(self) -> None:
-            Mark.waited += 1
+            Event.waited += 1
             raise OwnError
 
     context = gw.Context(["cpu:0"])
     for _ in range(3):
-        context.keep(Mark(10**9), np.zeros(1))
+        context.keep(Event(10**9), np.zeros(1))
     with pytest.raises(OwnError):
         context.close()
-    assert Mark.waited == 3
+    assert Event.waited == 3
     assert not context._kept
 
 

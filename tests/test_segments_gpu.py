@@ -81,7 +81,7 @@ def received(cp: Any, link: Any) -> Any:
             else:
                 with link.target.space.entered():
                     found.append(segment.array.copy())
-    link.target.space.mark().wait()
+    link.target.space.record_event().wait()
     return np.concatenate([cp.asnumpy(one) for one in found] or [np.empty(0, np.uint32)])
 
 
@@ -217,7 +217,7 @@ def test_contexts_leave_nothing_behind(cp: Any) -> None:
 
 
 def marks_in_use() -> list[int]:
-    from godwit.runtime.cuda.marks import event_pool
+    from godwit.runtime.cuda.events import event_pool
 
     return [event_pool(index).in_use for index in range(driver.device_count())]
 

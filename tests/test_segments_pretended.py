@@ -1,4 +1,4 @@
-"""Links that end at GPUs, whose streams do what they are told after random whiles: order is by marks alone.
+"""Links that end at GPUs, whose streams do what they are told after random whiles: events alone order them.
 
 The GPUs are pretended (pretend_cuda.py): what is not ordered by an event comes in any order here, which no
 fast GPU would show. The same on real ones is in test_segments_gpu.py.
@@ -20,8 +20,8 @@ import godwit as gw
 from godwit.dataflow.cuda import lanes
 from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
 from godwit.errors import DeviceError, InputError, RunTimeoutError
-from godwit.runtime.cuda import driver, marks, ordinary_memory, pools
-from godwit.runtime.cuda.marks import native_stream
+from godwit.runtime.cuda import driver, events, ordinary_memory, pools
+from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.memory import READY
 from pretend_cuda import Machine, gpu_array, pretended_gpus
 from pretend_cupy import Array
@@ -303,18 +303,18 @@ def test_endpoints_may_share_a_gpu_and_stand_beside_cpus(devices: list[str]) -> 
 def test_a_mark_of_a_stream_that_has_done_all_takes_no_event() -> None:
     with pretended_gpus(PEERS) as machine:
         space = GpuSpace(0)
-        gate, pool = threading.Event(), marks.event_pool(0)
+        gate, pool = threading.Event(), events.event_pool(0)
         with space.entered():
-            assert space.mark() is READY
+            assert space.record_event() is READY
             machine.launch(space.stream, lambda: gate.wait(60))
-            mark = space.mark()
-            assert not mark.done()
+            event = space.record_event()
+            assert not event.done()
             assert pool.in_use == 1
             gate.set()
-            mark.wait()
+            event.wait()
             machine.drain()
-            assert space.mark() is READY
-            del mark
+            assert space.record_event() is READY
+            del event
             assert pool.in_use == 0
         space.close()
         assert machine.faults == []
@@ -398,7 +398,7 @@ def test_contexts_leave_nothing_behind() -> None:
             machine.held = {key: held for key, held in machine.held.items() if held[1] != 72}
             gc.collect()
             streams = [number for number in machine.streams if number > 2]
-            events = [marks.event_pool(index).in_use for index in (0, 1)]
+            in_use = [events.event_pool(index).in_use for index in (0, 1)]
             others = set(threading.enumerate()) - before
             threads = [one.name for one in others if one.name.startswith("godwit")]
             left.append(
@@ -406,7 +406,7 @@ def test_contexts_leave_nothing_behind() -> None:
                     machine.bytes_on(0),
                     machine.bytes_on(1),
                     machine.bytes_on(-1),
-                    events,
+                    in_use,
                     threads,
                     streams,
                 )

@@ -1,7 +1,7 @@
 """Components of edges that stream to GPUs: kernels on emulated ones, copies and streams on pretended ones.
 
 Emulated GPUs run the very kernels; pretended ones have streams that do things late and in any order that
-marks allow, and a forest that is linked by the CPU's code when its turn in the stream comes.
+events allow, and a forest that is linked by the CPU's code when its turn in the stream comes.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class PretendedForest:
         return self._fault
 
     def close(self) -> None:
-        self._space.mark().wait()
+        self._space.record_event().wait()
         self.parents = None
         self._block.free()
 

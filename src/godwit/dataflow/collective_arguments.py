@@ -33,8 +33,8 @@ def as_root(context: Context, root: Any) -> Endpoint:
 def when_made(endpoint: Endpoint, array: Any) -> Any:
     """What an endpoint sends, when all that makes it is done."""
     taken, after = endpoint.space.take(array)
-    for mark in after:
-        mark.wait()
+    for event in after:
+        event.wait()
     return taken
 
 

@@ -88,7 +88,7 @@ def broadcast(
                     rows[begin:end] = segment.array
                 if ahead is not None:
                     ahead.send(rows[begin:end], metadata=begin)
-            endpoint.space.mark().wait()
+            endpoint.space.record_event().wait()
 
         with inner.workers() as workers:
             workers.each(others, take)
@@ -148,7 +148,7 @@ def reduce(
                 router.input(endpoint).send(rows)
             else:
                 found.append(out)
-            endpoint.space.mark().wait()
+            endpoint.space.record_event().wait()
 
         with inner.workers() as workers:
             for place, endpoint in enumerate(order):
@@ -213,7 +213,7 @@ def all_reduce(
                 left[place] -= len(segment)
                 if left[place] == 0:
                     ahead.shutdown()
-            endpoint.space.mark().wait()
+            endpoint.space.record_event().wait()
 
         left = [_rows_around(bounds, place) for place in range(count)]
         with inner.workers() as workers:
@@ -262,7 +262,7 @@ def gather(
                         begin = begins[segment.source.index] * width + segment.offset
                         with segment:
                             rows[begin : begin + len(segment)] = segment.array
-            last.space.mark().wait()
+            last.space.record_event().wait()
     return out
 
 
@@ -339,7 +339,7 @@ def _empty(endpoint: Endpoint, like: Any, shape: Any = None) -> Any:
 def _copied(endpoint: Endpoint, array: Any) -> Any:
     with endpoint.space.entered():
         copy = _module(endpoint).array(array)
-    endpoint.space.mark().wait()
+    endpoint.space.record_event().wait()
     return copy
 
 

@@ -14,7 +14,7 @@ from godwit.dataflow.future import CancelScope
 from godwit.dataflow.spaces import make_space
 from godwit.dtypes import as_count
 from godwit.errors import ClosedContextError, InputError, shown
-from godwit.runtime.memory import Mark, Space, Transport
+from godwit.runtime.memory import Event, Space, Transport
 from godwit.runtime.protocol import Device, DeviceKind
 from godwit.runtime.registry import DevicesArgument, device_kind_of, resolve_devices
 from godwit.trace import Trace, TraceArgument, active, require_writable
@@ -87,7 +87,7 @@ class Context:
         self._links: list[Link] = []
         self._routers: list[Router] = []
         self._spaces: dict[Endpoint, Space] = {}
-        self._kept: deque[tuple[Mark, Any]] = deque()
+        self._kept: deque[tuple[Event, Any]] = deque()
         self._lock = threading.Lock()
         self._has_workers = False
         self._closed = False
@@ -223,10 +223,10 @@ class Context:
                 )
         return space
 
-    def keep(self, mark: Mark, array: Any) -> None:
-        """Hold an array until a mark is reached."""
+    def keep(self, event: Event, array: Any) -> None:
+        """Hold an array until an event is reached."""
         kept = self._kept
-        kept.append((mark, array))
+        kept.append((event, array))
         if array.nbytes <= _SMALL_BYTES and len(kept) % _SMALL_AT_ONCE:
             return  # to ask takes longer than it is worth
         while kept:
@@ -274,8 +274,8 @@ class Context:
         """Drop what copies read, when all of them are done."""
         try:
             with ExitStack() as stack:
-                for mark, _ in self._kept:
-                    stack.callback(mark.wait)
+                for event, _ in self._kept:
+                    stack.callback(event.wait)
         finally:
             self._kept.clear()
 

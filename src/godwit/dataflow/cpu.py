@@ -17,7 +17,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
-from godwit.runtime.memory import READY, Mark, host_array_to_send, overlap
+from godwit.runtime.memory import READY, Event, host_array_to_send, overlap
 
 
 class HostBlock:
@@ -46,10 +46,10 @@ class HostBlock:
 class HostLane:
     """Copies at once, in the caller's thread."""
 
-    def copy(self, source: Any, view: Any, after: Sequence[Mark]) -> Mark:
+    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
         """Copy; done when it returns."""
-        for mark in after:
-            mark.wait()
+        for event in after:
+            event.wait()
         np.copyto(view, source)
         return READY
 
@@ -130,15 +130,15 @@ class HostSpace:
         """Whether arrays have memory in common."""
         return overlap(array, other)
 
-    def take(self, array: Any, stream: Any = None) -> tuple[Array, tuple[Mark, ...]]:
+    def take(self, array: Any, stream: Any = None) -> tuple[Array, tuple[Event, ...]]:
         """In host memory, rows one behind the other; at once."""
         return host_array_to_send(array), ()
 
-    def begun(self) -> Mark:
+    def record_current(self) -> Event:
         """On the host all is done at once."""
         return READY
 
-    def mark(self, stream: Any = None) -> Mark:
+    def record_event(self, stream: Any = None) -> Event:
         """On the host all is done at once."""
         return READY
 

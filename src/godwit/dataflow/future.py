@@ -1,8 +1,8 @@
 """Futures in two layers (Groute, section 4.1: event-futures).
 
 The host learns first *that* something is under way: a receive has got its segment, the last packet of a
-message has found a buffer. What a device does for it may still be going on: marks say when that is done.
-Whoever waits on the host waits for both; a stream waits for the marks, and the host only for the first.
+message has found a buffer. What a device does for it may still be going on: events say when that is done.
+Whoever waits on the host waits for both; a stream waits for the events, and the host only for the first.
 
 A context's :class:`CancelScope` ends all waits at once: when a worker raises, every wait of the
 context ends with an error.
@@ -20,7 +20,7 @@ from godwit.dtypes import as_positive_number
 from godwit.errors import DataflowEnded, DeadlockError, RunTimeoutError
 from godwit.runtime.cpu.stopping import stop
 from godwit.runtime.cpu.team import new_control
-from godwit.runtime.memory import Mark
+from godwit.runtime.memory import Event
 from godwit.trace import HOST, Trace
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Future(Generic[T]):
     __slots__ = (
         "_error",
         "_cancel_scope",
-        "_marks",
+        "_events",
         "_resolved",
         "_value",
         "_waiters",
@@ -141,7 +141,7 @@ class Future(Generic[T]):
         self._resolved = False
         self._value: Any = None
         self._error: BaseException | None = None
-        self._marks: Sequence[Mark] = ()
+        self._events: Sequence[Event] = ()
         self._waiters: list[Any] = []
 
     @property
@@ -149,7 +149,7 @@ class Future(Generic[T]):
         """Whether :meth:`wait` would return, or raise, at once."""
         if not self._resolved:
             return self._cancel_scope.cause is not None
-        return self._error is not None or all(mark.done() for mark in self._marks)
+        return self._error is not None or all(event.done() for event in self._events)
 
     def wait(self, timeout_s: float | None = None) -> T:
         """Wait on the host until it is there.
@@ -160,20 +160,20 @@ class Future(Generic[T]):
         if timeout_s is not None:
             return self._wait_until(as_positive_number(timeout_s, "timeout_s"))
         value = self._assigned()
-        for mark in self._marks:
-            mark.wait()
+        for event in self._events:
+            event.wait()
         return value
 
     def _wait_until(self, timeout_s: float) -> T:
         deadline = perf_counter() + timeout_s
         value = self._assigned(timeout_s, deadline)
-        self._reach(self._marks, timeout_s, deadline)
+        self._reach(self._events, timeout_s, deadline)
         return value
 
-    def _reach(self, marks: Sequence[Mark], timeout_s: float, deadline: float) -> None:
+    def _reach(self, events: Sequence[Event], timeout_s: float, deadline: float) -> None:
         pause_s = 1e-5
-        for mark in marks:
-            while not mark.done():  # devices cannot be waited for with a limit
+        for event in events:
+            while not event.done():  # devices cannot be waited for with a limit
                 if perf_counter() >= deadline:
                     self._refuse_to_wait(timeout_s)
                 sleep(pause_s)
@@ -185,8 +185,8 @@ class Future(Generic[T]):
         :raises DataflowEnded: as for :meth:`wait`
         """
         value = self._assigned()
-        for mark in self._marks:
-            mark.order(stream)
+        for event in self._events:
+            event.wait_on(stream)
         return value
 
     def _assigned(self, timeout_s: float | None = None, deadline: float | None = None) -> T:
@@ -239,9 +239,9 @@ class Future(Generic[T]):
 
     # For those who make futures.
 
-    def resolve(self, value: Any, marks: Sequence[Mark]) -> None:
-        """It is under way, and there when the marks are reached."""
-        self._value, self._marks = value, marks
+    def resolve(self, value: Any, events: Sequence[Event]) -> None:
+        """It is under way, and there when the events are reached."""
+        self._value, self._events = value, events
         self._resolved = True
         if self._waiters:
             self._wake()

@@ -223,7 +223,7 @@ class Link:
             taken, after = self.source.space.take(array, stream)
         else:
             taken, after = self.source.space.take(segment.array, stream)
-            after = (*segment.marks, *after)
+            after = (*segment.events, *after)
         if priority != 0:
             priority = _as_priority(priority, "priority")
         future: Future[None] = Future(self._cancel_scope, self._end_of_message, self.source.name)
@@ -421,8 +421,8 @@ class Link:
             # What is under way already needs no future.
             segment = None if receiver is None else receiver.next_arrived()
             if segment is not None:
-                for mark in segment.marks:
-                    mark.wait() if stream is None else mark.order(stream)
+                for event in segment.events:
+                    event.wait() if stream is None else event.wait_on(stream)
             else:
                 pending = self.receive()
                 try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.dataflow.future import Future
 from godwit.dataflow.segment import Segment
 from godwit.errors import InputError
-from godwit.runtime.memory import Mark
+from godwit.runtime.memory import Event
 
 if TYPE_CHECKING:
     from godwit.dataflow.endpoint import Endpoint
@@ -35,7 +35,7 @@ class Message:
         metadata: Any,
         priority: float,
         source: Endpoint,
-        after: tuple[Mark, ...],
+        after: tuple[Event, ...],
         future: Future[None],
         claimed: Callable[[], None],
     ) -> None:
@@ -52,7 +52,7 @@ class Message:
         self._next = 0
         self._lock = threading.RLock()  # as the link's
         self._under_way = 1  # the last segment, which is to come
-        self._marks: tuple[Mark, ...] = ()
+        self._events: tuple[Event, ...] = ()
 
     def cut(self) -> Segment:
         """The next segment; an array without rows is one segment.
@@ -81,16 +81,16 @@ class Message:
         """One more reads a segment of it in place, while another one is sure to do."""
         self.started(1)
 
-    def finished(self, marks: tuple[Mark, ...]) -> None:
-        """One of them has it, or will have read it when marks are reached."""
+    def finished(self, events: tuple[Event, ...]) -> None:
+        """One of them has it, or will have read it when events are reached."""
         with self._lock:
             self._under_way -= 1
             left = self._under_way
-            if self._marks or left:
-                marks = tuple(mark for mark in (*self._marks, *marks) if not mark.done())
-            self._marks = marks
+            if self._events or left:
+                events = tuple(event for event in (*self._events, *events) if not event.done())
+            self._events = events
         if left == 0:
-            self._future.resolve(None, marks)
+            self._future.resolve(None, events)
 
     def settle(self) -> None:
         """Let go of what it passes on, if all of it has been taken; with no receiver's lock."""
@@ -99,11 +99,11 @@ class Message:
                 return
             origin, self.passed_on = self.passed_on, None
         if origin is not None:
-            origin.let_go(self._marks)
+            origin.let_go(self._events)
 
-    def let_go(self, marks: tuple[Mark, ...]) -> None:
-        """Who read one of its segments in place has done so when marks are reached; likewise."""
-        self.finished(marks)
+    def let_go(self, events: tuple[Event, ...]) -> None:
+        """Who read one of its segments in place has done so when events are reached; likewise."""
+        self.finished(events)
         if self.passed_on is not None:
             self.settle()
 

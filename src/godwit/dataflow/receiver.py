@@ -2,13 +2,13 @@
 
 A sender's segment is *offered* to every receiver that may take it. A receiver with a free buffer takes the
 first offer that nobody has taken: it claims it, which only one can, starts the copy straight from the
-sender's memory into its buffer, and hands the segment out, with marks that say when it has arrived. Offers
+sender's memory into its buffer, and hands the segment out, with events that say when it has arrived. Offers
 that others took are stale, and dropped when they are come upon. There is no lock of a whole router: each
 receiver has its own, and an offer is claimed in one step.
 
 Invariant: an offer is in the queue of each of its receivers, or claimed. A buffer is free, or belongs to
 one segment that was taken and has users: who received it, until it is released, and messages that pass it
-on, until they have been read. The copy into a buffer waits for the marks of all of these, so a buffer may
+on, until they have been read. The copy into a buffer waits for the events of all of these, so a buffer may
 be given back while kernels still read it. Where a segment is read in place, its message has these users.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 from godwit.dataflow.future import CancelScope
 from godwit.dataflow.segment import PendingSegment, Segment
 from godwit.errors import DeadWorkerError, EndOfLink
-from godwit.runtime.memory import Block, Lane, Mark, Space
+from godwit.runtime.memory import Block, Event, Lane, Space
 
 if TYPE_CHECKING:
     from godwit.dataflow.message import Message
@@ -89,8 +89,8 @@ class Slot:
         self.block: Block | None = None
         self.segment: Segment | None = None
         self.users = 0
-        self.read: tuple[Mark, ...] = ()
-        self.after: tuple[Mark, ...] = ()
+        self.read: tuple[Event, ...] = ()
+        self.after: tuple[Event, ...] = ()
         self.taken_s = 0.0  # when it found its segment, for the trace
         self._view: Any = None
 
@@ -106,9 +106,9 @@ class Slot:
         """There is one more user, while another one is sure to stay."""
         self.receiver.hold(self)
 
-    def let_go(self, marks: tuple[Mark, ...]) -> None:
-        """One user has read it when marks are reached."""
-        self.receiver.let_go(self, marks)
+    def let_go(self, events: tuple[Event, ...]) -> None:
+        """One user has read it when events are reached."""
+        self.receiver.let_go(self, events)
 
     def close(self) -> None:
         """Give its memory back."""
@@ -141,7 +141,7 @@ class Receiver:
         *,
         copies: bool,
         cancel_scope: CancelScope,
-        keep: Callable[[Mark, Any], None],
+        keep: Callable[[Event, Any], None],
         begun: Callable[[Receiver], None],
     ) -> None:
         self.name = name
@@ -243,7 +243,7 @@ class Receiver:
         """Whether anybody has ever asked."""
         return bool(self._slots)
 
-    def unsettled(self) -> Sequence[Mark]:
+    def unsettled(self) -> Sequence[Event]:
         """What is to be reached before those who ask are admitted."""
         if not (self._is_contested and self._asking) or self._arrived:
             return ()
@@ -257,7 +257,7 @@ class Receiver:
 
         :param is_settled: whether the caller has seen to :meth:`unsettled`
         """
-        if not self._asking or not (is_settled or all(mark.done() for mark in self.unsettled())):
+        if not self._asking or not (is_settled or all(event.done() for event in self.unsettled())):
             return
         with self._lock:
             self._let_in(self._asking)
@@ -361,7 +361,7 @@ class Receiver:
             return False
         if len(offer.receivers) == 1 or self._requests or offer.is_stale:
             return True
-        return all(mark.done() for mark in self._free[0].after)
+        return all(event.done() for event in self._free[0].after)
 
     def _begin(self, offer: Offer) -> None:
         """Start to bring a segment into a buffer."""
@@ -379,19 +379,19 @@ class Receiver:
         if not self._copies and self.space.reads(array):
             segment.array = _read_only(array)
             segment.message = message
-            segment.marks = message.after
+            segment.events = message.after
         else:
             if slot.block is None:
                 slot.block = self.space.allocate(self.packet_bytes)
             if self._lane is None:
                 self._lane = self.space.lane()
             segment.array = view = slot.view(array.dtype, array.shape)
-            segment.marks = slot.after
+            segment.events = slot.after
             if nbytes:
-                mark = self._lane.copy(array, view, message.after + slot.after)
-                self._keep(mark, array)
-                segment.marks = (mark,)
-            message.finished(segment.marks)
+                event = self._lane.copy(array, view, message.after + slot.after)
+                self._keep(event, array)
+                segment.events = (event,)
+            message.finished(segment.events)
             self.copied_bytes += nbytes
         slot.segment, slot.users = segment, 1
         if self._cancel_scope.trace is not None:
@@ -406,7 +406,7 @@ class Receiver:
         with self._lock:  # of two threads that release it one does
             slot, segment.slot = segment.slot, None
         if slot is not None:
-            self.let_go(slot, (self.space.mark(stream),))
+            self.let_go(slot, (self.space.record_event(stream),))
 
     def share(self, segment: Segment) -> Slot | Message | None:
         """Its buffer, or the message that it is read in place of, which waits for one more to let go.
@@ -445,16 +445,16 @@ class Receiver:
         with self._lock:
             slot.users += 1
 
-    def let_go(self, slot: Slot, marks: tuple[Mark, ...]) -> None:
-        """One user of a buffer has read it when marks are reached; after the last it is free."""
+    def let_go(self, slot: Slot, events: tuple[Event, ...]) -> None:
+        """One user of a buffer has read it when events are reached; after the last it is free."""
         if slot.users > 1:  # else it has been released, and nobody else comes any more
             with self._lock:
-                slot.read = marks = (*slot.read, *marks)
+                slot.read = events = (*slot.read, *events)
                 slot.users -= 1
                 if slot.users:
                     return
         elif slot.read:
-            marks = (*slot.read, *marks)
+            events = (*slot.read, *events)
         segment, slot.segment, slot.read = slot.segment, None, ()
         if segment is None:  # the context has been closed
             return
@@ -465,11 +465,11 @@ class Receiver:
             nbytes = segment.array.nbytes
             trace.add(self.where, self.name, name, slot.taken_s, perf_counter(), bytes=nbytes)
         if message is not None:
-            message.let_go(marks)
+            message.let_go(events)
         elif segment.has_arrived:
-            slot.after = marks
+            slot.after = events
         else:
-            slot.after = (*segment.marks, *marks)
+            slot.after = (*segment.events, *events)
         self._free.append(slot)
         if self._offers or self._ended:
             self.match()
@@ -485,7 +485,7 @@ class Receiver:
             except IndexError:  # `next_arrived` has taken it, which needs no lock
                 self._requests.appendleft(request)
                 return
-            pending.resolve(segment, segment.marks)
+            pending.resolve(segment, segment.events)
 
     def _check_end(self) -> None:
         if not (self._ended and self._requests):
@@ -501,11 +501,11 @@ class Receiver:
     def wait_all(self) -> None:
         """Wait until nothing uses the buffers; the dataflow has ended, so no copy begins later."""
         with self._lock:
-            marks = [mark for slot in self._slots for mark in slot.after]
-            marks += [mark for slot in self._slots for mark in slot.read]
+            events = [event for slot in self._slots for event in slot.after]
+            events += [event for slot in self._slots for event in slot.read]
         with ExitStack() as stack:  # for each, whatever the others raise
-            for mark in marks:
-                stack.callback(mark.wait)
+            for event in events:
+                stack.callback(event.wait)
 
     def close(self) -> None:
         """Give buffers back; nothing is under way."""

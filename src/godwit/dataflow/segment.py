@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from godwit.dataflow.future import CancelScope, Future
-from godwit.runtime.memory import Mark
+from godwit.runtime.memory import Event
 
 if TYPE_CHECKING:
     from godwit.dataflow.endpoint import Endpoint
@@ -32,7 +32,7 @@ class Segment:
         "array",
         "has_arrived",
         "is_held",
-        "marks",
+        "events",
         "message",
         "metadata",
         "offset",
@@ -56,7 +56,7 @@ class Segment:
         self.receiver: Receiver | None = None
         self.slot: Any = None
         self.message: Any = None
-        self.marks: tuple[Mark, ...] = ()
+        self.events: tuple[Event, ...] = ()
         self.has_arrived = False
 
     def twin(self) -> Segment:
@@ -84,8 +84,8 @@ class Segment:
 
     def wait(self) -> None:
         """Wait on the host until its data are there (who iterates over a link of the host need not)."""
-        for mark in self.marks:
-            mark.wait()
+        for event in self.events:
+            event.wait()
         self.has_arrived = True
 
     def __len__(self) -> int:
@@ -125,11 +125,11 @@ class PendingSegment(Future[Segment]):
 
     def _assigned(self, timeout_s: float | None = None, deadline: float | None = None) -> Segment:
         if not self._resolved and self._receiver is not None:
-            marks = self._receiver.unsettled()
+            events = self._receiver.unsettled()
             if deadline is not None:
-                self._reach(marks, timeout_s or 0.0, deadline)
-            for mark in marks:
-                mark.wait()
+                self._reach(events, timeout_s or 0.0, deadline)
+            for event in events:
+                event.wait()
             self._receiver.admit(is_settled=True)
         return super()._assigned(timeout_s, deadline)
 

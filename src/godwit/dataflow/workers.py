@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.dataflow.endpoint import Endpoint
 from godwit.errors import DataflowEnded, InputError, TopologyError, shown
 from godwit.runtime.cpu.stopping import RunStopped, stoppable
-from godwit.runtime.memory import Mark
+from godwit.runtime.memory import Event
 
 if TYPE_CHECKING:
     from godwit.dataflow.context import Context
@@ -72,7 +72,7 @@ class Workers:
             raise TopologyError(f"{endpoint} has no worker: it works by itself")
         if not callable(function):
             raise InputError(f"a worker must be a function, got {shown(function)}")
-        before = [one.space.begun() for one in self._context.endpoints]
+        before = [one.space.record_current() for one in self._context.endpoints]
         thread = _Thread(
             target=self._run,
             args=(endpoint, before, function, arguments),
@@ -116,7 +116,7 @@ class Workers:
     def _run(
         self,
         endpoint: Endpoint,
-        before: Iterable[Mark],
+        before: Iterable[Event],
         function: Callable[..., Any],
         arguments: Any,
     ) -> None:
@@ -128,8 +128,8 @@ class Workers:
                 stack.enter_context(stoppable(self._context.cancel_scope.control))
                 if trace is not None:
                     stack.enter_context(trace.span(endpoint.name, "worker", name))
-                for mark in before:
-                    mark.order(endpoint.space.stream)
+                for event in before:
+                    event.wait_on(endpoint.space.stream)
                 function(*arguments)
                 self._settle(endpoint)
         except BaseException as error:

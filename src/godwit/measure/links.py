@@ -17,7 +17,7 @@ from godwit.errors import DeviceError
 from godwit.measure.testbed import Testbed
 from godwit.measure.trials import Trial, all_trials
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Event
+from godwit.runtime.cuda.driver import TimedEvent
 from godwit.runtime.cuda.gpu_locks import held_gpus
 from godwit.runtime.cuda.measurements import Measurement, Measurements
 from godwit.runtime.cuda.topology import topology
@@ -66,7 +66,7 @@ def run_trial(bed: Testbed, trial: Trial) -> Measurement:
 
 
 def _run_trial(bed: Testbed, trial: Trial) -> Measurement:
-    begin, end = Event(trial.lead.index), Event(trial.lead.index)
+    begin, end = TimedEvent(trial.lead.index), TimedEvent(trial.lead.index)
 
     def sample(repeats: int) -> float:
         go = trial.arrange(repeats)

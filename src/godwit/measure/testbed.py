@@ -19,7 +19,7 @@ from godwit.dtypes import Array
 from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import Buffer, Event, Kernel, PinnedBuffer, Stream
+from godwit.runtime.cuda.driver import Buffer, Kernel, PinnedBuffer, Stream, TimedEvent
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.topology import Topology
 
@@ -64,7 +64,7 @@ class Station:
     index: int
     first: Stream
     second: Stream
-    event: Event
+    event: TimedEvent
     data: Buffer
     landing: Buffer
     control: Buffer
@@ -136,7 +136,7 @@ class Testbed:
             index,
             self._stream(stack, index),
             self._stream(stack, index),
-            Event(index),
+            TimedEvent(index),
             stack.enter_context(Buffer(index, MESSAGE_BYTES)),
             stack.enter_context(Buffer(index, MESSAGE_BYTES)),
             stack.enter_context(Buffer(index, _CONTROL_BYTES)),
@@ -349,7 +349,7 @@ class Testbed:
     def _host_flags(self) -> int:
         return self.host_control.pointer
 
-    def _event_of(self, index: int) -> Event:
+    def _event_of(self, index: int) -> TimedEvent:
         return next(one.event for one in self.stations if one.index == index)
 
     def _launch(

@@ -1,8 +1,9 @@
-"""What links that carry segments ask of a device: memory at its endpoint, and copies into it.
+"""Memory of an endpoint, and copies into it: the protocols that segment links ask of a device.
 
-Invariant: a copy, a kernel and the reuse of a buffer are ordered by *marks* alone. A mark stands for
-everything that had been put into a stream when it was made; on the host, where things are done at once,
-every mark is :data:`READY`. Who overwrites memory names the marks after which it may.
+Invariant: a copy, a kernel and the reuse of a buffer are ordered by *events* alone. As in CUDA, an event
+stands for everything that had been put into a stream when it was recorded; the host, which finishes an
+operation before the next begins, has one event, :data:`READY`. Memory is overwritten only after the events
+that its last users recorded.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 
 Transport = Literal["direct", "host"]
-"""How segments get from GPU to GPU: straight, where they are peers, or through pinned host memory."""
+"""Copies between GPUs: peer to peer where there is peer access, or always through pinned host memory."""
 
 
-class Mark(Protocol):
-    """A point that a stream gets to."""
+class Event(Protocol):
+    """Point in a stream; done when the work before it is done."""
 
     def done(self) -> bool:
-        """Whether it has been reached."""
+        """Return True if it is done; DeviceError if the work before it failed."""
 
     def wait(self) -> None:
-        """Wait on the host until it is.
+        """Block the host until it is done.
 
-        :raises DeviceError: what comes before it failed
+        :raises DeviceError: the work before it failed
         """
 
-    def order(self, stream: Any) -> None:
-        """Let what is put into a stream from now on wait for it; the host does not."""
+    def wait_on(self, stream: Any) -> None:
+        """Make later work in a stream wait for it, without blocking the host."""
 
 
 class _Ready:
-    """What has been reached already."""
+    """Event that is always done."""
 
     def done(self) -> bool:
         return True
@@ -46,43 +47,43 @@ class _Ready:
     def wait(self) -> None:
         return
 
-    def order(self, stream: Any) -> None:
+    def wait_on(self, stream: Any) -> None:
         return
 
 
-READY: Mark = _Ready()
+READY: Event = _Ready()
 
 
 class Block(Protocol):
-    """A piece of a pool's memory."""
+    """Piece of a pool's memory."""
 
     nbytes: int
 
     def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """An array, NumPy's or CuPy's, of what lies here."""
+        """Return the memory as an array of NumPy or CuPy."""
 
     def free(self) -> None:
-        """Give it back to its pool; nothing is under way that uses it. Twice does no harm."""
+        """Return the memory to its pool; nothing may be using it. A second call has no effect."""
 
 
 class Lane(Protocol):
-    """Brings segments into one endpoint's memory, in order; one a link that ends there."""
+    """Copies into one endpoint's memory, in order; each link has one."""
 
-    def copy(self, source: Any, view: Any, after: Sequence[Mark]) -> Mark:
-        """Start to copy an array into a view of a block, once some marks are reached.
+    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
+        """Start to copy an array into a view of a block, after some events.
 
-        Who calls holds ``source`` until the mark that comes back is reached.
+        The caller keeps ``source`` alive until the returned event is done.
         """
 
     def close(self) -> None:
-        """Give back what it has; nothing is under way. Twice does no harm."""
+        """Release streams and buffers; no copy may be pending. A second call has no effect."""
 
 
 class Space(Protocol):
-    """The memory of one endpoint.
+    """Memory of one endpoint.
 
     :ivar kind: ``"host"`` or ``"cuda"``
-    :ivar stream: what its kernels are put into, or None on the host
+    :ivar stream: the endpoint's stream; None on the host
     """
 
     kind: str
@@ -90,58 +91,55 @@ class Space(Protocol):
 
     @property
     def used_bytes(self) -> int:
-        """Of blocks that have not been given back."""
+        """Bytes of blocks that are not freed."""
 
     @property
     def limit_bytes(self) -> int | None:
-        """Of all blocks together."""
+        """Largest sum of bytes of all blocks."""
 
     def allocate(self, nbytes: int) -> Block:
-        """Memory of the pool.
+        """Allocate from the pool.
 
-        :raises InputError: more than its limit leaves, with need against room
-        :raises GraphTooLargeError: the device has no more
+        :raises InputError: the pool's limit leaves less
+        :raises GraphTooLargeError: the device's memory does
         """
 
     def reads(self, array: Any) -> bool:
-        """Whether an array lies in this memory, so that no copy is needed."""
+        """Return True if an array lies in this memory, so that no copy is needed."""
 
     def overlaps(self, array: Any, other: Any) -> bool:
-        """Whether two C-contiguous arrays, one of which lies here, have memory in common."""
+        """Return True if two C-contiguous arrays, one of which lies here, share memory."""
 
-    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Mark, ...]]:
-        """What a user sends, as a C-contiguous array of NumPy or CuPy; after which marks it may be read.
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Event, ...]]:
+        """Return what a user sends as a C-contiguous array, and the events after which it may be read.
 
-        :param stream: what its memory was written to in, so far; if none is named, see :meth:`mark`
-        :raises InputError: it is no array of numbers
+        :param stream: the stream that wrote it; by default as for :meth:`record_event`
+        :raises InputError: not an array of numbers
         """
 
-    def begun(self) -> Mark:
-        """Everything that the calling thread has put into its current stream here so far."""
+    def record_current(self) -> Event:
+        """Record an event in the calling thread's current stream of this device."""
 
-    def mark(self, stream: Any = None) -> Mark:
-        """Everything that was put into a stream so far; into the endpoint's own, if none is named."""
+    def record_event(self, stream: Any = None) -> Event:
+        """Record an event in a stream; by default in the endpoint's."""
 
     def lane(self) -> Lane:
-        """A way into this memory."""
+        """Return a new lane into this memory."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """For the thread of a worker: its GPU and stream are the current ones."""
+        """Return a block in which the endpoint's GPU and stream are CuPy's current ones."""
 
     def close(self) -> None:
-        """Give all memory back; nothing is under way. Twice does no harm."""
+        """Free all memory; nothing may be using it. A second call has no effect."""
 
 
 def overlap(part: Array, array: Array) -> bool:
-    """Whether an array has memory in common with one that is a view itself, as those of segments are.
-
-    Who has memory of its own is asked no further: it takes longer.
-    """
+    """Return True if ``array``, if it is a view, shares memory with ``part``, an array of a segment."""
     return array.base is not None and np.may_share_memory(part, array)
 
 
 def host_array_to_send(array: Any) -> Array:
-    """What a user sends from host memory, without gaps; InputError if it is no array of numbers."""
+    """Return what a user sends as a C-contiguous host array; InputError if it is not one of numbers."""
     if type(array) is not np.ndarray:
         if isinstance(array, str | bytes):  # NumPy would make an array of it
             raise InputError(

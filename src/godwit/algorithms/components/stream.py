@@ -45,7 +45,7 @@ from godwit.graph.csr import require_memory
 from godwit.graph.ids import VertexIds
 from godwit.io.edge_rows import EdgeRows
 from godwit.io.edge_sources import EdgeChunks, Edges, EdgeText, largest_id
-from godwit.runtime.memory import READY, Block, Mark
+from godwit.runtime.memory import READY, Block, Event
 from godwit.runtime.protocol import Progress
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -354,7 +354,7 @@ class _Flow:
         is_needed = has_joined or onward is self._homeward
         if is_needed:
             forest.flatten()
-            endpoint.space.mark().wait()
+            endpoint.space.record_event().wait()
             self._check(forest)
         with onward:
             onward.send(forest.parents if is_needed else forest.parents[:0]).wait()
@@ -390,11 +390,11 @@ class _Flow:
             self._collect()
             sent.wait()
 
-    def _await(self, marks: Sequence[Mark], poll: Callable[[int], None] | None) -> None:
+    def _await(self, events: Sequence[Event], poll: Callable[[int], None] | None) -> None:
         """Wait for what merges, so that a time-out or Ctrl-C ends it."""
         polled = perf_counter()
-        for mark in marks:
-            while not mark.done():
+        for event in events:
+            while not event.done():
                 sleep(PAUSE_S)
                 if poll is not None and perf_counter() - polled > _POLL_S:
                     done = int(self.edges.sum())
@@ -454,7 +454,7 @@ class Taker:
         self._packet_bytes = packet_bytes
         self.has_joined = False
         with ExitStack() as stack:
-            self._blocks: deque[tuple[Block, Mark]] = deque()
+            self._blocks: deque[tuple[Block, Event]] = deque()
             for _ in range(BUFFERS):
                 block = self._space.allocate(packet_bytes)
                 stack.callback(block.free)
@@ -482,7 +482,7 @@ class Taker:
         """Put what joins what another GPU has joined into streams."""
         self.has_joined = True
         other._forest.flatten()
-        flat = other._space.mark(other._stream)
+        flat = other._space.record_event(other._stream)
         parents = other._forest.parents
         most = max(1, self._packet_bytes // parents.dtype.itemsize)
         for first in range(0, len(parents), most):
@@ -490,24 +490,24 @@ class Taker:
                 self._forest.absorb(view, first)
 
     @contextmanager
-    def _copied(self, source: Any, after: Sequence[Mark]) -> Iterator[Any]:
+    def _copied(self, source: Any, after: Sequence[Event]) -> Iterator[Any]:
         """A block that puts into the stream what reads a copy."""
         block, used = self._blocks.popleft()
         try:
             view = block.view(source.dtype, source.shape)
-            self._lane.copy(source, view, (*after, used)).order(self._stream)
+            self._lane.copy(source, view, (*after, used)).wait_on(self._stream)
             yield view
         finally:
-            self._blocks.append((block, self._space.mark(self._stream)))
+            self._blocks.append((block, self._space.record_event(self._stream)))
 
-    def pending(self) -> list[Mark]:
+    def pending(self) -> list[Event]:
         """When nothing uses the buffers any more, and all that was put into the stream is done."""
-        return [*(mark for _, mark in self._blocks), self._space.mark(self._stream)]
+        return [*(event for _, event in self._blocks), self._space.record_event(self._stream)]
 
     def wait(self) -> None:
         """Wait for that."""
-        for mark in self.pending():
-            mark.wait()
+        for event in self.pending():
+            event.wait()
 
     def close(self) -> None:
         """Give the memory back, when nothing uses it."""

@@ -17,8 +17,8 @@ from godwit.algorithms.components.forests import Fault, Forest, Linking
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import BorrowedStream, Kernel, Module, PinnedBuffer
+from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.cuda.gpu_arrays import address_of
-from godwit.runtime.cuda.marks import native_stream
 from godwit.runtime.cuda.types import c_type
 from godwit.runtime.memory import Space
 
@@ -235,7 +235,7 @@ class _PooledForest:
     def close(self) -> None:
         """Give the memory back, once the stream is there."""
         try:
-            self._space.mark().wait()
+            self._space.record_event().wait()
         finally:
             self.parents = None
             self._forest.close()

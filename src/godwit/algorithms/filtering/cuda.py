@@ -24,14 +24,14 @@ from godwit.runtime.content import ADAPTERS, Content
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.copy_times import CopyTimes, noted
-from godwit.runtime.cuda.driver import BorrowedStream, Event, Kernel, Module
+from godwit.runtime.cuda.driver import BorrowedStream, Kernel, Module, TimedEvent
+from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.cuda.gpu_arrays import address_of, cupy, gpu_of
-from godwit.runtime.cuda.marks import native_stream
 from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
 from godwit.runtime.cuda.ordinary_memory import Promise
 from godwit.runtime.cuda.pools import keep_pinned, take_pinned
 from godwit.runtime.cuda.types import c_type
-from godwit.runtime.memory import READY, Mark
+from godwit.runtime.memory import READY, Event
 
 THREADS = 256
 """Of a block."""
@@ -156,7 +156,7 @@ class GpuFilter:
             self._counts = pinned.array(np.uint64)
             self._counts[:] = 0
             self._clear()
-            self._events = [Event(index) for _ in range(slots)]
+            self._events = [TimedEvent(index) for _ in range(slots)]
             self._stack = stack.pop_all()
 
     def _tiles(self, items: int) -> int:
@@ -229,8 +229,8 @@ class _HostSlot:
         self._source = source
         self._target = target
         self._packet: Array | None = None
-        self._arrival: Mark = READY
-        self._homeward: Mark = READY
+        self._arrival: Event = READY
+        self._homeward: Event = READY
         self._is_launched = False
 
     def start(self, packet: Array) -> None:
@@ -247,8 +247,8 @@ class _HostSlot:
         arrival, stream = self._arrival, self._owner.stream.handle
         if isinstance(arrival, Promise) and not arrival.is_under_way:
             return False
-        arrival.order(stream)
-        self._homeward.order(stream)
+        arrival.wait_on(stream)
+        self._homeward.wait_on(stream)
         self._owner.filter.start(self._source, self._packet.size, self._target, self._number)
         self._is_launched = True
         return True
@@ -261,10 +261,10 @@ class _HostSlot:
         self._packet = None
         return filtering.filter.kept_count(self._number)
 
-    def bring(self, target: Array) -> Mark:
+    def bring(self, target: Array) -> Event:
         """Start to copy what is kept to host memory."""
-        self._homeward = mark = self._owner.bring(self._target, target)
-        return mark
+        self._homeward = event = self._owner.bring(self._target, target)
+        return event
 
     def settle(self) -> None:
         """Wait for what is on its way."""
@@ -336,7 +336,7 @@ class GpuHostFilter:
         while self.arriving and self.arriving[0].launch():
             self.arriving.popleft()
 
-    def bring(self, origin: int, target: Array) -> Mark:
+    def bring(self, origin: int, target: Array) -> Event:
         """Start to copy to host memory that copy engines reach."""
         if not target.nbytes:
             return READY

@@ -22,7 +22,7 @@ import numpy as np
 from godwit.algorithms.filtering.assembly import Assembly, Packet
 from godwit.algorithms.filtering.packets import HostFilter, HostSlot
 from godwit.dtypes import Array
-from godwit.runtime.memory import Block, Mark, Space
+from godwit.runtime.memory import Block, Event, Space
 
 PAUSE_S = 2e-5
 """Between looks, in which threads that move something get hold of the interpreter."""
@@ -114,7 +114,7 @@ class Gpu:
         self._free = deque(filtering.slots)
         self._started: deque[tuple[HostSlot, Packet]] = deque()
         self._counted: deque[tuple[HostSlot, Packet, int]] = deque()
-        self._homeward: deque[tuple[Mark, Arrived | None]] = deque()
+        self._homeward: deque[tuple[Event, Arrived | None]] = deque()
         self._has_all = False
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.errors import InputError, OperatorError, shown
 from godwit.runtime.content import plain_function
-from godwit.runtime.memory import Mark
+from godwit.runtime.memory import Event
 from godwit.runtime.rebuilding import place
 
 ITEM_DTYPES = (
@@ -59,7 +59,7 @@ class HostSlot(Protocol):
         :raises DeviceError: the kernel failed
         """
 
-    def bring(self, target: Array) -> Mark:
+    def bring(self, target: Array) -> Event:
         """Begin to bring what it keeps to page-locked host memory, which has just room for it.
 
         The slot may be started again at once.

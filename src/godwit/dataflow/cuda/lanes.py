@@ -2,8 +2,8 @@
 
 A lane has a stream of its own on each GPU that it copies from, or to: the source's, where there is one
 (between H200s a push reached 361 GB/s in packets of 16 MiB, a pull 314), else the target's, so that both
-directions of a bus are busy at once, and no copy waits for a kernel but by a mark. Between GPUs that are no
-peers, or where the user wants it so, segments take two hops through a ring of page-locked pieces
+directions of a bus are busy at once, and no copy waits for a kernel but by an event. Between GPUs without
+peer access, or where the user wants it so, segments take two hops through a ring of page-locked pieces
 (:class:`HostHop`), which overlap. Nothing here holds up the caller, but for copies of a few kilobytes that
 the host makes itself.
 """
@@ -23,12 +23,12 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copy_times import CopyTimes, noted
 from godwit.runtime.cuda.download import STAGING_BYTES, Staging, stagings
 from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.gpu_arrays import address_of, place_of
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.marks import event_pool
 from godwit.runtime.cuda.ordinary_memory import Crew
 from godwit.runtime.cuda.pools import PoolBlock, pinned_pool
-from godwit.runtime.memory import READY, Mark, Transport
+from godwit.runtime.memory import READY, Event, Transport
 
 _SMALL_BYTES = 64 << 10
 _SMALL_SLOTS = 16
@@ -97,12 +97,12 @@ class Streams:
         return found
 
     def copy(
-        self, to: int, origin: int, nbytes: int, stream: Stream, after: Sequence[Mark], track: str
-    ) -> Mark:
+        self, to: int, origin: int, nbytes: int, stream: Stream, after: Sequence[Event], track: str
+    ) -> Event:
         """Put a copy into a stream, in any direction but between GPUs."""
         _, runtime = bindings()
-        for mark in after:
-            mark.order(stream)
+        for event in after:
+            event.wait_on(stream)
         with noted(self._times, stream, track, nbytes):
             kind = runtime.cudaMemcpyKind.cudaMemcpyDefault
             outcome = runtime.cudaMemcpyAsync(to, origin, nbytes, kind, stream.native)
@@ -111,13 +111,13 @@ class Streams:
         return event_pool(stream.index).record(stream.native)
 
     def copy_peer(
-        self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Mark]
-    ) -> Mark:
+        self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Event]
+    ) -> Event:
         """Push from one GPU to another."""
         stream = self.on(here)
         native = stream.native
-        for mark in after:
-            mark.order(stream)
+        for event in after:
+            event.wait_on(stream)
         given = to, there, origin, here, nbytes, native
         if self._times is None:
             outcome = self._copy_peer(*given)
@@ -165,20 +165,19 @@ class HostHop:
         self._next = 0
 
     def copy(
-        self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Mark]
-    ) -> Mark:
+        self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Event]
+    ) -> Event:
         """Put both hops of all pieces into the streams."""
         down, up = self._streams.on(here), self._streams.on(there)
-        # Only the second hop has to wait for those who still read what lies there; but a mark does not say
-        # what it is for.
-        arrived: Mark = READY
+        # Only the second hop has to wait for the target's readers; but an event does not name its purpose.
+        arrived: Event = READY
         for at in range(0, nbytes, _HOP_BYTES):
             piece = self._pieces[self._next]
             self._next = (self._next + 1) % len(self._pieces)
             length = min(_HOP_BYTES, nbytes - at)
-            marks = (piece.free, *after) if at == 0 else (piece.free,)
+            events = (piece.free, *after) if at == 0 else (piece.free,)
             track = f"copy cuda:{here} -> host"
-            left = self._streams.copy(piece.pointer, origin + at, length, down, marks, track)
+            left = self._streams.copy(piece.pointer, origin + at, length, down, events, track)
             track = f"copy host -> cuda:{there}"
             arrived = self._streams.copy(to + at, piece.pointer, length, up, (left,), track)
             piece.free = arrived
@@ -192,7 +191,7 @@ class _Piece:
 
     def __init__(self, staging: Staging, offset: int) -> None:
         self.pointer = staging.pointer + offset
-        self.free: Mark = READY
+        self.free: Event = READY
 
 
 class _SmallSlots:
@@ -203,18 +202,18 @@ class _SmallSlots:
         self._block: PoolBlock = self._pool.allocate(_SMALL_SLOTS * _SMALL_BYTES)
         begin = self._block.view(np.uint8, (_SMALL_SLOTS * _SMALL_BYTES,)).ctypes.data
         self._places = [begin + slot * _SMALL_BYTES for slot in range(_SMALL_SLOTS)]
-        self._free: list[Mark] = [READY] * _SMALL_SLOTS
+        self._free: list[Event] = [READY] * _SMALL_SLOTS
         self._next = 0
 
-    def moved(self, source: Array, send: Callable[[int], Mark]) -> Mark | None:
+    def moved(self, source: Array, send: Callable[[int], Event]) -> Event | None:
         """Send what was moved to a free place; None where there is no free one."""
         slot = self._next
         if not self._free[slot].done():
             return None
         self._next = (slot + 1) % _SMALL_SLOTS
         ctypes.memmove(self._places[slot], source.ctypes.data, source.nbytes)
-        mark = self._free[slot] = send(self._places[slot])
-        return mark
+        event = self._free[slot] = send(self._places[slot])
+        return event
 
     def close(self) -> None:
         with ExitStack() as stack:
@@ -240,7 +239,7 @@ class GpuLane:
         self._hop: HostHop | None = None
         self._small: _SmallSlots | None = None
 
-    def copy(self, source: Any, view: Any, after: Sequence[Mark]) -> Mark:
+    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
         """Start to copy an array of the host, or of any GPU."""
         driver.enter_any(self._index)
         to, nbytes = address_of(view), int(view.nbytes)
@@ -256,14 +255,14 @@ class GpuLane:
             self._hop = HostHop(self._streams, self._held)
         return self._hop.copy(to, self._index, origin, here, nbytes, after)
 
-    def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Mark]) -> Mark:
-        """Start to copy an array of the host to an address, once some marks are reached."""
+    def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Event]) -> Event:
+        """Start to copy an array of the host to an address, once some events are reached."""
         driver.enter_any(self._index)
         stream, track = self._streams.on(self._index), f"copy host -> cuda:{self._index}"
         origin = source.ctypes.data
         if is_locked(origin, nbytes):
             return self._streams.copy(to, origin, nbytes, stream, after, track)
-        if nbytes <= _SMALL_BYTES and all(mark.done() for mark in after):
+        if nbytes <= _SMALL_BYTES and all(event.done() for event in after):
             if self._small is None:
                 self._small = _SmallSlots()
             moved = self._small.moved(
@@ -291,7 +290,7 @@ class PinnedLane:
         self._crew = crew
         self._streams = Streams(times)
 
-    def copy(self, source: Any, view: Any, after: Sequence[Mark]) -> Mark:
+    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
         """Start to copy an array of a GPU, or of the host."""
         if not isinstance(source, np.ndarray):
             here, origin = place_of(source)
@@ -299,7 +298,7 @@ class PinnedLane:
             nbytes = int(source.nbytes)
             stream, track = self._streams.on(here), f"copy cuda:{here} -> host"
             return self._streams.copy(view.ctypes.data, origin, nbytes, stream, after, track)
-        if source.nbytes <= _AT_ONCE_BYTES and all(mark.done() for mark in after):
+        if source.nbytes <= _AT_ONCE_BYTES and all(event.done() for event in after):
             np.copyto(view, source)
             return READY
         return self._crew.to_host(source, view.ctypes.data, after)

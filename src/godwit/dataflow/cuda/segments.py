@@ -1,6 +1,6 @@
 """The memory of endpoints where there are GPUs: of each GPU, and of the host, page-locked.
 
-The counterpart of dataflow/cpu.py. Pools are in runtime/cuda/pools.py, marks in runtime/cuda/marks.py,
+The counterpart of dataflow/cpu.py. Pools are in runtime/cuda/pools.py, events in runtime/cuda/events.py,
 copies in lanes.py. An endpoint on a GPU has a stream of its own, which does not wait for the null stream;
 several endpoints may share a GPU.
 """
@@ -17,8 +17,8 @@ from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays
 from godwit.runtime.cuda.copy_times import CopyTimes
+from godwit.runtime.cuda.events import EventGroup, event_pool, native_stream, record_event
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.marks import AllOf, event_pool, mark_of, native_stream
 from godwit.runtime.cuda.ordinary_memory import Crew
 from godwit.runtime.cuda.pools import (
     Pool,
@@ -28,7 +28,7 @@ from godwit.runtime.cuda.pools import (
     gpu_pool,
     pinned_pool,
 )
-from godwit.runtime.memory import READY, Mark, Space, Transport, host_array_to_send, overlap
+from godwit.runtime.memory import READY, Event, Space, Transport, host_array_to_send, overlap
 from godwit.runtime.protocol import Device
 
 _PORTABLE = 0x01
@@ -97,16 +97,16 @@ class GpuSpace(_Pooled):
         """Kernels use what lies on their GPU."""
         return gpu_arrays.is_gpu_array(array) and gpu_arrays.gpu_of(array) == self.index
 
-    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Mark, ...]]:
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Event, ...]]:
         """As an array of CuPy, or of NumPy where it lies on the host."""
         taken = array_to_send(array)
-        return taken, (self.mark(stream), *_marks_elsewhere(taken, self.index))
+        return taken, (self.record_event(stream), *_events_elsewhere(taken, self.index))
 
-    def begun(self) -> Mark:
+    def record_current(self) -> Event:
         """Everything that the calling thread has put into CuPy's current stream so far."""
-        return _begun(self.index)
+        return _record_current(self.index)
 
-    def mark(self, stream: Any = None) -> Mark:
+    def record_event(self, stream: Any = None) -> Event:
         """What was put into a stream so far.
 
         If none is named: into the endpoint's own, and into the one that is CuPy's current one in the
@@ -114,8 +114,8 @@ class GpuSpace(_Pooled):
         """
         driver.enter_any(self.index)
         if stream is not None:
-            return mark_of(stream, self.index)
-        own = self._events.mark(self._native)
+            return record_event(stream, self.index)
+        own = self._events.record_unless_done(self._native)
         current = gpu_arrays.current_stream(self.index)
         if current is self.stream:
             return own
@@ -123,10 +123,10 @@ class GpuSpace(_Pooled):
         if native == self._native:
             return own
         if gpu_arrays.is_current(self.index):
-            other: Mark = self._events.record(native)
+            other: Event = self._events.record(native)
         else:
-            other = mark_of(current, self.index)
-        return other if own is READY else AllOf((own, other))
+            other = record_event(current, self.index)
+        return other if own is READY else EventGroup((own, other))
 
     def lane(self) -> GpuLane:
         """Into this GPU's memory."""
@@ -179,18 +179,18 @@ class PinnedSpace(_Pooled):
         """The host reads all host memory."""
         return isinstance(array, np.ndarray)
 
-    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Mark, ...]]:
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Event, ...]]:
         """As an array of NumPy, or of CuPy where it lies on a GPU."""
         taken = array_to_send(array)
-        return taken, (self.mark(stream), *_marks_elsewhere(taken, None))
+        return taken, (self.record_event(stream), *_events_elsewhere(taken, None))
 
-    def begun(self) -> Mark:
+    def record_current(self) -> Event:
         """On the host all is done at once."""
         return READY
 
-    def mark(self, stream: Any = None) -> Mark:
+    def record_event(self, stream: Any = None) -> Event:
         """The host has done what it does; what a GPU does for it is in a stream that must be named."""
-        return READY if stream is None else mark_of(stream, None)
+        return READY if stream is None else record_event(stream, None)
 
     def lane(self) -> PinnedLane:
         """Into page-locked memory."""
@@ -229,15 +229,15 @@ def array_to_send(array: Any) -> Any:
     return gpu_arrays.sendable_gpu_array(array)
 
 
-def _marks_elsewhere(array: Any, index: int | None) -> tuple[Mark, ...]:
+def _events_elsewhere(array: Any, index: int | None) -> tuple[Event, ...]:
     """What CuPy was to do to an array on another GPU than an endpoint's, in the calling thread."""
     if isinstance(array, np.ndarray) or gpu_arrays.gpu_of(array) == index:
         return ()
-    return (_begun(gpu_arrays.gpu_of(array)),)
+    return (_record_current(gpu_arrays.gpu_of(array)),)
 
 
-def _begun(index: int) -> Mark:
-    return mark_of(gpu_arrays.current_stream(index), index)
+def _record_current(index: int) -> Event:
+    return record_event(gpu_arrays.current_stream(index), index)
 
 
 def _times(trace: Any) -> CopyTimes | None:

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Event, Stream
+from godwit.runtime.cuda.driver import Stream, TimedEvent
 
 _MOST_WAITING = 64
 
@@ -27,8 +27,8 @@ class CopyTimes:
 
     def __init__(self, trace: Any) -> None:
         self._trace = trace
-        self._bases: dict[int, tuple[Event, float]] = {}
-        self._waiting: deque[tuple[int, str, int, Event, Event]] = deque()
+        self._bases: dict[int, tuple[TimedEvent, float]] = {}
+        self._waiting: deque[tuple[int, str, int, TimedEvent, TimedEvent]] = deque()
         self._lock = Lock()
 
     @contextmanager
@@ -39,7 +39,7 @@ class CopyTimes:
             with self._lock:
                 if index not in self._bases:
                     self._bases[index] = self._base(stream)
-            begin, end = Event(index), Event(index)
+            begin, end = TimedEvent(index), TimedEvent(index)
             begin.record(stream)
         yield
         with driver.current_kept():
@@ -49,8 +49,8 @@ class CopyTimes:
             if len(self._waiting) > _MOST_WAITING:
                 self._note()
 
-    def _base(self, stream: Stream) -> tuple[Event, float]:
-        event = Event(stream.index)
+    def _base(self, stream: Stream) -> tuple[TimedEvent, float]:
+        event = TimedEvent(stream.index)
         other = Stream(stream.index)  # nothing is in it
         try:
             event.record(other)

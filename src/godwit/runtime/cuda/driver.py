@@ -523,8 +523,8 @@ class BorrowedStream(Stream):
         """Its owner does."""
 
 
-class Event:
-    """A point in a stream, with its time."""
+class TimedEvent:
+    """CUDA event that records its time."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -560,7 +560,7 @@ class Event:
             return
 
 
-def elapsed_ms(begin: Event, end: Event) -> float:
+def elapsed_ms(begin: TimedEvent, end: TimedEvent) -> float:
     """Time between two events of one GPU."""
     _, runtime = bindings()
     return float(checked(runtime.cudaEventElapsedTime(begin._event, end._event), "timing"))

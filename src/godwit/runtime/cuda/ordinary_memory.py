@@ -2,10 +2,10 @@
 
 The driver would take them through one small buffer of its own, and hold up whoever asks for the copy. Here
 a *crew* of threads each moves a piece to a page-locked buffer of its own and starts the bus on it: while
-that is on its way, others fill theirs. Pieces of one segment, and segments, overlap; a mark per segment
+that is on its way, others fill theirs. Pieces of one segment, and segments, overlap; an event per segment
 says when all of it has arrived.
 
-Invariant: a thread waits only for marks that were there before its piece was queued, and pieces are taken
+Invariant: a thread waits only for events that were there before its piece was queued, and pieces are taken
 in the order of the queue, so those that a piece waits for are always ahead of it.
 """
 
@@ -25,8 +25,8 @@ from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copy_times import CopyTimes, noted
 from godwit.runtime.cuda.download import STAGING_BYTES, Staging, stagings
-from godwit.runtime.cuda.marks import event_pool
-from godwit.runtime.memory import READY, Mark
+from godwit.runtime.cuda.events import event_pool
+from godwit.runtime.memory import READY, Event
 
 _MOST_THREADS = 8
 _PIECE_BYTES = STAGING_BYTES // 2
@@ -34,11 +34,11 @@ _PIECE_BYTES = STAGING_BYTES // 2
 
 
 class Promise:
-    """A mark that threads of a crew are still going to make."""
+    """An event that threads of a crew are still going to make."""
 
     __slots__ = ("_jobs",)
 
-    def __init__(self, jobs: Sequence[Job[Mark]]) -> None:
+    def __init__(self, jobs: Sequence[Job[Event]]) -> None:
         self._jobs = jobs
 
     @property
@@ -55,21 +55,21 @@ class Promise:
         for job in self._jobs:
             job.result().wait()
 
-    def order(self, stream: Any) -> None:
+    def wait_on(self, stream: Any) -> None:
         """Let a stream wait; the host waits until the last piece is on the bus."""
         for job in self._jobs:
-            job.result().order(stream)
+            job.result().wait_on(stream)
 
 
 class _Berth:
-    """Part of a page-locked buffer, and the mark after which it may be filled."""
+    """Part of a page-locked buffer, and the event after which it may be filled."""
 
     __slots__ = ("free", "pointer", "staging")
 
     def __init__(self, staging: Staging, offset: int) -> None:
         self.staging = staging
         self.pointer = staging.pointer + offset
-        self.free: Mark = READY
+        self.free: Event = READY
 
 
 class Crew:
@@ -87,23 +87,23 @@ class Crew:
         self._berths: SimpleQueue[_Berth] = SimpleQueue()
         self._held = ExitStack()
 
-    def to_gpu(self, source: Array, pointer: int, after: Sequence[Mark]) -> Promise:
-        """Bring a contiguous host array to an address of the GPU, once some marks are reached."""
-        after = tuple(mark for mark in after if not mark.done())
+    def to_gpu(self, source: Array, pointer: int, after: Sequence[Event]) -> Promise:
+        """Bring a contiguous host array to an address of the GPU, once some events are reached."""
+        after = tuple(event for event in after if not event.done())
         begin = source.ctypes.data
 
-        def piece(at: int, length: int) -> Mark:
+        def piece(at: int, length: int) -> Event:
             return self._brought(begin + at, pointer + at, length, after)
 
         return self._split(source.nbytes, piece)
 
-    def to_host(self, source: Array, pointer: int, after: Sequence[Mark]) -> Promise:
-        """Move a contiguous host array elsewhere on the host, once some marks are reached."""
+    def to_host(self, source: Array, pointer: int, after: Sequence[Event]) -> Promise:
+        """Move a contiguous host array elsewhere on the host, once some events are reached."""
         begin = source.ctypes.data
 
-        def piece(at: int, length: int) -> Mark:
-            for mark in after:
-                mark.wait()
+        def piece(at: int, length: int) -> Event:
+            for event in after:
+                event.wait()
             ctypes.memmove(pointer + at, begin + at, length)
             return READY
 
@@ -118,12 +118,12 @@ class Crew:
             ]
         )
 
-    def _brought(self, origin: int, to: int, length: int, after: Sequence[Mark]) -> Mark:
+    def _brought(self, origin: int, to: int, length: int, after: Sequence[Event]) -> Event:
         assert self._index is not None
         berth = self._berths.get()
         try:
-            for mark in after:
-                mark.wait()
+            for event in after:
+                event.wait()
             berth.free.wait()
             stream = berth.staging.stream(self._index)
             ctypes.memmove(berth.pointer, origin, length)

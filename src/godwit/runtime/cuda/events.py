@@ -1,9 +1,9 @@
-"""Marks on streams of GPUs: events of a pool, recorded, asked for, waited for by hosts and by streams.
+"""Events of GPUs' streams, from a pool: queried, and waited for by the host or by streams.
 
-An event takes microseconds to make and to give back, and as a rule it waits for the device; here those of a
-GPU are made ahead, without times, and used again and again. Invariant: an event belongs to one mark, or
-lies in its pool. A mark may go, and its event be recorded anew, while streams still wait for it: a stream
-waits for what had been recorded when it was told to wait.
+Creating and destroying a CUDA event takes microseconds, and destroying one may wait for the device, so the
+pool of a GPU creates them ahead, without times, and uses them again. Invariant: a CUDA event belongs to one
+:class:`GpuEvent`, or lies in its pool. It may be recorded anew while streams still wait for it: a stream
+waits for what had been recorded when cudaStreamWaitEvent was called.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.memory import READY, Mark
+from godwit.runtime.memory import READY, Event
 
 _WITHOUT_TIMES = 0x02
 _MADE_AHEAD = 32
 _SPECIAL_STREAMS = (0, 1, 2)
-"""The null stream and its per-thread twin have the same numbers on every GPU."""
+"""Null stream, legacy and per-thread default streams: the same numbers on every GPU."""
 
 
 class EventPool:
-    """Events of one GPU.
+    """CUDA events of one GPU.
 
-    :ivar made: how many there are, in use or not
+    :ivar made: number of CUDA events created, in use or not
     """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.made = 0
-        # A message takes some ten calls: they are looked up once.
+        # A message takes some ten calls, so the functions are looked up once.
         _, runtime = bindings()
         self.query = runtime.cudaEventQuery
         self.let_wait = runtime.cudaStreamWaitEvent
@@ -42,26 +42,26 @@ class EventPool:
         self._record = runtime.cudaEventRecord
         self._query_stream = runtime.cudaStreamQuery
         self._spare: deque[Any] = deque()
-        self.put_back = self._spare.append  # of who uses an event no more
+        self.put_back = self._spare.append
         self._make()
 
     @property
     def in_use(self) -> int:
-        """Events of marks that are still there."""
+        """Number of CUDA events that a :class:`GpuEvent` holds."""
         return self.made - len(self._spare)
 
     def take(self) -> Any:
-        """An event that nobody uses."""
+        """Return an unused CUDA event."""
         while True:
             try:
                 return self._spare.pop()
             except IndexError:
                 self._make()
 
-    def mark(self, stream: Any) -> Mark:
-        """Everything that was put into a stream of this GPU so far: READY where that is done.
+    def record_unless_done(self, stream: Any) -> Event:
+        """Record an event in a stream of this GPU; READY if the stream is idle.
 
-        Asking takes one short call; an event takes one, too, and others to learn that it has been reached.
+        Querying the stream is one short call, as recording is; but a recorded event has to be queried, too.
         """
         status = self._query_stream(stream)[0]
         if not status:
@@ -70,14 +70,14 @@ class EventPool:
             driver.checked((status,), f"work on cuda:{self.index} failed")
         return self.record(stream)
 
-    def record(self, stream: Any) -> EventMark:
-        """As :meth:`mark`, where something has just been put into the stream."""
-        event = self.take()
-        mark = EventMark(self, event)
-        outcome = self._record(event, stream)
+    def record(self, stream: Any) -> GpuEvent:
+        """Record an event in a stream that is known to be busy."""
+        handle = self.take()
+        event = GpuEvent(self, handle)
+        outcome = self._record(handle, stream)
         if outcome[0]:
-            driver.checked(outcome, f"marking a stream of cuda:{self.index}")
-        return mark
+            driver.checked(outcome, f"recording an event on cuda:{self.index}")
+        return event
 
     def _make(self) -> None:
         _, runtime = bindings()
@@ -90,25 +90,25 @@ class EventPool:
 
 @lru_cache(maxsize=64)
 def event_pool(index: int) -> EventPool:
-    """That of a GPU; it lasts as long as the process."""
+    """Return the pool of a GPU, which lasts as long as the process."""
     return EventPool(index)
 
 
-class EventMark:
-    """A point in a stream of a GPU."""
+class GpuEvent:
+    """CUDA event, recorded in a stream of a GPU."""
 
-    __slots__ = ("_event", "_pool", "_reached")
+    __slots__ = ("_handle", "_pool", "_reached")
 
-    def __init__(self, pool: EventPool, event: Any) -> None:
+    def __init__(self, pool: EventPool, handle: Any) -> None:
         self._pool = pool
-        self._event = event
+        self._handle = handle
         self._reached = False
 
     def done(self) -> bool:
-        """Whether the GPU has got there; DeviceError if it failed on its way."""
+        """Return True if the work before it is done; DeviceError if that failed."""
         if not self._reached:
             pool = self._pool
-            outcome = pool.query(self._event)
+            outcome = pool.query(self._handle)
             if outcome[0]:
                 if outcome[0] == pool.not_ready:
                     return False
@@ -117,56 +117,56 @@ class EventMark:
         return True
 
     def wait(self) -> None:
-        """Wait on the host; DeviceError if the GPU failed on its way."""
+        """Block the host until it is done; DeviceError if the work before it failed."""
         if not self._reached:
             _, runtime = bindings()
-            outcome = runtime.cudaEventSynchronize(self._event)
+            outcome = runtime.cudaEventSynchronize(self._handle)
             driver.checked(outcome, f"work on cuda:{self._pool.index} failed")
             self._reached = True
 
-    def order(self, stream: Any) -> None:
-        """Let a stream of any GPU wait, and not the host; on the host (None) the caller waits."""
+    def wait_on(self, stream: Any) -> None:
+        """Make a stream of any GPU wait for it; for None, block the host."""
         if stream is None:
             self.wait()
             return
-        if self.done():  # asking costs a tenth of what waiting does, in another GPU's stream
+        if self.done():  # a query costs a tenth of cudaStreamWaitEvent in another GPU's stream
             return
         pool = self._pool
-        outcome = pool.let_wait(native_stream(stream), self._event, 0)
+        outcome = pool.let_wait(native_stream(stream), self._handle, 0)
         if outcome[0]:
             driver.checked(outcome, f"letting a stream wait for cuda:{pool.index}")
 
     def __del__(self) -> None:
-        self._pool.put_back(self._event)
+        self._pool.put_back(self._handle)
 
 
-class AllOf:
-    """Several marks as one."""
+class EventGroup:
+    """Several events as one."""
 
-    __slots__ = ("_marks",)
+    __slots__ = ("_events",)
 
-    def __init__(self, marks: Sequence[Mark]) -> None:
-        self._marks = tuple(marks)
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = tuple(events)
 
     def done(self) -> bool:
-        """Whether all are reached."""
-        return all(mark.done() for mark in self._marks)
+        """Return True if all are done."""
+        return all(event.done() for event in self._events)
 
     def wait(self) -> None:
-        """Wait for all."""
-        for mark in self._marks:
-            mark.wait()
+        """Block the host until all are done."""
+        for event in self._events:
+            event.wait()
 
-    def order(self, stream: Any) -> None:
-        """Let a stream wait for all."""
-        for mark in self._marks:
-            mark.order(stream)
+    def wait_on(self, stream: Any) -> None:
+        """Make a stream wait for all."""
+        for event in self._events:
+            event.wait_on(stream)
 
 
 def native_stream(stream: Any) -> Any:
-    """A stream as the bindings take it.
+    """Return a stream as the CUDA bindings take it.
 
-    :param stream: ours, a number, or a stream of CuPy, cuda.core, Numba or PyTorch
+    :param stream: a :class:`Stream`, a number, or a stream of CuPy, cuda.core, Numba or PyTorch
     :raises InputError: none of these
     """
     kind = type(stream)
@@ -191,10 +191,10 @@ def native_stream(stream: Any) -> Any:
         ) from None
 
 
-def mark_of(stream: Any, default_gpu: int | None) -> Mark:
-    """Everything that was put into a user's stream so far.
+def record_event(stream: Any, default_gpu: int | None) -> Event:
+    """Record an event in any stream, given as for :func:`native_stream`.
 
-    :param default_gpu: whose null stream is meant, where it is one; None on the host: nothing is
+    :param default_gpu: GPU of the null stream; None if the null stream stands for no GPU
     """
     native = native_stream(stream)
     if int(native) in _SPECIAL_STREAMS:
@@ -203,7 +203,7 @@ def mark_of(stream: Any, default_gpu: int | None) -> Mark:
         with driver.entered(default_gpu):  # the null stream is that of the current GPU
             return event_pool(default_gpu).record(native)
     index = _gpu_of(native, default_gpu)
-    return event_pool(index).mark(native)
+    return event_pool(index).record_unless_done(native)
 
 
 def _gpu_of(native: Any, default: int | None) -> int:

@@ -14,7 +14,8 @@ from godwit.algorithms import filtering
 from godwit.algorithms.filtering import LEAST_PACKET_BYTES, PACKET_BYTES, gpu_packet_bytes
 from godwit.algorithms.filtering import cpu as cpu_filtering
 from godwit.algorithms.filtering.cpu import SharedFilter
-from godwit.algorithms.filtering.sharing import Share, packet_items
+from godwit.algorithms.filtering.sharing import Share
+from godwit.dataflow.packets import packet_items
 from godwit.errors import OperatorError
 
 INT32 = np.dtype(np.int32)

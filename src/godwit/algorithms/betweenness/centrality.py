@@ -24,7 +24,7 @@ import numpy as np
 from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies
 from godwit.algorithms.betweenness.queries import DependencyQuery
 from godwit.algorithms.betweenness.weighted_path_counts import check_lengths
-from godwit.algorithms.paths.result import uses_weights
+from godwit.algorithms.paths.weights import uses_weights
 from godwit.arrays import ResultLocation
 from godwit.dtypes import as_count, as_flag, frozen
 from godwit.errors import InputError, shown

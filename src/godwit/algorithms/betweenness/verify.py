@@ -15,7 +15,7 @@ import numpy as np
 
 from godwit.algorithms.betweenness.centrality import choose_sources, scales
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
-from godwit.algorithms.paths.result import uses_weights
+from godwit.algorithms.paths.weights import uses_weights
 from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError
 from godwit.graph.csr import Graph

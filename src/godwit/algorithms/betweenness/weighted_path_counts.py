@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.algorithms.betweenness.path_counts import ABORTED, LARGEST_COUNT, OVERFLOW, add_wide
-from godwit.algorithms.sssp import check_weights, named_arc
+from godwit.algorithms.paths.weights import check_weights, named_arc
 from godwit.dtypes import Array
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph

@@ -31,12 +31,10 @@ from godwit.algorithms.components.edge_senders import MOST_READERS, Senders
 from godwit.algorithms.components.forests import Fault, Forest, Linking
 from godwit.algorithms.components.resident import STREAM_METHODS, ComponentsResult
 from godwit.algorithms.components.stream_forests import compile_for, make_forest
-from godwit.algorithms.filtering.endpoints import current_gpu_kept, is_page_locked
-from godwit.algorithms.filtering.gpu_packets import PAUSE_S
-from godwit.algorithms.filtering.sharing import packet_items
 from godwit.dataflow.context import Context
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.link import Link
+from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items
 from godwit.dataflow.router import Router
 from godwit.dataflow.spaces import BUFFERS, PACKET_BYTES
 from godwit.dtypes import Array, as_count, id_dtype_for

@@ -34,11 +34,9 @@ from godwit.algorithms.filtering.assembly import (
 )
 from godwit.algorithms.filtering.endpoints import (
     SharedFilter,
-    current_gpu_kept,
     filter_on_gpu,
     gpu_array,
     host_filter,
-    is_page_locked,
     packet_filter,
     shared_filter,
 )
@@ -50,6 +48,7 @@ from godwit.dataflow.context import Context
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.link import Link
+from godwit.dataflow.packets import current_gpu_kept, is_page_locked
 from godwit.dataflow.router import Router
 from godwit.dataflow.segment import Segment
 from godwit.dataflow.tuning import check_callable

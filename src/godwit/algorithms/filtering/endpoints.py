@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,20 +106,6 @@ def host_filter(
     from godwit.algorithms.filtering.cuda import GpuHostFilter
 
     return GpuHostFilter(endpoint, predicate, dtype, packet_items, slots)
-
-
-def is_page_locked(array: Array) -> bool:
-    """Whether the copy engines of GPUs reach host memory."""
-    from godwit.dataflow.cuda.lanes import is_locked
-
-    return array.nbytes > 0 and is_locked(array.ctypes.data, array.nbytes)
-
-
-def current_gpu_kept() -> AbstractContextManager[None]:
-    """A block that uses GPUs, and leaves the thread's current one as it was."""
-    from godwit.runtime.cuda.driver import current_kept
-
-    return current_kept()
 
 
 def gpu_array(array: Any) -> Any:

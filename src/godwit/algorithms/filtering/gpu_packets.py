@@ -21,11 +21,9 @@ import numpy as np
 
 from godwit.algorithms.filtering.assembly import Assembly, Packet
 from godwit.algorithms.filtering.packets import HostFilter, HostSlot
+from godwit.dataflow.packets import PAUSE_S
 from godwit.dtypes import Array
 from godwit.runtime.memory import Block, Event, Space
-
-PAUSE_S = 2e-5
-"""Between looks, in which threads that move something get hold of the interpreter."""
 
 
 class Buffers:

@@ -13,23 +13,13 @@ import numpy as np
 
 from godwit.algorithms.filtering.assembly import Packet
 from godwit.algorithms.filtering.endpoints import SharedFilter
+from godwit.dataflow.packets import packet_items
 from godwit.dtypes import Array
-
-_LEAST_PART = 4
-"""Of a packet's size the last ones have no less: each costs the host a tenth of a millisecond."""
 
 
 def is_plain(array: Array, dtype: np.dtype[Any]) -> bool:
     """Whether an array can be read as it lies."""
     return array.flags.c_contiguous and array.flags.aligned and bool(array.dtype == dtype)
-
-
-def packet_items(left_items: int, most_items: int, gpus: int) -> int:
-    """Of the next packet: towards the end they grow smaller, so that all are done at the same time.
-
-    :param gpus: that take from what is left
-    """
-    return min(most_items, max(-(-most_items // _LEAST_PART), left_items // (2 * gpus)))
 
 
 class Share:

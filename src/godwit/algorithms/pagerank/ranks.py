@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.pagerank.queries import RankQuery
-from godwit.algorithms.paths.result import uses_weights
-from godwit.algorithms.sssp import named_arc
+from godwit.algorithms.paths.weights import named_arc, uses_weights
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_array, as_count, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, shown

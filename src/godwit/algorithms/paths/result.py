@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from godwit.arrays import ResultLocation, host_array
-from godwit.dtypes import as_flag, as_number
+from godwit.dtypes import as_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
@@ -177,18 +177,6 @@ def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
         before = result._predecessor
         columns.append(Column("predecessor", before, before >= 0, ids=True))
     return columns
-
-
-def uses_weights(graph: Graph, weighted: Any) -> bool:
-    """Whether an algorithm heeds weights: as is said, or where there are some.
-
-    :raises InputError: they are to be, and there are none
-    """
-    if weighted is not None:
-        weighted = as_flag(weighted, "weighted")
-    if weighted and not graph.is_weighted:
-        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
-    return graph.is_weighted and weighted is not False
 
 
 def check_cutoff(cutoff: Any) -> float | None:

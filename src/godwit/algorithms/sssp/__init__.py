@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from godwit.algorithms.paths.result import PathResult, check_query
+from godwit.algorithms.paths.weights import check_weights
 from godwit.dtypes import Array
-from godwit.errors import InputError, ValueOverflowError
+from godwit.errors import ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
@@ -99,40 +98,6 @@ def run_sssp(
             "do not hold; give the weights as float64, or a cutoff"
         )
     return _result(graph, sources, solution, options)
-
-
-def check_weights(graph: Graph) -> int:
-    """The largest weight (1 where there are none), rounded up; looked up once per graph.
-
-    :raises InputError: a weight is negative or NaN; names the arc
-    """
-    return int(graph.cached("largest_weight", lambda: _largest_weight(graph)))
-
-
-def _largest_weight(graph: Graph) -> int:
-    weights = graph.weights
-    if weights is None or len(weights) == 0:
-        return 1
-    smallest, largest = weights.min(), weights.max()
-    if smallest < 0 or math.isnan(smallest):
-        arc = int(np.argmax((weights < 0) | np.isnan(weights)))
-        raise InputError(
-            "shortest paths need weights that are not negative; "
-            f"{named_arc(graph, arc)} has weight {weights[arc]}"
-        )
-    if weights.dtype.kind in "iu":
-        return int(largest)
-    return 2**62 if math.isinf(largest) else math.ceil(largest)
-
-
-def named_arc(graph: Graph, arc: int) -> str:
-    """An arc as messages call it, by the ids of its ends, and as its file numbers them."""
-    tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
-    ids, head = graph.ids, int(graph.targets[arc])
-    named = f" (the graph has {ids.described})" if ids.own else ""
-    if ids.base:
-        named = f" (in its file, from {ids.in_file[tail]} to {ids.in_file[head]})"
-    return f"the arc from {ids[tail]} to {ids[head]}{named}"
 
 
 def _solve(

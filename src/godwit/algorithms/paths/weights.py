@@ -1,0 +1,58 @@
+"""Weights as lengths of arcs: whether they count, checks, and the name of an arc in messages."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from godwit.dtypes import as_flag
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+
+
+def uses_weights(graph: Graph, weighted: Any) -> bool:
+    """Return whether weights count: as ``weighted`` says; if it is None, where the graph has weights.
+
+    :raises InputError: ``weighted`` is True and the graph has no weights
+    """
+    if weighted is not None:
+        weighted = as_flag(weighted, "weighted")
+    if weighted and not graph.is_weighted:
+        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
+    return graph.is_weighted and weighted is not False
+
+
+def check_weights(graph: Graph) -> int:
+    """Return the largest weight, rounded up, and 1 if there are none; looked up once per graph.
+
+    :raises InputError: a weight is negative or NaN; names the arc
+    """
+    return int(graph.cached("largest_weight", lambda: _largest_weight(graph)))
+
+
+def _largest_weight(graph: Graph) -> int:
+    weights = graph.weights
+    if weights is None or len(weights) == 0:
+        return 1
+    smallest, largest = weights.min(), weights.max()
+    if smallest < 0 or math.isnan(smallest):
+        arc = int(np.argmax((weights < 0) | np.isnan(weights)))
+        raise InputError(
+            "shortest paths need weights that are not negative; "
+            f"{named_arc(graph, arc)} has weight {weights[arc]}"
+        )
+    if weights.dtype.kind in "iu":
+        return int(largest)
+    return 2**62 if math.isinf(largest) else math.ceil(largest)
+
+
+def named_arc(graph: Graph, arc: int) -> str:
+    """Return an arc as messages name it: the ids of its ends, and their numbers in the graph's file."""
+    tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+    ids, head = graph.ids, int(graph.targets[arc])
+    named = f" (the graph has {ids.described})" if ids.own else ""
+    if ids.base:
+        named = f" (in its file, from {ids.in_file[tail]} to {ids.in_file[head]})"
+    return f"the arc from {ids[tail]} to {ids[head]}{named}"

@@ -1,0 +1,60 @@
+"""The public names, each with its module. ``__init__.py`` reads them from this file at run time."""
+
+from godwit import errors as errors
+from godwit.algorithms.betweenness import betweenness_centrality as betweenness_centrality
+from godwit.algorithms.betweenness.verify import (
+    verify_betweenness_centrality as verify_betweenness_centrality,
+)
+from godwit.algorithms.bfs import bfs as bfs
+from godwit.algorithms.components import connected_components as connected_components
+from godwit.algorithms.components.verify import (
+    verify_connected_components as verify_connected_components,
+)
+from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
+from godwit.algorithms.filtering import filter as filter
+from godwit.algorithms.filtering.verify import verify_filter as verify_filter
+from godwit.algorithms.pagerank import pagerank as pagerank
+from godwit.algorithms.pagerank.verify import verify_pagerank as verify_pagerank
+from godwit.algorithms.paths.verify import verify_bfs as verify_bfs
+from godwit.algorithms.paths.verify import verify_sssp as verify_sssp
+from godwit.algorithms.sssp import sssp as sssp
+from godwit.dataflow import collectives as collectives
+from godwit.dataflow import policies as policies
+from godwit.dataflow.context import Context as Context
+from godwit.dataflow.endpoint import Endpoint as Endpoint
+from godwit.dataflow.item_router import ItemLink as ItemLink
+from godwit.dataflow.item_router import ItemRouter as ItemRouter
+from godwit.dataflow.kernel_sizing import kernel_sizing as kernel_sizing
+from godwit.dataflow.link import Link as Link
+from godwit.dataflow.policies import Policy as Policy
+from godwit.dataflow.policies import every as every
+from godwit.dataflow.router import Router as Router
+from godwit.dataflow.segment import PendingSegment as PendingSegment
+from godwit.dataflow.segment import Segment as Segment
+from godwit.frontier.explorer import explore as explore
+from godwit.frontier.operators import advance as advance
+from godwit.frontier.operators import arcs as arcs
+from godwit.frontier.operators import assign as assign
+from godwit.frontier.operators import compute as compute
+from godwit.frontier.operators import reduce as reduce
+from godwit.frontier.operators import repeat as repeat
+from godwit.frontier.program import StepProgram as StepProgram
+from godwit.graph import generators as generators
+from godwit.graph.csr import Graph as Graph
+from godwit.graph.generators.generate import generate as generate
+from godwit.graph.partition import Partition as Partition
+from godwit.graph.partition import partition as partition
+from godwit.io.datasets import dataset as dataset
+from godwit.io.datasets import datasets as datasets
+from godwit.io.graph_files import read as read
+from godwit.io.graph_files import write as write
+from godwit.placement import PlacedGraph as PlacedGraph
+from godwit.runtime.gpu_options import GpuOptions as GpuOptions
+from godwit.runtime.registry import all_devices as all_devices
+from godwit.trace import Trace as Trace
+from godwit.worker.place import place as place
+from godwit.worker.program import VertexProgram as VertexProgram
+from godwit.worker.run import run as run
+from godwit.worker.worklist import DistributedWorklist as DistributedWorklist
+
+__version__: str

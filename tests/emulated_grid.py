@@ -159,7 +159,7 @@ def new_machine(
     )  # fmt: skip
 
 
-_OF_GPUS = re.compile(r"cuda|godwit\.(supersteps|measure)|components\.tiles")
+_OF_GPUS = re.compile(r"cuda|godwit\.supersteps|components\.tiles")
 
 
 def _modules() -> list[Any]:

@@ -1,7 +1,7 @@
-"""GPUs of plain host memory, for the paths that only move data: no GPU is needed to test those.
+"""GPUs of plain host memory, for benchmarks/devices.py and the topology: no GPU is needed to test those.
 
 Buffers are arrays, pointers are addresses in them, copies and kernels happen at once, and time is a clock
-that each of them moves on. Only ``measure.cuh`` is known here: a kernel of ours has a Python twin.
+that each of them advances. Each kernel of benchmarks/devices.cu has a counterpart in Python here.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.dataflow.cuda import packets
-from godwit.measure import links as measure
-from godwit.measure import testbed, trials
-from godwit.measure.testbed import pattern
+import devices
+import devices_testbed as testbed
+import devices_trials as trials
+from devices_testbed import pattern
 from godwit.runtime import registry
 from godwit.runtime.cpu.device import CpuKind
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import GpuProperties
 
+RING_OF_FOUR = [[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]]
 THREADS = 4 * 256  # of every launch: 4 blocks of random access
 
 
@@ -41,7 +42,6 @@ class Machine:
     now_ms: float = 0.0
     held: dict[int, int] = field(default_factory=dict)  # address of each buffer: its GPU
     relays: list[Any] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)  # measurements
 
     def move(self, to: int, origin: int, nbytes: int) -> None:
         if not (self.breaks and self.home(to) != self.home(origin)):
@@ -212,15 +212,13 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     patch.setattr(testbed, "cubin", lambda *_: b"")
     patch.setattr(testbed, "Buffer", PretendBuffer)
     patch.setattr(testbed, "PinnedBuffer", PretendPinned)
-    for module in (testbed, measure):
+    for module in (testbed, devices):
         patch.setattr(module, "TimedEvent", PretendEvent)
     patch.setattr(testbed, "Stream", PretendStream)
     patch.setattr(testbed, "MESSAGE_BYTES", 1 << 20)
     patch.setattr(testbed, "SPAN_BYTES", 1 << 18)
     patch.setattr(trials, "PACKET_BYTES", (1 << 16, 1 << 18, 1 << 20))
     patch.setattr(trials, "BROADCAST_PACKET_BYTES", (1 << 18,))
-    # What they measure is of no use to runs on real ones.
-    patch.setattr(packets, "keep", machine.kept.append)
     # They run nothing but measurements.
     patch.setattr(registry, "all_devices", lambda: CpuKind().devices())
     return machine

@@ -9,7 +9,7 @@ import typer
 
 from godwit.cli import inputs, options
 from godwit.cli.progress import Display
-from godwit.errors import DeviceError, InputError
+from godwit.errors import InputError
 
 INFO_EPILOG = """Examples:
 
@@ -33,11 +33,7 @@ DEVICES_EPILOG = """Examples:
 
   godwit devices
 
-  godwit devices --measure
-
-  godwit devices --measure --plot links.svg
-
-  godwit devices --measure --json | jq '.measurements.results[] | select(.what == "copy")'
+  godwit devices --json | jq .topology.routes
 """
 
 
@@ -147,47 +143,16 @@ def partition(
         print_partition(Report(on_stderr=destination.on_stdout), found)
 
 
-def devices(
-    measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure",
-            help="Measure the links between GPUs, and to the host: latency, copies, kernels that push "
-            "and pull, random access, packets, one to all. Takes seconds; other programs on the GPUs "
-            "disturb it.",
-        ),
-    ] = False,
-    plot: Annotated[
-        str | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help="Draw the measured rates against the packet size: .svg or .png.",
-            rich_help_panel="What comes out",
-            show_default=False,
-        ),
-    ] = None,
-    json: options.JsonOption = False,
-    quiet: options.QuietOption = False,
-) -> None:
+def devices(json: options.JsonOption = False, quiet: options.QuietOption = False) -> None:
     """The devices of this machine, as --devices takes them, and what joins GPUs."""
     from godwit.cli import facts
-    from godwit.cli.report import Report, print_devices, print_json
+    from godwit.cli.report import Report, print_devices, print_json, print_topology
     from godwit.cli.unlisted_gpus import why_unlisted
     from godwit.runtime.cuda import driver
     from godwit.runtime.cuda.topology import topology
     from godwit.runtime.registry import all_devices
 
-    if plot is not None and not measure:
-        raise InputError("--plot draws what --measure measures; give both")
     gpus = range(driver.device_count())
-    if measure and not gpus:
-        raise DeviceError(f"--measure needs a GPU: {driver.why_not()}")
-    drawing = None
-    if plot is not None:
-        from godwit.cli.device_plot import Plot
-
-        drawing = Plot(plot)
     links = topology(gpus) if gpus else None
     listed = all_devices()
     found: dict[str, Any] = {
@@ -196,29 +161,14 @@ def devices(
         "unlisted": why_unlisted(listed),
         "topology": None if links is None else links.to_dict(),
     }
-    measured = None
-    if measure:
-        from godwit.dataflow.cuda import packets
-        from godwit.measure.links import measure as measure_links
-
-        with Display(quiet=quiet).steps("measuring") as progress:
-            measured = measure_links(gpus, progress)
-        found["measurements"] = measured.to_dict()
-        packets.keep(measured)
-    if drawing is not None and measured is not None:
-        drawing.write(measured)
     if json:
         print_json(found)
         return
     if quiet:
         return
-    from godwit.cli.device_tables import print_measurements, print_topology
-
     report = Report()
     print_devices(report, found["devices"])
     if found["unlisted"] is not None:
         report.facts([("not listed", found["unlisted"])])
     if links is not None and len(links) > 1:
         print_topology(report, links)
-    if measured is not None:
-        print_measurements(report, measured)

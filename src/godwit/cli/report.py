@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from godwit.runtime.cuda.topology import Topology
+
 _UNBOUNDED_WIDTH = 10_000
 _LARGEST_MATRIX = 16
 _SHOWN_STEPS = 8
@@ -446,3 +448,26 @@ def print_devices(report: Report, devices: list[Facts]) -> None:
     ]
     header = ["device", "kind", "what it is", "threads", "free memory"]
     report.table(header, rows, text_columns=3)
+
+
+_LINKS = {"same": "-", "nvlink": "NVLink", "pcie": "PCIe"}
+
+
+def print_topology(report: Report, topology: Topology) -> None:
+    """Print the PCI address of each GPU, and its route to the others."""
+    gpus = range(len(topology))
+    rows = [
+        [gpu.device, gpu.pci_bus_id, *(_route(topology, i, j) for j in gpus)]
+        for i, gpu in enumerate(topology.gpus)
+    ]
+    header = ["from \\ to", "PCI address", *(gpu.device for gpu in topology.gpus)]
+    report.table(header, rows, title="How GPUs reach each other", text_columns=len(header))
+
+
+def _route(topology: Topology, i: int, j: int) -> str:
+    route = topology.route(i, j)
+    if route.kind == "direct":
+        link = topology.links[i][j]
+        no_atomics = link != "same" and not topology.native_atomics[i][j]
+        return _LINKS[link] + (", no atomics" if no_atomics else "")
+    return "host" if route.via is None else f"via {topology.gpus[route.via].device}"

@@ -123,7 +123,7 @@ class Link:
         if target.kind == "router":
             self._router = target  # type: ignore[assignment]
         else:
-            packet, count_ = default_packet(source, target)
+            packet, count_ = spaces.PACKET_BYTES, spaces.BUFFERS
             packet = as_count(
                 packet if packet_bytes is None else packet_bytes, "packet_bytes", 1, _MOST_BYTES
             )
@@ -489,8 +489,3 @@ def common_context(*endpoints: Any) -> Any:
     assert first is not None
     first.context.check_open()
     return first.context
-
-
-def default_packet(source: Endpoint, target: Endpoint) -> tuple[int, int]:
-    """Packet size, in bytes, and number of buffers that suit a pair."""
-    return spaces.default_packet(source.device, target.device)

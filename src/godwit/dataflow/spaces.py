@@ -8,9 +8,10 @@ from godwit.runtime.memory import Space, Transport
 from godwit.runtime.protocol import Device
 
 PACKET_BYTES = 16 << 20
-"""Between memory of the host, where nothing is copied: the share of work that is handed out at a time."""
+"""Default packet size of links. Copy engines reached 361 of 382 GB/s with it between H200s over NVLink (315
+with 4 MiB), and 54.5 of 55 to and from the host."""
 BUFFERS = 3
-"""One that is worked on, one that is filled, and one whose result is on its way."""
+"""Default receive buffers: one is read, one is filled, one waits until its result has been sent."""
 
 
 def make_space(
@@ -42,18 +43,3 @@ def make_space(
     from godwit.dataflow.cpu import HostSpace
 
     return HostSpace(limit_bytes, memory)
-
-
-def default_packet(source: Device | None, target: Device | None) -> tuple[int, int]:
-    """Packet size, in bytes, and number of buffers that suit a link between two devices.
-
-    :param source: None for the host, and for a router, to which anyone may send
-    :param target: None for the host
-    """
-    ends = [None if one is None or one.kind != "cuda" else one.name for one in (source, target)]
-    if ends == [None, None]:
-        return PACKET_BYTES, BUFFERS
-    from godwit.dataflow.cuda.packets import packet_bytes
-
-    here, there = (None if name is None else int(name.partition(":")[2]) for name in ends)
-    return packet_bytes(here, there), BUFFERS

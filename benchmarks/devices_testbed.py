@@ -1,9 +1,9 @@
-"""Memory, streams and kernels for measurements, and the moves that they time.
+"""Memory, streams, kernels and copies of benchmarks/devices.py.
 
-Every GPU has a message (a pattern that tells where it belongs), a landing place of the same size and
-flags; the host has a staging place and flags. A move begins in the first stream of its source, goes on in
-the second stream of those who receive, and is over when the first stream has waited for all of them.
-Flags only grow (:meth:`Testbed.epochs`), so they are never reset.
+Each GPU has a message (a pattern that depends on the GPU), a landing buffer of the same size and flags; the
+host has a staging buffer and flags. A copy begins in the first stream of its source, goes on in the second
+stream of its receivers, and ends when the first stream has waited for all of them. Flags only grow
+(:meth:`Testbed.epochs`), so they are never reset.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -27,22 +28,22 @@ MESSAGE_BYTES = 128 << 20
 SPAN_BYTES = 64 << 20
 TIMEOUT_S = 5.0
 
-_SOURCE = '#include "measure/measure.cuh"\n'
+_SOURCE = (Path(__file__).parent / "devices.cu").read_text()
 _KERNELS = (
     "fill_pattern", "copy_coalesced", "random_read", "random_write", "random_minimum",
     "random_minimum_system", "ping_pong", "relay",
 )  # fmt: skip
 _VECTOR_BYTES = 16
 _RANDOM_THREADS = 256
-_RANDOM_UNROLLED = 8  # UNROLLED of measure.cuh
+_RANDOM_UNROLLED = 8  # UNROLLED of devices.cu
 _COPY_THREADS = 512
 # Both kernels of a pair must be resident at once, on one GPU too: a small block on each multiprocessor.
 _RELAY_THREADS = 256
 _SHARE_BYTES = 16 << 10  # of a packet that one block takes, at least
 _TEAM_BLOCKS = 64
-_HOST_TEAM_BLOCKS = 8  # each of them polls all flags of a packet, over the bus
+_HOST_TEAM_BLOCKS = 8  # each block polls all flags of a packet, over the bus
 
-# What lies where in the control memory of a GPU and of the host.
+# Offsets in the control memory of a GPU and of the host.
 _FAILED = 0
 _SUM = 8
 _PING = (256, 512)
@@ -95,9 +96,9 @@ class Stop:
 
 
 class Testbed:
-    """The GPUs of a topology, ready to be measured; a context manager, which gives all back."""
+    """GPUs of a topology with buffers and kernels; a context manager, which frees them."""
 
-    __test__ = False  # pytest takes it for a class of tests
+    __test__ = False  # not a class of tests
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -148,7 +149,7 @@ class Testbed:
         arguments = [station.data.pointer, words, self.pattern_seed(station)]
         self._launch(station, station.first, "fill_pattern", arguments, _COPY_THREADS)
         for stream in (station.first, station.second):
-            # Without a round. What CUDA leaves to a first launch must not happen while another waits.
+            # Zero rounds: a first launch, which may block, must not happen while another kernel waits.
             self._launch(station, stream, "ping_pong", [0] * 7, 1, blocks=1)
             idle = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]  # teams of one block
             blocks = station.multiprocessors
@@ -200,7 +201,7 @@ class Testbed:
         self._launch(station, station.first, kernel, arguments, _RANDOM_THREADS)
 
     def take_sum(self, station: Station) -> int:
-        """The sum of all words that random reads have read since it was taken last."""
+        """Return and reset the sum of all words that random reads have read."""
         found = station.control.download(np.uint64, 1, _SUM)
         station.control.upload(np.zeros(1, np.uint64), _SUM)
         return int(found[0])
@@ -208,7 +209,7 @@ class Testbed:
     # Kernels that wait for each other
 
     def epochs(self, rounds: int) -> int:
-        """The first of so many epochs that no flag has seen."""
+        """Reserve epochs above those of all flags; return the first."""
         first = self._epoch
         self._epoch += rounds
         return first
@@ -297,7 +298,7 @@ class Testbed:
     # Order and outcome
 
     def follow(self, stream: Stream, other: Stream) -> None:
-        """Let a stream wait for what another has been given so far."""
+        """Make a stream wait for the work that another holds now."""
         event = self._event_of(other.index)
         event.record(other)
         driver.use(stream.index)
@@ -306,17 +307,17 @@ class Testbed:
         driver.checked(outcome, "letting a stream wait")
 
     def join(self, stream: Stream, others: Iterable[Stream]) -> None:
-        """Let a stream wait for what others have been given so far."""
+        """Make a stream wait for the work that others hold now."""
         for other in others:
             self.follow(stream, other)
 
-    def settle(self) -> None:
-        """Wait for fillings and uploads, which no stream of ours waits for."""
+    def synchronize(self) -> None:
+        """Wait for fills and uploads, which are in the null stream."""
         for station in self.stations:
-            station.control.download(np.uint32, 1)  # in the stream of those
+            station.control.download(np.uint32, 1)
 
     def check_answers(self) -> None:
-        """DeviceError if a kernel has waited for another longer than it should; says so once."""
+        """Raise DeviceError if a kernel has reached its time limit; reset that."""
         late = []
         for station in self.stations:
             if station.control.download(np.uint32, 1, _FAILED)[0]:
@@ -329,11 +330,11 @@ class Testbed:
             )
 
     def pattern_seed(self, station: Station) -> int:
-        """What makes a station's message its own."""
+        """Return the seed of a GPU's message."""
         return (station.position + 1) * 0x01000193
 
     def check_message(self, memory: Buffer | PinnedBuffer, source: Station) -> None:
-        """DeviceError if words spread over a place are not those of a station's message."""
+        """Raise DeviceError if sampled words of a buffer are not those of a GPU's message."""
         words = self.message_bytes // 4
         places = np.linspace(0, words - 1, _SAMPLED_WORDS).astype(np.int64)
         if isinstance(memory, PinnedBuffer):
@@ -366,7 +367,7 @@ class Testbed:
 
 
 def pattern(places: Array, seed: int) -> Array:
-    """What ``fill_pattern`` of measure.cuh writes at these places, counted in words of 4 bytes."""
+    """What ``fill_pattern`` of devices.cu writes at these indexes of words."""
     mixed = (places.astype(np.uint64) * np.uint64(2654435761)).astype(np.uint32)
     return mixed ^ np.uint32(seed)
 

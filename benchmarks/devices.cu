@@ -1,13 +1,11 @@
-// What links can do: kernels that move, scatter and answer, to be timed from outside (testbed.py).
+// Kernels that copy, access memory at random and signal each other; devices_testbed.py times them.
 //
 // The patterns are those of Groute's figure 2: direct access to another GPU's or the host's memory,
 // coalesced and random; messages in packets, relayed from memory to memory. A flag holds the number of the
-// last round (an epoch) that it has seen and only grows, so nothing is reset between rounds; for that, one
-// thread alone sets it, in the order of rounds. Every wait ends after a time: then `failed` is set and the
-// block leaves.
+// last completed round (an epoch) and only grows, so it is never reset; for that, a single thread sets it,
+// in the order of rounds. Every wait has a time limit: after it `failed` is set and the block exits.
 //
 // Scalars are 64 bits wide, as the host passes nothing else.
-#pragma once
 
 #include "runtime/cuda/include/memory.cuh"
 
@@ -24,7 +22,7 @@ __device__ __forceinline__ void thread_store_flag(u32 *flag, u32 value) {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 
-// Wait for a flag to reach an epoch; false if that takes longer than it may.
+// Wait until a flag reaches an epoch; false after the time limit.
 __device__ __forceinline__ bool thread_await(const u32 *flag, u32 epoch, u64 timeout_ns) {
     u64 deadline_ns = 0;
     for (u32 polls = 1; static_cast<i32>(thread_load_flag(flag) - epoch) < 0; polls++) {
@@ -36,8 +34,8 @@ __device__ __forceinline__ bool thread_await(const u32 *flag, u32 epoch, u64 tim
     return true;
 }
 
-// Copy 16 bytes a thread at a time, four of them on the way. Not through the read-only cache: what was
-// received during this kernel may be among it.
+// Copy 16 bytes a thread at a time, with four loads in flight. Not through the read-only cache, since the
+// source may be written while the kernel runs.
 __device__ __forceinline__ void group_copy(uint4 *to, const uint4 *from, u64 vectors, u64 rank,
                                            u64 size) {
     u64 at = rank;
@@ -74,7 +72,7 @@ struct Places {
     }
 };
 
-// Words that tell where they are and whose they are, so that what arrives elsewhere can be recognized.
+// Fill with words that depend on their index and on the GPU, so that a wrong delivery is detected.
 extern "C" __global__ void fill_pattern(u32 *words, u64 count, u64 seed) {
     u64 size = static_cast<u64>(gridDim.x) * blockDim.x;
     for (u64 i = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += size)
@@ -151,8 +149,8 @@ extern "C" __global__ void random_minimum_system(u32 *table, u64 words, u64 repe
     }
 }
 
-// One thread here and one in a kernel elsewhere answer each other: a flag of ours that the other sets, and
-// one of the other's that we set. Who leads sets first.
+// Two kernels of one thread answer each other: each polls a flag of its own that the other sets. The
+// leading one sets first.
 extern "C" __global__ void ping_pong(const u32 *ours, u32 *theirs, u64 leads, u64 rounds, u64 epoch,
                                      u64 timeout_ns, u32 *failed) {
     u32 last = static_cast<u32>(epoch + rounds);
@@ -166,13 +164,13 @@ extern "C" __global__ void ping_pong(const u32 *ours, u32 *theirs, u64 leads, u6
     }
 }
 
-// One station of a message that travels in packets, `rounds` times: wait for a packet (unless it begins
-// here), copy it on (unless it ends here), say so (unless nobody waits).
+// One stop of a message that is relayed in packets, `rounds` times: wait for a packet (unless `arrived` is
+// null), copy it to the next stop (unless `to` is null), set its flags (unless `announced` is null).
 //
-// A team of `members` blocks takes a packet, each an equal share with a flag of its own: no block waits for
-// another of its grid. A packet goes on when all its flags are there. It is the same team's in every round:
-// were it another's, that could be a round ahead, and the flag would go back when this one sets it, unseen
-// by who waits for the later round. Stations of one message have as many blocks and members as each other.
+// A team of `members` blocks takes a packet, each an equal share with a flag of its own, so no block waits
+// for another of its grid. The next stop copies a packet when all its flags are set. A packet belongs to the
+// same team in every round: another team could be a round ahead, and this team's late store would lower the
+// flag below an epoch that was never seen. All stops of a message have equal numbers of blocks and members.
 extern "C" __global__ void relay(uint4 *to, const uint4 *from, const u32 *arrived, u32 *announced,
                                  u64 packets, u64 packet_vectors, u64 members, u64 rounds,
                                  u64 epoch, u64 timeout_ns, u32 *failed) {
@@ -188,7 +186,7 @@ extern "C" __global__ void relay(uint4 *to, const uint4 *from, const u32 *arrive
             if (arrived && threadIdx.x < members) {
                 const u32 *flag = arrived + packet * members + threadIdx.x;
                 late = !thread_await(flag, now, timeout_ns);
-                load_acquire_system(flag);  // what was written before its release can be read now
+                load_acquire_system(flag);  // pairs with the release: the packet is visible
             }
             if (__syncthreads_or(late)) {
                 if (threadIdx.x == 0) *failed = 1;

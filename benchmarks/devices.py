@@ -1,29 +1,36 @@
-"""Measuring the links of a machine: the microbenchmarks of Groute's figure 2, and what they rest on.
+"""Measures the links of a machine: the microbenchmarks of Groute's figure 2.
 
-Each trial (trials.py) is timed by two events in the first stream of its source, with everything that it
-starts elsewhere awaited between them. It is repeated until it takes some milliseconds, which warms it up;
-what arrived is checked once, and that nobody waited in vain each time; the median of several further
-samples is the result. Copies are submitted one by one from Python, as segment links submit them, so small
-packets show what that costs.
+    python benchmarks/devices.py
+    python benchmarks/devices.py --json links.json --plot links.svg    # a plot needs Matplotlib
+
+Each trial (devices_trials.py) is timed by two events in the first stream of its source, which waits for all
+other streams of the trial in between. It is repeated until it takes some milliseconds, which warms it up;
+what arrived is checked once, and the time limits of kernels each time; the result is the median of further
+samples. Copies are submitted one by one from Python, as segment links submit them, so the rate of small
+packets includes that cost. Other programs on the GPUs disturb the measurement.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from godwit.errors import DeviceError
-from godwit.measure.testbed import Testbed
-from godwit.measure.trials import Trial, all_trials
+from devices_results import ENDINGS, Measurement, Measurements, plot, print_measurements
+from devices_testbed import Testbed
+from devices_trials import Trial, all_trials
+from godwit.errors import DeviceError, GodwitError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import TimedEvent
 from godwit.runtime.cuda.gpu_locks import held_gpus
-from godwit.runtime.cuda.measurements import Measurement, Measurements
 from godwit.runtime.cuda.topology import topology
 
 Progress = Callable[[int, int], None]
-"""Called with the trials that are done, and with how many there are."""
+"""Called with the numbers of trials done and of all trials."""
 
 SAMPLES = 5
 
@@ -33,9 +40,9 @@ _LONG_ENOUGH_MS = 2.0
 def measure(indexes: Sequence[int], progress: Progress | None = None) -> Measurements:
     """Measure the links between GPUs, and between each and the host.
 
-    :param indexes: the GPUs; of a single one, pairs are it and itself
-    :raises DeviceError: one is not there, does not answer, or receives something else than was sent
-    :raises GraphTooLargeError: its memory does not hold the messages
+    :param indexes: the GPUs; if there is one, pairs are this GPU and itself
+    :raises DeviceError: a GPU does not exist or respond, or a message arrives damaged
+    :raises GraphTooLargeError: a GPU's memory does not hold the messages
     """
     begin = perf_counter()
     if not indexes:
@@ -55,10 +62,7 @@ def measure(indexes: Sequence[int], progress: Progress | None = None) -> Measure
 
 
 def run_trial(bed: Testbed, trial: Trial) -> Measurement:
-    """Warm up, check, and measure.
-
-    :raises DeviceError: which says what was being measured
-    """
+    """Warm up, check, and measure; a DeviceError names the trial."""
     try:
         return _run_trial(bed, trial)
     except DeviceError as error:
@@ -79,7 +83,7 @@ def _run_trial(bed: Testbed, trial: Trial) -> Measurement:
 
     if trial.prepare is not None:
         trial.prepare()
-    bed.settle()
+    bed.synchronize()
     repeats = 1
     taken_ms = sample(repeats)
     if trial.check is not None:
@@ -98,3 +102,32 @@ def _run_trial(bed: Testbed, trial: Trial) -> Measurement:
 def _rate(trial: Trial, repeats: int, taken_ms: float) -> float:
     amount = repeats * trial.amount
     return 1e3 * taken_ms / amount if trial.unit == "us" else amount / (1e6 * taken_ms)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gpus", help="numbers of GPUs with commas between; all by default")
+    parser.add_argument("--json", help="file for the topology and the figures")
+    parser.add_argument("--plot", help=f"file for the rates by packet size: {' or '.join(ENDINGS)}")
+    given = parser.parse_args()
+    if given.plot and Path(given.plot).suffix.lower() not in ENDINGS:
+        parser.error(f"--plot must end in {' or '.join(ENDINGS)}, got {given.plot!r}")
+    gpus = range(driver.device_count()) if given.gpus is None else map(int, given.gpus.split(","))
+    try:
+        found = measure(list(gpus), _show_progress)
+    except GodwitError as error:
+        parser.error(str(error))
+    print_measurements(found)
+    if given.json:
+        facts = {"topology": found.topology.to_dict(), "measurements": found.to_dict()}
+        Path(given.json).write_text(json.dumps(facts, indent=1))
+    if given.plot:
+        plot(found, given.plot)
+
+
+def _show_progress(done: int, trials: int) -> None:
+    print(f"\r# {done} of {trials}", end="\n" if done == trials else "", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""What is measured: one trial for each kind of move, pair of places and packet size.
+"""Trials of benchmarks/devices.py: one for each kind of copy or access, pair of memories and packet size.
 
 The patterns are those of Groute's figure 2: (a) direct access, coalesced and random; (b) messages in
 packets; (c) direct and through the host; (d) one to all, by copies and by rings.
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from devices_results import ALL, HOST, Unit, What
+from devices_testbed import Station, Stop, Testbed
 from godwit import config
 from godwit.errors import DeviceError
-from godwit.measure.testbed import Station, Stop, Testbed
 from godwit.runtime.cuda.driver import Stream
-from godwit.runtime.cuda.measurements import ALL, HOST, Unit, What
 
 PACKET_BYTES = tuple(1 << exponent for exponent in range(16, 25))  # 64 KiB … 16 MiB
 BROADCAST_PACKET_BYTES = (1 << 20, 4 << 20, 16 << 20)
@@ -29,13 +29,13 @@ PING_ROUNDS = 100  # round trips of one repeat
 
 @dataclass(frozen=True)
 class Trial:
-    """Something to be measured.
+    """A measurement to be made.
 
-    :param arrange: starts what waits for the first step of so many repeats; returns what takes it, and
-        ends by letting the lead stream wait for everything
+    :param arrange: given a number of repeats, launches the waiting kernels and returns a function that
+        launches the first step and makes the lead stream wait for everything
     :param amount: bytes, accesses or round trips of one repeat
     :param prepare: called once, before the first repeat
-    :param check: called after the first, with 1; raises DeviceError if the outcome is wrong
+    :param check: called with 1 after the first; raises DeviceError if the outcome is wrong
     """
 
     what: What
@@ -57,7 +57,7 @@ class Trial:
 
 
 def all_trials(bed: Testbed) -> Iterator[Trial]:
-    """All that is measured on a testbed."""
+    """Yield all trials of a testbed."""
     links = bed.topology
     pairs = [(one, other) for one in bed.stations for other in bed.stations]
     apart = [(one, other) for one, other in pairs if one is not other] or pairs
@@ -101,14 +101,14 @@ def _round_trip(bed: Testbed, one: Station, other: Station) -> Trial:
     )  # fmt: skip
 
 
-# Whole messages. Where the host is an end, its staging memory holds the message of its partner.
+# Whole messages. Where the host is an end, its staging buffer holds the GPU's message.
 
 
 def _moved(
     bed: Testbed, what: What, source: Station | None, destination: Station | None,
     lead: Stream, move: Callable[[int, int], None],
 ) -> Trial:  # fmt: skip
-    """A trial of a whole message, which ``move(to, origin)`` moves once."""
+    """Return the trial of a whole message, which ``move(to, origin)`` copies once."""
     owner = source or destination
     assert owner is not None
     landing = bed.staging if destination is None else destination.landing
@@ -158,7 +158,7 @@ def _pull(bed: Testbed, source: Station | None, destination: Station) -> Trial:
     return _moved(bed, "pull", source, destination, destination.first, move)
 
 
-# Random accesses by a station to the landing place of another, or to the host's staging memory.
+# Random accesses by a GPU to the landing buffer of another, or to the host's staging buffer.
 
 
 def _random(
@@ -257,7 +257,7 @@ def _staged_copies(
 def _ring_of_copies(
     bed: Testbed, path: Sequence[Station], packet_bytes: int
 ) -> Callable[[int], Callable[[], None]]:
-    """Copies from each to the next; each packet goes on as soon as it is there."""
+    """Return copies from each GPU to the next, packet by packet."""
     hops = list(pairwise(path))
     streams = [path[0].first, *(station.second for station in path[1:-1])]
 
@@ -278,7 +278,7 @@ def _ring_of_copies(
 
 
 def _one_to_all(bed: Testbed) -> Iterator[Trial]:
-    """The first GPU's message to all others: to each from the first, or from each to the next."""
+    """Yield trials of the first GPU's message to all others: from the first to each, or along a chain."""
     first, *others = bed.stations
     reach = bed.topology.access
     linked = all(reach[i][i + 1] for i in range(len(others)))
@@ -322,7 +322,7 @@ def _fan_of_copies(bed: Testbed, packet_bytes: int) -> Callable[[int], Callable[
 
 
 def _shifts(bed: Testbed) -> Iterator[Trial]:
-    """Every GPU's message to the next at once; the rate is that of all together."""
+    """Yield trials of all GPUs' messages to the next GPU at once; the rate is the sum."""
     stations = bed.stations
     nexts = [*stations[1:], stations[0]]
     streams = [stations[0].first, *(station.second for station in stations[1:])]

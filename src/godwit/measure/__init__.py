@@ -1,1 +1,0 @@
-"""Measurement of copies and links: ``godwit devices --measure``."""

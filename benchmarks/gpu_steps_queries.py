@@ -66,17 +66,17 @@ def levels(algorithm: str) -> gw.StepProgram:
         LEVELS_AUTO: {"direction": "auto", "candidates": lambda level: level == FAR},
         UNFUSED: {},
     }
-    advance = gw.advance("level", lambda now: now, "min", **directions[algorithm])
+    advance = gw.frontier.advance("level", lambda now: now, "min", **directions[algorithm])
     return gw.StepProgram(
         name=algorithm,
         fields={"level": ("int32", FAR)},
         numbers={"now": "int64"},
         steps=[
-            gw.compute("level", lambda: 0),
-            gw.repeat(
+            gw.frontier.compute("level", lambda: 0),
+            gw.frontier.repeat(
                 [
-                    gw.assign("now", lambda now: now + 1),
-                    *([gw.arcs(is_far)] if algorithm == UNFUSED else []),
+                    gw.frontier.assign("now", lambda now: now + 1),
+                    *([gw.frontier.arcs(is_far)] if algorithm == UNFUSED else []),
                     advance,
                 ],
                 until=lambda size: size == 0,

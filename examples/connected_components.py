@@ -19,21 +19,23 @@ COMPONENTS = gw.StepProgram(
     fields={"label": ("int64", "vertex")},
     numbers={"hooked": "int64"},
     steps=[
-        gw.repeat(
+        gw.frontier.repeat(
             [
-                gw.filter(lambda: True, of="all"),
-                gw.advance(
+                gw.frontier.filter(lambda: True, of="all"),
+                gw.frontier.advance(
                     "label",
                     lambda label: label,
                     "min",
                     at="label_at_target",
                     keep=lambda label, label_at_target: label < label_at_target,
                 ),
-                gw.assign("hooked", lambda size: size),
-                gw.repeat(
+                gw.frontier.assign("hooked", lambda size: size),
+                gw.frontier.repeat(
                     [
-                        gw.filter(lambda label, label_at_label: label != label_at_label, of="all"),
-                        gw.compute("label", lambda label_at_label: label_at_label),
+                        gw.frontier.filter(
+                            lambda label, label_at_label: label != label_at_label, of="all"
+                        ),
+                        gw.frontier.compute("label", lambda label_at_label: label_at_label),
                     ],
                     until=lambda size: size == 0,
                 ),

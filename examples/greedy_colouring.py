@@ -29,12 +29,12 @@ GREEDY_COLOURING = gw.StepProgram(
         "before": ("int32", 0),  # neighbours of higher rank that are not done
     },
     steps=[
-        gw.advance("before", lambda: 1, "add", keep=outranks, frontier="kept"),
-        gw.filter(lambda before: before == 0),
-        gw.repeat(
+        gw.frontier.advance("before", lambda: 1, "add", keep=outranks, frontier="kept"),
+        gw.frontier.filter(lambda before: before == 0),
+        gw.frontier.repeat(
             [
-                gw.compute("taken", lambda: 0),
-                gw.advance(
+                gw.frontier.compute("taken", lambda: 0),
+                gw.frontier.advance(
                     "taken",
                     lambda: 1,
                     "max",
@@ -44,16 +44,16 @@ GREEDY_COLOURING = gw.StepProgram(
                     ),
                     frontier="kept",
                 ),
-                gw.compute("colour", lambda colour, taken: colour + taken),
-                gw.compute("done", lambda taken: 1 - taken),
-                gw.advance(
+                gw.frontier.compute("colour", lambda colour, taken: colour + taken),
+                gw.frontier.compute("done", lambda taken: 1 - taken),
+                gw.frontier.advance(
                     "before",
                     lambda: -1,
                     "add",
                     keep=lambda done, rank, rank_at_target: done == 1 and rank > rank_at_target,
                     frontier="kept",
                 ),
-                gw.filter(lambda before, done: before == 0 and done == 0, of="all"),
+                gw.frontier.filter(lambda before, done: before == 0 and done == 0, of="all"),
             ],
             until=lambda size: size == 0,
         ),

@@ -22,21 +22,23 @@ K_CORE = gw.StepProgram(
     },
     numbers={"k": "int64", "fewest": "int64"},
     steps=[
-        gw.repeat(
+        gw.frontier.repeat(
             [
-                gw.reduce("fewest", lambda core, left: left if core < 0 else NONE, "min", of="all"),
-                gw.assign("k", lambda k, fewest: k if fewest >= NONE else max(k, fewest)),
-                gw.filter(lambda core, left, k: core < 0 and left <= k, of="all"),
-                gw.repeat(
+                gw.frontier.reduce(
+                    "fewest", lambda core, left: left if core < 0 else NONE, "min", of="all"
+                ),
+                gw.frontier.assign("k", lambda k, fewest: k if fewest >= NONE else max(k, fewest)),
+                gw.frontier.filter(lambda core, left, k: core < 0 and left <= k, of="all"),
+                gw.frontier.repeat(
                     [
-                        gw.compute("core", lambda k: k),
-                        gw.advance(
+                        gw.frontier.compute("core", lambda k: k),
+                        gw.frontier.advance(
                             "left",
                             lambda: -1,
                             "add",
                             keep=lambda core_at_target: core_at_target < 0,
                         ),
-                        gw.filter(lambda left, k: left <= k),
+                        gw.frontier.filter(lambda left, k: left <= k),
                     ],
                     until=lambda size: size == 0,
                 ),

@@ -37,11 +37,11 @@ def levels(name: str, **options: Any) -> gw.StepProgram:
         fields={"level": ("int32", FAR)},
         numbers={"now": ("int64", 0)},
         steps=[
-            gw.compute("level", lambda: 0),
-            gw.repeat(
+            gw.frontier.compute("level", lambda: 0),
+            gw.frontier.repeat(
                 [
-                    gw.assign("now", lambda now: now + 1),
-                    gw.advance("level", lambda now: now, "min", **options),
+                    gw.frontier.assign("now", lambda now: now + 1),
+                    gw.frontier.advance("level", lambda now: now, "min", **options),
                 ],
                 until=lambda size: size == 0,
             ),
@@ -58,10 +58,10 @@ ARCS = gw.StepProgram(
     fields={"label": ("int32", "vertex"), "seen": ("int64", 0)},
     numbers={"moved": "int64", "left": "int64"},
     steps=[
-        gw.arcs(lambda label, label_at_target: label != label_at_target),
-        gw.repeat(
+        gw.frontier.arcs(lambda label, label_at_target: label != label_at_target),
+        gw.frontier.repeat(
             [
-                gw.advance(
+                gw.frontier.advance(
                     "label",
                     lambda label: label,
                     "min",
@@ -69,10 +69,12 @@ ARCS = gw.StepProgram(
                     keep=lambda label, label_at_target: label < label_at_target,
                     frontier="kept",
                 ),
-                gw.repeat(
+                gw.frontier.repeat(
                     [
-                        gw.compute("label", lambda label_at_label: label_at_label, of="all"),
-                        gw.reduce(
+                        gw.frontier.compute(
+                            "label", lambda label_at_label: label_at_label, of="all"
+                        ),
+                        gw.frontier.reduce(
                             "moved",
                             lambda label, label_at_label: label != label_at_label,
                             "add",
@@ -81,14 +83,14 @@ ARCS = gw.StepProgram(
                     ],
                     until=lambda moved: moved == 0,
                 ),
-                gw.advance("seen", lambda source: source, "add", frontier="kept"),
-                gw.arcs(lambda label, label_at_target: label < label_at_target),
-                gw.assign("left", lambda left, size: left + size),
+                gw.frontier.advance("seen", lambda source: source, "add", frontier="kept"),
+                gw.frontier.arcs(lambda label, label_at_target: label < label_at_target),
+                gw.frontier.assign("left", lambda left, size: left + size),
             ],
             until=lambda size: size == 0,
         ),
-        gw.filter(lambda: True, of="all"),
-        gw.arcs(lambda source, target: (source + target) % 3 == 0),
+        gw.frontier.filter(lambda: True, of="all"),
+        gw.frontier.arcs(lambda source, target: (source + target) % 3 == 0),
     ],
 )
 """Components as Gunrock has them: of the arcs, those within a tree are left out. Ends with one of arcs."""
@@ -97,9 +99,9 @@ LENGTHS = gw.StepProgram(
     name="lengths",
     fields={"length": ("float64", np.inf)},
     steps=[
-        gw.compute("length", lambda: 0.0),
-        gw.repeat(
-            [gw.advance("length", lambda length, weight: length + weight, "min")],
+        gw.frontier.compute("length", lambda: 0.0),
+        gw.frontier.repeat(
+            [gw.frontier.advance("length", lambda length, weight: length + weight, "min")],
             until=lambda size: size == 0,
         ),
     ],
@@ -118,11 +120,13 @@ EVERYTHING = gw.StepProgram(
     },
     numbers={"low": "int64", "mean": ("float64", 1.5), "turn": "int64"},
     steps=[
-        gw.compute("next", lambda vertex, degree, vertex_count: (vertex + degree) % vertex_count),
-        gw.filter(lambda a, vertex: a % 2 == 1 or vertex % 3 == 0),
-        gw.repeat(
+        gw.frontier.compute(
+            "next", lambda vertex, degree, vertex_count: (vertex + degree) % vertex_count
+        ),
+        gw.frontier.filter(lambda a, vertex: a % 2 == 1 or vertex % 3 == 0),
+        gw.frontier.repeat(
             [
-                gw.advance(
+                gw.frontier.advance(
                     "b",
                     lambda source, target, b_at_target, weight, turn: (
                         source - target + b_at_target % 5 + int(weight) + turn
@@ -130,17 +134,17 @@ EVERYTHING = gw.StepProgram(
                     "add",
                     keep=lambda degree, degree_at_target: degree >= degree_at_target - 1,
                 ),
-                gw.compute("c", lambda c, b, next: (c + b % 100 + next) % 1000, of="all"),
-                gw.reduce("low", lambda b: b, "min"),
-                gw.advance(
+                gw.frontier.compute("c", lambda c, b, next: (c + b % 100 + next) % 1000, of="all"),
+                gw.frontier.reduce("low", lambda b: b, "min"),
+                gw.frontier.advance(
                     "d",
                     lambda b_at_next, next_at_target: (b_at_next % 8 + next_at_target) / 4,
                     "max",
                     at="next_at_target",
                     frontier="kept",
                 ),
-                gw.compute("next", lambda next_at_next: next_at_next),
-                gw.advance(
+                gw.frontier.compute("next", lambda next_at_next: next_at_next),
+                gw.frontier.advance(
                     "e",
                     lambda d, weight, mean: d - weight + mean,
                     "max",
@@ -148,10 +152,10 @@ EVERYTHING = gw.StepProgram(
                     candidates=lambda vertex: vertex % 4 != 1,
                     keep=lambda source, target: source != target,
                 ),
-                gw.reduce("mean", lambda d: d, "max", of="all"),
-                gw.advance("a", lambda: 1, "add", at="source", frontier="kept"),
-                gw.advance("a", lambda a: a % 3, "add", direction="pull"),
-                gw.assign("turn", lambda turn, size: turn + 1 + size % 2),
+                gw.frontier.reduce("mean", lambda d: d, "max", of="all"),
+                gw.frontier.advance("a", lambda: 1, "add", at="source", frontier="kept"),
+                gw.frontier.advance("a", lambda a: a % 3, "add", direction="pull"),
+                gw.frontier.assign("turn", lambda turn, size: turn + 1 + size % 2),
             ],
             until=lambda turn: turn > 4,
         ),
@@ -164,9 +168,9 @@ PUSHED = {
         name=f"pushed {dtype}",
         fields={"low": (dtype, 50), "high": (dtype, 50), "total": (dtype, 1)},
         steps=[
-            gw.advance("low", lambda source: source, "min", frontier="kept"),
-            gw.advance("high", lambda target: 3 * target, "max", frontier="kept"),
-            gw.advance("total", lambda source: source % 5, "add"),
+            gw.frontier.advance("low", lambda source: source, "min", frontier="kept"),
+            gw.frontier.advance("high", lambda target: 3 * target, "max", frontier="kept"),
+            gw.frontier.advance("total", lambda source: source % 5, "add"),
         ],
     )
     for dtype in ("int32", "uint32", "int64", "float32", "float64")
@@ -180,22 +184,34 @@ REFERENCED = {
 
 
 UNFIT = [
-    (gw.compute("x", lambda x, degree: x / degree), "returns float64; an operator for integers"),
-    (gw.advance("x", lambda: 0.5, "add"), "returns float64; an operator for integers"),
     (
-        gw.advance("x", lambda f_at_target: f_at_target, "min", direction="pull"),
+        gw.frontier.compute("x", lambda x, degree: x / degree),
         "returns float64; an operator for integers",
     ),
-    (gw.reduce("k", lambda f: f, "max"), "returns float64; an operator for integers"),
-    (gw.assign("k", lambda size: size * 1e30), "returns float64; an operator for integers"),
-    (gw.filter(lambda x: 0.5), "returns float64; a condition returns a boolean"),
-    (gw.arcs(lambda x: x), "returns int32; a condition returns a boolean"),
-    (gw.advance("f", lambda: 1, "add", keep=lambda degree: degree), "int64; a condition returns"),
+    (gw.frontier.advance("x", lambda: 0.5, "add"), "returns float64; an operator for integers"),
     (
-        gw.advance("f", lambda: 1, "add", direction="pull", candidates=lambda f: f),
+        gw.frontier.advance("x", lambda f_at_target: f_at_target, "min", direction="pull"),
+        "returns float64; an operator for integers",
+    ),
+    (gw.frontier.reduce("k", lambda f: f, "max"), "returns float64; an operator for integers"),
+    (
+        gw.frontier.assign("k", lambda size: size * 1e30),
+        "returns float64; an operator for integers",
+    ),
+    (gw.frontier.filter(lambda x: 0.5), "returns float64; a condition returns a boolean"),
+    (gw.frontier.arcs(lambda x: x), "returns int32; a condition returns a boolean"),
+    (
+        gw.frontier.advance("f", lambda: 1, "add", keep=lambda degree: degree),
+        "int64; a condition returns",
+    ),
+    (
+        gw.frontier.advance("f", lambda: 1, "add", direction="pull", candidates=lambda f: f),
         "returns float64; a condition returns a boolean",
     ),
-    (gw.repeat([gw.assign("k", lambda: 1)], lambda k: k), "returns int64; a condition returns"),
+    (
+        gw.frontier.repeat([gw.frontier.assign("k", lambda: 1)], lambda k: k),
+        "returns int64; a condition returns",
+    ),
 ]
 """Steps whose types do not fit fields x (int32) and f (float64) or the number k (int64); what is said."""
 
@@ -339,18 +355,21 @@ def explore_arcs(devices: Any) -> None:
     """Arcs, one operator after another: those within a grid's rows, then some of them."""
     graph = gw.generators.grid(3, 4)
     with gw.explore(graph, fields={"x": ("int32", 0)}, devices=devices) as explorer:
-        assert explorer.do(gw.arcs(lambda source, target: abs(source - target) == 1)) == 18
-        assert explorer.do(gw.advance("x", lambda: 1, "add", frontier="kept")) == 18
+        assert explorer.do(gw.frontier.arcs(lambda source, target: abs(source - target) == 1)) == 18
+        assert explorer.do(gw.frontier.advance("x", lambda: 1, "add", frontier="kept")) == 18
         assert explorer.fields["x"].tolist() == [1, 2, 2, 1] * 3
-        assert explorer.do(gw.arcs(lambda source, target: source < target and source < 4)) == 3
+        assert (
+            explorer.do(gw.frontier.arcs(lambda source, target: source < target and source < 4))
+            == 3
+        )
         sources = np.repeat(np.arange(12), graph.out_degree())[explorer.frontier]
         assert sources.tolist() == [0, 1, 2]
         assert graph.targets[explorer.frontier].tolist() == [1, 2, 3]
-        assert explorer.do(gw.compute("x", lambda x: 10 * x, of="all")) == 3
+        assert explorer.do(gw.frontier.compute("x", lambda x: 10 * x, of="all")) == 3
         with pytest.raises(InputError, match="the frontier is of arcs here"):
-            explorer.do(gw.filter(lambda x: x > 0))
-        assert explorer.do(gw.advance("x", lambda: 1, "add")) == 3
+            explorer.do(gw.frontier.filter(lambda x: x > 0))
+        assert explorer.do(gw.frontier.advance("x", lambda: 1, "add")) == 3
         assert explorer.frontier.tolist() == [1, 2, 3]
         assert explorer.fields["x"].tolist() == [10, 21, 21, 11, 10, 20, 20, 10, 10, 20, 20, 10]
         explorer.frontier = "all"
-        assert explorer.do(gw.filter(lambda x: x == 21)) == 2
+        assert explorer.do(gw.frontier.filter(lambda x: x == 21)) == 2

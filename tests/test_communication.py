@@ -418,25 +418,25 @@ def _read(step: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("step", "fields", "ways", "anywhere"),
     [
-        (gw.advance("a", lambda b: b, "add"), set(), (), False),
-        (gw.advance("a", lambda b: b, "min"), {0}, ("out",), False),
-        (gw.advance("a", lambda b_at_target: b_at_target, "add"), {1}, ("out",), False),
-        (gw.advance("a", lambda b: b, "max", at="source"), set(), (), False),
-        (gw.advance("a", lambda b: b, "add", at="b"), set(), (), False),
-        (gw.advance("a", lambda: 1, "add", at="b_at_target"), {1}, ("out",), False),
-        (gw.advance("a", lambda: 1, "min", at="b"), {0}, (), True),
-        (gw.advance("a", lambda b: b, "add", direction="pull"), {1}, ("in",), False),
+        (gw.frontier.advance("a", lambda b: b, "add"), set(), (), False),
+        (gw.frontier.advance("a", lambda b: b, "min"), {0}, ("out",), False),
+        (gw.frontier.advance("a", lambda b_at_target: b_at_target, "add"), {1}, ("out",), False),
+        (gw.frontier.advance("a", lambda b: b, "max", at="source"), set(), (), False),
+        (gw.frontier.advance("a", lambda b: b, "add", at="b"), set(), (), False),
+        (gw.frontier.advance("a", lambda: 1, "add", at="b_at_target"), {1}, ("out",), False),
+        (gw.frontier.advance("a", lambda: 1, "min", at="b"), {0}, (), True),
+        (gw.frontier.advance("a", lambda b: b, "add", direction="pull"), {1}, ("in",), False),
         (
-            gw.advance(
+            gw.frontier.advance(
                 "a", lambda b_at_target: b_at_target, "max", direction="pull",
                 keep=lambda c: c > 0, candidates=lambda a: a == 0,
             ),
             {2}, ("in",), False,
         ),
-        (gw.advance("a", lambda c_at_b_at_target: 1, "add"), {1, 2}, ("out",), True),
-        (gw.filter(lambda a, b: a < b), set(), (), False),
-        (gw.compute("a", lambda a_at_b: a_at_b), {0}, (), True),
-        (gw.arcs(lambda a, a_at_target: a < a_at_target), {0}, ("out",), False),
+        (gw.frontier.advance("a", lambda c_at_b_at_target: 1, "add"), {1, 2}, ("out",), True),
+        (gw.frontier.filter(lambda a, b: a < b), set(), (), False),
+        (gw.frontier.compute("a", lambda a_at_b: a_at_b), {0}, (), True),
+        (gw.frontier.arcs(lambda a, a_at_target: a < a_at_target), {0}, ("out",), False),
     ],
 )  # fmt: skip
 def test_what_steps_read_elsewhere(
@@ -447,8 +447,8 @@ def test_what_steps_read_elsewhere(
 
 def test_a_program_that_reads_along_arcs_of_both_directions() -> None:
     steps = [
-        gw.advance("a", lambda b: b, "min", frontier="kept"),
-        gw.advance("a", lambda b: b, "min", direction="pull"),
+        gw.frontier.advance("a", lambda b: b, "min", frontier="kept"),
+        gw.frontier.advance("a", lambda b: b, "min", direction="pull"),
     ]
     code = gw.StepProgram("both", fields={"a": ("int64", 0), "b": ("int64", 0)}, steps=steps).code
     assert ways_of_arcs(code) == ("in", "out")
@@ -457,7 +457,9 @@ def test_a_program_that_reads_along_arcs_of_both_directions() -> None:
 
 
 def test_a_step_that_turns_reads_what_it_reads_either_way() -> None:
-    step = gw.advance("a", lambda b: b, "add", direction="pull", candidates=lambda c: c == 0)
+    step = gw.frontier.advance(
+        "a", lambda b: b, "add", direction="pull", candidates=lambda c: c == 0
+    )
     fields = {"a": ("int64", 0), "b": ("int64", 0), "c": ("float64", 0.0)}
     code = gw.StepProgram("turns", fields=fields, steps=[step]).code
     assert (shared_fields(code), ways_of_arcs(code)) == ({1}, ("in",))

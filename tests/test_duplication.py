@@ -367,7 +367,7 @@ class TestRefused:
             (gw.connected_components, "connected components by trees"),
             (lambda placed: LEVELS.run(placed, [0]), "step program 'levels"),
             (
-                lambda placed: gw.explore(placed).do(gw.filter(lambda vertex: vertex < 3)),
+                lambda placed: gw.explore(placed).do(gw.frontier.filter(lambda vertex: vertex < 3)),
                 "step program 'explored'",
             ),
         ],

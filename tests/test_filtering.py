@@ -35,7 +35,6 @@ from godwit.errors import (
     OperatorError,
     RunTimeoutError,
 )
-from godwit.frontier import operators as step_operators
 from godwit.runtime.cpu.team import GRACE_S
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES
@@ -253,13 +252,6 @@ def test_trace(tmp_path: Path) -> None:
     assert "filter_packets" in (tmp_path / "run.json").read_text()
 
 
-def test_a_function_alone_is_a_step() -> None:
-    step = gw.filter(lambda x: x > 0)
-    assert isinstance(step, step_operators.Step)
-    same = gw.filter(lambda x: x > 0, "all"), gw.filter(lambda x: x > 0, of="all")
-    assert [one.of for one in same] == ["all", "all"]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("devices", ["cpu:0", ["cpu:0", "cpu:1"]], ids=str)
 def test_the_example(devices: Any) -> None:
     """Written with links and routers; its predicate is of arrays."""
@@ -320,7 +312,6 @@ A = np.arange(10)
         (lambda: gw.filter(3.5, is_odd), r"array of numbers, or the path of a .npy file, got 3\.5"),
         (lambda: gw.filter(None, is_odd), r"array of numbers, or the path of a .npy file, got None"),
         (lambda: gw.filter(np.ma.array(A), is_odd), r"masked array would lose its mask; array\.compr"),
-        (lambda: gw.filter(A, is_odd, of="all"), "of is for gw.filter.*, a step; array.* is no function"),
         (lambda: gw.filter(A, is_odd, progress=cast(Any, 3)), "progress must be a function, got 3"),
         (lambda: gw.filter(A.astype(complex), is_odd), "must hold one of bool, int8, .* got complex128"),
         (lambda: gw.filter(A.astype(np.float16), is_odd), "must hold one of bool, .* got float16"),
@@ -334,7 +325,6 @@ A = np.arange(10)
         (lambda: gw.filter(A, is_odd, timeout_s=0), "timeout_s must be positive, got 0"),
         (lambda: gw.filter(A, is_odd, ordered=cast(Any, 2)), "ordered must be"),
         (lambda: gw.filter(A, is_odd, []), "at least one device"),
-        (lambda: gw.filter(is_odd, of=cast(Any, "some")), "of must be one of 'frontier', 'all', got 'so"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(call: Callable[[], Any], message: str) -> None:

@@ -210,7 +210,7 @@ LEAST = gw.VertexProgram(
 LEVEL = gw.StepProgram(
     "level",
     fields={"seen": ("int32", 0)},
-    steps=[gw.compute("seen", lambda: 1)],
+    steps=[gw.frontier.compute("seen", lambda: 1)],
 )
 
 Call = Callable[[gw.Graph, Any], Any]

@@ -47,7 +47,10 @@ PARTITIONS = (None, "contiguous", "random")
 TWICE = gw.StepProgram(
     "sums of sums",
     fields={"x": ("int64", 1)},
-    steps=[gw.advance("x", lambda x: x, "add"), gw.advance("x", lambda x: x, "add")],
+    steps=[
+        gw.frontier.advance("x", lambda x: x, "add"),
+        gw.frontier.advance("x", lambda x: x, "add"),
+    ],
 )
 
 
@@ -162,10 +165,10 @@ def test_a_program_of_every_step() -> None:
 def test_operators_one_by_one() -> None:
     graph = named_graph("grid")
     steps = [
-        gw.advance("x", lambda: 1, "add"),
-        gw.filter(lambda vertex: vertex % 2 == 0),
-        gw.advance("x", lambda x: x + 1, "add"),
-        gw.reduce("most", lambda x: x, "max", of="all"),
+        gw.frontier.advance("x", lambda: 1, "add"),
+        gw.frontier.filter(lambda vertex: vertex % 2 == 0),
+        gw.frontier.advance("x", lambda x: x + 1, "add"),
+        gw.frontier.reduce("most", lambda x: x, "max", of="all"),
     ]
     found = []
     for devices in ("cpu", names_of(2)):

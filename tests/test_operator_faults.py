@@ -196,24 +196,24 @@ ENGINES: dict[str, Callable[[Any], Any]] = {
         lambda value, vertex: TABLE[vertex] + value, devices, "bulk-synchronous"
     ),
     "compute": lambda devices: _steps(
-        gw.compute("field", lambda vertex: TABLE[vertex]), devices=devices
+        gw.frontier.compute("field", lambda vertex: TABLE[vertex]), devices=devices
     ),
     "advance": lambda devices: _steps(
-        gw.advance("field", lambda source: TABLE[source], "add", keep=lambda source: source < 6),
+        gw.frontier.advance("field", lambda source: TABLE[source], "add", keep=lambda source: source < 6),
         devices=devices,
     ),
     "filter of vertices": lambda devices: _steps(
-        gw.filter(lambda vertex: TABLE[vertex] >= 0), devices=devices
+        gw.frontier.filter(lambda vertex: TABLE[vertex] >= 0), devices=devices
     ),
     "reduce": lambda devices: _steps(
-        gw.reduce("number", lambda vertex: TABLE[vertex], "min"), devices=devices
+        gw.frontier.reduce("number", lambda vertex: TABLE[vertex], "min"), devices=devices
     ),
     "assign": lambda devices: _steps(
-        gw.assign("number", lambda number: TABLE[number]), devices=devices
+        gw.frontier.assign("number", lambda number: TABLE[number]), devices=devices
     ),
     "until": lambda devices: _steps(
-        gw.repeat(
-            [gw.assign("number", lambda number: number)], until=lambda number: TABLE[number] > 9
+        gw.frontier.repeat(
+            [gw.frontier.assign("number", lambda number: number)], until=lambda number: TABLE[number] > 9
         ),
         devices=devices,
     ),

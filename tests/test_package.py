@@ -21,7 +21,7 @@ from godwit.graph.generators import generate
 
 _FUNCTIONS = [betweenness, bfs, components, filtering, pagerank, sssp, generate]
 _REPOSITORY = Path(__file__).resolve().parent.parent
-_MODULES = ("collectives", "errors", "generators", "policies")
+_MODULES = ("collectives", "errors", "frontier", "generators", "policies")
 
 
 def test_every_public_name_is_there_and_documented() -> None:

@@ -42,8 +42,8 @@ COUNTED = gw.StepProgram(
     name="counted",
     fields={"sent": ("int64", 0), "come": ("int64", 0)},
     steps=[
-        gw.advance("sent", lambda: 1, "add", at="source", frontier="kept"),
-        gw.advance("come", lambda source: source + 1, "add"),
+        gw.frontier.advance("sent", lambda: 1, "add", at="source", frontier="kept"),
+        gw.frontier.advance("come", lambda source: source + 1, "add"),
     ],
 )
 """How many arcs of the frontier leave a vertex, and the sum of those that come."""

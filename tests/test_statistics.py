@@ -43,8 +43,9 @@ LEVELS = gw.StepProgram(
     name="levels",
     fields={"level": ("int32", 99)},
     steps=[
-        gw.repeat(
-            [gw.advance("level", lambda level: level + 1, "min")], until=lambda size: size == 0
+        gw.frontier.repeat(
+            [gw.frontier.advance("level", lambda level: level + 1, "min")],
+            until=lambda size: size == 0,
         )
     ],
 )

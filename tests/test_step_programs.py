@@ -150,7 +150,7 @@ def test_push_and_pull_are_the_same() -> None:
 def test_when_a_step_turns() -> None:
     """More than a sixteenth of the vertices pull, over all rows; fewer push, over their own."""
     star = gw.generators.star(33)
-    step = gw.advance(
+    step = gw.frontier.advance(
         "x", lambda source: source, "add", direction="auto", candidates=lambda vertex: vertex != 3
     )
     program = _program(step)
@@ -168,9 +168,13 @@ def test_when_a_step_turns() -> None:
 
 def test_a_frontier_of_arcs_is_pushed() -> None:
     star = gw.generators.star(9)
-    step = gw.advance("x", lambda: 1, "add", direction="auto", candidates=lambda vertex: vertex > 4)
+    step = gw.frontier.advance(
+        "x", lambda: 1, "add", direction="auto", candidates=lambda vertex: vertex > 4
+    )
     for devices in DEVICES:
-        found = _program(gw.arcs(lambda target: target % 2 == 1), step).run(star, devices=devices)
+        found = _program(gw.frontier.arcs(lambda target: target % 2 == 1), step).run(
+            star, devices=devices
+        )
         assert found.frontier.tolist() == [5, 7]
         assert found.fields["x"].tolist() == [0, 0, 0, 0, 0, 1, 0, 1, 0]
 
@@ -181,8 +185,8 @@ def test_numbers_and_fields_of_a_run() -> None:
         fields={"x": "float64", "y": ("float64", 1.0)},
         numbers={"factor": ("float64", 2.0), "total": "float64"},
         steps=[
-            gw.compute("y", lambda x, factor: x * factor),
-            gw.reduce("total", lambda y: y, "add", of="all"),
+            gw.frontier.compute("y", lambda x, factor: x * factor),
+            gw.frontier.reduce("total", lambda y: y, "add", of="all"),
         ],
     )
     graph = gw.generators.path(4)
@@ -209,7 +213,7 @@ def test_operators_one_by_one() -> None:
         graph, fields={"level": ("int32", FAR)}, numbers={"now": "int64"}, frontier=[0]
     )
     explorer.fields["level"][0] = 0
-    step = gw.advance("level", lambda now: now, "min")
+    step = gw.frontier.advance("level", lambda now: now, "min")
     sizes = []
     while len(explorer.frontier):
         explorer.set(now=explorer.numbers["now"] + 1)
@@ -217,7 +221,7 @@ def test_operators_one_by_one() -> None:
     assert sizes == [2, 3, 3, 2, 1, 0]
     assert np.array_equal(explorer.fields["level"], gw.bfs(graph, 0).distance)
     explorer.frontier = "all"
-    assert explorer.do(gw.filter(lambda level: level == 5)) == 1
+    assert explorer.do(gw.frontier.filter(lambda level: level == 5)) == 1
     assert explorer.frontier.tolist() == [11]
     assert explorer.numbers == {"size": 1, "vertex_count": 12, "now": 6}
     with pytest.raises(InputError, match="there is no number 'then'; there are now"):
@@ -246,75 +250,116 @@ def _program(*steps: Any, **fields: Any) -> gw.StepProgram:
     ("make", "kind", "message"),
     [
         (_program, InputError, "at least one step"),
-        (lambda: _program(gw.compute("y", lambda: 1)), InputError, "no field 'y'; there are x, f"),
-        (lambda: _program(gw.assign("x", lambda: 1)), InputError, "no number 'x'; there are k"),
-        (lambda: _program(gw.assign("size", lambda: 1)), InputError, "'size' cannot be set"),
         (
-            lambda: _program(gw.assign("k", lambda x: x)),
+            lambda: _program(gw.frontier.compute("y", lambda: 1)),
+            InputError,
+            "no field 'y'; there are x, f",
+        ),
+        (
+            lambda: _program(gw.frontier.assign("x", lambda: 1)),
+            InputError,
+            "no number 'x'; there are k",
+        ),
+        (
+            lambda: _program(gw.frontier.assign("size", lambda: 1)),
+            InputError,
+            "'size' cannot be set",
+        ),
+        (
+            lambda: _program(gw.frontier.assign("k", lambda x: x)),
             OperatorError,
             "assign 'k': value takes 'x', which is not offered; it may take size, vertex_count, k",
         ),
         (
-            lambda: _program(gw.compute("x", lambda weight: weight)),
+            lambda: _program(gw.frontier.compute("x", lambda weight: weight)),
             OperatorError,
             "value takes 'weight', which is not offered; it may take x, f, degree, vertex, size",
         ),
         (
-            lambda: _program(gw.advance("x", lambda x_at_f: x_at_f, "min")),
+            lambda: _program(gw.frontier.advance("x", lambda x_at_f: x_at_f, "min")),
             OperatorError,
             "message takes 'x_at_f', which is not offered",
         ),
         (
-            lambda: _program(gw.advance("x", lambda: 1, "min", at="f")),
+            lambda: _program(gw.frontier.advance("x", lambda: 1, "min", at="f")),
             InputError,
             "advance into 'x': at names the field 'f', which is not of integers",
         ),
-        (lambda: gw.advance("x", lambda: 1, "or"), InputError, "combine must be one of 'add'"),
         (
-            lambda: gw.advance("x", lambda: 1, "min", candidates=lambda: True),
+            lambda: gw.frontier.advance("x", lambda: 1, "or"),
+            InputError,
+            "combine must be one of 'add'",
+        ),
+        (
+            lambda: gw.frontier.advance("x", lambda: 1, "min", candidates=lambda: True),
             InputError,
             "candidates are for direction='pull'",
         ),
         (
-            lambda: gw.advance("x", lambda: 1, "min", direction="pull", at="x"),
+            lambda: gw.frontier.advance("x", lambda: 1, "min", direction="pull", at="x"),
             InputError,
             "goes to the target, not at='x'",
         ),
         (
-            lambda: gw.advance("x", lambda: 1, "min", direction="auto", at="source"),
+            lambda: gw.frontier.advance("x", lambda: 1, "min", direction="auto", at="source"),
             InputError,
             "direction='auto' goes to the target, not at='source'",
         ),
         (
-            lambda: _program(gw.arcs(lambda: True), gw.compute("x", lambda: 1)),
+            lambda: _program(gw.frontier.arcs(lambda: True), gw.frontier.compute("x", lambda: 1)),
             InputError,
             "compute 'x': the frontier is of arcs here",
         ),
         (
             lambda: _program(
-                gw.arcs(lambda: True), gw.advance("x", lambda: 1, "min", direction="pull")
+                gw.frontier.arcs(lambda: True),
+                gw.frontier.advance("x", lambda: 1, "min", direction="pull"),
             ),
             InputError,
             "direction='pull' is for a frontier of vertices",
         ),
         (
-            lambda: _program(gw.repeat([gw.arcs(lambda: True)], lambda: True)),
+            lambda: _program(gw.frontier.repeat([gw.frontier.arcs(lambda: True)], lambda: True)),
             InputError,
             "a round begins with a frontier of vertices and ends with one of arcs",
         ),
-        (lambda: gw.repeat([], lambda: True), InputError, "repeat: there must be at least one"),
-        (lambda: gw.repeat(gw.filter, lambda: True), InputError, "must be a list of operators"),
-        (lambda: _program(gw.filter(3)), OperatorError, "predicate must be a Python function"),
-        (lambda: _program(gw.filter(abs), degree="int32"), InputError, "cannot be named 'degree'"),
-        (lambda: _program(gw.filter(abs), k="int32"), InputError, "of a field and of a number"),
-        (lambda: _program(gw.filter(abs), y="int8"), InputError, "one of the dtypes int32, uint32"),
         (
-            lambda: _program(gw.filter(abs), y=("int32", 2**31)),
+            lambda: gw.frontier.repeat([], lambda: True),
+            InputError,
+            "repeat: there must be at least one",
+        ),
+        (
+            lambda: gw.frontier.repeat(gw.frontier.filter, lambda: True),
+            InputError,
+            "must be a list of operators",
+        ),
+        (
+            lambda: _program(gw.frontier.filter(3)),
+            OperatorError,
+            "keep must be a Python function",
+        ),
+        (
+            lambda: _program(gw.frontier.filter(abs), degree="int32"),
+            InputError,
+            "cannot be named 'degree'",
+        ),
+        (
+            lambda: _program(gw.frontier.filter(abs), k="int32"),
+            InputError,
+            "of a field and of a number",
+        ),
+        (
+            lambda: _program(gw.frontier.filter(abs), y="int8"),
+            InputError,
+            "one of the dtypes int32, uint32",
+        ),
+        (
+            lambda: _program(gw.frontier.filter(abs), y=("int32", 2**31)),
             InputError,
             "field 'y' is int32, which does not hold 2147483648",
         ),
         (
-            lambda: _program(gw.filter(abs), y=("int32", "ids")),
+            lambda: _program(gw.frontier.filter(abs), y=("int32", "ids")),
             InputError,
             "or an array, got 'ids'",
         ),
@@ -326,7 +371,7 @@ def test_what_does_not_fit_is_refused(make: Any, kind: type[Exception], message:
 
 
 def test_operators_that_do_not_compile_are_named() -> None:
-    program = _program(gw.compute("x", lambda vertex: vertex.nonsense))
+    program = _program(gw.frontier.compute("x", lambda vertex: vertex.nonsense))
     with pytest.raises(OperatorError, match=r"'value' \(test_step_programs.py, line \d+\)"):
         program.run(gw.generators.path(3))
 
@@ -334,13 +379,34 @@ def test_operators_that_do_not_compile_are_named() -> None:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (gw.compute("x", lambda: 2**31), "compute 'x': a value does not fit 'x', of int32"),
-        (gw.compute("x", lambda: 2**31), "a value does not fit 'x', of int32; declare it as"),
-        (gw.assign("k", lambda: np.uint64(2**63 + 5)), "assign 'k': a value does not fit 'k', of"),
-        (gw.reduce("k", lambda: np.uint64(2**63), "max"), "reduce to 'k': a value does not fit"),
-        (gw.advance("x", lambda: 2**30, "add"), "advance into 'x': a value does not fit 'x'"),
-        (gw.advance("x", lambda: -(2**40), "min"), "advance into 'x': a value does not fit 'x'"),
-        (gw.advance("x", lambda: 2**30, "add", direction="pull"), "a value does not fit 'x'"),
+        (
+            gw.frontier.compute("x", lambda: 2**31),
+            "compute 'x': a value does not fit 'x', of int32",
+        ),
+        (
+            gw.frontier.compute("x", lambda: 2**31),
+            "a value does not fit 'x', of int32; declare it as",
+        ),
+        (
+            gw.frontier.assign("k", lambda: np.uint64(2**63 + 5)),
+            "assign 'k': a value does not fit 'k', of",
+        ),
+        (
+            gw.frontier.reduce("k", lambda: np.uint64(2**63), "max"),
+            "reduce to 'k': a value does not fit",
+        ),
+        (
+            gw.frontier.advance("x", lambda: 2**30, "add"),
+            "advance into 'x': a value does not fit 'x'",
+        ),
+        (
+            gw.frontier.advance("x", lambda: -(2**40), "min"),
+            "advance into 'x': a value does not fit 'x'",
+        ),
+        (
+            gw.frontier.advance("x", lambda: 2**30, "add", direction="pull"),
+            "a value does not fit 'x'",
+        ),
     ],
 )
 def test_values_that_do_not_fit(step: Any, message: str) -> None:
@@ -352,9 +418,9 @@ def test_values_that_do_not_fit(step: Any, message: str) -> None:
 
 def test_the_largest_values_that_fit() -> None:
     program = _program(
-        gw.compute("x", lambda: 2**31 - 1),
-        gw.compute("f", lambda: True),
-        gw.assign("k", lambda: -(2**63)),
+        gw.frontier.compute("x", lambda: 2**31 - 1),
+        gw.frontier.compute("f", lambda: True),
+        gw.frontier.assign("k", lambda: -(2**63)),
     )
     found = program.run(gw.generators.path(2))
     assert found.fields["x"].tolist() == [2**31 - 1] * 2
@@ -364,8 +430,12 @@ def test_the_largest_values_that_fit() -> None:
 
 def test_a_team_leaves_together_when_an_operator_fails_at_once() -> None:
     """Who is first in the second operator fails there before the others have left the first."""
-    program = _program(gw.compute("x", lambda: 1), gw.compute("x", lambda vertex: 2**40 + vertex))
-    assigned = _program(gw.assign("k", lambda: 1), gw.compute("x", lambda vertex: 2**41 + vertex))
+    program = _program(
+        gw.frontier.compute("x", lambda: 1), gw.frontier.compute("x", lambda vertex: 2**40 + vertex)
+    )
+    assigned = _program(
+        gw.frontier.assign("k", lambda: 1), gw.frontier.compute("x", lambda vertex: 2**41 + vertex)
+    )
     graph = gw.generators.path(3000)
     for _ in range(40):
         for one in (program, assigned):
@@ -383,13 +453,22 @@ def _sometimes(vertex: int) -> Any:
     ("step", "message"),
     [
         (
-            gw.filter(lambda: None),
+            gw.frontier.filter(lambda: None),
             r"filter: keep returns nothing \(None\); an operator returns one",
         ),
-        (gw.compute("x", _sometimes), r"'wrong', compute 'x': value returns int64 or nothing"),
-        (gw.advance("x", lambda: (1, 2), "min"), "advance into 'x': message returns UniTuple"),
-        (gw.compute("f", lambda: 1j), "compute 'f': value returns complex128"),
-        (gw.repeat([gw.assign("k", lambda: 1)], lambda: None), "repeat: until returns nothing"),
+        (
+            gw.frontier.compute("x", _sometimes),
+            r"'wrong', compute 'x': value returns int64 or nothing",
+        ),
+        (
+            gw.frontier.advance("x", lambda: (1, 2), "min"),
+            "advance into 'x': message returns UniTuple",
+        ),
+        (gw.frontier.compute("f", lambda: 1j), "compute 'f': value returns complex128"),
+        (
+            gw.frontier.repeat([gw.frontier.assign("k", lambda: 1)], lambda: None),
+            "repeat: until returns nothing",
+        ),
     ],
 )
 def test_operators_return_one_number(step: Any, message: str) -> None:
@@ -424,19 +503,21 @@ def test_what_does_not_compile_is_named_with_its_program_and_place() -> None:
         rf"^step program 'wrong', cannot compile 'letters' \(test_step_programs.py, line {line}\)"
     )
     with pytest.raises(OperatorError, match=words):
-        _program(gw.compute("x", letters)).run(gw.generators.path(3), devices="cpu", timeout_s=5)
+        _program(gw.frontier.compute("x", letters)).run(
+            gw.generators.path(3), devices="cpu", timeout_s=5
+        )
 
 
 def test_what_a_run_counts() -> None:
     star = gw.generators.star(9)
     steps = [
-        gw.compute("x", lambda: 1, of="all"),
-        gw.assign("k", lambda: 1),
-        gw.arcs(lambda: True),
-        gw.advance("x", lambda: 1, "add", frontier="kept"),
-        gw.filter(lambda vertex: vertex > 3, of="all"),
-        gw.reduce("k", lambda vertex: vertex, "max"),
-        gw.advance("x", lambda: 1, "add", direction="pull"),
+        gw.frontier.compute("x", lambda: 1, of="all"),
+        gw.frontier.assign("k", lambda: 1),
+        gw.frontier.arcs(lambda: True),
+        gw.frontier.advance("x", lambda: 1, "add", frontier="kept"),
+        gw.frontier.filter(lambda vertex: vertex > 3, of="all"),
+        gw.frontier.reduce("k", lambda vertex: vertex, "max"),
+        gw.frontier.advance("x", lambda: 1, "add", direction="pull"),
     ]
     for devices in DEVICES:
         found = _program(*steps).run(star, [0], devices=devices).statistics
@@ -451,13 +532,13 @@ def test_an_explorer_is_as_before_after_a_failure() -> None:
     fields = {"x": ("int32", 0)}
     for devices in DEVICES:
         explorer = gw.explore(graph, fields=fields, numbers={"k": "int64"}, devices=devices)
-        assert explorer.do(gw.arcs(lambda source, target: source < target)) == 17
+        assert explorer.do(gw.frontier.arcs(lambda source, target: source < target)) == 17
         before = explorer.frontier
-        failing = gw.repeat(
+        failing = gw.frontier.repeat(
             [
-                gw.assign("k", lambda: 5),
-                gw.arcs(lambda source: source < 3),
-                gw.compute("x", lambda: 2**31, of="all"),
+                gw.frontier.assign("k", lambda: 5),
+                gw.frontier.arcs(lambda source: source < 3),
+                gw.frontier.compute("x", lambda: 2**31, of="all"),
             ],
             until=lambda: True,
         )
@@ -468,10 +549,14 @@ def test_an_explorer_is_as_before_after_a_failure() -> None:
 
 
 def test_without_fields() -> None:
-    graph, steps = gw.generators.star(5), [gw.filter(lambda degree: degree > 1)]
+    graph, steps = gw.generators.star(5), [gw.frontier.filter(lambda degree: degree > 1)]
     assert gw.StepProgram("hubs", steps=steps).run(graph).frontier.tolist() == [0]
     explorer = gw.explore(graph, numbers={"k": "int64"})
-    assert explorer.do(*steps, gw.assign("k", lambda size: size)) == explorer.numbers["k"] == 1
+    assert (
+        explorer.do(*steps, gw.frontier.assign("k", lambda size: size))
+        == explorer.numbers["k"]
+        == 1
+    )
 
 
 def test_what_an_explorer_shows_is_to_be_read() -> None:
@@ -480,9 +565,9 @@ def test_what_an_explorer_shows_is_to_be_read() -> None:
         explorer.frontier[0] = 2**30
     with pytest.raises(TypeError):
         explorer.numbers["k"] = 9
-    assert explorer.do(gw.compute("x", lambda: 1)) == 4
+    assert explorer.do(gw.frontier.compute("x", lambda: 1)) == 4
     for _ in range(70):
-        assert explorer.do(gw.assign("k", lambda: 1)) == 4
+        assert explorer.do(gw.frontier.assign("k", lambda: 1)) == 4
     assert len(explorer._programs) == 64
 
 
@@ -491,7 +576,7 @@ def test_results_by_id() -> None:
     found = LEVELS.run(graph, ["a"])
     assert found.to_dict() == {"a": 0, "b": 1, "c": 2}
     assert found.to_dict("level") == found.to_dict()
-    both = _program(gw.compute("x", lambda vertex: vertex)).run(graph)
+    both = _program(gw.frontier.compute("x", lambda vertex: vertex)).run(graph)
     assert both.to_dict("x") == {"a": 0, "b": 1, "c": 2}
     for field in (None, "y"):
         with pytest.raises(InputError, match="field must be one of x, f, got"):
@@ -499,7 +584,7 @@ def test_results_by_id() -> None:
 
 
 def test_dtypes_of_another_byte_order() -> None:
-    program = _program(gw.compute("y", lambda y: y + 1), y=">i4")
+    program = _program(gw.frontier.compute("y", lambda y: y + 1), y=">i4")
     found = program.run(gw.generators.path(2), fields={"y": np.array([1, 2], ">i4")})
     assert found.fields["y"].tolist() == [2, 3]
     assert found.fields["y"].dtype.isnative
@@ -520,7 +605,7 @@ def test_dtypes_of_another_byte_order() -> None:
 )
 def test_values_to_begin_with(initial: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        _program(gw.filter(lambda: True), y=initial).run(gw.generators.path(2))
+        _program(gw.frontier.filter(lambda: True), y=initial).run(gw.generators.path(2))
 
 
 @pytest.mark.parametrize(
@@ -529,7 +614,7 @@ def test_values_to_begin_with(initial: Any, message: str) -> None:
 def test_a_series_goes_by_its_labels(labels: Any) -> None:
     graph = gw.generators.path(3)
     series = pd.Series([30, 10, 20], index=labels)
-    program = _program(gw.filter(lambda: True), y="int32")
+    program = _program(gw.frontier.filter(lambda: True), y="int32")
     assert program.run(graph, fields={"y": series}).fields["y"].tolist() == [10, 20, 30]
     assert program.run(graph, fields={"y": pd.Series([7, 8, 9])}).fields["y"].tolist() == [7, 8, 9]
     explorer = gw.explore(graph, fields={"y": ("int32", series)})
@@ -556,7 +641,7 @@ def test_a_series_goes_by_its_labels(labels: Any) -> None:
     ],
 )
 def test_labels_that_are_not_the_vertices(series: Any, message: str) -> None:
-    program = _program(gw.filter(lambda: True), y="int32")
+    program = _program(gw.frontier.filter(lambda: True), y="int32")
     with pytest.raises(InputError, match=message):
         program.run(gw.generators.path(3), fields={"y": series})
     named = gw.generators.path(3).with_ids(["a", "b", "c"])
@@ -600,22 +685,24 @@ def test_frontiers_that_are_none(frontier: Any, message: str) -> None:
 def test_names_of_programs() -> None:
     for name in ("a\0b", 3):
         with pytest.raises(InputError, match="must be named by printable text"):
-            gw.StepProgram(name, fields={}, steps=[gw.filter(lambda: True)])
+            gw.StepProgram(name, fields={}, steps=[gw.frontier.filter(lambda: True)])
 
 
 def test_fields_that_name_no_vertex() -> None:
     graph = gw.generators.path(5)
     for value in (-1, 5):
         for step in (
-            gw.compute("f", lambda f_at_x: f_at_x),
-            gw.advance("f", lambda: 1.0, "max", at="x"),
+            gw.frontier.compute("f", lambda f_at_x: f_at_x),
+            gw.frontier.advance("f", lambda: 1.0, "max", at="x"),
         ):
             with pytest.raises(InputError, match=r"a value outside of \[0, 5\)"):
                 _program(step).run(graph, fields={"x": value})
 
 
 def test_a_program_that_never_ends_is_stopped() -> None:
-    program = _program(gw.repeat([gw.assign("k", lambda k: k + 1)], until=lambda k: k < 0))
+    program = _program(
+        gw.frontier.repeat([gw.frontier.assign("k", lambda k: k + 1)], until=lambda k: k < 0)
+    )
     seen: list[int] = []
     for devices in DEVICES:
         with pytest.raises(RunTimeoutError, match=r"within 0.2 s"):

@@ -142,8 +142,8 @@ def test_pulling_after_lists_overflowed(monkeypatch: pytest.MonkeyPatch) -> None
         name="pushed, then pulled",
         fields={"pushed": ("int64", 0), "pulled": ("int64", 0)},
         steps=[
-            gw.advance("pushed", lambda source: source + 1, "add"),
-            gw.advance("pulled", lambda source: source + 1, "add", direction="pull"),
+            gw.frontier.advance("pushed", lambda source: source + 1, "add"),
+            gw.frontier.advance("pulled", lambda source: source + 1, "add", direction="pull"),
         ],
     )
     generator = np.random.default_rng(5)
@@ -178,7 +178,7 @@ def test_queues_have_no_races(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("emulated")
 def test_memory_of_queues() -> None:
     graph = gw.generators.path(5000)
-    program = _program(gw.filter(lambda vertex: vertex % 2 == 0))
+    program = _program(gw.frontier.filter(lambda vertex: vertex % 2 == 0))
     control_bytes, index_bytes = 16, 4
     for count, lists, items, room in (
         (1, 2, 7, 7),
@@ -245,7 +245,7 @@ def test_operators_one_by_one() -> None:
         devices=["cuda:0", "cuda:1"],
     ) as explorer:
         explorer.fields["level"][0] = 0
-        step = gw.advance("level", lambda now: now, "min")
+        step = gw.frontier.advance("level", lambda now: now, "min")
         while len(explorer.frontier):
             explorer.set(now=explorer.numbers["now"] + 1)
             explorer.do(step)
@@ -269,7 +269,7 @@ def _program(step: Any) -> gw.StepProgram:
 @emulates
 def test_an_explorer_takes_options(emulated: Machine) -> None:
     graph, devices = named_graph("grid"), ["cuda:0", "cuda:1"]
-    step = gw.advance("x", lambda: 1, "add")
+    step = gw.frontier.advance("x", lambda: 1, "add")
     room = []
     for items in (3, 5):
         gpu = GpuOptions(frontier_items=items)
@@ -297,20 +297,32 @@ def test_types_that_do_not_fit_are_refused(emulated: Machine) -> None:
 @pytest.mark.parametrize(
     ("step", "kind", "message"),
     [
-        (gw.compute("x", lambda: 2**31), ValueOverflowError, "compute 'x': a value does not fit"),
-        (gw.advance("x", lambda: 2**30, "add"), ValueOverflowError, "a value does not fit 'x'"),
-        (gw.assign("k", lambda: np.uint64(2**63)), ValueOverflowError, "assign 'k': a value does"),
         (
-            gw.reduce("k", lambda: np.uint64(2**63), "max"),
+            gw.frontier.compute("x", lambda: 2**31),
+            ValueOverflowError,
+            "compute 'x': a value does not fit",
+        ),
+        (
+            gw.frontier.advance("x", lambda: 2**30, "add"),
+            ValueOverflowError,
+            "a value does not fit 'x'",
+        ),
+        (
+            gw.frontier.assign("k", lambda: np.uint64(2**63)),
+            ValueOverflowError,
+            "assign 'k': a value does",
+        ),
+        (
+            gw.frontier.reduce("k", lambda: np.uint64(2**63), "max"),
             ValueOverflowError,
             "reduce to 'k': a value does",
         ),
         (
-            gw.compute("f", lambda f_at_x: f_at_x),
+            gw.frontier.compute("f", lambda f_at_x: f_at_x),
             InputError,
             r"compute 'f': .* outside of \[0, 9\)",
         ),
-        (gw.advance("f", lambda: 1.0, "max", at="x"), InputError, r"outside of \[0, 9\)"),
+        (gw.frontier.advance("f", lambda: 1.0, "max", at="x"), InputError, r"outside of \[0, 9\)"),
     ],
 )
 def test_what_goes_wrong_in_operators(step: Any, kind: type[Exception], message: str) -> None:
@@ -324,7 +336,9 @@ def test_what_goes_wrong_in_operators(step: Any, kind: type[Exception], message:
 @emulates
 @pytest.mark.usefixtures("emulated")
 def test_a_program_that_never_ends_is_stopped() -> None:
-    program = _program(gw.repeat([gw.assign("k", lambda k: k + 1)], until=lambda k: k < 0))
+    program = _program(
+        gw.frontier.repeat([gw.frontier.assign("k", lambda k: k + 1)], until=lambda k: k < 0)
+    )
     gpu = GpuOptions(slice_s=0.001)
     with pytest.raises(RunTimeoutError):
         program.run(gw.generators.path(3), devices=["cuda:0", "cuda:1"], timeout_s=0.01, gpu=gpu)
@@ -332,7 +346,7 @@ def test_a_program_that_never_ends_is_stopped() -> None:
 
 def test_too_many_fields_for_a_kernel() -> None:
     fields = {f"f{index}": ("int32", 0) for index in range(30)}
-    program = gw.StepProgram("wide", fields=fields, steps=[gw.filter(lambda f3: f3 > 0)])
+    program = gw.StepProgram("wide", fields=fields, steps=[gw.frontier.filter(lambda f3: f3 > 0)])
     with pytest.raises(InputError, match=r"'wide' has 30 fields .* 0 numbers; GPUs take 24 and 22"):
         ProgramText(program.code, np.int32, None)
 

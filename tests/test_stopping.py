@@ -108,7 +108,7 @@ def test_a_step_program(devices: Any) -> None:
     program = gw.StepProgram(
         name="endless",
         fields={"value": ("int64", 0)},
-        steps=[gw.compute("value", _while)],
+        steps=[gw.frontier.compute("value", _while)],
     )
     with pytest.raises(RunTimeoutError):
         program.run(PATH, frontier="all", devices=devices, timeout_s=0.1)
@@ -191,7 +191,7 @@ def test_a_step_program_on_gpus(devices: list[str]) -> None:
     program = gw.StepProgram(
         name="endless",
         fields={"value": ("int64", 0)},
-        steps=[gw.compute("value", _while)],
+        steps=[gw.frontier.compute("value", _while)],
     )
     with pytest.raises(RunTimeoutError):
         program.run(PATH, devices=devices, timeout_s=0.3)

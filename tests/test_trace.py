@@ -39,9 +39,12 @@ LEVELS = gw.StepProgram(
     fields={"level": ("int32", 2**31 - 1)},
     numbers={"now": ("int64", 0)},
     steps=[
-        gw.compute("level", lambda: 0),
-        gw.repeat(
-            [gw.assign("now", lambda now: now + 1), gw.advance("level", lambda now: now, "min")],
+        gw.frontier.compute("level", lambda: 0),
+        gw.frontier.repeat(
+            [
+                gw.frontier.assign("now", lambda now: now + 1),
+                gw.frontier.advance("level", lambda now: now, "min"),
+            ],
             until=lambda size: size == 0,
         ),
     ],
@@ -359,11 +362,11 @@ class TestOnCores:
         assert phases.index("bfs") < phases.index("sssp")
 
     def test_operators_of_an_explorer_one_by_one(self, path: Path) -> None:
-        step = gw.compute("mark", lambda: 1)
+        step = gw.frontier.compute("mark", lambda: 1)
         with gw.explore(
             GRAPH, fields={"mark": ("int32", 0)}, devices="cpu", trace=path
         ) as explorer:
-            explorer.do(step, gw.filter(lambda vertex: vertex < 3))
+            explorer.do(step, gw.frontier.filter(lambda vertex: vertex < 3))
             explorer.do(step)
             assert not path.exists()
         phases = read(path).phases
@@ -377,7 +380,7 @@ class TestOnCores:
     ) -> None:
         trace = gw.Trace()
         gw.explore(GRAPH, fields={"mark": ("int32", 0)}, trace=trace).do(
-            gw.compute("mark", lambda: 1)
+            gw.frontier.compute("mark", lambda: 1)
         )
         assert "compute 'mark'" in written(trace).phases
         with pytest.raises(FileError, match="cannot write"):
@@ -411,7 +414,7 @@ class TestOnCores:
         with trace.recording():
             gw.bfs(GRAPH, 0, devices="cpu")
             with gw.explore(GRAPH, fields={"mark": ("int32", 0)}, devices="cpu") as explorer:
-                explorer.do(gw.compute("mark", lambda: 1))
+                explorer.do(gw.frontier.compute("mark", lambda: 1))
         phases = written(trace).phases
         assert phases.count("bfs") == 1
         assert phases.count("run") == 2

@@ -1,6 +1,7 @@
 """The public names, each with its module. ``__init__.py`` reads them from this file at run time."""
 
 from godwit import errors as errors
+from godwit import frontier as frontier
 from godwit.algorithms.betweenness import betweenness_centrality as betweenness_centrality
 from godwit.algorithms.betweenness.verify import (
     verify_betweenness_centrality as verify_betweenness_centrality,
@@ -32,12 +33,6 @@ from godwit.dataflow.router import Router as Router
 from godwit.dataflow.segment import PendingSegment as PendingSegment
 from godwit.dataflow.segment import Segment as Segment
 from godwit.frontier.explorer import explore as explore
-from godwit.frontier.operators import advance as advance
-from godwit.frontier.operators import arcs as arcs
-from godwit.frontier.operators import assign as assign
-from godwit.frontier.operators import compute as compute
-from godwit.frontier.operators import reduce as reduce
-from godwit.frontier.operators import repeat as repeat
 from godwit.frontier.program import StepProgram as StepProgram
 from godwit.graph import generators as generators
 from godwit.graph.csr import Graph as Graph

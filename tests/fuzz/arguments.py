@@ -122,7 +122,7 @@ PROGRAM = gw.VertexProgram(
 LEVEL = gw.StepProgram(
     name="levels",
     fields={"level": ("int32", 9)},
-    steps=[gw.compute("level", lambda vertex: vertex, of="all")],
+    steps=[gw.frontier.compute("level", lambda vertex: vertex, of="all")],
 )
 
 
@@ -168,18 +168,26 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "datasets": Target(gw.datasets),
         "all_devices": Target(gw.all_devices),
         "explore": Target(gw.explore, {"graph": GRAPH, "devices": "cpu:0"}),
-        "advance": Target(
-            gw.advance, {"into": "level", "message": lambda level: level, "combine": "min"}
+        "frontier.advance": Target(
+            gw.frontier.advance, {"into": "level", "message": lambda level: level, "combine": "min"}
         ),
-        "arcs": Target(gw.arcs, {"keep": lambda level: level > 0}),
-        "assign": Target(gw.assign, {"number": "now", "value": lambda size: size}),
-        "compute": Target(gw.compute, {"field": "level", "value": lambda level: level}),
-        "reduce": Target(
-            gw.reduce, {"number": "now", "value": lambda level: level, "combine": "min"}
+        "frontier.arcs": Target(gw.frontier.arcs, {"keep": lambda level: level > 0}),
+        "frontier.assign": Target(
+            gw.frontier.assign, {"number": "now", "value": lambda size: size}
         ),
-        "repeat": Target(
-            gw.repeat,
-            {"steps": [gw.assign("now", lambda size: size)], "until": lambda size: size == 0},
+        "frontier.compute": Target(
+            gw.frontier.compute, {"field": "level", "value": lambda level: level}
+        ),
+        "frontier.reduce": Target(
+            gw.frontier.reduce, {"number": "now", "value": lambda level: level, "combine": "min"}
+        ),
+        "frontier.filter": Target(gw.frontier.filter, {"keep": lambda level: level > 0}),
+        "frontier.repeat": Target(
+            gw.frontier.repeat,
+            {
+                "steps": [gw.frontier.assign("now", lambda size: size)],
+                "until": lambda size: size == 0,
+            },
         ),
         "VertexProgram": Target(
             gw.VertexProgram,
@@ -195,7 +203,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
             {
                 "name": "p",
                 "fields": {"level": ("int32", 9)},
-                "steps": [gw.compute("level", lambda level: level)],
+                "steps": [gw.frontier.compute("level", lambda level: level)],
             },
         ),
         "Context": Target(gw.Context, {"devices": "cpu:0"}),

@@ -1,1 +1,5 @@
-"""Step programs: operators on frontiers, as multi-GPU Gunrock has them, on CPUs and GPUs."""
+"""Operators of step programs (:class:`godwit.StepProgram`)."""
+
+from godwit.frontier.operators import advance, arcs, assign, compute, filter, reduce, repeat
+
+__all__ = ["advance", "arcs", "assign", "compute", "filter", "reduce", "repeat"]

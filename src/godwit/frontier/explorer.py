@@ -81,7 +81,9 @@ class Explorer:
         options = SolverOptions(timeout_s=timeout_s, gpu=self._gpu)
         for step in steps:
             if not isinstance(step, Step):
-                raise InputError(f"expected an operator such as advance(...), got {shown(step)}")
+                raise InputError(
+                    f"expected an operator such as gw.frontier.advance(...), got {shown(step)}"
+                )
             of_arcs = self._state.arcs is not None
             kept = self._programs.get((id(step), of_arcs))
             if kept is None:
@@ -173,7 +175,7 @@ def explore(
 
     >>> import godwit as gw
     >>> explorer = gw.explore(gw.generators.star(5), fields={"degree_sum": ("int32", 0)})
-    >>> explorer.do(gw.advance("degree_sum", lambda degree: degree, "add"))
+    >>> explorer.do(gw.frontier.advance("degree_sum", lambda degree: degree, "add"))
     5
     >>> explorer.fields["degree_sum"].tolist()
     [4, 4, 4, 4, 4]

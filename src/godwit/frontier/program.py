@@ -47,11 +47,11 @@ class StepProgram:
     ...     fields={"level": ("int32", 2**31 - 1)},
     ...     numbers={"now": ("int64", 0)},
     ...     steps=[
-    ...         gw.compute("level", lambda: 0),
-    ...         gw.repeat(
+    ...         gw.frontier.compute("level", lambda: 0),
+    ...         gw.frontier.repeat(
     ...             [
-    ...                 gw.assign("now", lambda now: now + 1),
-    ...                 gw.advance("level", lambda now: now, "min"),
+    ...                 gw.frontier.assign("now", lambda now: now + 1),
+    ...                 gw.frontier.advance("level", lambda now: now, "min"),
     ...             ],
     ...             until=lambda size: size == 0,
     ...         ),

@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +54,6 @@ from godwit.dataflow.segment import Segment
 from godwit.dataflow.tuning import check_callable
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number
 from godwit.errors import EndOfLink, InputError, RunTimeoutError, shown
-from godwit.frontier import operators as step_operators
-from godwit.frontier.operators import Of, Step
 from godwit.runtime.constants import with_exact_constants
 from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices
 from godwit.trace import TraceArgument, active, recorded
@@ -482,15 +480,6 @@ def _received(link: Link, timeout_s: float | None) -> Iterator[Segment]:
         yield segment
 
 
-@overload
-def filter(keep: Callable[..., Any], of: Of, /) -> Step: ...
-
-
-@overload
-def filter(keep: Callable[..., Any], /, *, of: Of = "frontier") -> Step: ...
-
-
-@overload
 def filter(
     array: Any,
     predicate: Callable[[Any], Any],
@@ -503,40 +492,20 @@ def filter(
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     trace: TraceArgument = None,
-) -> Array: ...
-
-
-def filter(
-    array: Any,
-    predicate: Any = None,
-    devices: DevicesArgument = None,
-    *,
-    of: Any = None,
-    ordered: bool = True,
-    out: Array | None = None,
-    packet_bytes: int | None = None,
-    buffers: int | None = None,
-    timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
-    trace: TraceArgument = None,
-) -> Any:
-    """The elements of an array that satisfy a predicate; or, of a function alone, a step of a step program.
+) -> Array:
+    """Return the elements of an array that satisfy a predicate.
 
     >>> import numpy as np, godwit as gw
     >>> gw.filter(np.arange(10), lambda x: x % 3 == 0)
     array([0, 3, 6, 9])
 
-    **Of an array** of one dimension: packets of it go to whichever device is free, GPUs and the CPU
-    together, and what they keep comes back (Groute, section 3). The array may be larger than the devices'
-    memory, and a file larger than the host's. Page-locked memory (``cupyx.empty_pinned``) goes to GPUs at
-    the speed of the bus.
+    Packets of the array go to whichever device is free, GPUs and the CPU together, and what they keep comes
+    back (Groute, section 3). The array may be larger than the devices' memory, and a file larger than the
+    host's. Page-locked memory (``cupyx.empty_pinned``) goes to GPUs at the speed of the bus.
 
-    **Of a function**, ``gw.filter(keep, of="frontier")`` makes a frontier of the vertices that ``keep``
-    says, out of the ``"frontier"`` or of ``"all"``; it reads fields, numbers, ``vertex`` and ``degree`` by
-    name: see :class:`StepProgram`.
-
-    :param array: of booleans, integers up to 64 bits, float32 or float64, in any order of bytes and with or
-        without gaps; NumPy's, mapped (``np.memmap``), any other library's; or the path of a ``.npy`` file
+    :param array: one-dimensional, of booleans, integers up to 64 bits, float32 or float64, in any byte
+        order, contiguous or not; NumPy's, mapped (``np.memmap``), any other library's; or the path of a
+        ``.npy`` file
     :param predicate: a Python function of one element that returns a boolean. It is compiled for the CPU by
         Numba and into the GPU's kernel; it may call other functions and read constants around it,
         and may be called twice for an element
@@ -559,13 +528,6 @@ def filter(
     :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time
     """
-    if callable(array) and (of is not None or predicate is None or isinstance(predicate, str)):
-        scope = predicate if of is None else of
-        return step_operators.filter(array, "frontier" if scope is None else scope)
-    if of is not None:
-        raise InputError(
-            f"of is for gw.filter(keep, of='frontier'), a step; {shown(array)} is no function"
-        )
     check_callable(progress, "progress")
 
     options = FilterOptions(
@@ -579,4 +541,5 @@ def filter(
         timeout_s=None if timeout_s is None else as_positive_number(timeout_s, "timeout_s"),
     )
     with recorded(trace, "filter"):
-        return filter_array(array, predicate, devices, options)
+        kept: Array = filter_array(array, predicate, devices, options)
+        return kept

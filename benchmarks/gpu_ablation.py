@@ -24,7 +24,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.errors import GodwitError, RunTimeoutError
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from gpu_paths import device_list, source_of
 from gpu_runs import OUT_OF_TIME, Found, Row, chosen, limits_of, options, run, usable
 
@@ -33,10 +33,10 @@ EVERYTHING_DUE = 1e30
 
 FUSED = GpuOptions()
 
-STEP = GpuOptions(hops=1)
+STEP = ExperimentOptions(hops=1)
 """A block processes what it took up, and meets the others before it goes on."""
 
-HOST_STEP = GpuOptions(hops=1, slice_s=0)
+HOST_STEP = ExperimentOptions(hops=1, slice_s=0)
 """The host starts a kernel for every round."""
 
 OPTIONS: dict[str, tuple[float | None, GpuOptions]] = {
@@ -127,14 +127,14 @@ def plan_latency(devices: Sequence[str]) -> Plan:
         for latency_ns in LATENCIES_NS:
             yield (
                 f"+{latency_ns // 1000} µs",
-                Setting(*query, gpu=GpuOptions(latency_ns=latency_ns)),
+                Setting(*query, gpu=ExperimentOptions(latency_ns=latency_ns)),
             )
 
 
 def plan_volume(devices: Sequence[str]) -> Plan:
     for query in queries(("road4900", "rmat22"), several(devices)[-1:]):
         for volume in VOLUMES:
-            yield f"x {volume}", Setting(*query, gpu=GpuOptions(volume=volume))
+            yield f"x {volume}", Setting(*query, gpu=ExperimentOptions(volume=volume))
 
 
 def plan_rounds(devices: Sequence[str]) -> Plan:
@@ -174,7 +174,7 @@ def measured(
     wrong = ""
     tuning: Row = {"gpu": setting.gpu, "timeout_s": limits.timeout_s, "execution": "asynchronous"}
     if setting.delta is not None:
-        tuning["delta"] = setting.delta
+        tuning["worker"] = gw.WorkerOptions(delta=setting.delta)
     start = perf_counter()
     while len(kernel_ms) <= limits.repeats:
         begin = perf_counter()

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 import godwit as gw
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions
 
 GRAPHS = {
     "road4900": lambda: gw.generators.road(4900, keep=0.6, seed=1, weights=(1, 64)),
@@ -76,17 +76,17 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
                     arguments.window.split(","),
                 ):
                     tuning: dict[str, object] = {
-                        "gpu": GpuOptions(
+                        "gpu": ExperimentOptions(
                             hops=None if hops == "auto" else int(hops),
                             threads=int(threads) or None,
                             transport=arguments.transport,
                             slice_s=arguments.slice,
                         ),
-                        "window": int(window),
+                        "worker": gw.WorkerOptions(
+                            None if delta == "auto" else float(delta), int(window)
+                        ),
                         "execution": "asynchronous",
                     }
-                    if delta != "auto":
-                        tuning["delta"] = float(delta)
                     row = {"graph": name, "algorithm": algorithm, "devices": devices}
                     row |= {"hops": hops, "threads": int(threads), "window": int(window)}
                     row |= one_setting(placed, algorithm, source, tuning, arguments, wanted)

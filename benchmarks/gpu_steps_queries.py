@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import godwit as gw
+from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps.place import place_positions
 from gpu_steps_plans import (
     FIXED,
@@ -134,7 +135,7 @@ def gpu_options(setting: Setting, known: Reference) -> gw.GpuOptions:
         if setting.devices not in known.frontier_items:
             raise UnknownSizeError("no run before has told the size")
         options["frontier_items"] = known.frontier_items[setting.devices]
-    return gw.GpuOptions(**options)
+    return ExperimentOptions(**options)
 
 
 def note_size(setting: Setting, known: Reference, nbytes: int) -> None:

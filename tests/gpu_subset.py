@@ -21,7 +21,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.runtime.cuda import driver
-from godwit.runtime.gpu_options import GpuOptions, Schedule
+from godwit.runtime.gpu_options import ExperimentOptions, Schedule
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
@@ -53,8 +53,10 @@ def run_programs(devices: list[str]) -> None:
         for query in (gw.bfs, gw.sssp):
             wanted = query(graph, source, devices="cpu").distance
             for transport in ("direct", "host", "ring"):
-                gpu = GpuOptions(hops=2, transport=transport)
-                found = query(graph, source, devices=devices, gpu=gpu, ring_items=50).distance
+                gpu = ExperimentOptions(hops=2, transport=transport)
+                found = query(
+                    graph, source, devices=devices, gpu=gpu, worker=gw.WorkerOptions(ring_items=50)
+                ).distance
                 check(f"{query.__name__} {name} {transport}", found, wanted)
             there = query(graph, source, devices=devices, partition="random", results="cuda:0")
             check(f"{query.__name__} {name} on the GPU", there.distance.get(), wanted)
@@ -90,7 +92,7 @@ def run_ranks(devices: list[str]) -> None:
                 wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
                 for gpu in (
                     gw.GpuOptions(),
-                    gw.GpuOptions(slice_s=0, blocks=2),
+                    ExperimentOptions(slice_s=0, blocks=2),
                     gw.GpuOptions(communication="broadcast"),
                     gw.GpuOptions(transport="host"),
                 ):
@@ -103,7 +105,7 @@ def run_ranks(devices: list[str]) -> None:
                 wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
                 for gpu in (
                     gw.GpuOptions(),
-                    gw.GpuOptions(slice_s=0, blocks=2),
+                    ExperimentOptions(slice_s=0, blocks=2),
                     gw.GpuOptions(transport="host"),
                 ):
                     found = gw.pagerank(placed, gpu=gpu, **settings).rank  # type: ignore[arg-type]
@@ -126,7 +128,7 @@ def run_dependencies(devices: list[str]) -> None:
         for sources in ([1], [0, 2, 5], range(100)):
             # Of many sources each device has some to itself.
             brandes_steps.gpus_apart = usual if len(sources) > 3 else lambda *_: 0
-            for gpu in (gw.GpuOptions(), gw.GpuOptions(slice_s=0, blocks=2)):
+            for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
                 settings: dict[str, Any] = {"sources": sources, "edges": True, "endpoints": True}
                 wanted = gw.betweenness_centrality(graph, devices="cpu", **settings)
                 found = gw.betweenness_centrality(graph, devices=devices, gpu=gpu, **settings)
@@ -155,7 +157,7 @@ def run_searches(devices: list[str]) -> None:
                 {"slice_s": 0, "blocks": 2, "frontier_items": 1},
                 {"transport": "host"},
             ):
-                gpu = gw.GpuOptions(**turn, **more)  # type: ignore[arg-type]
+                gpu = ExperimentOptions(**turn, **more)  # type: ignore[arg-type]
                 found = gw.bfs(
                     graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
                 )
@@ -163,7 +165,7 @@ def run_searches(devices: list[str]) -> None:
     step_hubs.HUB_ARCS = hub_arcs
     wanted = gw.bfs(hub, 9, devices="cpu").distance
     for schedule in get_args(Schedule):
-        gpu = GpuOptions(schedule=schedule, turn_down=math.inf)
+        gpu = ExperimentOptions(schedule=schedule, turn_down=math.inf)
         found = gw.bfs(hub, 9, devices=devices, execution="bulk-synchronous", gpu=gpu)
         check(f"search hub, {schedule=}", found.distance, wanted)
 
@@ -177,7 +179,10 @@ def run_unions(devices: list[str]) -> None:
         wanted = gw.connected_components(graph, devices="cpu").label
         for method in ("afforest", "rem", "hook"):
             for merge in ("direct", "tree"):
-                for rounds, gpu in ((None, gw.GpuOptions()), (2, GpuOptions(slice_s=0, blocks=2))):
+                for rounds, gpu in (
+                    (None, gw.GpuOptions()),
+                    (2, ExperimentOptions(slice_s=0, blocks=2)),
+                ):
                     found = gw.connected_components(
                         graph, method=method, merge=merge, rounds=rounds, devices=devices, gpu=gpu
                     )

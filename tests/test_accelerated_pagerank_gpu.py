@@ -15,7 +15,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from gpu_endpoints import names_of, needs_gpu, on_endpoints
 from graphs import named_graph
 from test_pagerank_gpu import check, graph_of_all_classes
@@ -238,7 +238,7 @@ class TestOnGpus:
     def test_rows_of_every_class(self, dtype: str, weighted: bool, devices: list[str]) -> None:
         graph = graph_of_all_classes(directed=False, weighted=weighted, scale=3, hubs_apart=True)
         settings: dict[str, Any] = {"accelerated": True, "dtype": dtype, "max_iterations": 12}
-        for gpu in (GpuOptions(), GpuOptions(slice_s=0, delay_ns=20_000)):
+        for gpu in (GpuOptions(), ExperimentOptions(slice_s=0, delay_ns=20_000)):
             check(graph, devices, gpu=gpu, **settings, tolerance=1e-300)
 
     @on_endpoints

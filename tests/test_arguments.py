@@ -20,7 +20,7 @@ from godwit.cli import inputs
 from godwit.cli.report import print_json
 from godwit.dataflow import tuning
 from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
-from godwit.worker.solve import SolverOptions
+from godwit.worker.options import SolverOptions
 
 PATH = gw.generators.path(4)
 
@@ -206,11 +206,6 @@ def test_values_are_shown_in_one_line() -> None:
     assert dtypes.shown("a\n  b") == r"'a\n  b'"
 
 
-def test_an_unknown_option_is_told_the_known_ones() -> None:
-    with pytest.raises(TypeError, match="'device'; for tuning there are execution, delta, window"):
-        gw.bfs(PATH, 0, device="cpu")
-
-
 def test_a_placed_graph_that_is_closed_says_so() -> None:
     placed = gw.place(PATH, "cpu")
     placed.close()
@@ -277,6 +272,18 @@ WRONG_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"timeout_s": True}, "timeout_s must be a number, got True"),
     ({"timeout_s": float("nan")}, "timeout_s must be positive, got nan"),
     ({"progress": 5}, "progress must be a function, got 5"),
+    ({"worker": 3}, "worker must be WorkerOptions, got 3"),
+    ({"gpu": 3}, "gpu must be GpuOptions, got 3"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_QUERIES, ids=lambda value: str(value)[:40])
+def test_wrong_queries(arguments: dict[str, Any], message: str) -> None:
+    refused(message, lambda: gw.sssp(PATH, 0, **arguments))
+    refused(message, lambda: gw.run(PROGRAM, PATH, {0: 0}, **arguments))
+
+
+WRONG_WORKER_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"window": "a"}, "window must be an integer, got 'a'"),
     ({"window": 1.5}, "window must be an integer, got 1.5"),
     ({"window": 2**70}, f"window must be at most {2**62}, got {2**70}"),
@@ -292,10 +299,11 @@ WRONG_QUERIES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG_QUERIES, ids=lambda value: str(value)[:40])
-def test_wrong_queries(arguments: dict[str, Any], message: str) -> None:
-    refused(message, lambda: gw.sssp(PATH, 0, **arguments))
-    refused(message, lambda: gw.run(PROGRAM, PATH, {0: 0}, **arguments))
+@pytest.mark.parametrize(
+    ("arguments", "message"), WRONG_WORKER_OPTIONS, ids=lambda value: str(value)[:40]
+)
+def test_wrong_worker_options(arguments: dict[str, Any], message: str) -> None:
+    refused(message, lambda: gw.WorkerOptions(**arguments))
 
 
 @pytest.mark.parametrize(
@@ -320,16 +328,15 @@ def test_wrong_sources(source: Any) -> None:
 
 
 def test_settings_may_be_numpy_numbers() -> None:
-    options = SolverOptions(
+    worker = gw.WorkerOptions(
         delta=np.float32(2.5),  # type: ignore[arg-type]
         window=np.int64(3),  # type: ignore[arg-type]
         ring_items=np.uint16(64),  # type: ignore[arg-type]
         capacity_items=np.int32(9),  # type: ignore[arg-type]
-        timeout_s=np.int8(4),  # type: ignore[arg-type]
     )
+    options = SolverOptions(timeout_s=np.int8(4))  # type: ignore[arg-type]
     found = (
-        options.delta, options.window, options.ring_items, options.capacity_items,
-        options.timeout_s,
+        worker.delta, worker.window, worker.ring_items, worker.capacity_items, options.timeout_s,
     )  # fmt: skip
     assert found == (2.5, 3, 64, 9, 4.0)
     assert [type(value) for value in found] == [float, int, int, int, float]
@@ -348,7 +355,7 @@ def test_devices_and_parts_may_be_numpy_integers() -> None:
 def test_room_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(2**30))
     with pytest.raises(GraphTooLargeError, match="a worklist of"):
-        SolverOptions(capacity_items=2**30)
+        gw.WorkerOptions(capacity_items=2**30)
     with pytest.raises(GraphTooLargeError, match="mailboxes of"):
         tuning.require_room(8, 2**22, 1)
     tuning.require_room(8, 4096, 1024)

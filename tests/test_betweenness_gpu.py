@@ -23,7 +23,7 @@ from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.graph.cuda import builder as builder_module
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import StepRun
@@ -467,7 +467,7 @@ class TestGpus:
 
     def test_blocks_that_lag(self, devices: list[str]) -> None:
         graph = gw.generators.rmat(10, 6, seed=2)
-        gpu = GpuOptions(delay_ns=20_000, slice_s=0.001)
+        gpu = ExperimentOptions(delay_ns=20_000, slice_s=0.001)
         check(graph, devices, sources=list(range(6)), gpu=gpu)
 
     def test_the_same_bits_every_time(self, devices: list[str]) -> None:

@@ -29,7 +29,7 @@ from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, INCLUDE_FOLDER, cubin
 from godwit.runtime.cuda.slices import SlicedRun
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.supersteps import hubs as step_hubs
 from godwit.supersteps.place import place_positions
 from graphs import each_graph, graphs, named_graph
@@ -44,7 +44,7 @@ TURNS: dict[str, dict[str, float]] = {
     "there and back": {"turn_down": AT_ONCE, "turn_back": NEVER},
 }
 Turn = Callable[..., GpuOptions]
-SMALL = GpuOptions(threads=64, blocks=3)
+SMALL = ExperimentOptions(threads=64, blocks=3)
 STEP = "bulk-synchronous"
 
 
@@ -134,7 +134,7 @@ def test_thresholds_say_when_to_turn(count: int, emulated: Machine) -> None:
 def test_what_is_no_threshold(name: str) -> None:
     for wrong in (-0.1, math.nan, "0.1", True):
         with pytest.raises(InputError, match=f"{name} must "):
-            GpuOptions(**{name: wrong})
+            ExperimentOptions(**{name: wrong})
 
 
 def test_sources_without_arcs_leave_nothing_behind(emulated: Machine) -> None:
@@ -161,7 +161,7 @@ def test_every_kernel_says_that_it_has_ended(
         seen.append([place for place, word in enumerate(ended) if word])
 
     monkeypatch.setattr(SlicedRun, "_run_slice", observed)
-    gpu = GpuOptions(threads=64, blocks=3, slice_s=slice_s)
+    gpu = ExperimentOptions(threads=64, blocks=3, slice_s=slice_s)
     found = gw.bfs(
         gw.generators.path(40), 0, devices=["cuda:0", "cuda:1", "cuda:1"], execution=STEP, gpu=gpu
     )
@@ -174,7 +174,7 @@ def test_growth_is_told(emulated: Machine) -> None:
     rays = np.arange(1, 1001)  # a star, of which every ray goes on to an end
     ends = np.concatenate([np.zeros(1000, np.int64), rays]), np.concatenate([rays, rays + 1000])
     graph = Graph.from_edges(*ends, directed=False)
-    gpu = GpuOptions(threads=64, blocks=3, frontier_items=64, turn_down=NEVER)
+    gpu = ExperimentOptions(threads=64, blocks=3, frontier_items=64, turn_down=NEVER)
     found = gw.bfs(graph, 0, devices="cuda:0", execution=STEP, gpu=gpu)
     assert found.statistics.growths == 1
     assert found.statistics.frontier_bytes == 2 * 4 * 1000
@@ -243,7 +243,8 @@ def test_a_graph_that_is_too_large_for_supersteps() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"delta": 2.0}, {"window": 3}, {"ring_items": 4}, {"gpu": GpuOptions(volume=2)}]
+    "asked",
+    [{"delta": 2.0}, {"window": 3}, {"ring_items": 4}, {"gpu": ExperimentOptions(volume=2)}],
 )
 def test_options_of_the_other_solver(asked: dict[str, Any], emulated: Machine) -> None:
     with pytest.raises(InputError, match="are of the asynchronous solver"):
@@ -264,7 +265,9 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
             except InputError as error:
                 refused.append(str(error))
 
-        gw.sssp(placed, 0, progress=progress, gpu=GpuOptions(threads=64, blocks=3, slice_s=0))
+        gw.sssp(
+            placed, 0, progress=progress, gpu=ExperimentOptions(threads=64, blocks=3, slice_s=0)
+        )
     assert refused
     assert "is at work for this thread" in refused[0]
 

@@ -23,7 +23,7 @@ from godwit.errors import GraphTooLargeError, InputError
 from godwit.frontier.reads import reads_anywhere, shared_fields, ways_of_arcs
 from godwit.graph.partition import partition
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device
 from godwit.supersteps import readers as step_readers
 from godwit.supersteps.place import place_positions
@@ -361,7 +361,7 @@ class TestRefused:
         ]
         for query, options in lacking:
             for name, value in options.items():
-                gpu = GpuOptions(**{name: value})
+                gpu = ExperimentOptions(**{name: value})
                 with pytest.raises(InputError, match=rf"\b{name}\b.*leave (it|them) out"):
                     query(devices=devices, gpu=gpu)
         for way, merge in product(WAYS, ("direct", "tree", "auto")):
@@ -381,7 +381,7 @@ class TestRefused:
             )
             assert found.distance[-1] == 17
             COMPONENTS.run(GRAPHS["path"](), devices="cpu", gpu=gpu)
-        gpu = GpuOptions(schedule="warp", hops=3, turn_down=0.5)
+        gpu = ExperimentOptions(schedule="warp", hops=3, turn_down=0.5)
         assert gw.pagerank(GRAPHS["path"](), devices="cpu", gpu=gpu).converged
 
 
@@ -397,12 +397,12 @@ def test_a_search_goes_by_what_is_asked_for() -> None:
             assert found.statistics.solver == solver
             assert np.array_equal(found.distance, expected)
         for options in ({"schedule": "warp"}, {"frontier_items": 9}, {"turn_down": 0.5}):
-            gpu = GpuOptions(**options)  # type: ignore[arg-type]
+            gpu = ExperimentOptions(**options)  # type: ignore[arg-type]
             for given in (graph, GRAPHS["directed"]()):
                 found = gw.bfs(given, 0, devices=names_of(2), gpu=gpu)
                 assert found.statistics.solver == "direction-optimizing"
         with pytest.raises(InputError, match=r"leave them out, or leave schedule out$"):
-            gw.bfs(graph, 0, devices=names_of(2), gpu=GpuOptions(schedule="warp", hops=1))
+            gw.bfs(graph, 0, devices=names_of(2), gpu=ExperimentOptions(schedule="warp", hops=1))
         # Nothing else could take over from supersteps that are given up.
         long = gw.generators.path(300)
         gpu = GpuOptions(communication="broadcast")

@@ -25,7 +25,7 @@ from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.placement import StepPlacement
@@ -222,7 +222,7 @@ class TestOnGpus:
         expected = gw.connected_components(graph, method="rem", devices="cpu").label
         for method in UNIONS:
             for merge in merges_of(devices):
-                for gpu in (GpuOptions(), GpuOptions(slice_s=0, delay_ns=20_000)):
+                for gpu in (GpuOptions(), ExperimentOptions(slice_s=0, delay_ns=20_000)):
                     found = gw.connected_components(
                         graph, method=method, merge=merge, devices=devices, gpu=gpu
                     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import InputError
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.worker.cuda.links import next_hops, per_link
 
 
@@ -67,4 +67,4 @@ def test_items_are_counted_on_the_links_that_they_take() -> None:
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        GpuOptions(**options)
+        ExperimentOptions(**options)

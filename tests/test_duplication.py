@@ -22,7 +22,7 @@ from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda.driver import Buffer
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device
 from godwit.supersteps import halos as step_halos
 from godwit.supersteps import readers as step_readers
@@ -453,7 +453,7 @@ class TestOnGpus:
             for dtype in ("float32", "float64"):
                 settings: dict[str, Any] = {"max_iterations": 60, "dtype": dtype}
                 both(given_graph, devices, method, **settings)
-        gpu = GpuOptions(slice_s=0, delay_ns=20_000)
+        gpu = ExperimentOptions(slice_s=0, delay_ns=20_000)
         both(graph, devices, method, max_iterations=9, gpu=gpu)
 
     @on_endpoints

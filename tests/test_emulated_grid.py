@@ -18,7 +18,7 @@ from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import INCLUDE_FOLDER
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
 SEEDS = [0, 1, 2, 3]
@@ -479,8 +479,8 @@ class TestRuns:
         assert gpus.launched["work"] > 0
 
     @pytest.mark.parametrize("gpu", [
-        GpuOptions(slice_s=0), GpuOptions(delay_ns=20_000), GpuOptions(transport="host"),
-        GpuOptions(transport="ring"), GpuOptions(hops=0), GpuOptions(threads=32, blocks=1),
+        GpuOptions(slice_s=0), ExperimentOptions(delay_ns=20_000), GpuOptions(transport="host"),
+        GpuOptions(transport="ring"), ExperimentOptions(hops=0), ExperimentOptions(threads=32, blocks=1),
     ], ids=str)  # fmt: skip
     def test_whatever_the_options(self, gpus: Machine, gpu: GpuOptions) -> None:
         graph = graphs()["rmat"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import networkx
@@ -14,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 import godwit as gw
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError
 from godwit.runtime.cuda import driver
+from godwit.runtime.gpu_options import ExperimentOptions
 from graphs import ZOO, each_graph, graphs, named_graph
 from programs import WALKS
 from references import as_list, breadth_first, dijkstra
@@ -58,14 +60,18 @@ def test_paths_and_widths_of_any_graph(data: st.DataObject, graph: gw.Graph) -> 
     asked: dict[str, Any] = {
         "devices": devices,
         "execution": data.draw(st.sampled_from(EXECUTIONS)),
-        "ring_items": data.draw(st.sampled_from([1, 2, 64])),
-        "capacity_items": data.draw(st.sampled_from([None, 1])),
+        "worker": (
+            rooms := gw.WorkerOptions(
+                ring_items=data.draw(st.sampled_from([1, 2, 64])),
+                capacity_items=data.draw(st.sampled_from([None, 1])),
+            )
+        ),
     }
     if divided(devices):
         asked["partition"] = data.draw(st.sampled_from(PARTITIONS))
     levels = gw.bfs(graph, source, **asked)
     assert as_list(levels.distance, levels.unreached) == breadth_first(graph, [source])
-    asked["delta"] = data.draw(st.sampled_from([None, 0.5, 3.0, 1e9]))
+    asked["worker"] = replace(rooms, delta=data.draw(st.sampled_from([None, 0.5, 3.0, 1e9])))
     paths = gw.sssp(graph, source, **asked)
     assert as_list(paths.distance, paths.unreached) == dijkstra(graph, [source])
     found = example("widest_path").widest_path(graph, source, **asked)
@@ -132,7 +138,9 @@ def test_nothing_that_is_added_gets_lost_in_supersteps(devices: Any) -> None:
     graph = gw.Graph.from_edges(
         np.repeat(inner, 2), np.stack([2 * inner + 1, 2 * inner + 2], 1).ravel()
     )
-    result = gw.run(WALKS, graph, {0: 3}, devices=devices, ring_items=1, **STEPS)
+    result = gw.run(
+        WALKS, graph, {0: 3}, devices=devices, worker=gw.WorkerOptions(ring_items=1), **STEPS
+    )
     assert result.fields[2**depth - 1 :].tolist() == [3] * 2**depth
 
 
@@ -165,7 +173,9 @@ def test_supersteps_keep_the_order_that_delta_gives(devices: Any) -> None:
     wanted = gw.sssp(graph, source, devices="cpu").distance
     processed = {}
     for delta in (32.0, 1e9):
-        found = gw.sssp(graph, source, devices=devices, delta=delta, **STEPS)
+        found = gw.sssp(
+            graph, source, devices=devices, worker=gw.WorkerOptions(delta=delta), **STEPS
+        )
         assert np.array_equal(found.distance, wanted)
         processed[delta] = int(found.statistics.processed_items.sum())
     assert processed[32.0] < processed[1e9]
@@ -234,9 +244,9 @@ def test_wrong_executions() -> None:
                 query(graph, 0, execution=wrong)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="'auto', 'asynchronous' or 'bulk-synchronous', got"):
             gw.run(HOPS, graph, {0: 0}, execution=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="hops of GpuOptions must be 0, 1 or None, got 2"):
-        gw.sssp(graph, 0, gpu=gw.GpuOptions(hops=2), **STEPS)
-    assert gw.sssp(graph, 0, gpu=gw.GpuOptions(hops=0), **STEPS).distance.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="hops of ExperimentOptions must be 0, 1 or None, got 2"):
+        gw.sssp(graph, 0, gpu=ExperimentOptions(hops=2), **STEPS)
+    assert gw.sssp(graph, 0, gpu=ExperimentOptions(hops=0), **STEPS).distance.tolist() == [0, 1, 2]
 
 
 # On GPUs.
@@ -256,7 +266,7 @@ def on_gpus(test: Any) -> Any:
 @each_endpoints
 @pytest.mark.parametrize("hops", [None, 0, 1])
 def test_gpus_go_in_supersteps(devices: list[str], hops: int | None) -> None:
-    gpu = gw.GpuOptions(hops=hops)
+    gpu = ExperimentOptions(hops=hops)
     widest_path = example("widest_path").widest_path
     for name in ZOO:
         graph = named_graph(name)

@@ -21,7 +21,7 @@ from godwit.errors import (
     ValueOverflowError,
 )
 from godwit.runtime.cuda import driver
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from graphs import ZOO, named_graph
 
 pytestmark = [
@@ -76,20 +76,19 @@ def check_random_graph(
     graph = _random_graph(seed)
     generator = np.random.default_rng(seed + 1)
     source = int(generator.integers(0, graph.vertex_count))
-    tuning: dict[str, Any] = {
-        "ring_items": [1, 2, 3][seed % 3] if tiny else [None, 1, 2, 7][seed % 4],
-        "window": int(generator.integers(0, 3)),
-        "gpu": gpu,
-    }
-    if seed % 2:
-        tuning["delta"] = float(generator.choice([0.1, 1, 10, 1e6]))
+    ring_items = [1, 2, 3][seed % 3] if tiny else [None, 1, 2, 7][seed % 4]
+    window = int(generator.integers(0, 3))
+    delta = float(generator.choice([0.1, 1, 10, 1e6])) if seed % 2 else None
+    worker = gw.WorkerOptions(delta, window, ring_items)
     partition = ["contiguous", "random"][seed // 2 % 2] if len(devices) > 1 else None
     cutoff = [None, 3, 12.5][seed % 3]
     target = None if seed % 5 else int(generator.integers(0, graph.vertex_count))
     for query in [(gw.bfs, gw.sssp)[seed // 5 % 2]] if tiny else (gw.bfs, gw.sssp):
         asked: dict[str, Any] = {"cutoff": cutoff, "target": target}
         wanted = query(graph, source, devices="cpu", **asked).distance
-        result = query(graph, source, devices=devices, partition=partition, **asked, **tuning)
+        result = query(
+            graph, source, devices=devices, partition=partition, **asked, worker=worker, gpu=gpu
+        )
         assert np.array_equal(result.distance, wanted), (seed, query.__name__, devices)
 
 
@@ -99,14 +98,14 @@ def test_random_graphs_any_tuning(devices: list[str], transport: str) -> None:
     for seed in range(24):
         slices = [0.1, 0.0][seed % 7 == 0]
         hops = [None, 0, 1, 4][seed % 4]
-        gpu = GpuOptions(transport=transport, slice_s=slices, hops=hops)
+        gpu = ExperimentOptions(transport=transport, slice_s=slices, hops=hops)
         check_random_graph(seed, devices, gpu)
 
 
 @pytest.mark.parametrize("devices", ENDPOINTS[1:], ids="+".join)
 def test_random_delays(devices: list[str]) -> None:
     for seed in range(20):
-        check_random_graph(seed, devices, GpuOptions(delay_ns=1_000_000, hops=2))
+        check_random_graph(seed, devices, ExperimentOptions(delay_ns=1_000_000, hops=2))
 
 
 @pytest.mark.parametrize("devices", ENDPOINTS, ids="+".join)
@@ -117,7 +116,11 @@ def test_larger_graphs(spec: str, devices: list[str]) -> None:
     for query in (gw.bfs, gw.sssp):
         wanted = query(graph, source, devices="cpu").distance
         with gw.place(graph, devices) as placed:
-            for gpu in (GpuOptions(), GpuOptions(threads=256, blocks=3), GpuOptions(slice_s=0)):
+            for gpu in (
+                GpuOptions(),
+                ExperimentOptions(threads=256, blocks=3),
+                GpuOptions(slice_s=0),
+            ):
                 found = query(placed, source, gpu=gpu)
                 assert np.array_equal(found.distance, wanted)
                 statistics = found.statistics
@@ -222,7 +225,14 @@ def test_progress_is_reported_while_kernels_run() -> None:
     graph = gw.generators.path(200_000)
     seen: list[int] = []
     gpu = GpuOptions(slice_s=0.001)
-    gw.bfs(graph, 0, devices="cuda:0", progress=seen.append, gpu=gpu, delta=1.0)
+    gw.bfs(
+        graph,
+        0,
+        devices="cuda:0",
+        progress=seen.append,
+        gpu=gpu,
+        worker=gw.WorkerOptions(delta=1.0),
+    )
     assert len(seen) > 2
     assert seen == sorted(seen)
     last: Any = seen[-1]
@@ -284,7 +294,7 @@ def test_a_device_that_never_comes_is_given_up() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine._Run, "_ready", only_the_first)
         with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
-            gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=GpuOptions(patience_s=0.2))
+            gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=ExperimentOptions(patience_s=0.2))
     assert slices.PEER_LOST == 3
     assert gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"]).distance[99] == 99
 
@@ -323,7 +333,14 @@ def test_a_progress_function_that_asks_the_same_gpu_is_refused() -> None:
         gw.bfs(graph, 0, devices="cuda:0")
 
     with pytest.raises(InputError, match="is at work for this thread"):
-        gw.bfs(graph, 0, devices="cuda:0", progress=ask, delta=1.0, gpu=GpuOptions(slice_s=0))
+        gw.bfs(
+            graph,
+            0,
+            devices="cuda:0",
+            progress=ask,
+            worker=gw.WorkerOptions(delta=1.0),
+            gpu=GpuOptions(slice_s=0),
+        )
 
 
 def test_closing_is_told() -> None:

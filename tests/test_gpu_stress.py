@@ -12,7 +12,7 @@ import os
 import pytest
 
 from godwit.runtime.cuda import driver
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions
 from test_gpu import check_random_graph
 
 pytestmark = [
@@ -31,7 +31,7 @@ def test_random_graphs_with_delays(endpoints: int) -> None:
     gpus = max(1, driver.device_count())
     devices = [f"cuda:{place % gpus}" for place in range(endpoints)]
     for seed in range(FIRST, FIRST + GRAPHS):
-        gpu = GpuOptions(
+        gpu = ExperimentOptions(
             delay_ns=10_000_000, blocks=1 + seed % 6, threads=[64, 128, 1024][seed % 3],
             hops=seed % 5, transport=["direct", "ring", "host"][seed // 3 % 3],
             slice_s=[0.1, 0.003][seed % 9 == 0],

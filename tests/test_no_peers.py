@@ -21,7 +21,7 @@ from godwit import placement
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.frontier.cuda import text as step_program_text
 from godwit.runtime.cuda import driver
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.supersteps import hubs as step_hubs
 from godwit.supersteps.exchange import Exchange
 from gpu_endpoints import COUNT, ENDPOINTS, names_of, needs_gpu
@@ -68,7 +68,7 @@ def check_search(graph: gw.Graph, placed: Any, gpu: GpuOptions | None = None) ->
     source = graph.vertex_count // 2
     expected = gw.bfs(graph, source, devices="cpu").distance
     for turn_down in (0.01, 0.0, np.inf):
-        options = GpuOptions(turn_down=turn_down) if gpu is None else gpu
+        options = ExperimentOptions(turn_down=turn_down) if gpu is None else gpu
         found = gw.bfs(placed, source, execution="bulk-synchronous", gpu=options)
         assert found.statistics.solver == "direction-optimizing"
         np.testing.assert_array_equal(found.distance, expected)
@@ -157,7 +157,7 @@ def test_a_program_of_every_step() -> None:
         graph = with_integer_weights(named_graph(name))
         with gw.place(graph, names_of(2)) as placed:
             check_program(EVERYTHING, graph, placed)
-            check_program(EVERYTHING, graph, placed, GpuOptions(frontier_items=2))
+            check_program(EVERYTHING, graph, placed, ExperimentOptions(frontier_items=2))
 
 
 @emulates
@@ -201,7 +201,7 @@ def test_hubs(monkeypatch: pytest.MonkeyPatch) -> None:
             graph = gw.generate(spec)
             with gw.place(graph, names_of(3)) as placed:
                 check_search(graph, placed)
-                check_search(graph, placed, GpuOptions(frontier_items=1, turn_down=np.inf))
+                check_search(graph, placed, ExperimentOptions(frontier_items=1, turn_down=np.inf))
 
 
 @emulates
@@ -277,7 +277,7 @@ def test_one_gpu_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_goes_without() -> None:
     graph, devices = gw.generators.rmat(6, 4, seed=5), names_of(2)
     wishes: list[dict[str, Any]] = [
-        {"merge": "direct"}, {"method": "afforest"}, {"gpu": GpuOptions(threads=64)},
+        {"merge": "direct"}, {"method": "afforest"}, {"gpu": ExperimentOptions(threads=64)},
     ]  # fmt: skip
     for wish in wishes:
         with pytest.raises(
@@ -326,8 +326,8 @@ def test_nothing_is_copied_in_vain(forgotten: str, monkeypatch: pytest.MonkeyPat
     graph = named_graph("grid")
 
     def check_all() -> None:
-        check_search(graph, placed, GpuOptions(transport="host", turn_down=0.0))
-        check_search(graph, placed, GpuOptions(transport="host", turn_down=np.inf))
+        check_search(graph, placed, ExperimentOptions(transport="host", turn_down=0.0))
+        check_search(graph, placed, ExperimentOptions(transport="host", turn_down=np.inf))
         check_program(TWICE, graph, placed, HOST)
 
     with (
@@ -363,7 +363,7 @@ class TestOnGpus:
             for division in PARTITIONS:
                 with gw.place(graph, devices, division) as placed:
                     check_search(graph, placed, HOST)
-                    check_search(graph, placed, GpuOptions(transport="host", turn_down=0.0))
+                    check_search(graph, placed, ExperimentOptions(transport="host", turn_down=0.0))
                     check_ranks(graph, placed, HOST)
                     check_sums(graph, placed, HOST)
 

@@ -22,7 +22,7 @@ from godwit.arrays import ResultLocation, host_array
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
@@ -231,7 +231,7 @@ class TestSchedules:
     def test_one_block_with_several_long_rows(self, seed: int) -> None:
         graph = graph_of_all_classes(directed=True)
         with emulated_gpus(1, seed=seed):
-            check(graph, ["cuda:0"], max_iterations=2, gpu=GpuOptions(blocks=1))
+            check(graph, ["cuda:0"], max_iterations=2, gpu=ExperimentOptions(blocks=1))
 
     def test_gpus_are_the_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("GODWIT_DEVICES")
@@ -279,7 +279,7 @@ class TestOnGpus:
         graph = graph_of_all_classes(directed=directed, weighted=weighted, scale=3)
         check(graph, devices)
         check(graph, devices, dtype="float32", tolerance=1e-6)
-        check(graph, devices, gpu=GpuOptions(slice_s=0, delay_ns=20_000), max_iterations=20)
+        check(graph, devices, gpu=ExperimentOptions(slice_s=0, delay_ns=20_000), max_iterations=20)
 
     @on_endpoints
     @pytest.mark.parametrize("spec", ["rmat:16", "rmat:15,symmetrize=false", "road:300"])
@@ -301,7 +301,7 @@ class TestOnGpus:
                 graph = graph.with_random_weights(0, 9, seed=1)
             check_push(graph, devices, dtype=dtype)
             check_push(graph, devices, dtype=dtype, personalization={0: 1, 7: 2})
-        check_push(graph, devices, dtype=dtype, gpu=GpuOptions(slice_s=0, delay_ns=20_000))
+        check_push(graph, devices, dtype=dtype, gpu=ExperimentOptions(slice_s=0, delay_ns=20_000))
         found = check_push(graph, devices, dtype=dtype, results=f"cuda:{COUNT - 1}")
         assert found.rank.device.id == COUNT - 1
         assert found.rank.dtype == dtype

@@ -58,10 +58,12 @@ def test_any_graph_devices_and_partition(data: st.DataObject, graph: gw.Graph) -
         sources,
         devices=devices,
         partition=partition,
-        window=data.draw(st.sampled_from([0, 1, 1000])),
-        delta=data.draw(st.sampled_from([None, 0.5, 3.0, 1e9])),
-        ring_items=data.draw(st.sampled_from([1, 2, 7, 4096])),
-        capacity_items=data.draw(st.sampled_from([None, 1])),
+        worker=gw.WorkerOptions(
+            window=data.draw(st.sampled_from([0, 1, 1000])),
+            delta=data.draw(st.sampled_from([None, 0.5, 3.0, 1e9])),
+            ring_items=data.draw(st.sampled_from([1, 2, 7, 4096])),
+            capacity_items=data.draw(st.sampled_from([None, 1])),
+        ),
     )
 
 

@@ -25,7 +25,7 @@ from godwit.frontier.cuda import text as step_program_text
 from godwit.frontier.cuda.text import ProgramText
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.runtime.gpu_options import GpuOptions, Schedule
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions, Schedule
 from godwit.supersteps.schedules import left_rows_bytes, schedule_define
 from graphs import named_graph
 from step_programs import ARCS, K_CORE, LENGTHS, LEVELS, start_of
@@ -135,7 +135,7 @@ def test_searches(schedule: Schedule, name: str, emulated: Machine) -> None:
     for count in (1, 2, 3) if name == "layers" else (1,):
         devices = [f"cuda:{index}" for index in range(count)]
         for items in (None, 10):
-            gpu = GpuOptions(schedule=schedule, frontier_items=items)
+            gpu = ExperimentOptions(schedule=schedule, frontier_items=items)
             _check_search(_graph(name), devices, gpu)
 
 
@@ -175,7 +175,7 @@ def test_no_races(schedule: Schedule, count: int) -> None:
     graph = _layers(directed=False, size=1)
     for seed in range(3):
         with emulated_gpus(count, seed=seed, checks=True):
-            gpu = GpuOptions(schedule=schedule, frontier_items=[None, 1][seed % 2])
+            gpu = ExperimentOptions(schedule=schedule, frontier_items=[None, 1][seed % 2])
             _check_search(graph, devices, gpu)
             if schedule == "merge-path" and seed == 1:
                 _check_counts(graph, devices, gpu)
@@ -184,7 +184,7 @@ def test_no_races(schedule: Schedule, count: int) -> None:
 @emulates
 @each_other
 def test_a_kernel_may_leave_after_every_superstep(schedule: Schedule, emulated: Machine) -> None:
-    gpu = GpuOptions(schedule=schedule, slice_s=0, blocks=2)
+    gpu = ExperimentOptions(schedule=schedule, slice_s=0, blocks=2)
     _check_search(_graph("layers"), ["cuda:0", "cuda:1"], gpu)
     _check_counts(_graph("layers"), ["cuda:0", "cuda:0"], gpu)
 

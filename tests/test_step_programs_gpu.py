@@ -20,7 +20,7 @@ from godwit.frontier.cuda import text as step_program_text
 from godwit.frontier.cuda.text import ProgramText
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
     ARCS,
@@ -105,7 +105,12 @@ def test_emulated_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
             for devices in (["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:0", "cuda:0"]):
                 _check(EVERYTHING, named_graph(name), devices)
                 _check(LEVELS_PULLED, named_graph(name), devices)
-                _check(LEVELS_TURNED, named_graph(name), devices, gpu=GpuOptions(frontier_items=3))
+                _check(
+                    LEVELS_TURNED,
+                    named_graph(name),
+                    devices,
+                    gpu=ExperimentOptions(frontier_items=3),
+                )
 
 
 def _hubs(vertices: int) -> gw.Graph:
@@ -125,7 +130,7 @@ def _hubs(vertices: int) -> gw.Graph:
 def test_queues_that_overflow(items: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no room in a queue is found in the bitmap, and queued again when there is room."""
     monkeypatch.setattr(step_program_text, "SMALL", 0)
-    gpu = GpuOptions(frontier_items=items)
+    gpu = ExperimentOptions(frontier_items=items)
     graphs = (named_graph("grid"), named_graph("random directed"), _hubs(300))
     for program in (LEVELS, LEVELS_TURNED, COMPONENTS, ARCS, EVERYTHING):
         for graph in graphs:
@@ -152,7 +157,9 @@ def test_pulling_after_lists_overflowed(monkeypatch: pytest.MonkeyPatch) -> None
         for start in range(8):
             expected = program.run(graph, [start], devices="cpu").fields
             for items in (1, 3, None):
-                found = program.run(placed, [start], gpu=GpuOptions(frontier_items=items)).fields
+                found = program.run(
+                    placed, [start], gpu=ExperimentOptions(frontier_items=items)
+                ).fields
                 for name, values in expected.items():
                     assert np.array_equal(found[name], values), (start, items, name)
 
@@ -165,7 +172,7 @@ def test_queues_have_no_races(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
         for program in (LEVELS_TURNED, COMPONENTS, EVERYTHING):
             for items in (3, None):
                 for devices in (["cuda:0"], ["cuda:0", "cuda:1"]):
-                    gpu = GpuOptions(frontier_items=items)
+                    gpu = ExperimentOptions(frontier_items=items)
                     _check(program, named_graph("grid"), devices, gpu=gpu)
         graph = named_graph("random undirected").remove_self_loops().merge_parallel_arcs()
         expected = K_CORE.run(graph, devices="cpu")
@@ -187,7 +194,7 @@ def test_memory_of_queues() -> None:
         (3, 3, None, 2048),
     ):
         devices = [f"cuda:{index}" for index in range(count)]
-        gpu = GpuOptions(frontier_items=items)
+        gpu = ExperimentOptions(frontier_items=items)
         statistics = program.run(graph, [0, 1, 2], devices=devices, gpu=gpu).statistics
         assert statistics.frontier_bytes == count * (control_bytes + lists * index_bytes * room)
         assert statistics.growths == 0
@@ -272,7 +279,7 @@ def test_an_explorer_takes_options(emulated: Machine) -> None:
     step = gw.frontier.advance("x", lambda: 1, "add")
     room = []
     for items in (3, 5):
-        gpu = GpuOptions(frontier_items=items)
+        gpu = ExperimentOptions(frontier_items=items)
         with gw.explore(graph, fields={"x": ("int32", 0)}, devices=devices, gpu=gpu) as explorer:
             explorer.do(step)
             assert np.array_equal(explorer.fields["x"], graph.out_degree())
@@ -383,7 +390,7 @@ def test_queues_on_gpus(items: int | None) -> None:
     for graph in (gw.generators.rmat(15, 16, seed=4), gw.generators.road(200, 150, seed=2)):
         for program in (LEVELS, LEVELS_TURNED, COMPONENTS, ARCS):
             for devices in (names[:1], names, ["cuda:0", "cuda:0"]):
-                _check(program, graph, devices, gpu=GpuOptions(frontier_items=items))
+                _check(program, graph, devices, gpu=ExperimentOptions(frontier_items=items))
 
 
 @pytest.mark.gpu

@@ -27,6 +27,7 @@ from godwit.errors import FileError, GodwitError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.slices import SlicedRun
+from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.trace import Trace, active, recorded, seconds_since
 from worklist_operators import split, split_fanout, split_owner, split_state
 
@@ -331,7 +332,7 @@ class TestOnCores:
         [(["cpu:0", "cpu:1"], "worker"), (["cpu:0"], "worker"), ("cpu", "thread 0")],
     )
     def test_growth_is_noted_where_it_happens(self, devices: Any, track: str, path: Path) -> None:
-        gw.sssp(GRAPH, 0, devices=devices, capacity_items=2, trace=path)
+        gw.sssp(GRAPH, 0, devices=devices, worker=gw.WorkerOptions(capacity_items=2), trace=path)
         grown = {place: names for place, names in read(path).instants.items() if names}
         assert all(set(names) == {"growth"} for names in grown.values())
         process = "host" if devices == "cpu" else "cpu:0"
@@ -522,7 +523,7 @@ class TestOnGpus:
 
     def test_queues_that_grow(self, path: Path, gpus: Machine) -> None:
         # What is pulled is not queued.
-        options = gw.GpuOptions(frontier_items=1, turn_down=math.inf)
+        options = ExperimentOptions(frontier_items=1, turn_down=math.inf)
         result = gw.bfs(
             GRAPH, 0,
             devices="cuda:0", execution="bulk-synchronous", gpu=options, trace=path,
@@ -696,7 +697,8 @@ class TestWithoutTrace:
         assert active() is None
 
     def test_no_poll_is_made_for_it(self) -> None:
-        from godwit.worker.solve import SolverOptions, make_poll
+        from godwit.worker.options import SolverOptions
+        from godwit.worker.solve import make_poll
 
         assert make_poll(SolverOptions()) is None
         with Trace().recording():
@@ -811,7 +813,9 @@ def test_a_picture_shows_every_track(tmp_path: Path, path: Path) -> None:
     drawing = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = drawing  # where its dataclass looks
     spec.loader.exec_module(drawing)
-    gw.sssp(GRAPH, 0, devices=["cpu:0", "cpu:1"], capacity_items=2, trace=path)
+    gw.sssp(
+        GRAPH, 0, devices=["cpu:0", "cpu:1"], worker=gw.WorkerOptions(capacity_items=2), trace=path
+    )
     drawing.main([str(path), str(tmp_path / "all.svg")])
     text = (tmp_path / "all.svg").read_text()
     for shown in ("host: phases", "cpu:0: worker", "cpu:1: worker", ">sssp<", ">run<", ">work<"):

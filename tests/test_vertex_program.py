@@ -46,7 +46,12 @@ def example(name: str) -> Any:
 def test_smallest_labels_from_all_vertices(data: st.DataObject, graph: gw.Graph) -> None:
     devices = data.draw(st.sampled_from(DEVICES))
     capacity = data.draw(st.sampled_from([None, 1]))
-    result = gw.run(LABELS, graph, devices=devices, capacity_items=capacity, ring_items=2)
+    result = gw.run(
+        LABELS,
+        graph,
+        devices=devices,
+        worker=gw.WorkerOptions(capacity_items=capacity, ring_items=2),
+    )
     assert result.values.tolist() == smallest_label(graph)
 
 
@@ -90,7 +95,7 @@ def test_nothing_that_is_added_gets_lost(devices: Any) -> None:
     graph = gw.Graph.from_edges(
         np.repeat(inner, 2), np.stack([2 * inner + 1, 2 * inner + 2], 1).ravel(), vertex_count=count
     )
-    result = gw.run(WALKS, graph, {0: 3}, devices=devices, ring_items=1)
+    result = gw.run(WALKS, graph, {0: 3}, devices=devices, worker=gw.WorkerOptions(ring_items=1))
     leaves = result.fields[2**depth - 1 :]
     assert leaves.tolist() == [3] * 2**depth
 

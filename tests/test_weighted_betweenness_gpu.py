@@ -21,8 +21,9 @@ from godwit.algorithms.betweenness.weighted import sum_weighted_dependencies
 from godwit.errors import InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
+from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.runtime.statistics import RunStatistics
-from godwit.worker.solve import SolverOptions
+from godwit.worker.options import SolverOptions
 from graphs import graphs
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -49,7 +50,7 @@ def emulated() -> Iterator[Machine]:
 def _check(graph: Graph, devices: list[str], **options: Any) -> None:
     asked: dict[str, Any] = {"weighted": True, "sources": [0, 5, 40], "endpoints": True}
     wanted = gw.betweenness_centrality(graph, devices="cpu", **asked)
-    gpu = gw.GpuOptions(**options)
+    gpu = ExperimentOptions(**options)
     found = gw.betweenness_centrality(graph, devices=devices, gpu=gpu, **asked)
     np.testing.assert_allclose(found.centrality, wanted.centrality, **_CLOSE)
     statistics = found.statistics

@@ -95,10 +95,12 @@ def _random_graph(generator: np.random.Generator, *, acyclic: bool = False) -> G
 
 def _tuning(generator: np.random.Generator) -> dict[str, Any]:
     return {
-        "delta": float(generator.choice([0.05, 1.0, 20.0])),
-        "window": int(generator.choice([0, 1, 5, 1 << 40])),
-        "ring_items": int(generator.integers(1, 4)),
-        "capacity_items": int(generator.choice([1, 100, 30_000])),
+        "worker": godwit.WorkerOptions(
+            delta=float(generator.choice([0.05, 1.0, 20.0])),
+            window=int(generator.choice([0, 1, 5, 1 << 40])),
+            ring_items=int(generator.integers(1, 4)),
+            capacity_items=int(generator.choice([1, 100, 30_000])),
+        ),
         "timeout_s": TIMEOUT_S,
     }
 

@@ -90,18 +90,16 @@ class Target:
 
     :param call: the callable
     :param given: arguments by name, or by position with integers as keys
-    :param more: names that the signature lacks: it takes them by ``**``
     """
 
     call: Callable[..., Any]
     given: Mapping[str, Any] = field(default_factory=dict)
-    more: tuple[str, ...] = ()
 
     def parameters(self) -> list[str]:
         """Names of what can be replaced."""
         skipped = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         found = inspect.signature(self.call).parameters.values()
-        return [one.name for one in found if one.kind not in skipped] + list(self.more)
+        return [one.name for one in found if one.kind not in skipped]
 
     def try_with(self, parameter: str, value: Any) -> None:
         """Call with one argument replaced, and use up what comes out."""
@@ -115,7 +113,6 @@ class Target:
             result.close()
 
 
-TUNING = ("delta", "window", "ring_items", "capacity_items", "gpu")
 PROGRAM = gw.VertexProgram(
     name="least", dtype="int64", combine="min", message=lambda value, weight: value + weight
 )
@@ -144,12 +141,13 @@ def targets(stack: ExitStack) -> dict[str, Target]:
     array = np.arange(10)
     on_one = {"graph": GRAPH, "devices": "cpu:0"}
     found = {
-        "bfs": Target(gw.bfs, {**on_one, "source": 0}, TUNING),
-        "sssp": Target(gw.sssp, {**on_one, "source": 0}, TUNING),
+        "bfs": Target(gw.bfs, {**on_one, "source": 0}),
+        "sssp": Target(gw.sssp, {**on_one, "source": 0}),
         "pagerank": Target(gw.pagerank, on_one),
         "betweenness_centrality": Target(gw.betweenness_centrality, on_one),
         "connected_components": Target(gw.connected_components, on_one),
-        "run": Target(gw.run, {**on_one, "program": PROGRAM, "start": {0: 0}}, TUNING),
+        "run": Target(gw.run, {**on_one, "program": PROGRAM, "start": {0: 0}}),
+        "WorkerOptions": Target(gw.WorkerOptions, {"delta": 2.0, "window": 1}),
         "run of steps": Target(LEVEL.run, on_one),
         "filter": Target(
             gw.filter, {"array": array, "predicate": lambda x: x > 3, "devices": "cpu:0"}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from godwit.algorithms.paths.result import PathResult
     from godwit.graph.csr import Graph
     from godwit.placement import PlacedGraph
+    from godwit.worker.options import WorkerOptions
 
 _COUNTED = (
     "MTEPS are millions of arcs that leave reached vertices, per second of the phases run and "
@@ -74,7 +75,9 @@ class _Query:
     seed: int
     devices: Any
     partition: Any
-    tuning: dict[str, Any]
+    timeout_s: float | None
+    execution: str
+    worker: WorkerOptions
 
 
 @options.reads_graph
@@ -105,14 +108,8 @@ def paths(
     from godwit.cli.outputs import Output
     from godwit.cli.report import Report, print_json, print_paths
     from godwit.trace import recorded, seconds_since
+    from godwit.worker.options import WorkerOptions
 
-    tuning = {
-        "execution": execution,
-        "delta": delta,
-        "window": window,
-        "ring_items": ring_items,
-        "timeout_s": timeout,
-    }
     query = _Query(
         algorithm=str(context.command.name),
         sources=source,
@@ -123,7 +120,9 @@ def paths(
         seed=seed,
         devices=inputs.parse_devices(devices),
         partition=inputs.parse_partition(partition),
-        tuning={name: value for name, value in tuning.items() if value is not None},
+        timeout_s=timeout,
+        execution="auto" if execution is None else execution,
+        worker=WorkerOptions(delta, 1 if window is None else window, ring_items),
     )
     destination = Output(output, graph, json=json, trace=trace)
     _check_early(query)
@@ -143,14 +142,13 @@ def _check_early(query: _Query) -> None:
     """Fail before a large file is read, where that is possible."""
     from godwit.algorithms.paths.result import check_cutoff
     from godwit.runtime.registry import resolve_devices
-    from godwit.worker.solve import SolverOptions
+    from godwit.worker.options import query_options
 
-    timeout_s = query.tuning.get("timeout_s")
-    if timeout_s is not None and not timeout_s > 0:
-        raise InputError(f"timeout must be a positive number of seconds, got {timeout_s:g}")
+    if query.timeout_s is not None and not query.timeout_s > 0:
+        raise InputError(f"timeout must be a positive number of seconds, got {query.timeout_s:g}")
     check_cutoff(query.cutoff)
     resolve_devices(query.devices)
-    SolverOptions(**query.tuning)
+    query_options(execution=query.execution, timeout_s=query.timeout_s)
     inputs.check_method(query.partition)
 
 
@@ -206,7 +204,9 @@ def _search(
             target=target,
             cutoff=query.cutoff,
             progress=progress,
-            **query.tuning,
+            execution=query.execution,
+            timeout_s=query.timeout_s,
+            worker=query.worker,
         )
         if query.predecessors or query.verify:
             _ = result.predecessor

@@ -21,11 +21,11 @@ from godwit.frontier.state import (
 )
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import Trace, TraceArgument, recorded, require_writable
-from godwit.worker.solve import SolverOptions
+from godwit.worker.options import SolverOptions, query_options
 
 _PROGRAMS_KEPT = 64  # of single steps; what each has compiled is kept with it
 
@@ -190,5 +190,5 @@ def explore(
     :raises InputError: a wrong argument
     :raises FileError: the trace cannot be written
     """
-    options = SolverOptions(gpu=DEFAULT_GPU_OPTIONS if gpu is None else gpu)
+    options = query_options(gpu=gpu)
     return Explorer(graph, fields, numbers, frontier, devices, trace, options.gpu)

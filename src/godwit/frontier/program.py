@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import ResultLocation, host_array
+from godwit.arrays import host_array
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.frontier.code import Instruction
@@ -30,12 +30,12 @@ from godwit.frontier.state import (
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import query_options
 from godwit.worker.program import program_name
-from godwit.worker.solve import SolverOptions
 
 
 class StepProgram:
@@ -116,10 +116,7 @@ class StepProgram:
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
         """
-        options = SolverOptions(
-            timeout_s=timeout_s, progress=progress, gpu=DEFAULT_GPU_OPTIONS if gpu is None else gpu
-        )
-        options.location = ResultLocation.named(results)
+        options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
         with recorded(trace, self.name):
             placed = placed_for_steps(graph, devices)
             try:

@@ -33,7 +33,8 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions
 from godwit.trace import PROGRESS, active
-from godwit.worker.solve import SolverOptions, make_poll
+from godwit.worker.options import SolverOptions
+from godwit.worker.solve import make_poll
 
 FieldInitial = int | float | Literal["degree", "vertex"] | Array
 """Values of a field at the beginning."""

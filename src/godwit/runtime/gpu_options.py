@@ -6,7 +6,7 @@ Ways of communication, and why: docs/supersteps.md, "What travels". PageRank and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from godwit.dtypes import as_count, as_float, as_positive_number
@@ -53,7 +53,7 @@ def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
 
     Supersteps that are to send in a ring send as usual.
     """
-    left_out = [name for name in _WHOSE if name not in names]
+    left_out = asked_for(gpu, [name for name in _WHOSE if name not in names])
     if _rings_for_nothing(gpu, names):
         left_out.append("transport")
     return replace(gpu, **{name: getattr(DEFAULT_GPU_OPTIONS, name) for name in left_out})
@@ -138,51 +138,39 @@ Communication = Literal["selective", "broadcast"]
 
 @dataclass(frozen=True)
 class GpuOptions:
-    """How kernels are run; the defaults are good, the others are for tests and comparisons.
+    """Options of kernels; the defaults suit nearly all graphs and machines.
 
-    :param transport: ``"direct"`` (items go into the receiver's memory where devices are peers; where they
-        are not, by a neighbour that is one of both, else through pinned host memory), ``"host"``
-        (always through pinned host memory; in supersteps, the host copies between one and the next, as it
-        does where devices are no peers) or ``"ring"`` (each device sends to the next only)
-    :param slice_s: a kernel leaves after so many seconds, and is started again; 0: after every round
-    :param hops: how many arcs far a block may run ahead between two meetings; 0: not at all; None for what
-        suits delta and weights
-    :param threads: of a block, 64 at least in supersteps; None for what suits the graph
-    :param blocks: at most so many; None for as many as fit
-    :param patience_s: how long a device waits for the others at a meeting before it gives the run up
-    :param delay_ns: blocks lag behind at random, by up to so much
-    :param latency_ns: added to every meeting of several devices, to see what it costs
-    :param volume: every item is sent so often, to see what that costs
-    :param frontier_items: room of a frontier's queue in supersteps at the start; that of a search grows
-        where it is not enough, and step programs do without. None for an estimate ("just enough": multi-GPU
-        Gunrock, section VI-B)
-    :param communication: to whom an owner sends what its vertices have got: ``"selective"``: to the devices
-        that read them, ``"broadcast"``: to all; None for what suits the primitive. Not every primitive
-        takes either (docs/supersteps.md)
-    :param schedule: how searches in supersteps and step programs share out the arcs that they push along:
-        a row a ``"thread"``, ``"warp"`` or ``"block"``, by ``"merge-path"``, or ``"mixed"``, by the rows'
-        lengths (docs/supersteps.md). The results are the same; what does not push does not ask
-    :param turn_down: a search in supersteps pulls once pushing would look at more than so many times the
-        arcs that pulling would: 0 for at once, infinity for never (``do_a`` of multi-GPU Gunrock, section
-        VI-A)
-    :param turn_back: and pushes again once it would look at less than so many times these (``do_b``)
-    :raises InputError: a value out of range
+    :param transport: how GPUs reach each other: ``"direct"`` (kernels store into the memory of peers; GPUs
+        without peer access are reached through a common peer, else through pinned host memory),
+        ``"host"`` (always through pinned host memory; in supersteps, the host copies after each one) or
+        ``"ring"`` (each device sends to the next one only)
+    :param slice_s: seconds after which a kernel ends and is launched again, so that Ctrl-C, time-outs and
+        displays are served; 0: after every round
+    :param communication: which devices get the new values of a device's vertices: ``"selective"``: those
+        that read them, ``"broadcast"``: all; None: what suits the algorithm. Not every algorithm has both
+        (docs/supersteps.md)
+    :param schedule: how supersteps share out the arcs that they push along among threads: a row to a
+        ``"thread"``, a ``"warp"`` or a ``"block"``, by ``"merge-path"``, or ``"mixed"``: by their lengths
+        (docs/supersteps.md). Results are the same
+    :param patience_s: seconds that a device waits for the others at a meeting before it ends the run
+    :raises InputError: a value is out of range
     """
 
     transport: Literal["direct", "host", "ring"] = "direct"
     slice_s: float = 0.1
-    hops: int | None = None
-    threads: int | None = None
-    blocks: int | None = None
-    patience_s: float = 30.0
-    delay_ns: int = 0
-    latency_ns: int = 0
-    volume: int = 1
-    frontier_items: int | None = None
     communication: Communication | None = None
     schedule: Schedule = "mixed"
-    turn_down: float = 0.01
-    turn_back: float = 0.1
+    patience_s: float = 30.0
+    # The others are set by ExperimentOptions alone.
+    hops: int | None = field(default=None, init=False, repr=False)
+    threads: int | None = field(default=None, init=False, repr=False)
+    blocks: int | None = field(default=None, init=False, repr=False)
+    delay_ns: int = field(default=0, init=False, repr=False)
+    latency_ns: int = field(default=0, init=False, repr=False)
+    volume: int = field(default=1, init=False, repr=False)
+    frontier_items: int | None = field(default=None, init=False, repr=False)
+    turn_down: float = field(default=0.01, init=False, repr=False)
+    turn_back: float = field(default=0.1, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not _is_one_of(self.transport, ("direct", "host", "ring")):
@@ -204,6 +192,40 @@ class GpuOptions:
                 "time-outs wait for its end"
             )
         as_positive_number(self.patience_s, "patience_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions(GpuOptions):
+    """Options of kernels for tests and experiments: the defaults are right for everybody else.
+
+    :param hops: arcs that a block of the worker may run ahead along between two meetings; 0: none; None:
+        what suits delta and weights
+    :param threads: threads of a block, at least 64 in supersteps; None: what suits the graph
+    :param blocks: largest number of blocks; None: as many as fit
+    :param delay_ns: largest random delay of a block, in nanoseconds
+    :param latency_ns: nanoseconds added to every meeting of several devices
+    :param volume: number of times that every item is sent
+    :param frontier_items: items that a frontier's queue of supersteps has room for at the start; the queue
+        of a search grows, and step programs go on without. None: an estimate ("just enough": multi-GPU
+        Gunrock, section VI-B)
+    :param turn_down: a search in supersteps pulls once pushing would look at more than this multiple of the
+        arcs that pulling would: 0: at once, infinity: never (``do_a`` of multi-GPU Gunrock, section VI-A)
+    :param turn_back: and pushes again once pushing would look at less than this multiple (``do_b``)
+    :raises InputError: a value is out of range
+    """
+
+    hops: int | None = None
+    threads: int | None = None
+    blocks: int | None = None
+    delay_ns: int = 0
+    latency_ns: int = 0
+    volume: int = 1
+    frontier_items: int | None = None
+    turn_down: float = 0.01
+    turn_back: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("turn_down", "turn_back"):
             if not as_float(getattr(self, name), name) >= 0:
                 raise InputError(f"{name} must not be negative, got {shown(getattr(self, name))}")
@@ -221,9 +243,9 @@ class GpuOptions:
 
 
 def _is_one_of(value: Any, known: tuple[str, ...]) -> bool:
-    """Whether it is such a text: an array, compared with one, would be no truth."""
+    """Return True if the value is one of the texts (comparing an array would give an array)."""
     return isinstance(value, str) and value in known
 
 
 DEFAULT_GPU_OPTIONS = GpuOptions()
-"""As kernels are run if nobody says how."""
+"""The options of queries that are given none."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from godwit.arrays import ResultLocation
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
@@ -19,27 +17,8 @@ from godwit.placement import (
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
-from godwit.worker.solve import SolverOptions
 
 GraphArgument = Graph | PlacedGraph
-
-
-def solver_options(
-    timeout_s: float | None,
-    progress: Callable[[int], None] | None,
-    results: str,
-    tuning: Mapping[str, Any],
-) -> SolverOptions:
-    """The options of a query; TypeError if ``tuning`` has a name that there is not."""
-    known = ("execution", "delta", "window", "ring_items", "capacity_items", "gpu")
-    for name in tuning:
-        if name not in known:
-            raise TypeError(
-                f"unexpected keyword argument {name!r}; for tuning there are {', '.join(known)}"
-            )
-    options = SolverOptions(**tuning, timeout_s=timeout_s, progress=progress)
-    options.location = ResultLocation.named(results)
-    return options
 
 
 @contextmanager

@@ -12,14 +12,15 @@ from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.graph.ids import Vertex
 from godwit.placement import PartitionArgument
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import WorkerOptions, query_options
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     placed_for_query,
-    solver_options,
 )
 from godwit.worker.solve import Solution, Start, solve
 
@@ -39,7 +40,8 @@ def run(
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     trace: TraceArgument = None,
-    **tuning: Any,
+    worker: WorkerOptions | None = None,
+    gpu: GpuOptions | None = None,
 ) -> Solution:
     """Run a vertex program to its end.
 
@@ -64,7 +66,14 @@ def run(
             f"expected a VertexProgram, got a {type(program).__name__}"
             + ("; call program.run(graph)" if callable(getattr(program, "run", None)) else "")
         )
-    options = solver_options(timeout_s, progress, results, {**tuning, "execution": execution})
+    options = query_options(
+        execution=execution,
+        worker=worker,
+        gpu=gpu,
+        timeout_s=timeout_s,
+        progress=progress,
+        results=results,
+    )
     with recorded(trace, program.name), placed_for_query(graph, devices, partition) as placed:
         ids = placed.graph.ids
         start = ids.by_position(start, "start", complete_is_array=False)

@@ -6,32 +6,29 @@ meetings of all (``SolverOptions.execution``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from godwit.arrays import ResultLocation, host_array
+from godwit.arrays import host_array
 from godwit.dataflow.tuning import (
     DEFAULT_RING_ITEMS,
-    as_capacity_items,
-    as_ring_items,
-    as_window,
-    check_callable,
 )
-from godwit.dtypes import as_array, as_bucket_width, as_positive_number
+from godwit.dtypes import as_array
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
 from godwit.graph.csr import Graph, require_memory
 from godwit.graph.ids import VertexIds
 from godwit.graph.partition.layout import LocalGraph
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile_time import run_clock
-from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions, check_asynchronous
+from godwit.runtime.gpu_options import check_asynchronous
 from godwit.runtime.protocol import Array, Device, ProgressPoll
 from godwit.runtime.statistics import RunStatistics, WorklistCounts
 from godwit.trace import PROGRESS, active
 from godwit.worker.delta import choose_delta, choose_gpu_window
+from godwit.worker.options import SUPERSTEP_HOPS, SolverOptions
 from godwit.worker.place import place_parts
 from godwit.worker.program import Initial, VertexProgram
 from godwit.worker.results import converted, destination_of
@@ -40,75 +37,6 @@ from godwit.worker.task import PlacedPart, Seeds, WorklistOptions
 Start = Literal["all"] | Array | Mapping[int, Any]
 """Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
 vertices, each with a value that is combined into its initial one."""
-
-DEFAULT_WINDOW = 1
-
-Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
-EXECUTIONS: tuple[Execution, ...] = ("auto", "asynchronous", "bulk-synchronous")
-
-_STEP_HOPS = 1
-"""A GPU's block processes what it took up, and meets the others before it goes on."""
-
-
-@dataclass
-class SolverOptions:
-    """How to run; the defaults are good.
-
-    :param execution: ``"asynchronous"``: devices go on with what they have; ``"bulk-synchronous"``: in
-        supersteps, each of which processes what is due once before all meet; ``"auto"``: what is best
-    :param delta: width of a priority bucket; None to have it chosen from weights and degrees
-    :param window: how many buckets a device may run ahead of the lowest one of all
-    :param ring_items: slots of each mailbox; None for the engine's default
-    :param capacity_items: room of each device's worklist at the start; None for about its vertices
-    :param timeout_s: RunTimeoutError after so many seconds
-    :param progress: called now and then with the number of items processed so far
-    :param gpu: how kernels are run
-    :param location: where GPUs leave their results; what other devices make is on the host
-    """
-
-    execution: Execution = "auto"
-    delta: float | None = None
-    window: int = DEFAULT_WINDOW
-    ring_items: int | None = None
-    capacity_items: int | None = None
-    timeout_s: float | None = None
-    progress: Callable[[int], None] | None = None
-    gpu: GpuOptions = DEFAULT_GPU_OPTIONS
-    location: ResultLocation = field(default_factory=ResultLocation)
-
-    def __post_init__(self) -> None:
-        self.execution = as_execution(self.execution)
-        if self.delta is not None:
-            self.delta = as_bucket_width(self.delta)
-        self.window = as_window(self.window)
-        if self.ring_items is not None:
-            self.ring_items = as_ring_items(self.ring_items)
-        if self.capacity_items is not None:
-            self.capacity_items = as_capacity_items(self.capacity_items)
-        if self.timeout_s is not None:
-            self.timeout_s = as_positive_number(self.timeout_s, "timeout_s")
-        check_callable(self.progress, "progress")
-        if not isinstance(self.gpu, GpuOptions):
-            raise InputError(f"gpu must be GpuOptions, got {shown(self.gpu)}")
-        if self.in_steps and (self.gpu.hops or 0) > _STEP_HOPS:
-            raise InputError(
-                f"execution='bulk-synchronous' takes one step between two meetings: hops of GpuOptions "
-                f"must be 0, 1 or None, got {self.gpu.hops}"
-            )
-
-    @property
-    def in_steps(self) -> bool:
-        """Whether a vertex program runs in supersteps; the other algorithms decide for themselves."""
-        return self.execution == "bulk-synchronous"
-
-
-def as_execution(value: Any) -> Execution:
-    """How devices go together; InputError if it is none of the names."""
-    for known in EXECUTIONS:
-        if isinstance(value, str) and value == known:
-            return known
-    names = " or ".join([", ".join(map(repr, EXECUTIONS[:-1])), repr(EXECUTIONS[-1])])
-    raise InputError(f"execution must be {names}, got {shown(value)}")
 
 
 @dataclass
@@ -162,7 +90,9 @@ def solve(
     delta, hops = _how_far(program, graph, options, fills=fills)
     statistics.delta = None if program.priority is None else delta
     # Buckets of CPUs that go in steps are the same for all.
-    statistics.window = None if shared or (options.in_steps and not fills) else options.window
+    statistics.window = (
+        None if shared or (options.in_steps and not fills) else options.worker.window
+    )
     statistics.hops = hops if fills else None
     _require_run_memory(program, graph.vertex_count, len(devices), options, fills=fills)
     with statistics.phase("run"):
@@ -193,9 +123,11 @@ def solve(
         capacity_items = 2 * largest // devices[0].threads + 1024
         run_options = WorklistOptions(
             delta,
-            options.window,
-            options.ring_items,
-            capacity_items if options.capacity_items is None else options.capacity_items,
+            options.worker.window,
+            options.worker.ring_items,
+            capacity_items
+            if options.worker.capacity_items is None
+            else options.worker.capacity_items,
             hops=hops,
             in_steps=options.in_steps,
             gpu=options.gpu,
@@ -255,12 +187,14 @@ def _how_far(
 ) -> tuple[float, int]:
     """The width of a priority bucket, and how many arcs far a GPU's block may run ahead."""
     if not fills:
-        delta = choose_delta(program, graph) if options.delta is None else options.delta
+        delta = (
+            choose_delta(program, graph) if options.worker.delta is None else options.worker.delta
+        )
         return delta, 0
     hops = options.gpu.hops
     if hops is None and options.in_steps:
-        hops = _STEP_HOPS
-    return choose_gpu_window(program, graph, options.delta, hops)
+        hops = SUPERSTEP_HOPS
+    return choose_gpu_window(program, graph, options.worker.delta, hops)
 
 
 _ITEM_BYTES = 16
@@ -274,8 +208,10 @@ def _require_run_memory(
         require_memory(8 * vertices, f"the results of {program.name!r} on {vertices:,} vertices")
         return
     values = vertices * (2 * program.dtype.itemsize + 8 * (program.field_dtype is not None))
-    ring_items = DEFAULT_RING_ITEMS if options.ring_items is None else options.ring_items
-    items = devices**2 * ring_items + 2 * vertices + (options.capacity_items or 0) * devices
+    ring_items = (
+        DEFAULT_RING_ITEMS if options.worker.ring_items is None else options.worker.ring_items
+    )
+    items = devices**2 * ring_items + 2 * vertices + (options.worker.capacity_items or 0) * devices
     require_memory(
         values + _ITEM_BYTES * items, f"running {program.name!r} on {vertices:,} vertices"
     )

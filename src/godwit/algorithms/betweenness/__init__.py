@@ -13,11 +13,11 @@ from godwit.graph.ids import Sources
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import query_options
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     on_gpus_or_cores,
-    solver_options,
 )
 
 
@@ -86,7 +86,7 @@ def betweenness_centrality(
     :raises GraphTooLargeError: the arrays of one thread, or those of GPUs, do not fit into memory
     :raises RunTimeoutError: out of time
     """
-    options = solver_options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     if devices is None and isinstance(graph, Graph):
         searches = _number_of_searches(graph, sources, samples)
         work = searches * (graph.vertex_count + graph.arc_count)

@@ -38,7 +38,8 @@ from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, OF_WORKERS, check
 from godwit.runtime.protocol import Array, Device
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions
-from godwit.worker.solve import SolverOptions, make_poll
+from godwit.worker.options import SolverOptions
+from godwit.worker.solve import make_poll
 
 _HOST = ResultLocation()
 

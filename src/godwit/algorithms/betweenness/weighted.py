@@ -31,7 +31,8 @@ from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, OF_WORKERS, options_for
 from godwit.runtime.statistics import RunStatistics
-from godwit.worker.solve import SolverOptions, make_poll
+from godwit.worker.options import SolverOptions
+from godwit.worker.solve import make_poll
 
 
 @cache

@@ -35,14 +35,19 @@ from godwit.runtime.registry import DevicesArgument, are_peers
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions, refuse_positions
 from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import (
+    DEFAULT_WORKER_OPTIONS,
+    SolverOptions,
+    WorkerOptions,
+    query_options,
+)
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     placed_for_query,
-    solver_options,
 )
-from godwit.worker.solve import SolverOptions, make_poll, solve
+from godwit.worker.solve import make_poll, solve
 
 
 def _one_more(value: Any) -> Any:
@@ -116,7 +121,7 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
             else:
                 instead = "ask for execution='asynchronous'"
             raise InputError(
-                "delta, window, ring_items, capacity_items, and hops, volume and transport='ring' of "
+                "options of the worker, and hops, volume and transport='ring' of "
                 f"GpuOptions are of the asynchronous solver: leave them out, or {instead}"
             )
         return True
@@ -146,13 +151,7 @@ def _of_supersteps(gpu: GpuOptions) -> list[str]:
 
 def _takes_any_solver(options: SolverOptions) -> bool:
     """Whether nothing was asked for that only the asynchronous solver has."""
-    return (
-        options.delta is None
-        and options.ring_items is None
-        and options.capacity_items is None
-        and options.window == SolverOptions().window
-        and not only_of_workers(options.gpu)
-    )
+    return options.worker == DEFAULT_WORKER_OPTIONS and not only_of_workers(options.gpu)
 
 
 def _in_supersteps(
@@ -236,7 +235,8 @@ def bfs(
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     trace: TraceArgument = None,
-    **tuning: Any,
+    worker: WorkerOptions | None = None,
+    gpu: GpuOptions | None = None,
 ) -> PathResult:
     """Distances in arcs from a source, or from the nearest of several.
 
@@ -266,8 +266,8 @@ def bfs(
     :param trace: a file for the timeline of the run, such as ``"run.json"``, for ui.perfetto.dev or
         chrome://tracing; written also where the run fails. Or a :class:`godwit.Trace`, which takes in
         several runs
-    :param tuning: ``delta``, ``window``, ``ring_items``, ``capacity_items``, ``gpu`` of
-        :class:`godwit.worker.solve.SolverOptions`
+    :param worker: options of the asynchronous engine
+    :param gpu: options of kernels
     :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
         ``.statistics``
     :raises InputError: a vertex out of range, or another wrong argument
@@ -275,7 +275,14 @@ def bfs(
     :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
-    options = solver_options(timeout_s, progress, results, {**tuning, "execution": execution})
+    options = query_options(
+        execution=execution,
+        worker=worker,
+        gpu=gpu,
+        timeout_s=timeout_s,
+        progress=progress,
+        results=results,
+    )
     if devices is None and isinstance(graph, Graph) and options.execution == "bulk-synchronous":
         devices = default_step_devices(graph)
     with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:

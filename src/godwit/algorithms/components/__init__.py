@@ -20,14 +20,13 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     on_gpus_or_cores,
     placed_for_query,
-    solver_options,
 )
-from godwit.worker.solve import SolverOptions
 
 EdgesArgument = str | os.PathLike[str] | Iterable[Any]
 """A file of edges, an array of shape (m, 2), or an iterator of such arrays."""
@@ -121,7 +120,7 @@ def connected_components(
     :raises GraphTooLargeError: a number a vertex does not fit, or a graph that cannot stream
     :raises RunTimeoutError: out of time
     """
-    options = solver_options(timeout_s, progress, results, {} if gpu is None else {"gpu": gpu})
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     streaming = {
         "vertex_count": vertex_count,
         "edge_dtype": edge_dtype,

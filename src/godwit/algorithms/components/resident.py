@@ -25,8 +25,9 @@ from godwit.runtime.gpu_options import check_components
 from godwit.runtime.protocol import Device
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions
+from godwit.worker.options import SolverOptions
 from godwit.worker.program import VertexProgram
-from godwit.worker.solve import SolverOptions, make_poll, solve
+from godwit.worker.solve import make_poll, solve
 
 Method = Literal["auto", "hook", "rem", "afforest", "label-propagation"]
 METHODS: tuple[Method, ...] = ("auto", "hook", "rem", "afforest", "label-propagation")

@@ -27,7 +27,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
 from godwit.trace import seconds_since
-from godwit.worker.solve import SolverOptions
+from godwit.worker.options import SolverOptions
 
 
 @dataclass(frozen=True)

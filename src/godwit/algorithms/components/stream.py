@@ -48,7 +48,8 @@ from godwit.runtime.protocol import Progress
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import active
-from godwit.worker.solve import SolverOptions, make_poll
+from godwit.worker.options import SolverOptions
+from godwit.worker.solve import make_poll
 
 _POLL_S = 0.02
 _MOST_VERTICES = 1 << 62

@@ -17,7 +17,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.foreign import no_graph
 from godwit.placement import place_for_one_query
 from godwit.runtime.registry import DevicesArgument
-from godwit.worker.solve import SolverOptions
+from godwit.worker.options import SolverOptions
 
 _SWEEPS = 4
 

@@ -19,14 +19,13 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded, seconds_since
+from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     on_gpus_or_cores,
     placed_for_query,
-    solver_options,
 )
-from godwit.worker.solve import SolverOptions
 
 
 def pagerank(
@@ -98,8 +97,9 @@ def pagerank(
     :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time
     """
-    tuning = {"execution": execution, **({} if gpu is None else {"gpu": gpu})}
-    options = solver_options(timeout_s, progress, results, tuning)
+    options = query_options(
+        execution=execution, gpu=gpu, timeout_s=timeout_s, progress=progress, results=results
+    )
     asked = {
         "damping": damping,
         "tolerance": tolerance,

@@ -41,8 +41,9 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import run_team
 from godwit.runtime.statistics import RunStatistics
+from godwit.worker.options import SolverOptions
 from godwit.worker.program import VertexProgram
-from godwit.worker.solve import SolverOptions, solve
+from godwit.worker.solve import solve
 
 
 def _share(value: Any, degree: Any, damping: Any) -> Any:

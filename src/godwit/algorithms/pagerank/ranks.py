@@ -30,7 +30,8 @@ from godwit.runtime.gpu_options import OF_STEPS, check_options, check_ranks
 from godwit.runtime.protocol import Device
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.place import place_positions
-from godwit.worker.solve import SolverOptions, make_poll
+from godwit.worker.options import SolverOptions
+from godwit.worker.solve import make_poll
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
 

@@ -20,16 +20,17 @@ from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
 )
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import SolverOptions, WorkerOptions, query_options
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     placed_for_query,
-    solver_options,
 )
-from godwit.worker.solve import Solution, SolverOptions, solve
+from godwit.worker.solve import Solution, solve
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -135,7 +136,8 @@ def sssp(
     timeout_s: float | None = None,
     progress: Callable[[int], None] | None = None,
     trace: TraceArgument = None,
-    **tuning: Any,
+    worker: WorkerOptions | None = None,
+    gpu: GpuOptions | None = None,
 ) -> PathResult:
     """Lengths of shortest paths from a source, or from the nearest of several.
 
@@ -152,7 +154,14 @@ def sssp(
     :raises ValueOverflowError: with integer weights, a distance within the cutoff reaches 2^63 - 2
     :raises RunTimeoutError: out of time
     """
-    options = solver_options(timeout_s, progress, results, {**tuning, "execution": execution})
+    options = query_options(
+        execution=execution,
+        worker=worker,
+        gpu=gpu,
+        timeout_s=timeout_s,
+        progress=progress,
+        results=results,
+    )
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
         result = run_sssp(placed, source, target=target, cutoff=cutoff, options=options)
         add_placement(result.statistics, placed, graph)

@@ -1,0 +1,129 @@
+"""Options of queries: how the asynchronous engine runs, how kernels run, and what a query returns where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from godwit.arrays import ResultLocation
+from godwit.dataflow.tuning import as_capacity_items, as_ring_items, as_window, check_callable
+from godwit.dtypes import as_bucket_width, as_positive_number
+from godwit.errors import InputError, shown
+from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
+
+Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
+EXECUTIONS: tuple[Execution, ...] = ("auto", "asynchronous", "bulk-synchronous")
+
+SUPERSTEP_HOPS = 1
+"""In supersteps, a GPU's block processes the items that it took up, and meets the others then."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """Options of the asynchronous engine; the defaults suit nearly all graphs.
+
+    :param delta: width of a priority bucket in units of priority (of distance in shortest paths:
+        delta-stepping's delta); None: chosen from weights and degrees
+    :param window: number of buckets that a device may run ahead of the lowest bucket of all devices
+    :param ring_items: slots of the mailbox between two devices; None: the engine's default
+    :param capacity_items: items that each device's worklist has room for at the start (it grows); None: the
+        number of the device's vertices
+    :raises InputError: a value is out of range
+    """
+
+    delta: float | None = None
+    window: int = 1
+    ring_items: int | None = None
+    capacity_items: int | None = None
+
+    def __post_init__(self) -> None:
+        checks: dict[str, Callable[[Any], Any]] = {
+            "delta": as_bucket_width,
+            "window": as_window,
+            "ring_items": as_ring_items,
+            "capacity_items": as_capacity_items,
+        }
+        for name, check in checks.items():
+            value = getattr(self, name)
+            if value is not None or name == "window":
+                object.__setattr__(self, name, check(value))
+
+
+DEFAULT_WORKER_OPTIONS = WorkerOptions()
+
+
+@dataclass
+class SolverOptions:
+    """All options of one query, checked.
+
+    :param execution: ``"asynchronous"``: devices do not wait for each other; ``"bulk-synchronous"``: in
+        supersteps, at the end of which all devices meet; ``"auto"``: the faster one
+    :param worker: options of the asynchronous engine
+    :param gpu: options of kernels
+    :param timeout_s: RunTimeoutError after this number of seconds
+    :param progress: called repeatedly with the number of items processed until then
+    :param location: where GPUs leave their results
+    :raises InputError: a value is out of range, or of another type
+    """
+
+    execution: Execution = "auto"
+    worker: WorkerOptions = DEFAULT_WORKER_OPTIONS
+    gpu: GpuOptions = DEFAULT_GPU_OPTIONS
+    timeout_s: float | None = None
+    progress: Callable[[int], None] | None = None
+    location: ResultLocation = field(default_factory=ResultLocation)
+
+    def __post_init__(self) -> None:
+        self.execution = as_execution(self.execution)
+        for name, kind in (("worker", WorkerOptions), ("gpu", GpuOptions)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise InputError(f"{name} must be {kind.__name__}, got {shown(value)}")
+        if self.timeout_s is not None:
+            self.timeout_s = as_positive_number(self.timeout_s, "timeout_s")
+        check_callable(self.progress, "progress")
+        if self.in_steps and (self.gpu.hops or 0) > SUPERSTEP_HOPS:
+            raise InputError(
+                "execution='bulk-synchronous' takes one step between two meetings: hops of "
+                f"ExperimentOptions must be 0, 1 or None, got {self.gpu.hops}"
+            )
+
+    @property
+    def in_steps(self) -> bool:
+        """True if a vertex program is to run in supersteps; other algorithms have rules of their own."""
+        return self.execution == "bulk-synchronous"
+
+
+def query_options(
+    *,
+    execution: str = "auto",
+    worker: WorkerOptions | None = None,
+    gpu: GpuOptions | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    results: str = "host",
+) -> SolverOptions:
+    """Return the options that a public function was given; None means the defaults.
+
+    :param results: where GPUs leave their results: ``"host"``, ``"cuda"`` or ``"cuda:1"``
+    :raises InputError: as of :class:`SolverOptions`
+    :raises DeviceError: ``results`` names a GPU that is not there
+    """
+    return SolverOptions(
+        as_execution(execution),
+        DEFAULT_WORKER_OPTIONS if worker is None else worker,
+        DEFAULT_GPU_OPTIONS if gpu is None else gpu,
+        timeout_s,
+        progress,
+        ResultLocation.named(results),
+    )
+
+
+def as_execution(value: Any) -> Execution:
+    """Return the name of an execution; InputError if the value is none."""
+    for known in EXECUTIONS:
+        if isinstance(value, str) and value == known:
+            return known
+    names = " or ".join([", ".join(map(repr, EXECUTIONS[:-1])), repr(EXECUTIONS[-1])])
+    raise InputError(f"execution must be {names}, got {shown(value)}")

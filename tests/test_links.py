@@ -1199,3 +1199,8 @@ def test_a_router_behind_a_reduction_ends_when_all_of_it_has() -> None:
         assert not any(one.done for one in waiting)
         tree.input(ends[2]).shutdown()
         assert all(one.done for one in waiting)
+
+
+def test_kernels_are_sized_for_gpus() -> None:
+    with pytest.raises(InputError, match="kernels are sized for GPUs, got cpu:0"):
+        gw.kernel_sizing(32, "cpu:0")

@@ -1,15 +1,14 @@
-"""Collectives over links and routers: broadcast, reduce, all-reduce, gather.
+"""Collectives: broadcast, reduce, all-reduce, gather.
 
-One array an endpoint goes in, one an endpoint comes out, of NumPy or CuPy by the endpoint; GPUs and CPUs
-may stand together. Each is some lines over links or a router, in a context of its own on the same devices,
-whose buffers go when it ends: a broadcast by the policy ``"broadcast"``, or along a chain of GPUs, each of
-which passes on every packet as it comes; a reduction by ``"tree"``; an all-reduce around a ring (Patarasuk
-and Yuan 2009: reduce-scatter, then all-gather), packet by packet. On GPUs NCCL does the same, where it is
-there and has been set up.
+Each takes or returns one array per endpoint, of NumPy or CuPy by the endpoint; GPUs and CPUs may stand
+together. Distinct GPUs use NCCL where CuPy has it: on two H200 it takes 0.84 s to set up, once per process,
+and is then faster than links for messages of any size. Everything else goes over links, in a context of its
+own on the same devices, whose buffers are freed at the end: a broadcast along a chain, in which each
+endpoint sends every packet on as soon as it has arrived; a reduction up a tree; an all-reduce around a ring
+(Patarasuk and Yuan 2009: reduce-scatter, then all-gather), packet by packet.
 
-Invariant of the ring: rows are sent on as soon as they are combined, and come back complete after
-``2 (k - 1)`` steps. They are overwritten only by what has gone around since, so after the copies that read
-them.
+Invariant of the ring: rows are sent on as soon as they are combined, and are complete after ``2 (k - 1)``
+steps. Only rows that have gone around since overwrite them, so after the copies that read them.
 """
 
 from __future__ import annotations
@@ -18,30 +17,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from math import prod
-from time import perf_counter
-from typing import Any
+from typing import Any, Literal, get_args
 
-from godwit.dataflow.collective_arguments import (
-    FUNCTIONS,
-    Collective,
-    as_arrays,
-    as_operands,
-    as_root,
-    takes_nccl,
-    when_made,
-)
 from godwit.dataflow.context import Context
 from godwit.dataflow.endpoint import Endpoint
-from godwit.dataflow.library_collectives import Operator, note_links, own_group
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dtypes import as_count
-from godwit.errors import InputError
+from godwit.errors import DeviceError, InputError, shown
 
+Collective = Literal["auto", "links", "nccl"]
+Operator = Literal["add", "min", "max"]
+
+_FUNCTIONS = {"add": "add", "min": "minimum", "max": "maximum"}
+"""Names of the operators in NumPy and CuPy."""
 _LARGEST_PACKET = 64 << 20
 _SMALLEST_PACKET = 256 << 10
 _PACKETS = 8
-"""So many a message, where that makes them no smaller: packets fill the chain that passes them on."""
+"""Packets of a message that is not small: they overlap on a chain."""
 
 
 def broadcast(
@@ -52,51 +45,48 @@ def broadcast(
     collective: Collective = "auto",
     packet_bytes: int | None = None,
 ) -> list[Any]:
-    """An array of one endpoint, brought to all.
+    """Copy an array of one endpoint to all endpoints.
 
-    :param array: of that endpoint
-    :param root: the endpoint, or its place; ``context.host`` for an array of the host
-    :param collective: ``"links"``, ``"nccl"``, or ``"auto"``: NCCL where it is there, as soon as links
-        have cost what setting it up does (most of a second)
-    :param packet_bytes: of links; None for what suits the array
-    :returns: one array an endpoint; the root's is the one given
-    :raises InputError: no array, or no such root
+    :param array: the root's array
+    :param root: the endpoint, or its index; ``context.host`` for an array of the host
+    :param collective: ``"links"``, ``"nccl"``, or ``"auto"``: NCCL where it can be used, else links
+    :param packet_bytes: packet size of links; None for a size that suits the array
+    :returns: one array per endpoint; the root's is the one given
+    :raises InputError: not an array of numbers, or no such root
     :raises DeviceError: there is no NCCL for these devices
     """
-    source = as_root(context, root)
-    taken = when_made(source, array)
-    if takes_nccl(context, collective, [taken], source):
-        outs = [taken if one is source else _empty(one, taken) for one in context.endpoints]
-        own_group(context.devices).broadcast(taken, outs, source.index)
+    source = _as_root(context, root)
+    array = _synchronized(source, array)
+    nccl = _nccl_group(context, collective, array, source)
+    if nccl is not None:
+        outs = [array if end is source else _empty(end, array) for end in context.endpoints]
+        nccl.broadcast(array, outs, source.index)
         return outs
-    found: dict[int, Any] = {}
-    with _inner(context) as inner:
-        first = _twin(inner, source)
-        others = [one for one in inner.endpoints if one is not first]
-        order = [first, *others]
-        packet = _packet(packet_bytes, taken)
-        ways_in, ways_out = _chain(order, packet) if _all_gpus(order) else _fan(order, packet)
+    outs_of = {source.index: array}
+    with _inner_context(context) as inner:
+        first = inner.host if source is context.host else inner.endpoints[source.index]
+        chain = [first, *(end for end in inner.endpoints if end is not first)]
+        packet = _packet_size(packet_bytes, array)
+        links = [Link(*pair, packet_bytes=packet) for pair in pairwise(chain)]
 
-        def take(endpoint: Endpoint) -> None:
-            out = found[endpoint.index] = _empty(endpoint, taken)
-            rows, ahead = out.reshape(-1), ways_out.get(endpoint)
-            for segment in ways_in[endpoint]:
-                # Its place, of those that were passed on; else where it is in the message.
-                begin = (segment.metadata or 0) + segment.offset
+        def receive(endpoint: Endpoint, place: int) -> None:
+            out = outs_of[endpoint.index] = _empty(endpoint, array)
+            rows = out.reshape(-1)
+            for segment in links[place - 1]:
+                begin = (segment.metadata or 0) + segment.offset  # metadata: begin of the message
                 end = begin + len(segment)
                 with segment:
                     rows[begin:end] = segment.array
-                if ahead is not None:
-                    ahead.send(rows[begin:end], metadata=begin)
+                if place < len(links):
+                    links[place].send(rows[begin:end], metadata=begin)
             endpoint.space.record_event().wait()
 
         with inner.workers() as workers:
-            workers.each(others, take)
-            if others:
-                workers.start(first, ways_out[first].send, taken.reshape(-1))
-    if source.kind == "device":
-        found[source.index] = taken
-    return [found[one.index] for one in context.endpoints]
+            for place, endpoint in enumerate(chain[1:], 1):
+                workers.start(endpoint, receive, endpoint, place)
+            if links:
+                workers.start(first, links[0].send, array.reshape(-1))
+    return [outs_of[end.index] for end in context.endpoints]
 
 
 def reduce(
@@ -108,52 +98,49 @@ def reduce(
     collective: Collective = "auto",
     packet_bytes: int | None = None,
 ) -> Any:
-    """Arrays of all endpoints, combined number by number, at one of them.
+    """Combine the arrays of all endpoints elementwise, at one endpoint.
 
-    :param arrays: one an endpoint, of one shape and dtype
+    :param arrays: one array per endpoint, of one shape and dtype; they are not changed
     :param operator: ``"add"``, ``"min"`` or ``"max"``
-    :param root: the place of the endpoint where the result is to be
+    :param root: index of the endpoint that gets the result
     :param collective: as of :func:`broadcast`
-    :param packet_bytes: likewise
-    :returns: an array of that endpoint; the arrays stay as they are
+    :param packet_bytes: as of :func:`broadcast`
+    :returns: an array of that endpoint
     :raises InputError: arrays that differ, an unknown operator, or no such root
+    :raises DeviceError: there is no NCCL for these devices
     """
-    given = as_operands(context, arrays, operator)
-    target = as_root(context, root)
-    if takes_nccl(context, collective, given):
-        out = _empty(target, given[target.index])
-        own_group(context.devices).reduce(given, out, operator, target.index)
+    arrays = _as_operands(context, arrays, operator)
+    target = _as_root(context, root)
+    nccl = _nccl_group(context, collective, arrays[0])
+    if nccl is not None:
+        out = _empty(target, arrays[target.index])
+        nccl.reduce(arrays, out, operator, target.index)
         return out
-    if len(given) == 1 or prod(given[0].shape) == 0:
-        return _copied(target, given[target.index])
-    found: list[Any] = []
-    with _inner(context) as inner:
-        order = [inner.endpoints[target.index]]
-        order += [one for one in inner.endpoints if one is not order[0]]
-        router = Router(order, order, "tree", packet_bytes=_packet(packet_bytes, given[0]))
-        below = [sum(child & (child - 1) == place for child in range(place + 1, len(order)))
-                 for place in range(len(order))]  # fmt: skip
+    if len(arrays) == 1 or prod(arrays[0].shape) == 0:
+        return _copied(target, arrays[target.index])
+    results: list[Any] = []
+    with _inner_context(context) as inner:
+        first = inner.endpoints[target.index]
+        tree = [first, *(end for end in inner.endpoints if end is not first)]
+        router = Router(tree, tree, "tree", packet_bytes=_packet_size(packet_bytes, arrays[0]))
 
         def combine(endpoint: Endpoint, place: int) -> None:
-            out = _copied(endpoint, given[endpoint.index])
+            out = _copied(endpoint, arrays[endpoint.index])
             rows = out.reshape(-1)
-            left = below[place] * len(rows)
-            segments = iter(router.output(endpoint))
-            while left:  # the link ends when all have ended, and they wait for their elders
-                with next(segments) as segment:
-                    begin = segment.offset
-                    _combine(operator, rows[begin : begin + len(segment)], segment.array)
-                    left -= len(segment)
+            for segment in router.output(endpoint):
+                with segment:
+                    part = rows[segment.offset : segment.offset + len(segment)]
+                    _combine(endpoint, operator, part, segment.array)
             if place:
                 router.input(endpoint).send(rows)
             else:
-                found.append(out)
+                results.append(out)
             endpoint.space.record_event().wait()
 
         with inner.workers() as workers:
-            for place, endpoint in enumerate(order):
+            for place, endpoint in enumerate(tree):
                 workers.start(endpoint, combine, endpoint, place)
-    return found[0]
+    return results[0]
 
 
 def all_reduce(
@@ -164,61 +151,62 @@ def all_reduce(
     collective: Collective = "auto",
     packet_bytes: int | None = None,
 ) -> list[Any]:
-    """Arrays of all endpoints, combined number by number, at all of them.
+    """Combine the arrays of all endpoints elementwise, at all endpoints.
 
-    :param arrays: one an endpoint, of one shape and dtype
+    :param arrays: one array per endpoint, of one shape and dtype; they are not changed
     :param operator: ``"add"``, ``"min"`` or ``"max"``
     :param collective: as of :func:`broadcast`
-    :param packet_bytes: likewise
-    :returns: one array an endpoint; those given stay as they are
+    :param packet_bytes: as of :func:`broadcast`
+    :returns: one array per endpoint
     :raises InputError: arrays that differ, or an unknown operator
+    :raises DeviceError: there is no NCCL for these devices
     """
-    given = as_operands(context, arrays, operator)
-    if takes_nccl(context, collective, given):
-        outs = [_empty(one, given[one.index]) for one in context.endpoints]
-        own_group(context.devices).all_reduce(given, outs, operator)
+    arrays = _as_operands(context, arrays, operator)
+    nccl = _nccl_group(context, collective, arrays[0])
+    if nccl is not None:
+        outs = [_empty(end, arrays[end.index]) for end in context.endpoints]
+        nccl.all_reduce(arrays, outs, operator)
         return outs
-    count = len(given)
-    numbers = prod(given[0].shape)
-    if count == 1 or numbers == 0:
-        return [_copied(one, given[one.index]) for one in context.endpoints]
-    bounds = [numbers * place // count for place in range(count + 1)]
-    found: dict[int, Any] = {}
-    with _inner(context) as inner:
+    count, size = len(arrays), prod(arrays[0].shape)
+    if count == 1 or size == 0:
+        return [_copied(end, arrays[end.index]) for end in context.endpoints]
+    bounds = [size * part // count for part in range(count + 1)]
+    outs_of: dict[int, Any] = {}
+    with _inner_context(context) as inner:
         ends = inner.endpoints
-        packet = _packet(packet_bytes, given[0], count)
-        ring = [Link(ends[i], ends[(i + 1) % count], packet_bytes=packet) for i in range(count)]
+        packet = _packet_size(packet_bytes, arrays[0], count)
+        ring = [Link(end, ends[(end.index + 1) % count], packet_bytes=packet) for end in ends]
 
         def go_around(endpoint: Endpoint) -> None:
-            """At step s comes the chunk that began s + 1 places back; the first half combines."""
+            """In step s, take the part of the endpoint s + 1 before; combine in the first k - 1 steps."""
             place = endpoint.index
-            out = found[place] = _copied(endpoint, given[place])
+            out = outs_of[place] = _copied(endpoint, arrays[place])
             rows, ahead = out.reshape(-1), ring[place]
-            begin, end = bounds[place : place + 2]
+            begin, end = bounds[place], bounds[place + 1]
+            following = (place + 1) % count
+            # In 2 k - 2 steps every part arrives twice, but the endpoint's and the following once.
+            left = 2 * size - (end - begin) - (bounds[following + 1] - bounds[following])
             if end > begin:
                 ahead.send(rows[begin:end], metadata=(0, begin))
-            if left[place] == 0:
-                ahead.shutdown()
             for segment in ring[place - 1]:
                 step, begin = segment.metadata
                 begin += segment.offset
-                mine = rows[begin : begin + len(segment)]
+                part = rows[begin : begin + len(segment)]
                 with segment:
                     if step < count - 1:
-                        _combine(operator, mine, segment.array)
+                        _combine(endpoint, operator, part, segment.array)
                     else:
-                        mine[...] = segment.array
+                        part[...] = segment.array
                 if step < 2 * count - 3:
-                    ahead.send(mine, metadata=(step + 1, begin))
-                left[place] -= len(segment)
-                if left[place] == 0:
+                    ahead.send(part, metadata=(step + 1, begin))
+                left -= len(segment)
+                if left == 0:
                     ahead.shutdown()
             endpoint.space.record_event().wait()
 
-        left = [_rows_around(bounds, place) for place in range(count)]
         with inner.workers() as workers:
             workers.each(ends, go_around)
-    return [found[one.index] for one in context.endpoints]
+    return [outs_of[end.index] for end in context.endpoints]
 
 
 def gather(
@@ -228,100 +216,139 @@ def gather(
     root: int | Endpoint = 0,
     packet_bytes: int | None = None,
 ) -> Any:
-    """Arrays of all endpoints, one behind the other along the first axis, at one of them.
+    """Concatenate the arrays of all endpoints along the first axis, at one endpoint.
 
-    :param arrays: one an endpoint; of one dtype, and of one shape but for the first axis
-    :param root: the endpoint, or its place, where the result is to be; ``context.host`` for the host
+    :param arrays: one array per endpoint; of one dtype, and of one shape but for the first axis
+    :param root: the endpoint that gets the result, or its index; ``context.host`` for the host
+    :param packet_bytes: as of :func:`broadcast`
     :returns: an array of that endpoint
     :raises InputError: arrays that do not fit together, or no such root
     """
-    given = as_arrays(context, arrays)
-    if len({(one.dtype, one.shape[1:]) for one in given}) > 1:
+    arrays = _as_arrays(context, arrays)
+    if len({(array.dtype, array.shape[1:]) for array in arrays}) > 1:
         raise InputError("arrays of one dtype can be gathered, of one shape but for the first axis")
-    target = as_root(context, root)
-    begins = [sum(len(one) for one in given[:place]) for place in range(len(given) + 1)]
-    width = prod(given[0].shape[1:])
-    shape = (begins[-1], *given[0].shape[1:])
-    with _inner(context) as inner:
-        last = _twin(inner, target)
-        senders = [one for one in inner.endpoints if one is not last]
+    target = _as_root(context, root)
+    width = prod(arrays[0].shape[1:])
+    begins = [sum(map(len, arrays[:place])) * width for place in range(len(arrays))]
+    shape = (sum(map(len, arrays)), *arrays[0].shape[1:])
+    with _inner_context(context) as inner:
+        last = inner.host if target is context.host else inner.endpoints[target.index]
+        senders = [end for end in inner.endpoints if end is not last]
         with last.space.entered():
-            out = _empty(last, given[0], shape)
+            out = _empty(last, arrays[0], shape)
             rows = out.reshape(-1)
-            if last.kind == "device":
-                begin, end = begins[last.index : last.index + 2]
-                rows[begin * width : end * width] = given[last.index].reshape(-1)
+            if last is not inner.host:
+                kept = arrays[last.index].reshape(-1)
+                rows[begins[last.index] :][: kept.size] = kept
             if senders:
-                packet = _packet(packet_bytes, out)
+                packet = _packet_size(packet_bytes, out)
                 router = Router(senders, [last], "gather", packet_bytes=packet)
                 with inner.workers() as workers:
-                    for one in senders:
-                        flat = given[one.index].reshape(-1)
-                        workers.start(one, router.input(one).send, flat)
+                    for end in senders:
+                        workers.start(end, router.input(end).send, arrays[end.index].reshape(-1))
                     for segment in router.output(last):
-                        begin = begins[segment.source.index] * width + segment.offset
+                        begin = begins[segment.source.index] + segment.offset
                         with segment:
                             rows[begin : begin + len(segment)] = segment.array
             last.space.record_event().wait()
     return out
 
 
-# What they share.
+# Arguments
+
+
+def _as_root(context: Context, root: Any) -> Endpoint:
+    if isinstance(root, Endpoint):
+        if root is context.host or any(root is end for end in context.endpoints):
+            return root
+        raise InputError(f"the root must be an endpoint of the context, got {shown(root)}")
+    index = as_count(root, "root", 0, 1 << 20)
+    if index >= len(context.endpoints):
+        raise InputError(f"root must be in [0, {len(context.endpoints)}), got {index}")
+    return context.endpoints[index]
+
+
+def _synchronized(endpoint: Endpoint, array: Any) -> Any:
+    """Return an endpoint's array after the work that writes it."""
+    taken, after = endpoint.space.take(array)
+    for event in after:
+        event.wait()
+    return taken
+
+
+def _as_arrays(context: Context, arrays: Sequence[Any]) -> list[Any]:
+    """Return the arrays of all endpoints, after the work that writes them."""
+    ends = context.endpoints
+    if not isinstance(arrays, list | tuple) or len(arrays) != len(ends):
+        raise InputError(f"one array an endpoint is combined: a list of {len(ends)}")
+    taken = [_synchronized(end, array) for end, array in zip(ends, arrays, strict=True)]
+    for end, array in zip(ends, taken, strict=True):
+        if not end.space.reads(array):
+            raise InputError(f"the array of {end} must lie in its memory, but lies elsewhere")
+    return taken
+
+
+def _as_operands(context: Context, arrays: Sequence[Any], operator: Any) -> list[Any]:
+    if operator not in _FUNCTIONS:
+        known = ", ".join(map(repr, _FUNCTIONS))
+        raise InputError(f"operator must be one of {known}, got {shown(operator)}")
+    taken = _as_arrays(context, arrays)
+    kinds = {(array.dtype, array.shape) for array in taken}
+    if len(kinds) > 1:
+        several = " and ".join(sorted(f"{dtype} {shape}" for dtype, shape in kinds))
+        raise InputError(f"arrays of one dtype and shape can be combined, got {several}")
+    return taken
+
+
+def _nccl_group(context: Context, collective: Any, array: Any, root: Endpoint | None = None) -> Any:
+    """Return NCCL's communicators of the context's GPUs; None where links are used."""
+    if collective not in get_args(Collective):
+        known = ", ".join(map(repr, get_args(Collective)))
+        raise InputError(f"collective must be one of {known}, got {shown(collective)}")
+    devices = context.devices
+    is_possible = (
+        root is not context.host
+        and len(set(devices)) == len(devices) > 1
+        and all(device.kind == "cuda" for device in devices)
+    )
+    if collective != "links" and is_possible:
+        from godwit.dataflow.cuda import nccl
+
+        if nccl.is_there() and nccl.takes(array.dtype):
+            if not array.size:
+                return None
+            return nccl.group(tuple(int(device.name.partition(":")[2]) for device in devices))
+    if collective == "nccl":
+        raise DeviceError(
+            "NCCL needs several GPUs, each of them once, CuPy with NCCL, and a dtype of NCCL's; "
+            "collective='links' works everywhere"
+        )
+    return None
+
+
+# Links and arrays
 
 
 @contextmanager
-def _inner(context: Context) -> Iterator[Context]:
-    """A context on the same devices, which notes what it does in the same trace."""
+def _inner_context(context: Context) -> Iterator[Context]:
+    """Open a context on the same devices, with the same limits and trace."""
     names = [device.name for device in context.devices]
     limits = context._limits or None
-    begin = perf_counter()
     with Context(names, memory_bytes=limits, transport=context._transport) as inner:
         inner.trace = context.trace
         yield inner
-    note_links(context.devices, perf_counter() - begin)
 
 
-def _twin(inner: Context, endpoint: Endpoint) -> Endpoint:
-    return inner.host if endpoint.kind == "host" else inner.endpoints[endpoint.index]
-
-
-def _packet(wished: int | None, array: Any, parts: int = 1) -> int:
-    """Of links: the message in several, so that they overlap on a chain."""
-    if wished is not None:
-        return as_count(wished, "packet_bytes", 1, 1 << 40)
+def _packet_size(packet_bytes: int | None, array: Any, parts: int = 1) -> int:
+    """Return the packet size of links that carry an array in some equal parts."""
+    if packet_bytes is not None:
+        return as_count(packet_bytes, "packet_bytes", 1, 1 << 40)
     fair = -(-int(array.nbytes) // (_PACKETS * parts))
     return max(int(array.dtype.itemsize), min(_LARGEST_PACKET, max(_SMALLEST_PACKET, fair)))
 
 
-def _all_gpus(order: Sequence[Endpoint]) -> bool:
-    return len(order) > 2 and all(one.space.kind == "cuda" for one in order)
-
-
-def _chain(order: Sequence[Endpoint], packet: int) -> tuple[dict[Endpoint, Link], Any]:
-    """Links from each to the next: by who receives, and by who sends."""
-    pairs = list(pairwise(order))
-    links = [Link(one, other, packet_bytes=packet) for one, other in pairs]
-    into = {other: link for (_, other), link in zip(pairs, links, strict=True)}
-    return into, {one: link for (one, _), link in zip(pairs, links, strict=True)}
-
-
-def _fan(order: Sequence[Endpoint], packet: int) -> tuple[dict[Endpoint, Link], Any]:
-    """Links from the first to all others, likewise."""
-    first, *others = order
-    if not others:
-        return {}, {}
-    router = Router([first], others, "broadcast", packet_bytes=packet)
-    return {one: router.output(one) for one in others}, {first: router.input(first)}
-
-
-def _rows_around(bounds: Sequence[int], place: int) -> int:
-    """How many numbers come to one of a ring: those of all chunks but one, twice."""
-    count = len(bounds) - 1
-    sizes = [bounds[i + 1] - bounds[i] for i in range(count)]
-    return sum(sizes[(place - 1 - step) % count] for step in range(2 * count - 2))
-
-
 def _module(endpoint: Endpoint) -> Any:
+    """Return the array library of an endpoint."""
     if endpoint.space.kind == "cuda":
         import cupy
 
@@ -329,6 +356,10 @@ def _module(endpoint: Endpoint) -> Any:
     import numpy as np
 
     return np
+
+
+def _combine(endpoint: Endpoint, operator: str, part: Any, other: Any) -> None:
+    getattr(_module(endpoint), _FUNCTIONS[operator])(part, other, out=part)
 
 
 def _empty(endpoint: Endpoint, like: Any, shape: Any = None) -> Any:
@@ -341,13 +372,3 @@ def _copied(endpoint: Endpoint, array: Any) -> Any:
         copy = _module(endpoint).array(array)
     endpoint.space.record_event().wait()
     return copy
-
-
-def _combine(operator: str, mine: Any, other: Any) -> None:
-    """Number by number, by the library of the array."""
-    if hasattr(mine, "__cuda_array_interface__"):
-        import cupy as module
-    else:
-        import numpy as module
-
-    getattr(module, FUNCTIONS[operator])(mine, other, out=mine)

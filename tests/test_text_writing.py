@@ -135,7 +135,7 @@ class TestEdgeList:
         ids: Any = {
             "base": VertexIds.counted(n, 3),
             "integer": np.arange(n) ** 3 * 10**9 - 10,
-            "text": [f"vértex-{v}" for v in range(n)],
+            "text": [f"vértex-{v:03}" for v in range(n)],  # in the order of texts,
         }[kind]
         graph = graph.with_ids(ids)
         if kind != "base" and graph.degree_statistics().isolated:

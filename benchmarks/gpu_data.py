@@ -23,11 +23,11 @@ import numpy as np
 
 import godwit as gw
 from godwit.errors import GodwitError
-from godwit.graph.cuda.arcs import rows_of_arcs
+from godwit.graph.cuda.rows import rows_of_gpu_arrays
 from godwit.graph.generators import cuda as gpu
 from godwit.runtime.cuda import driver
 
-PARTS = ("compile", "count", "deal", "sort", "merge", "rows", "download")
+PARTS = ("compile", "count", "distribute", "sort", "merge", "rows", "download")
 
 
 @dataclass
@@ -81,7 +81,7 @@ def given(scale: int, edges: int, weighted: bool) -> Task:
             if not held:
                 held.extend(cupy.asarray(array) for array in arrays)
                 cupy.cuda.Device(index).synchronize()
-            rows = rows_of_arcs(*(*held, None)[:3], 1 << scale, False, None)
+            rows = rows_of_gpu_arrays(*(*held, None)[:3], 1 << scale, False, None)
         if rows is None:
             raise GodwitError("these arrays would be brought to the host")
         return gw.Graph.trusted(*rows, directed=False)

@@ -1,6 +1,6 @@
 """A GPU of plain host memory whose kernels really run, at once: for code that makes and moves data.
 
-For graph/cuda/rows.py and arcs.py, graph/generators/cuda.py and worker/cuda/results.py, function by
+For graph/cuda/rows.py, graph/generators/cuda.py and worker/cuda/results.py, function by
 function; NumPy sorts in the place of CuPy. :mod:`emulated_grid` has the kernels run, and whole GPUs for all
 above the driver.
 """
@@ -20,8 +20,8 @@ import pytest
 from emulated_grid import as_gpu_array, check_arguments, new_machine
 from emulated_grid_compiler import COMPILER, Compiler
 from emulated_grid_machine import Kernel, Machine
-from godwit.graph.cuda import arcs, rows
 from godwit.graph.cuda import builder as builder_module
+from godwit.graph.cuda import rows
 from godwit.graph.generators import cuda as generators
 from godwit.runtime.cuda import download, driver
 
@@ -112,7 +112,7 @@ def _stable_order(keys: EmulatedBuffer, count: int, stream: Any) -> Any:
 
 def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 << 30) -> None:
     """Make one GPU with so much memory, whose kernels are compiled into a folder."""
-    for module in (rows, generators, arcs):
+    for module in (rows, generators):
         monkeypatch.setattr(module, "Buffer", EmulatedBuffer)
     for module in (builder_module, download):
         monkeypatch.setattr(module, "Stream", EmulatedStream)
@@ -124,7 +124,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
     )
     monkeypatch.setattr(rows, "sort_keys", _sort_keys)
     monkeypatch.setattr(rows, "stable_order", _stable_order)
-    monkeypatch.setattr(arcs, "_on_gpu", as_gpu_array)
+    monkeypatch.setattr(rows, "_on_gpu", as_gpu_array)
     monkeypatch.setattr(driver, "launch", _launch)
     monkeypatch.setattr(
         driver, "copy_async", lambda to, source, n, _: ctypes.memmove(to, source, n)

@@ -14,7 +14,6 @@ from scipy.sparse.csgraph import connected_components
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError
 from godwit.graph.build import _key_bits
 from godwit.graph.csr import Graph
-from godwit.graph.transform import has_sorted_rows
 from graphs import (
     WEIGHT_DTYPES,
     arc_lists,
@@ -142,7 +141,7 @@ def test_reverse_is_the_transpose(graph: Graph, threads: int) -> None:
     assert reverse.reverse is graph
     turned = sorted((t, s, *w) for s, t, *w in arcs_of(graph))
     assert sorted(arcs_of(reverse)) == turned
-    assert has_sorted_rows(reverse)
+    assert reverse.has_sorted_rows
     if not graph.directed:
         assert reverse is graph
 
@@ -238,7 +237,7 @@ def test_relabel_renames_every_end(graph: Graph, threads: int, random: Any) -> N
         renamed = graph.relabel(names)
     expected = sorted((names[s], names[t], *w) for s, t, *w in arcs_of(graph))
     assert sorted(arcs_of(renamed)) == expected
-    assert has_sorted_rows(renamed)
+    assert renamed.has_sorted_rows
     back = np.argsort(names)
     assert_same(renamed.relabel(back), graph)
 
@@ -276,7 +275,7 @@ def test_largest_component_is_scipys(graph: Graph, threads: int) -> None:
 @pytest.mark.parametrize("threads", [2, 4])
 @pytest.mark.parametrize("directed", [True, False])
 def test_components_under_contention(threads: int, directed: bool) -> None:
-    from godwit.graph.components import weak_components
+    from godwit.graph.union_find import weak_components
 
     generator = np.random.default_rng(threads)
     n = 20_000
@@ -287,7 +286,9 @@ def test_components_under_contention(threads: int, directed: bool) -> None:
     np.minimum.at(smallest, labels, np.arange(n))
     for _ in range(5):
         with forced_threads(threads):
-            np.testing.assert_array_equal(weak_components(graph), smallest[labels])
+            np.testing.assert_array_equal(
+                weak_components(graph.rows, graph.directed), smallest[labels]
+            )
 
 
 @given(graphs(), thread_counts, st.integers(-5, 5), st.integers(0, 100), st.integers())

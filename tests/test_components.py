@@ -19,8 +19,8 @@ from godwit.algorithms.components.resident import METHODS
 from godwit.cli.application import app
 from godwit.errors import ClosedContextError, DeviceError, InputError, RunTimeoutError
 from godwit.graph import rows, union_find
-from godwit.graph.components import weak_components
 from godwit.graph.csr import Graph
+from godwit.graph.union_find import weak_components
 from graphs import arcs_of, each_graph, forced_threads, graphs, named_graph
 
 UNIONS = ("hook", "rem", "afforest")
@@ -198,7 +198,7 @@ class TestResult:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            weak_components(graph, "hook", rounds=100_000, jumps=0, poll=poll)
+            weak_components(graph.rows, graph.directed, "hook", rounds=100_000, jumps=0, poll=poll)
         assert seen == sorted(seen)
         assert seen[-1] > 0
 

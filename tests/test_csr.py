@@ -17,8 +17,9 @@ from scipy.sparse.csgraph import dijkstra
 
 import godwit as gw
 from godwit.errors import GraphTooLargeError, InputError
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
+from godwit.graph.rows import estimate_bytes, require_memory
 from graphs import WEIGHT_DTYPES, arcs_of, each_graph, forced_threads, graphs, named_graph
 
 

@@ -20,10 +20,10 @@ import godwit as gw
 from emulated_gpu import COMPILER, EmulatedBuffer, emulate
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
-from godwit.graph import csr
-from godwit.graph.cuda import arcs
+from godwit.graph.cuda import rows as gpu_rows
 from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
 from godwit.graph.generators.cuda import GENERATORS, grid, rmat, road
+from godwit.graph.rows import Rows
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.download import download
@@ -44,7 +44,7 @@ def assert_same(made: gw.Graph, expected: gw.Graph) -> None:
     )
 
 
-def assert_same_rows(made: csr.Rows | None, expected: csr.Rows) -> None:
+def assert_same_rows(made: Rows | None, expected: Rows) -> None:
     assert made is not None
     for one, other in zip(made, expected, strict=True):
         assert (one is None) == (other is None)
@@ -134,14 +134,14 @@ class TestEmulated:
             padded: Any = (*given, None)[:3]
             for vertex_count in (None, n, n + 70):
                 graph = gw.Graph.from_edges(*given, vertex_count=vertex_count, directed=directed)
-                made = arcs.rows_of_arcs(*padded, vertex_count, directed, None)
-                assert_same_rows(made, (graph.offsets, graph.targets, graph.weights))
+                made = gpu_rows.rows_of_gpu_arrays(*padded, vertex_count, directed, None)
+                assert_same_rows(made, graph.rows)
 
     def test_arcs_that_the_host_shall_judge(self) -> None:
         def made(sources: Any, targets: Any, *others: Any) -> Any:
             weights, vertex_count, id_dtype = (*others, None, None, None)[:3]
             ends = (np.array(sources, np.int32), np.array(targets, np.int32))
-            return arcs.rows_of_arcs(*ends, weights, vertex_count, True, id_dtype)
+            return gpu_rows.rows_of_gpu_arrays(*ends, weights, vertex_count, True, id_dtype)
 
         assert made([0, 1], [1, 0]) is not None
         assert made([0, -1], [1, 0]) is None
@@ -152,7 +152,7 @@ class TestEmulated:
         assert made([], []) is None
         assert made([0, 1], [1, 0], np.ones(2, np.float16)) is None
         assert made([0, 1], [1, 0], np.ones(3)) is None
-        assert arcs.rows_of_arcs(np.ones(2), np.ones(2), None, None, True, None) is None
+        assert gpu_rows.rows_of_gpu_arrays(np.ones(2), np.ones(2), None, None, True, None) is None
 
     def test_what_does_not_fit_at_once_is_built_in_ranges(
         self, emulated: Callable[..., None]
@@ -162,7 +162,15 @@ class TestEmulated:
         seconds: dict[str, float] = {}
         emulated(int(reserved * 1.04) + (1 << 18))  # some 250 KB, and all arcs need 2 MB
         assert_same(rmat(12, 16, seed=3, seconds=seconds), expected)
-        assert set(seconds) == {"compile", "count", "deal", "sort", "merge", "rows", "download"}
+        assert set(seconds) == {
+            "compile",
+            "count",
+            "distribute",
+            "sort",
+            "merge",
+            "rows",
+            "download",
+        }
         emulated(reserved)
         with pytest.raises(
             GraphTooLargeError, match=r"scale 12 .* on cuda:0, and 0 B are available"
@@ -171,7 +179,7 @@ class TestEmulated:
         with pytest.raises(GraphTooLargeError, match=r"100 x 100 needs some .* on cuda:0"):
             road(100)
         given = random_arcs(30_000, 10, "int32", None, seed=1)
-        assert arcs.rows_of_arcs(*given, None, None, True, None) is None
+        assert gpu_rows.rows_of_gpu_arrays(*given, None, None, True, None) is None
 
     def test_arguments_are_judged_as_on_the_cpu(self) -> None:
         with pytest.raises(InputError, match="scale must not be negative, got -1"):
@@ -215,16 +223,16 @@ class TestCompiles:
     @pytest.mark.parametrize(
         ("file", "types"),
         [
-            ("graph/cuda/row_kernels.cuh", {"Edges": "RmatEdges", "Weights": "FloatWeights"}),
+            ("graph/cuda/build_rows.cuh", {"Edges": "RmatEdges", "Weights": "FloatWeights"}),
             (
-                "graph/cuda/row_kernels.cuh",
+                "graph/cuda/build_rows.cuh",
                 {"Edges": "GivenEdges<i64>", "Weights": "IntegerWeights<i64>"},
             ),
             ("graph/generators/grid_kernels.cuh", {"Weights": "IntegerWeights<i32>"}),
         ],
     )
     def test_kernels(self, architecture: str, file: str, types: dict[str, str]) -> None:
-        word = {"Word": "u64"} if "row_kernels" in file else {}
+        word = {"Word": "u64"} if "build_rows" in file else {}
         source = kernel_source(file, Id="i32", **word, **types)
         assert cubin(source, (), architecture)[:4] == b"\x7fELF"
 
@@ -285,10 +293,8 @@ class TestAsked:
 
 
 def test_arrays_on_the_host_stay_there() -> None:
-    assert gw.Graph is csr.Graph
-    assert csr.build_on_gpu is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csr, "build_on_gpu", lambda *arcs: pytest.fail("asked for host arrays"))
+        patch.setattr(gpu_rows, "rows_of_gpu_arrays", lambda *_: pytest.fail("arrays of the host"))
         assert gw.Graph.from_edges([0, 1], np.array([1, 0])).arc_count == 2
 
 
@@ -297,16 +303,16 @@ def test_arrays_on_a_gpu_are_built_there() -> None:
         def __init__(self) -> None:
             self.__cuda_array_interface__: dict[str, Any] = {}
 
-    rows = (np.array([0, 1, 1]), np.array([1], np.int32), np.array([0.5]))
+    rows = Rows(np.array([0, 1, 1]), np.array([1], np.int32), np.array([0.5]))
     asked: list[Any] = []
 
-    def build(*arcs: Any) -> csr.Rows:
+    def build(*arcs: Any) -> Rows:
         asked.append(arcs)
         return rows
 
     sources, targets = Elsewhere(), Elsewhere()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csr, "build_on_gpu", build)
+        patch.setattr(gpu_rows, "rows_of_gpu_arrays", build)
         graph = gw.Graph.from_edges(sources, targets, vertex_count=2, directed=False, ids=[7, 9])
     assert asked == [(sources, targets, None, 2, False, None)]
     assert_same(graph, gw.Graph.trusted(*rows, directed=False))
@@ -383,7 +389,7 @@ class TestOnGpu:
             expected = gw.Graph.from_edges(*given, directed=directed)
             there = [to_gpu(one) for one in given]
             padded: Any = (*there, None)[:3]
-            rows = arcs.rows_of_arcs(*padded, None, directed, None)
+            rows = gpu_rows.rows_of_gpu_arrays(*padded, None, directed, None)
             assert_same_rows(rows, (expected.offsets, expected.targets, expected.weights))
             assert_same(gw.Graph.from_edges(*there, directed=directed), expected)
             strided = [to_gpu(np.repeat(one, 2))[::2] for one in given]

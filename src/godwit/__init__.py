@@ -27,18 +27,9 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'godwit' has no attribute {name!r}")
     module = import_module(_MODULE_OF[name])
-    if name == "Graph":
-        module.build_on_gpu = _build_on_gpu
     value = vars(module).get(name) or import_module(f"{module.__name__}.{name}")
     globals()[name] = value
     return value
-
-
-def _build_on_gpu(*arcs: Any) -> Any:
-    """Rows of arcs that lie on a GPU; the layer of graphs imports no GPU code, so it is handed this."""
-    from godwit.graph.cuda.arcs import rows_of_arcs
-
-    return rows_of_arcs(*arcs)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from godwit.dataflow.context import Context
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
+from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition import Partition, partition
 from godwit.graph.partition.layout import Duplication, Layout, build_layout
 from godwit.runtime.protocol import Placement
@@ -176,7 +176,7 @@ def place_for_one_query(
 ) -> PlacedGraph:
     """As :func:`godwit.place`, but one device, or GPUs, get the graph only if the query asks for it."""
     if not isinstance(graph, Graph):
-        raise no_graph(graph)
+        raise not_a_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)
     placed = PlacedGraph(graph, context, partition, seed, duplication)
     several_cpus = len(context.devices) > 1 and not context.devices[0].delivers

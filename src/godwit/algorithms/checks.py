@@ -10,7 +10,7 @@ import numpy as np
 from godwit.dtypes import Array, as_array
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
+from godwit.graph.foreign import not_a_graph
 
 BLOCK_ARCS = 1 << 20
 """Arcs looked at together: memory stays near that of a few arrays of n."""
@@ -19,7 +19,7 @@ BLOCK_ARCS = 1 << 20
 def check_graph(graph: Any) -> None:
     """Raise InputError for what is no graph."""
     if not isinstance(graph, Graph):
-        raise no_graph(graph)
+        raise not_a_graph(graph)
 
 
 def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:

@@ -73,11 +73,11 @@ def degree_facts(graph: Graph) -> Facts:
 def structure_facts(graph: Graph) -> Facts:
     """Components, and bounds of the largest one's diameter: a few searches."""
     from godwit.algorithms.diameter import diameter_bounds
-    from godwit.graph.components import weak_components
+    from godwit.graph.union_find import weak_components
 
     if graph.vertex_count == 0:
         return {"components": 0, "largest_component": 0, "diameter": None}
-    sizes = np.bincount(weak_components(graph))
+    sizes = np.bincount(weak_components(graph.rows, graph.directed))
     bounds = diameter_bounds(graph)
     return {
         "components": int(np.count_nonzero(sizes)),
@@ -99,8 +99,8 @@ def histogram_facts(graph: Graph) -> list[Facts]:
 def memory_facts(graph: Graph) -> list[Facts]:
     """What the device with most memory needs of a contiguous partition, for several device counts:
     its rows, and a value for each vertex that it owns or sends to."""
-    from godwit.graph.csr import estimate_bytes
     from godwit.graph.partition import partition
+    from godwit.graph.rows import estimate_bytes
 
     weights = graph.weights
     weight_bytes = 0 if weights is None else weights.itemsize

@@ -82,7 +82,9 @@ class Output:
 
         :raises FileError: it did not work; what was there before is there still
         """
-        self._write([column], lambda: edge_tables(column, graph, graph.ids.in_file))
+        self._write(
+            [column], lambda: edge_tables(column, graph.rows, graph.ids.in_file, graph.directed)
+        )
 
     def _write(self, columns: list[Column], tables: Tables) -> None:
         if self.target is None:

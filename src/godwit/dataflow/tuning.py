@@ -9,7 +9,7 @@ from typing import Any
 
 from godwit.dtypes import as_count
 from godwit.errors import InputError, shown
-from godwit.graph.csr import require_memory
+from godwit.graph.rows import require_memory
 
 DEFAULT_RING_ITEMS = 4096
 

@@ -24,8 +24,9 @@ from godwit.frontier.code import (
 from godwit.frontier.names import Names, check_name
 from godwit.frontier.operators import Step, resolve_steps, with_frontiers
 from godwit.frontier.reads import reads_anywhere
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.foreign import no_graph
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import not_a_graph
+from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph, default_step_devices
 from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, GpuOptions, check_options, refuse
 from godwit.runtime.protocol import Device
@@ -264,7 +265,7 @@ def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
         graph.check_open()
         return graph
     if not isinstance(graph, Graph):
-        raise no_graph(graph)
+        raise not_a_graph(graph)
     context = Context(default_step_devices(graph) if devices is None else devices)
     return PlacedGraph(graph, context, None, 0, None)
 

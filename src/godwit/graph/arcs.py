@@ -1,34 +1,60 @@
-"""Arcs on their way from a file to a graph: columns, in one block or in many.
+"""Arcs on their way from a file or table to a graph: columns, in one block or in several.
 
-A file that fits in memory comes as one block. A larger one comes as many, and is gone through
-several times: for what is said of the whole, to count the arcs of each row, and to fill the rows. So
-memory holds the graph and a block, never the file.
+A file that fits in memory comes as one block. A larger one comes as several, and is read several times:
+for facts about the whole, to count the arcs of each row, and to fill the rows. So memory holds the graph
+and one block, never the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from godwit import config
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FormatError, InputError
-from godwit.graph.blocks import rows_of_blocks
-from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.graph.listed_ids import OccurringIds
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.rows import Rows
+
+_IDS_PER_ARC = 4
+_PIECE = 1 << 20
+_SMALLEST_TABLE = 1 << 16
+_SHARE_OF_MEMORY = 8
+
+Progress = Callable[[int, int, str], None]
+"""Called at intervals, from the calling thread, with (bytes done, bytes in all, phase)."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The user's options for reading a file or table; see :func:`godwit.read`.
+
+    :param text_ids: False where ids must be integers, because arcs stream
+    """
+
+    id_base: int | None = None
+    directed: bool | None = None
+    weighted: bool | None = None
+    columns: tuple[str, ...] | None = None
+    relabel: bool | None = None
+    weight_dtype: np.dtype[Any] | None = None
+    progress: Progress | None = None
+    text_ids: bool = True
 
 
 class Block(NamedTuple):
-    """Some arcs of a file, in the order of the file."""
+    """Consecutive arcs of a file.
+
+    :param sources: (k) ids: int32 or int64, or an Arrow array of texts
+    """
 
     sources: Any
-    """(k) ids: int32 or int64, or an Arrow array of texts."""
     targets: Any
     weights: Array | None
 
@@ -37,10 +63,10 @@ class Block(NamedTuple):
 class Arcs:
     """All arcs of a file.
 
-    :ivar blocks: goes through them from the beginning, each time it is called
-    :ivar count: how many there are
+    :ivar blocks: a function whose every call iterates over all blocks
+    :ivar count: number of arcs
     :ivar weight_dtype: int32, int64, float32 or float64; None where there are no weights
-    :ivar one_block: whether they come as one block
+    :ivar one_block: True if there is only one block
     """
 
     path: Path
@@ -51,15 +77,15 @@ class Arcs:
 
     @property
     def weighted(self) -> bool:
-        """Whether arcs have weights."""
+        """True if arcs have weights."""
         return self.weight_dtype is not None
 
     def shifted(self, by: int) -> Self:
-        """The same arcs between vertices whose numbers are smaller."""
+        """Return the arcs with ``by`` subtracted from every id."""
         return self.mapped(lambda vertices: vertices - by)
 
     def mapped(self, change: Callable[[Array], Array]) -> Self:
-        """The same arcs between vertices of other numbers."""
+        """Return the arcs with ``change`` applied to every column of ids."""
 
         def blocks() -> Iterator[Block]:
             with ThreadPoolExecutor(2) as pool:
@@ -71,11 +97,11 @@ class Arcs:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """What a format reads that lists arcs: those between the vertices 0 to ``vertex_count - 1``.
+class ArcList:
+    """A graph as a list of arcs between the vertices 0 to ``vertex_count - 1``.
 
-    :ivar directed: False: each arc is an edge, which the file has once
-    :ivar ids: of the vertices; 0 for none of their own
+    :ivar directed: False if each arc stands for an edge, which the file has once
+    :ivar ids: the ids of the vertices, as of ``Graph(...)``
     """
 
     arcs: Arcs
@@ -83,37 +109,139 @@ class Listed:
     directed: bool
     ids: Any = 0
 
+    def to_rows(self, options: ReadOptions) -> tuple[Rows, bool]:
+        """Return the rows of the graph, and whether it is directed; vertices are not checked.
 
-def assemble(listed: Listed, options: ReadOptions) -> Graph:
-    """The graph made of arcs whose ids are vertices (not checked here).
+        :raises FormatError: the options ask for weights that the file does not have
+        :raises GraphTooLargeError: before anything large is allocated
+        """
+        from godwit.graph.blocks import rows_of_blocks  # which loads Numba
 
-    :raises GraphTooLargeError: before anything large is allocated
+        arcs = self.arcs
+        if options.weighted is True and not arcs.weighted:
+            raise FormatError(arcs.path, "the file has no weights, and weighted=True asks for them")
+        if options.weighted is False:
+            arcs = _unweighted(arcs)
+        if options.progress is not None:
+            options.progress(1, 1, "building")
+        both_directions = not self.directed or options.directed is False
+        dtype = id_dtype_for(self.vertex_count)
+        rows = rows_of_blocks(
+            arcs.blocks,
+            self.vertex_count,
+            dtype,
+            arcs.weight_dtype,
+            both_directions,
+            arcs.one_block,
+        )
+        return rows, not both_directions or options.directed is True
+
+
+class IdTable:
+    """The vertices of a file that lists the ids of all: integers, numbered in ascending order.
+
+    :param listed: (n) int64, not negative, in any order
+    :ivar ids: the ids of the vertices
+    :ivar duplicate: an id that is listed twice; None if there is none
     """
-    arcs, vertex_count = listed.arcs, listed.vertex_count
-    if options.weighted is True and not arcs.weighted:
-        raise FormatError(arcs.path, "the file has no weights, and weighted=True asks for them")
-    if options.weighted is False:
-        arcs = _unweighted(arcs)
-    if options.progress is not None:
-        options.progress(1, 1, "building")
-    both_directions = not listed.directed or options.directed is False
-    dtype = id_dtype_for(vertex_count)
-    rows = rows_of_blocks(
-        arcs.blocks, vertex_count, dtype, arcs.weight_dtype, both_directions, arcs.one_block
-    )
-    stays_undirected = both_directions and options.directed is not True
-    return Graph.trusted(*rows, directed=not stays_undirected, ids=listed.ids)
+
+    def __init__(self, listed: Array) -> None:
+        ascending = np.sort(listed)
+        again = np.flatnonzero(ascending[1:] == ascending[:-1])
+        self.duplicate = int(ascending[again[0]]) if len(again) else None
+        self.ids = VertexIds.ascending(ascending)
+        self._set: Any = None
+        if not self.ids.is_range:
+            import pyarrow as pa
+
+            self._set = pa.array(ascending)
+
+    def vertices(self, ids: Array) -> Array:
+        """Return the vertices with these ids; -1 where an id is not listed."""
+        dtype = id_dtype_for(len(self.ids))
+        if self._set is None:
+            vertices = ids - (self.ids[0] if len(self.ids) else 0)
+            vertices[(vertices < 0) | (vertices >= len(self.ids))] = -1
+            return vertices.astype(dtype)
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        indices = pc.index_in(pa.array(ids), value_set=self._set)
+        return indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(dtype, copy=False)  # type: ignore[no-any-return]
+
+
+class OccurringIds:
+    """The integers that occur in the columns of a file, as a table of flags while they are dense enough.
+
+    The table has a byte for each integer up to the largest, at most 4 for each arc.
+
+    :ivar compact: False once an id is negative or too large for the table, which is then dropped
+    """
+
+    def __init__(self) -> None:
+        self.compact = True
+        self._occurs: Array = np.zeros(0, np.bool_)
+        self._marked = 0
+        self._complete = False
+
+    def add(self, columns: Sequence[Array], low: int, high: int, most_arcs: int) -> None:
+        """Add columns of ids, int32 or int64.
+
+        :param low: the smallest of the ids, or a smaller number
+        :param high: the largest of the ids
+        :param most_arcs: upper bound of the file's arcs
+        """
+        if not self.compact or all(len(column) == 0 for column in columns):
+            return
+        limit = min(_IDS_PER_ARC * most_arcs, config.available_memory_bytes() // _SHARE_OF_MEMORY)
+        if low < 0 or high >= max(limit, _SMALLEST_TABLE):
+            self.compact = False
+            self._occurs = np.zeros(0, np.bool_)
+            return
+        if high >= len(self._occurs):
+            grown = np.zeros(max(high + 1, 2 * len(self._occurs)), np.bool_)
+            grown[: len(self._occurs)] = self._occurs
+            self._occurs = grown
+        self._marked, self._complete = 0, False
+        pieces = [
+            column[begin : begin + _PIECE]
+            for column in columns
+            for begin in range(0, len(column), _PIECE)
+        ]
+        mark = partial(self._mark, self._occurs[low : high + 1])
+        with ThreadPoolExecutor(config.thread_count()) as pool:
+            for _ in pool.map(mark, pieces):
+                pass
+
+    def _mark(self, between: Array, ids: Array) -> None:
+        """Mark ids, unless all integers between the smallest and the largest are known to occur."""
+        if self._complete:
+            return
+        self._occurs[ids] = True
+        self._marked += len(ids)  # a race may lose a sum, which only delays the check
+        if self._marked >= len(between):
+            self._marked, self._complete = 0, bool(between.all())
+
+    def vertices(self) -> tuple[VertexIds, Callable[[Array], Array] | None]:
+        """Return the ids of the vertices, and a function from ids to vertices; None for a range."""
+        occurring = np.flatnonzero(self._occurs)
+        ids = VertexIds.ascending(occurring)
+        if ids.is_range:
+            return ids, None
+        rank = np.cumsum(self._occurs, dtype=id_dtype_for(len(ids)))
+        rank -= 1
+        return ids, partial(np.take, rank, mode="clip")  # all ids are in range
 
 
 def relabelled(
     arcs: Arcs, occurring: OccurringIds | None, options: ReadOptions, *, typed: bool = False
 ) -> tuple[Arcs, VertexIds]:
-    """The same arcs between the vertices 0, 1, 2, …: the distinct ids of the file in ascending order.
+    """Return the arcs between vertices 0, 1, 2, …: the distinct ids of the file in ascending order.
 
-    :param occurring: which integers the ids are; None where they are texts
-    :param typed: whether texts are meant as such; if not, those that are all integers of 64 bits are
-        integers
-    :raises InputError: ids are texts, and ``options`` have no room for them
+    :param occurring: the integers that occur; None where ids are texts
+    :param typed: False to convert texts to integers if all of them are integers of 64 bits
+    :returns: the arcs, and the ids of the vertices
+    :raises InputError: ids are texts, and ``options`` forbid them
     """
     if occurring is not None and occurring.compact:
         ids, vertices_of = occurring.vertices()
@@ -124,16 +252,17 @@ def relabelled(
     import pyarrow.compute as pc
 
     def as_numbers(distinct: Any) -> Any:
-        found = None if typed and not pa.types.is_integer(distinct.type) else _as_numbers(distinct)
-        if found is None and not options.text_ids:
+        is_text = typed and not pa.types.is_integer(distinct.type)
+        numbers = None if is_text else _as_numbers(distinct)
+        if numbers is None and not options.text_ids:
             raise InputError(
                 f"{arcs.path}: ids are texts, and edges stream between integers only: call "
                 "godwit.read first (command line: leave out --stream)"
             )
-        return found
+        return numbers
 
     def encode() -> Iterator[tuple[list[Any], Array | None]]:
-        # Ids are hashed once, in two threads: most of the time goes into that.
+        # Most of the time goes into hashing the ids: each is hashed once, in two threads.
         with ThreadPoolExecutor(2) as pool:
             for block in arcs.blocks():
                 columns = (_arrow(block.sources), _arrow(block.targets))
@@ -154,12 +283,11 @@ def relabelled(
 
     def vertices(column: Any) -> Array:
         if numbers is not None:
-            found = _found_in(stored, column.dictionary.cast(pa.int64()).to_numpy())
+            positions = _search_sorted(stored, column.dictionary.cast(pa.int64()).to_numpy())
         else:
-            found = pc.index_in(column.dictionary, value_set=distinct).to_numpy(
-                zero_copy_only=False
-            )
-        vertices: Array = found[column.indices.to_numpy()]
+            indices = pc.index_in(column.dictionary, value_set=distinct)
+            positions = indices.to_numpy(zero_copy_only=False)
+        vertices: Array = positions[column.indices.to_numpy()]
         return vertices
 
     def blocks() -> Iterable[Block]:
@@ -170,34 +298,34 @@ def relabelled(
 
 
 def _distinct(blocks: Iterable[list[Any]]) -> Iterator[Any]:
-    """All values in blocks of encoded columns, each once: of those so far now and then, of all in the end.
+    """Yield the distinct values of encoded columns: of those read so far at intervals, of all at the end.
 
-    They are merged when as many have come as there were, so that each is hashed a few times only.
+    New values are merged when there are as many as merged ones, so that each is hashed a few times only.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     merged: list[Any] = []
-    came: list[Any] = []
+    new: list[Any] = []
     for columns in blocks:
-        came += [column.dictionary for column in columns]
-        if sum(map(len, came)) >= sum(map(len, merged)):
-            merged, came = [pc.unique(pa.chunked_array([*merged, *came]))], []
+        new += [column.dictionary for column in columns]
+        if sum(map(len, new)) >= sum(map(len, merged)):
+            merged, new = [pc.unique(pa.chunked_array([*merged, *new]))], []
             yield merged[0]
-    if came:
-        yield pc.unique(pa.chunked_array([*merged, *came]))
+    if new:
+        yield pc.unique(pa.chunked_array([*merged, *new]))
 
 
-def _found_in(ascending: Array, values: Array) -> Array:
-    """Where the values are: looked for in ascending order, which caches like."""
+def _search_sorted(ascending: Array, values: Array) -> Array:
+    """Return the positions of values, searched for in ascending order, which is kind to caches."""
     order = np.argsort(values)
-    found: Array = np.empty(len(values), np.int64)
-    found[order] = np.searchsorted(ascending, values[order])
-    return found
+    positions: Array = np.empty(len(values), np.int64)
+    positions[order] = np.searchsorted(ascending, values[order])
+    return positions
 
 
 def _as_numbers(distinct: Any) -> Any:
-    """The ids as int64 (Arrow), or None if they are not; texts such as 7 and 07 are one number."""
+    """Return ids as int64 (Arrow), or None if one is no integer; the texts 7 and 07 are one number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

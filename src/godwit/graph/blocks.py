@@ -1,9 +1,9 @@
-"""Rows of arcs that come in blocks: in one, or in many that are gone through twice.
+"""Rows of arcs that come in one block, or in several blocks that are read twice.
 
-The first time the arcs of each row are counted, the second time they are put there. A block is made
-into rows of its own, sorted and stable, which are appended to the rows of the whole; in the end each
-row is a sequence of sorted runs in the order of the file, and they are merged, stably. So the result
-is that of one block, and memory holds the graph and a block.
+The first pass counts the arcs of each row, the second fills the rows: each block becomes sorted rows,
+which are appended to the rows of the graph. Each row is then a sequence of sorted runs in the order of
+the file, which are merged, stably. So the result does not depend on the blocks, and memory holds the
+graph and one block.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.graph.build import arcs_to_rows
-from godwit.graph.csr import estimate_bytes, require_memory
-from godwit.graph.rows import bits_of, row_range, thread_count_for
+from godwit.graph.rows import (
+    Rows,
+    bits_of,
+    estimate_bytes,
+    require_memory,
+    row_range,
+    thread_count_for,
+)
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team
-
-Rows = tuple[Array, Array, Array | None]
 
 _POLL_STEPS = 16_384
 
@@ -34,18 +38,18 @@ def rows_of_blocks(
     both_directions: bool,
     one_block: bool,
 ) -> Rows:
-    """Rows (offsets, targets, weights) of arcs in any order, sorted by target, stably.
+    """Return the rows of arcs in any order, each sorted by target, stably.
 
-    :param blocks: goes through all (sources, targets, weights), each time it is called; ids are
-        trusted, weights of ``weight_dtype``
-    :param both_directions: store each pair twice, turned round, except self-loops
-    :param one_block: there is one block only
+    :param blocks: a function whose every call iterates over all blocks (sources, targets, weights);
+        ids are trusted, weights have ``weight_dtype``
+    :param both_directions: store each pair a second time as its reverse, except self-loops
+    :param one_block: True if there is only one block
     :raises GraphTooLargeError: before anything large is allocated
     """
     if one_block:
         for sources, targets, weights in blocks():
             if not both_directions and _are_rows(sources, targets, id_dtype):
-                return _row_begins(sources, vertex_count), targets, weights
+                return Rows(_row_begins(sources, vertex_count), targets, weights)
             return arcs_to_rows(
                 sources, targets, weights, vertex_count, id_dtype, both_directions=both_directions
             )
@@ -79,11 +83,11 @@ def rows_of_blocks(
         np.empty((threads, longest if payload.size else 0), payload.dtype),
         threads=threads,
     )
-    return offsets, targets, weights
+    return Rows(offsets, targets, weights)
 
 
 def _are_rows(sources: Array, targets: Array, id_dtype: np.dtype[Any]) -> bool:
-    """Whether arcs are sorted already, by source and then by target, as many files are."""
+    """Return True if arcs are sorted by source and then by target, as many files are."""
     if targets.dtype != id_dtype or sources.dtype != id_dtype:
         return False
     threads = thread_count_for(len(sources))
@@ -99,7 +103,7 @@ def _row_begins(sources: Array, vertex_count: int) -> Array:
 
 @kernel
 def _ascend(rank: int, size: int, control: Any, sources: Any, targets: Any) -> bool:
-    """Whether no arc of a part comes before the one in front of it."""
+    """Return True if the arcs of this thread's part, and the one before it, are in order."""
     begin, end = block_range(rank, size, sources.size)
     for i in range(max(begin, 1), end):
         source = sources[i]
@@ -111,7 +115,7 @@ def _ascend(rank: int, size: int, control: Any, sources: Any, targets: Any) -> b
 
 @kernel
 def _begin_rows(rank: int, size: int, control: Any, sources: Any, offsets: Any) -> None:
-    """Set where the rows begin whose first arc is in a part; the last part sets the rest."""
+    """Write the offsets of rows whose first arc is in this thread's part; the last thread ends the rest."""
     begin, end = block_range(rank, size, sources.size)
     for i in range(begin, end):
         if i == 0 or sources[i] != sources[i - 1]:
@@ -177,7 +181,7 @@ def _append(
     targets: Any,
     payload: Any,
 ) -> None:
-    """Put each row of a block behind what there is of that row, and move its end."""
+    """Append each row of a block to the same row of the graph, and move the end of that row."""
     begin, end = row_range(rank, size, rows)
     weighted = payload.size > 0
     for v in range(begin, end):
@@ -218,7 +222,7 @@ def _merge_runs(
                 i = left
                 j = middle
                 for to in range(left - first, last - first):
-                    # Of equal ones the left comes first: it came first in the file.
+                    # Of equal targets the left one goes first, as in the file.
                     take_left = j >= last or (i < middle and targets[i] <= targets[j])
                     at = i if take_left else j
                     spare_targets[rank, to] = targets[at]
@@ -236,7 +240,7 @@ def _merge_runs(
 
 
 def _run_end(targets: Any, begin: Any, end: Any) -> Any:
-    """Where the ascending run that begins there ends."""
+    """Return the end of the ascending run that begins at ``begin``."""
     if begin >= end:
         return end
     at = begin + 1

@@ -1,13 +1,13 @@
 """Arcs in any order into rows sorted by target: a parallel, stable radix sort.
 
-Method: arcs are first dealt, in their order, to *buckets* of neighbouring sources, each thread its
-own part of the input into its own part of every bucket. Then each bucket, small enough for a core's
+Method: arcs are first distributed, in their order, to *buckets* of neighbouring sources: each thread
+writes its part of the input to its part of every bucket. Then each bucket, small enough for a core's
 cache, is sorted by one thread with least-significant-digit passes over keys that hold the source
 (within its bucket) above the target. Both steps are stable, so the result does not depend on the
 number of threads.
 
 Encoding: ``key = (source - first source of the bucket) << target_bits | target``, an int64. Weights
-travel as the bits that they are (int32 or int64), so two kinds of payload serve all dtypes.
+are moved as integers of the same bits (int32 or int64), so two kinds of payload serve all dtypes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array, frozen
-from godwit.graph.csr import estimate_bytes, require_memory
-from godwit.graph.rows import bits_of, thread_count_for
+from godwit.graph.rows import (
+    Rows,
+    bits_of,
+    estimate_bytes,
+    first_row_at,
+    require_memory,
+    thread_count_for,
+)
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, CURSOR, barrier, block_range, run_team
@@ -42,7 +48,7 @@ def _count_buckets(
     row_bits: int,
     counts: Any,
 ) -> None:
-    """How many arcs this thread will deal to each bucket: row ``rank`` of ``counts``."""
+    """Count the arcs of this thread's part that belong to each bucket: row ``rank`` of ``counts``."""
     begin, end = block_range(rank, size, sources.size)
     mine = counts[rank]
     for i in range(begin, end):
@@ -57,7 +63,7 @@ def _count_buckets(
 
 
 @kernel
-def _deal_and_sort(
+def _distribute_and_sort(
     rank: int,
     size: int,
     control: Any,
@@ -80,14 +86,14 @@ def _deal_and_sort(
     offsets: Any,
     kept: Any,
 ) -> None:
-    """Deal the arcs to buckets, sort each, and count its rows.
+    """Distribute the arcs to buckets, sort each bucket, and count its rows.
 
     ``counts[rank]`` holds where this thread's part of each bucket begins. Afterwards bucket b has
     ``kept[b]`` keys, ascending, from ``bucket_begin[b]``, and ``offsets[v + 1]`` is the end of row
     v within its bucket.
     """
     begin, end = block_range(rank, size, sources.size)
-    place = counts[rank]
+    next_position = counts[rank]
     weighted = payload.size > 0
     low = (np.int64(1) << row_bits) - 1
     for i in range(begin, end):
@@ -96,15 +102,15 @@ def _deal_and_sort(
         source = np.int64(sources[i])
         target = np.int64(targets[i])
         bucket = source >> row_bits
-        position = place[bucket]
-        place[bucket] = position + 1
+        position = next_position[bucket]
+        next_position[bucket] = position + 1
         keys[position] = (source & low) << target_bits | target
         if weighted:
             values[position] = payload[i]
         if both_directions and source != target:
             bucket = target >> row_bits
-            position = place[bucket]
-            place[bucket] = position + 1
+            position = next_position[bucket]
+            next_position[bucket] = position + 1
             keys[position] = (target & low) << target_bits | source
             if weighted:
                 values[position] = payload[i]
@@ -217,7 +223,7 @@ def _pass(
     shift: int,
     width: int,
 ) -> bool:
-    """One stable counting sort by ``width`` bits from ``shift``; False if all have the same."""
+    """Sort by ``width`` bits from ``shift``, by counting, stably; return False if all keys agree."""
     mask = (1 << width) - 1
     for d in range(mask + 1):
         digits[d] = 0
@@ -242,7 +248,7 @@ def _pass(
 
 
 def _compact(keys: Any, first_row: int, target_bits: int, drop_loops: bool, merge: bool) -> int:
-    """Move the keys of arcs that stay to the front; how many those are."""
+    """Move the keys of the arcs that are kept to the front; return their number."""
     low = (np.int64(1) << target_bits) - 1
     previous = np.int64(-1)
     count = 0
@@ -296,7 +302,7 @@ def _emit(
 
 
 def _key_bits(vertex_count: int, arc_count: int) -> tuple[int, int]:
-    """Bits of a target, and of a source within its bucket; together they fit an int64 key."""
+    """Return the bits of a target, and of a source within its bucket; together they fit an int64 key."""
     target_bits = max(1, (vertex_count - 1).bit_length())
     buckets = min(max(arc_count // _ARCS_PER_BUCKET, 1), _MAXIMAL_BUCKETS)
     row_bits = max(0, target_bits - (buckets.bit_length() - 1))
@@ -314,11 +320,11 @@ def arcs_to_rows(
     drop_loops: bool = False,
     merge: bool = False,
     sources_ascend: bool = False,
-) -> tuple[Array, Array, Array | None]:
-    """Rows (offsets, targets, weights) of arcs in any order, sorted by target, stably.
+) -> Rows:
+    """Return the rows of arcs in any order, each sorted by target, stably.
 
     :param sources: (k) int32 or int64 in [0, vertex_count): trusted
-    :param both_directions: store each pair twice, turned round, except self-loops
+    :param both_directions: store each pair a second time as its reverse, except self-loops
     :param drop_loops: leave out self-loops
     :param merge: keep one of parallel arcs; for arcs without weights only
     :param sources_ascend: with ``sources`` and ``targets`` exchanged, the arcs are in row order:
@@ -336,7 +342,7 @@ def arcs_to_rows(
     offsets = np.zeros(vertex_count + 1, np.int64)
     if given == 0:
         empty = None if weights is None else np.empty(0, weights.dtype)
-        return offsets, np.empty(0, id_dtype), empty
+        return Rows(offsets, np.empty(0, id_dtype), empty)
     if sources.dtype != targets.dtype:
         sources, targets = sources.astype(np.int64), targets.astype(np.int64)
     sources, targets, payload = frozen(sources), frozen(targets), bits_of(weights)
@@ -356,7 +362,7 @@ def arcs_to_rows(
     values = np.empty(total if payload.size else 0, payload.dtype)
     kept = np.zeros(bucket_count, np.int64)
     run_team(
-        _deal_and_sort,
+        _distribute_and_sort,
         sources,
         targets,
         payload,
@@ -395,4 +401,28 @@ def arcs_to_rows(
         values if row_weights is None else row_weights.view(payload.dtype),
         threads=threads,
     )
-    return offsets, row_targets, row_weights
+    return Rows(offsets, row_targets, row_weights)
+
+
+@kernel
+def _expand_rows(rank: int, size: int, control: Any, offsets: Any, sources: Any) -> None:
+    """Write the source of every arc; threads take equal parts of the arcs, which may split rows."""
+    begin, end = block_range(rank, size, sources.size)
+    if begin == end:
+        return
+    row = first_row_at(offsets, 0, offsets.size - 1, begin + 1) - 1  # the row of arc `begin`
+    i = begin
+    while i < end:
+        stop = min(end, offsets[row + 1])
+        while i < stop:
+            sources[i] = row
+            i += 1
+        row += 1
+
+
+def row_sources(offsets: Array, id_dtype: np.dtype[Any]) -> Array:
+    """Return the source of each arc: (m) ids."""
+    sources = np.empty(int(offsets[-1]), id_dtype)
+    if sources.size:
+        run_team(_expand_rows, frozen(offsets), sources, threads=thread_count_for(sources.size))
+    return sources

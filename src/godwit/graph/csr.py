@@ -1,23 +1,22 @@
-"""Graphs as compressed sparse rows: immutable, checked once, trusted ever after.
+"""Graphs as compressed sparse rows: immutable, and checked once, when they are made.
 
 Encoding: the out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``, ``weights`` likewise.
 An undirected graph stores an edge as two arcs of equal weight, one in each direction, and a
 self-loop as one arc. Vertices count from 0.
 
-This module needs NumPy only; whatever touches every arc is compiled and lives in the modules beside
-it (``build``, ``transform``, ``components``, ``degrees``, ``interchange``), which are imported on
-first use.
+This module needs NumPy only. What touches every arc is compiled and lies in modules below it, which take
+and return arrays (``build``, ``transform``, ``facts``, ``union_find``, ``hashing``, ``interchange``), and
+which its methods import on first use.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit import config
 from godwit.arrays import lies_on_gpu
 from godwit.dtypes import (
     ID_DTYPES,
@@ -32,19 +31,12 @@ from godwit.dtypes import (
 )
 from godwit.errors import GraphTooLargeError, InputError, shown
 from godwit.graph.ids import VertexIds
+from godwit.graph.rows import Rows
 
 if TYPE_CHECKING:
-    from godwit.graph.degrees import DegreeStatistics
-
-Merge = Literal["min", "max", "sum", "first"]
-
-Rows = tuple[Array, Array, Array | None]
-"""Offsets, targets and weights."""
-
-build_on_gpu: Callable[[Any, Any, Any, Any, bool, Any], Rows | None] | None = None
-"""What makes rows of the arrays of :meth:`Graph.from_edges` where they lie on a GPU, or gives None, if they
-had better be brought to the host, where every mistake is named. Set by ``godwit``: this layer knows no GPU.
-"""
+    from godwit.graph.arcs import ArcList, ReadOptions
+    from godwit.graph.facts import DegreeStatistics
+    from godwit.graph.transform import Merge
 
 
 class Graph:
@@ -57,7 +49,7 @@ class Graph:
         narrower ones are widened
     :param directed: False promises that every arc u -> v has its equal v -> u; that is checked.
         Arrays that are kept must not be changed afterwards
-    :param ids: what vertices are called, if not 0, 1, 2, …: the first of consecutive integers, or (n)
+    :param ids: ids of the vertices, if not 0, 1, 2, …: the first of consecutive integers, or (n)
         distinct integers, texts or hashable objects. Functions then take and give vertices by them; see
         :attr:`ids`
     :raises InputError: naming the first entry that is wrong
@@ -69,20 +61,16 @@ class Graph:
         "_check",
         "_directed",
         "_ids",
-        "_offsets",
         "_original",
-        "_targets",
-        "_weights",
+        "_rows",
     )
 
-    _offsets: Array
-    _targets: Array
-    _weights: Array | None
+    _rows: Rows
     _directed: bool
     _ids: VertexIds
     _check: Callable[[], None] | None
     _cache: dict[Any, Any]
-    _original: weakref.ref[Graph] | None  # of which this is the reverse
+    _original: weakref.ref[Graph] | None  # the graph whose reverse this is
 
     def __init__(
         self,
@@ -104,9 +92,9 @@ class Graph:
         if not keep_id_dtype:
             targets = frozen(targets, id_dtype_for(len(offsets) - 1))
         if not directed:
-            from godwit.graph import transform
+            from godwit.graph.facts import check_symmetric
 
-            transform.check_symmetric(offsets, targets, weights)
+            check_symmetric(Rows(offsets, targets, weights))
         self._set(offsets, targets, weights, directed, ids)
 
     def _set(
@@ -117,9 +105,11 @@ class Graph:
         directed: bool,
         ids: Any,
     ) -> None:
-        self._offsets = frozen(offsets, np.int64)
-        self._targets = frozen(targets, targets.dtype)
-        self._weights = None if weights is None else frozen(weights, weights.dtype)
+        self._rows = Rows(
+            frozen(offsets, np.int64),
+            frozen(targets, targets.dtype),
+            None if weights is None else frozen(weights, weights.dtype),
+        )
         self._directed = bool(directed)
         self._ids = VertexIds(len(offsets) - 1, ids)
         self._check = None
@@ -137,10 +127,10 @@ class Graph:
         ids: Any = 0,
         check: Callable[[], None] | None = None,
     ) -> Graph:
-        """A graph of arrays that are known to be right: nothing is checked, nothing is copied.
+        """Return a graph of arrays that are known to be right: nothing is checked, nothing is copied.
 
-        :param check: what finds out whether they are right, called once before the arrays are first
-            handed out; it raises an error of ours if they are not
+        :param check: a function that is called once, before the arrays are first returned, and raises an
+            error of Godwit's if they are wrong
         """
         graph = cls.__new__(cls)
         graph._set(offsets, targets, weights, directed, ids)
@@ -159,29 +149,32 @@ class Graph:
         id_dtype: Any = None,
         ids: Any = 0,
     ) -> Graph:
-        """A graph from pairs of vertices, in any order; each row is sorted by target.
+        """Return a graph made of edges in any order; each row is sorted by target.
 
-        Parallel arcs and self-loops are kept; parallel arcs stay in the order given. The graph has
-        arrays of its own: those given may be changed afterwards, as those that ``Graph(...)`` and
-        :meth:`from_scipy` share may not. Arrays of CuPy, PyTorch and others that lie on a GPU become rows
-        there, and only those come to the host.
+        Parallel edges and self-loops are kept; parallel edges stay in the order given. The graph has
+        arrays of its own: those given may be changed afterwards, unlike those that ``Graph(...)`` and
+        :meth:`from_scipy` share. Arrays of CuPy, PyTorch and others that lie on a GPU become rows there,
+        and only the rows are copied to the host.
 
         :param sources: (k) vertex ids, counted from 0
         :param targets: (k) vertex ids
         :param weights: None, or (k) numbers
         :param vertex_count: n; by default one more than the largest id
-        :param directed: if False, each pair is an edge and is stored in both directions
+        :param directed: False stores each edge in both directions
         :param id_dtype: int32 or int64; by default int32 where n < 2**31
         :param ids: as of ``Graph(...)``
         :raises InputError: naming the first id that is out of range, and its position
         :raises GraphTooLargeError: before anything is allocated
         """
         directed = as_flag(directed, "directed")
-        if build_on_gpu is not None and lies_on_gpu(sources):
-            rows = build_on_gpu(sources, targets, weights, vertex_count, directed, id_dtype)
+        if lies_on_gpu(sources):
+            from godwit.graph.cuda.rows import rows_of_gpu_arrays
+
+            rows = rows_of_gpu_arrays(sources, targets, weights, vertex_count, directed, id_dtype)
             if rows is not None:
                 return cls.trusted(*rows, directed=directed, ids=ids)
-        sources, targets = _as_ends(sources, "sources"), _as_ends(targets, "targets")
+        sources = _as_endpoints(sources, "sources")
+        targets = _as_endpoints(targets, "targets")
         if len(sources) != len(targets):
             raise InputError(
                 f"sources and targets must have one length, got {len(sources)} and {len(targets)}"
@@ -189,16 +182,16 @@ class Graph:
         weights = as_weights(weights, len(sources))
         vertex_count = _count_vertices(sources, targets, vertex_count)
         dtype = id_dtype_for(vertex_count, id_dtype)
-        from godwit.graph import build
+        from godwit.graph.build import arcs_to_rows
 
-        offsets, row_targets, row_weights = build.arcs_to_rows(
+        rows = arcs_to_rows(
             sources, targets, weights, vertex_count, dtype, both_directions=not directed
         )
-        return cls.trusted(offsets, row_targets, row_weights, directed=directed, ids=ids)
+        return cls.trusted(*rows, directed=directed, ids=ids)
 
     @staticmethod
     def from_scipy(matrix: Any, *, directed: bool = True) -> Graph:
-        """A graph from a square ``scipy.sparse`` matrix or array (csr, csc, coo, or what converts).
+        """Return a graph of a square ``scipy.sparse`` matrix or array (csr, csc, coo, or convertible).
 
         Every stored entry (i, j) is one arc i -> j: explicit zeros are arcs of weight 0, entries
         that a COO matrix holds twice are parallel arcs (``sum_duplicates()`` adds them up). A
@@ -208,15 +201,26 @@ class Graph:
 
         :param directed: False promises that the matrix is symmetric; that is checked
         """
-        from godwit.graph.interchange import scipy_matrices
+        from godwit.graph.interchange import libraries
 
-        return scipy_matrices.from_scipy(matrix, directed)
+        directed = as_flag(directed, "directed")
+        matrix, weights = libraries.read_matrix(matrix)
+        if matrix.format == "coo":
+            n = int(matrix.shape[0])
+            graph = Graph.from_edges(matrix.row, matrix.col, weights, vertex_count=n)
+            return graph if directed else graph._checked_undirected()
+        graph = Graph(matrix.indptr, matrix.indices, weights, directed=directed)
+        targets = graph.targets.astype(id_dtype_for(graph.vertex_count), copy=False)
+        graph = Graph.trusted(graph.offsets, targets, graph.weights, directed=directed)
+        if matrix.format == "csr" or not directed:
+            return graph
+        return Graph.trusted(*graph.reverse.rows)  # the columns of a csc matrix are rows of in-arcs
 
     @staticmethod
     def from_networkx(graph: Any, weight: Any = "weight") -> Graph:
-        """A graph from a NetworkX graph: Graph, DiGraph, MultiGraph or MultiDiGraph.
+        """Return the graph of a NetworkX Graph, DiGraph, MultiGraph or MultiDiGraph.
 
-        Nodes, whatever they are, become vertices in their order, and :attr:`ids` keeps them.
+        Nodes, which may be any hashable objects, become vertices in their order, and are the :attr:`ids`.
 
         >>> import networkx as nx
         >>> graph = Graph.from_networkx(nx.DiGraph([("Ulm", "Bonn"), ("Bonn", "Jena")]))
@@ -224,34 +228,35 @@ class Graph:
         2
 
         :param weight: the attribute of edges that is their weight (int64 where all are integers, else
-            float64); None for a graph without weights, as when no edge has the default one
+            float64); None for a graph without weights, as if no edge had the default attribute
         :raises InputError: naming the first edge that lacks the attribute while others have it, or
-            whose weight is no number; or no edge has an attribute of another name
+            whose weight is no number; or no edge has an attribute of the name given
         """
-        from godwit.graph.interchange import networkx_graphs
+        from godwit.graph.interchange import libraries
 
-        return networkx_graphs.from_networkx(graph, weight)
+        rows, ids = libraries.read_networkx(graph, weight)
+        return Graph(*rows, directed=graph.is_directed(), ids=ids)
 
     @staticmethod
     def from_igraph(graph: Any, weight: str | None = "weight") -> Graph:
-        """A graph from an ``igraph.Graph``; its vertices' ``"name"``, if they have any, become ids.
+        """Return the graph of an ``igraph.Graph``; the vertices' attribute ``"name"`` becomes the ids.
 
         :param weight: as of :meth:`from_networkx`
         :raises InputError: as :meth:`from_networkx`; or a name occurs twice
         """
         from godwit.graph.interchange import libraries
 
-        return libraries.from_igraph(graph, weight)
+        return Graph.from_edges(**libraries.read_igraph(graph, weight))
 
     @staticmethod
     def from_networkit(graph: Any) -> Graph:
-        """A graph from a ``networkit.Graph``; float64 weights if it has weights.
+        """Return the graph of a ``networkit.Graph``, with float64 weights if it has weights.
 
         Where nodes were removed, the numbers of the others become ids.
         """
         from godwit.graph.interchange import libraries
 
-        return libraries.from_networkit(graph)
+        return Graph.from_edges(**libraries.read_networkit(graph))
 
     @staticmethod
     def from_edge_index(
@@ -261,20 +266,28 @@ class Graph:
         vertex_count: int | None = None,
         directed: bool = True,
     ) -> Graph:
-        """A graph from PyTorch Geometric's ``data.edge_index`` and ``data.edge_weight``.
+        """Return the graph of PyTorch Geometric's ``data.edge_index`` and ``data.edge_weight``.
 
         Each row is sorted by target; parallel arcs stay in the order given.
 
         :param edge_index: (2, m) integers, an array or tensor: sources above targets
         :param edge_weight: None, or (m) numbers
         :param vertex_count: n (``data.num_nodes``); by default one more than the largest id
-        :param directed: False promises that every edge is there in both directions, as
-            ``data.is_undirected()`` finds out; that is checked
-        :raises InputError: the shape is another, or naming the first id that is out of range
+        :param directed: False promises that every edge is there in both directions (PyTorch Geometric's
+            ``data.is_undirected()``); that is checked
+        :raises InputError: the shape is not (2, m), or naming the first id that is out of range
         """
-        from godwit.graph.interchange import libraries
+        directed = as_flag(directed, "directed")
+        on_gpu = lies_on_gpu(edge_index) and len(getattr(edge_index, "shape", ())) == 2
+        pairs = edge_index if on_gpu else as_array(edge_index, "edge_index")
+        if pairs.ndim != 2 or len(pairs) != 2:
+            raise InputError(f"edge_index must have shape (2, m), got {tuple(pairs.shape)}")
+        graph = Graph.from_edges(pairs[0], pairs[1], edge_weight, vertex_count=vertex_count)
+        return graph if directed else graph._checked_undirected()
 
-        return libraries.from_edge_index(edge_index, edge_weight, vertex_count, directed)
+    def _checked_undirected(self) -> Graph:
+        """Return the graph as an undirected one; InputError if an arc has no reverse."""
+        return Graph(*self.rows, directed=False)
 
     @staticmethod
     def from_table(
@@ -286,8 +299,8 @@ class Graph:
         directed: bool | None = None,
         relabel: bool | None = None,
     ) -> Graph:
-        """A graph from a table with a row per arc: of pandas, Polars, Arrow or whatever library's tables
-        have ``__arrow_c_stream__`` or ``__dataframe__``.
+        """Return the graph of a table with a row per arc: of pandas, Polars, Arrow or any library whose
+        tables have ``__arrow_c_stream__`` or ``__dataframe__``.
 
         Ids are names, integers or texts: the vertices are those that occur, by ascending id, and functions
         take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept.
@@ -297,10 +310,10 @@ class Graph:
         >>> list(graph.ids)
         [10, 20, 30]
 
-        :param source: name of the column of sources; by default those that are usually called so are
-            taken, else the first two, and a weight if one is called so
+        :param source: name of the column of sources; by default columns are recognized by their usual
+            names, else the first two are taken, and a third if it has a usual name of weights
         :param target: name of the column of targets
-        :param weight: name of the column of weights; None: none, if sources and targets are named
+        :param weight: name of the column of weights; None: no weights, if sources and targets are named
         :param directed: False: each row is an edge. None: directed, unless :meth:`to_arrow` made the
             table of an undirected graph
         :param relabel: False: ids are not names, but positions, counted from 0 to the largest. None: they
@@ -309,10 +322,10 @@ class Graph:
         """
         from godwit.graph.interchange import tables
 
-        return tables.graph_from_table(table, source, target, weight, directed, relabel)
+        return assemble(*tables.list_table_arcs(table, source, target, weight, directed, relabel))
 
     def to_arrow(self) -> Any:
-        """The arcs as a ``pyarrow.Table``; of an undirected graph each edge once.
+        """Return the arcs as a ``pyarrow.Table``; of an undirected graph each edge once.
 
         Columns ``source`` and ``target`` hold ids (:attr:`ids`; objects as texts), ``weight`` weights.
         The metadata of the schema has what :meth:`from_table` needs to make the same graph, vertices
@@ -320,22 +333,22 @@ class Graph:
         """
         from godwit.graph.interchange import tables
 
-        return tables.arc_table(self)
+        return tables.arc_table(self.rows, self.ids, self.directed)
 
     def to_pandas(self) -> Any:
-        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``, which has no metadata.
+        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``, which has no metadata.
 
         :raises InputError: pandas is not installed
         """
         from godwit.graph.interchange import tables
 
-        return tables.to_pandas(tables.arc_table(self), nullable=False)
+        return tables.to_pandas(self.to_arrow(), nullable=False)
 
     def to_scipy(self, *, merge: Merge | None = None) -> Any:
-        """The adjacency as a ``scipy.sparse.csr_array``; data of ones (bool) where unweighted.
+        """Return the adjacency matrix as a ``scipy.sparse.csr_array``; data is True where unweighted.
 
         Targets and weights are shared, not copied, where SciPy's index dtype allows: with m or n of
-        2**31 or more both index arrays become int64. What is shared is read-only. An arc of weight 0 is a
+        2**31 or more both index arrays become int64. Shared arrays are read-only. An arc of weight 0 is a
         stored zero, which ``scipy.sparse.csgraph`` takes for an edge.
 
         :param merge: the weight of the one entry that parallel arcs become, as in
@@ -343,39 +356,42 @@ class Graph:
             refused, because SciPy's functions add duplicate entries up
         :raises InputError: naming the vertices that parallel arcs connect
         """
-        from godwit.graph.interchange import scipy_matrices
+        from godwit.graph.interchange import libraries
 
-        return scipy_matrices.to_scipy(self, merge)
+        return libraries.to_scipy(self.rows, merge)
 
     def to_networkx(self) -> Any:
-        """The graph as one of NetworkX, whose nodes are the :attr:`ids`.
+        """Return the graph as a NetworkX graph whose nodes are the :attr:`ids`.
 
         A DiGraph, or a Graph if undirected; a MultiDiGraph or MultiGraph if there are parallel arcs.
         Weights become the attribute ``weight`` of edges.
 
         :raises InputError: NetworkX is not installed
         """
-        from godwit.graph.interchange import networkx_graphs
+        from godwit.graph.interchange import libraries
 
-        return networkx_graphs.to_networkx(self)
+        return libraries.to_networkx(self.rows, self.ids, self.directed)
+
+    @property
+    def rows(self) -> Rows:
+        """Offsets, targets and weights."""
+        self._run_check()
+        return self._rows
 
     @property
     def offsets(self) -> Array:
-        """(n + 1) int64: where the arcs of each vertex begin."""
-        self._run_check()
-        return self._offsets
+        """(n + 1) int64: the position in ``targets`` of the first arc of each vertex."""
+        return self.rows.offsets
 
     @property
     def targets(self) -> Array:
-        """(m) int32 or int64: the vertex that each arc goes to."""
-        self._run_check()
-        return self._targets
+        """(m) int32 or int64: the vertex that each arc leads to."""
+        return self.rows.targets
 
     @property
     def weights(self) -> Array | None:
         """(m) weights of the arcs, or None."""
-        self._run_check()
-        return self._weights
+        return self.rows.weights
 
     def _run_check(self) -> None:
         if self._check is not None:
@@ -389,7 +405,7 @@ class Graph:
 
     @property
     def ids(self) -> VertexIds:
-        """What vertices are called: ``ids[p]`` is the id of the vertex at position p of all arrays,
+        """Ids of the vertices: ``ids[p]`` is the id of the vertex at position p of all arrays,
         ``ids.position(id)`` the position of an id.
 
         Where ``ids.own`` is True, every vertex argument and every dictionary is by id; else vertices are
@@ -400,34 +416,33 @@ class Graph:
 
     @property
     def is_weighted(self) -> bool:
-        """Whether arcs have weights."""
-        return self._weights is not None
+        """True if arcs have weights."""
+        return self._rows.weights is not None
 
     @property
     def vertex_count(self) -> int:
         """The number of vertices, n."""
-        return len(self._offsets) - 1
+        return self._rows.vertex_count
 
     @property
     def arc_count(self) -> int:
         """The number of stored arcs, m."""
-        return len(self._targets)
+        return self._rows.arc_count
 
     @property
     def edge_count(self) -> int | None:
-        """The number of edges, self-loops included; None for a directed graph, which has none."""
+        """The number of edges, self-loops included; None for a directed graph."""
         if self._directed:
             return None
         return (self.arc_count + self.degree_statistics().self_loops) // 2
 
     @property
     def nbytes(self) -> int:
-        """Bytes of offsets, targets and weights; what is derived and kept is not counted."""
-        weight_bytes = 0 if self._weights is None else self._weights.nbytes
-        return self._offsets.nbytes + self._targets.nbytes + weight_bytes
+        """Bytes of offsets, targets and weights; derived arrays that are kept are not counted."""
+        return sum(array.nbytes for array in self._rows if array is not None)
 
     def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """The fact under ``key``, computed on first use: graphs do not change."""
+        """Return the value kept under ``key``, computed on first use: graphs do not change."""
         try:
             return self._cache[key]
         except KeyError:
@@ -435,151 +450,179 @@ class Graph:
 
     @property
     def reverse(self) -> Graph:
-        """The graph with every arc turned round, made once; an undirected graph is its own."""
+        """The graph with every arc reversed, made once; an undirected graph is its own reverse."""
         if not self._directed:
             return self
-        # Held weakly: a cycle would keep both in memory until the garbage collector comes round.
+        # Held weakly: a reference cycle would keep both in memory until the garbage collector runs.
         original = None if self._original is None else self._original()
         if original is not None:
             return original
-        made: Graph = self.cached("reverse", self._make_reverse)
-        return made
+        reverse: Graph = self.cached("reverse", self._make_reverse)
+        return reverse
 
     def _make_reverse(self) -> Graph:
-        from godwit.graph import transform
+        from godwit.graph.transform import reversed_rows
 
-        reverse = transform.reversed_graph(self)
+        reverse = Graph.trusted(*reversed_rows(self.rows), ids=self._ids)
         reverse._original = weakref.ref(self)
         return reverse
 
     def out_degree(self) -> Array:
-        """(n) int64: the number of arcs that leave each vertex."""
+        """Return the number of arcs that leave each vertex: (n) int64."""
         return np.diff(self.offsets)
 
     def highest_degree_vertex(self) -> Any:
-        """The id of the vertex with most out-arcs (:attr:`ids`); of several the first in arrays."""
+        """Return the id of the vertex with most out-arcs (:attr:`ids`); of several the first in arrays."""
         if self.vertex_count == 0:
             raise InputError("a graph without vertices has no vertex of highest degree")
         return self.ids[self.cached("highest degree", lambda: int(np.argmax(self.out_degree())))]
 
     def degree_statistics(self) -> DegreeStatistics:
-        """Smallest, largest, mean and median out-degree, isolated vertices, self-loops."""
-        from godwit.graph import degrees
+        """Return smallest, largest, mean and median out-degree, isolated vertices, self-loops."""
+        from godwit.graph.facts import degree_statistics
 
         statistics: DegreeStatistics = self.cached(
-            "degree statistics", lambda: degrees.degree_statistics(self)
+            "degree statistics", lambda: degree_statistics(self.rows)
         )
         return statistics
 
+    @property
+    def has_sorted_rows(self) -> bool:
+        """True if the targets of every row ascend (parallel arcs allowed)."""
+        from godwit.graph.transform import has_sorted_rows
+
+        return bool(self.cached("sorted rows", lambda: has_sorted_rows(self.rows)))
+
     def symmetrize(self, merge: Merge | None = "min") -> Graph:
-        """The undirected graph with an edge wherever there is an arc in either direction.
+        """Return the undirected graph with an edge wherever there is an arc in either direction.
 
         :param merge: which weight an edge gets from the arcs that it replaces, as in
             :meth:`merge_parallel_arcs`; None turns every arc into an edge of its own
         :returns: itself, if already undirected
         """
-        from godwit.graph import transform
+        from godwit.graph.transform import merge_code, symmetrized
 
-        return transform.symmetrized(self, merge)
+        if merge is not None:
+            merge_code(merge)
+        return self._with_rows(symmetrized(self.rows, merge), False) if self._directed else self
 
     def remove_self_loops(self) -> Graph:
-        """The graph without arcs from a vertex to itself; itself, if there are none."""
-        from godwit.graph import transform
+        """Return the graph without arcs from a vertex to itself; itself, if there are none."""
+        from godwit.graph.transform import without_self_loops
 
-        return transform.without_self_loops(self)
+        return self._with_rows(without_self_loops(self.rows))
 
     def merge_parallel_arcs(self, how: Merge = "min") -> Graph:
-        """The graph with at most one arc from any vertex to any other, rows sorted by target.
+        """Return the graph with at most one arc from any vertex to any other, rows sorted by target.
 
         :param how: the weight of the arc that remains: the smallest, the largest, the sum or the
-            first of those that it replaces
+            first of the weights of parallel arcs
         :raises ValueOverflowError: if a sum of integers, or part of it, does not fit their dtype
         """
-        from godwit.graph import transform
+        from godwit.graph.transform import merged
 
-        return transform.merged(self, how)
+        return self._with_rows(merged(self.rows, how))
 
     def replicate(self, count: int) -> Graph:
-        """So many disjoint copies of the graph as one; itself, if that is 1.
+        """Return ``count`` disjoint copies of the graph as one graph; itself, if that is 1.
 
         Position p of copy c, counted from 0, is position ``c * vertex_count + p``, with the same weights;
         ids that are a range of integers count on.
 
-        :raises InputError: if vertices have other ids (:attr:`ids`), which two cannot share
+        :raises InputError: if vertices have other ids (:attr:`ids`), which must be distinct
         :raises GraphTooLargeError: before anything is allocated
         """
-        from godwit.graph import transform
+        from godwit.graph.transform import replicated
 
-        return transform.replicated(self, count)
+        count = as_count(count, "count", 1)
+        if count == 1:
+            return self
+        if not self.ids.is_range:
+            raise InputError(
+                f"{shown(count)} copies cannot share {self.ids.described}; "
+                "call with_ids(0) first to go without"
+            )
+        rows = replicated(self.rows, count)
+        return self._with_rows(rows, ids=self._ids.extended(rows.vertex_count))
 
     def relabel(self, permutation: Any) -> Graph:
-        """The same graph with the vertex at position p moved to ``permutation[p]``; rows sorted by target.
+        """Return the graph with the vertex at position p moved to ``permutation[p]``; rows are sorted.
 
-        Ids of their own (:attr:`ids`) stay with their vertices.
+        Vertices keep their ids (:attr:`ids`) where ``ids.own`` is True.
 
         :param permutation: (n) positions, each of 0 .. n - 1 once
         """
-        from godwit.graph import transform
+        from godwit.graph.transform import checked_permutation, relabelled
 
-        return transform.relabelled(self, permutation)
+        positions = checked_permutation(permutation, self.vertex_count)
+        ids = self.ids.take(np.argsort(positions)) if self.ids.own else self.ids
+        return self._with_rows(relabelled(self.rows, positions), ids=ids)
 
     def largest_component(self) -> tuple[Graph, Array]:
-        """The largest weakly connected component, and which vertices it is made of.
+        """Return the largest weakly connected component, and its vertices.
 
-        Of several equally large the one with the first vertex. Position i of the component is position
-        ``vertices[i]`` of this graph; ``vertices`` ascends, and has the dtype of the targets. Vertices keep
-        their ids (:attr:`ids`), and so does a vertex of a graph without: its number here is its id in the
-        component.
+        Of several largest components the one with the first vertex is returned. Position i of the component
+        is position ``vertices[i]`` of this graph; ``vertices`` ascends, and has the dtype of the targets.
+        Vertices keep their ids (:attr:`ids`); in a graph without ids, positions become ids.
         """
-        from godwit.graph import components
+        from godwit.graph.union_find import largest_component
 
-        return components.largest_component(self)
+        rows, vertices = largest_component(self.rows, self._directed)
+        if rows is self._rows:
+            return self, vertices
+        return self._with_rows(rows, ids=self._ids.take(vertices)), vertices
 
     def with_weights(self, weights: Any) -> Graph:
-        """The same arcs with other weights: (m) numbers, in the order of ``targets``."""
-        checked = as_weights(weights, self.arc_count)
-        if not self._directed and checked is not None:
-            from godwit.graph import transform
+        """Return the graph with other weights: (m) numbers, in the order of ``targets``."""
+        rows = self.rows._replace(weights=as_weights(weights, self.arc_count))
+        if not self._directed and rows.weights is not None:
+            from godwit.graph.facts import check_symmetric
 
-            transform.check_symmetric(self.offsets, self.targets, checked)
-        return self._replaced(checked)
+            check_symmetric(rows)
+        return self._with_rows(rows)
 
     def without_weights(self) -> Graph:
-        """The same arcs without weights; itself, if it has none."""
-        return self._replaced(None) if self.is_weighted else self
+        """Return the graph without weights; itself, if it has none."""
+        return self._with_rows(self.rows._replace(weights=None)) if self.is_weighted else self
 
     def with_random_weights(self, low: float, high: float, seed: int = 0) -> Graph:
-        """The same arcs with random weights.
+        """Return the graph with random weights.
 
         The weight of u -> v is a hash of {u, v} and the seed: equal in both directions, and the
         same on every machine. Two integers give integers in [low, high], both included, int32 if
         they fit, else int64; if either is a float, weights are float64 in [low, high).
         """
-        from godwit.graph import weights
+        from godwit.graph.hashing import random_weights
 
-        return self._replaced(weights.random_weights(self, low, high, seed))
+        weights = random_weights(self.rows, low, high, seed)
+        return self._with_rows(self.rows._replace(weights=weights))
 
     def with_ids(self, ids: Any) -> Graph:
-        """The same graph with other ids: as of ``Graph(...)``; 0 for none but the numbers 0 to n - 1."""
-        self._run_check()
-        return Graph.trusted(
-            self._offsets, self._targets, self._weights, directed=self._directed, ids=ids
-        )
+        """Return the graph with other ids, as of ``Graph(...)``; 0 for none but the numbers 0 to n - 1."""
+        return Graph.trusted(*self.rows, directed=self._directed, ids=ids)
 
-    def _replaced(self, weights: Array | None) -> Graph:
+    def _with_rows(
+        self, rows: Rows, directed: bool | None = None, ids: VertexIds | None = None
+    ) -> Graph:
+        """Return a graph with other rows and, if given, other facts; itself if the rows are its own."""
+        if rows is self._rows:
+            return self
         return Graph.trusted(
-            self.offsets, self.targets, weights, directed=self._directed, ids=self._ids
+            *rows,
+            directed=self._directed if directed is None else directed,
+            ids=self._ids if ids is None else ids,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.offsets, self.targets, self.weights, self._directed, self._ids)
+        return _restored, (*self.rows, self._directed, self._ids)
 
     def __repr__(self) -> str:
         kind = "directed" if self._directed else "undirected"
-        weights = "" if self._weights is None else f", {self._weights.dtype} weights"
+        _, targets, array = self._rows
+        weights = "" if array is None else f", {array.dtype} weights"
         return (
             f"<Graph: {self.vertex_count:,} vertices, {self.arc_count:,} arcs, {kind}, "
-            f"{self._targets.dtype} ids{weights}>"
+            f"{targets.dtype} ids{weights}>"
         )
 
 
@@ -589,29 +632,18 @@ def _restored(
     return Graph.trusted(offsets, targets, weights, directed=directed, ids=ids)
 
 
-def estimate_bytes(
-    vertex_count: int, arc_count: int, id_bytes: int = 4, weight_bytes: int = 0
-) -> int:
-    """Bytes of a graph in memory: its offsets, targets and weights."""
-    return 8 * (vertex_count + 1) + arc_count * (id_bytes + weight_bytes)
+def assemble(arc_list: ArcList, options: ReadOptions) -> Graph:
+    """Return the graph of a list of arcs, as the options of reading ask for it.
 
-
-def require_memory(needed_bytes: int, what: str) -> None:
-    """Refuse what will not fit, before anything is allocated.
-
-    :raises GraphTooLargeError: if ``needed_bytes`` exceed what is available
+    :raises GraphTooLargeError: before anything large is allocated
     """
-    available = config.missing_memory_bytes(needed_bytes)
-    if available is not None:
-        raise GraphTooLargeError(
-            f"{what} needs some {config.readable_bytes(needed_bytes)}, "
-            f"and {config.readable_bytes(available)} are available"
-        )
+    rows, directed = arc_list.to_rows(options)
+    return Graph.trusted(*rows, directed=directed, ids=arc_list.ids)
 
 
-def _as_ends(ends: Any, name: str) -> Array:
-    """Integers; InputError where they are not, which says what takes texts."""
-    array = as_array(ends, name)
+def _as_endpoints(endpoints: Any, name: str) -> Array:
+    """Return endpoints as integers; InputError, naming what takes texts, where they are none."""
+    array = as_array(endpoints, name)
     if array.dtype.kind in "OUT" and array.size:
         raise InputError(
             f"{name} must be integers, got {array.dtype}: Graph.from_table makes a graph of a table "
@@ -621,7 +653,7 @@ def _as_ends(ends: Any, name: str) -> Array:
 
 
 def _count_vertices(sources: Array, targets: Array, vertex_count: int | None) -> int:
-    """The number of vertices, after a check that all ids are in range."""
+    """Return the number of vertices, after a check that all ids are in range."""
     if vertex_count is not None:
         vertex_count = as_count(vertex_count, "vertex_count")
         if vertex_count >= 2**48:

@@ -1,4 +1,4 @@
-"""What is no graph of ours where one is wanted: who hands it in is told what makes one of it."""
+"""Messages about an object that is no graph of Godwit's, with the function that makes a graph of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from godwit.errors import InputError
 
-_MAKERS = {
+_CONSTRUCTORS = {
     "networkx": "Graph.from_networkx",
     "scipy": "Graph.from_scipy",
     "igraph": "Graph.from_igraph",
@@ -19,29 +19,29 @@ _MAKERS = {
 }
 
 
-def library_of(given: Any) -> str:
-    """The package that the type of an object comes from, or one of ``_MAKERS`` that it derives from."""
-    packages = [one.__module__.partition(".")[0] for one in type(given).__mro__]
-    return next((package for package in packages if package in _MAKERS), packages[0])
+def _library_of(value: Any) -> str:
+    """Return the package of a value's type, or of a base class that ``_CONSTRUCTORS`` lists."""
+    packages = [base.__module__.partition(".")[0] for base in type(value).__mro__]
+    return next((package for package in packages if package in _CONSTRUCTORS), packages[0])
 
 
-def maker_of(given: Any) -> str | None:
-    """What makes a graph of it, such as ``"godwit.Graph.from_networkx"``; None for what nothing does."""
-    if isinstance(given, str | os.PathLike):
+def constructor_for(value: Any) -> str | None:
+    """Return the function that makes a graph of a value, as ``"godwit.Graph.from_networkx"``, or None."""
+    if isinstance(value, str | os.PathLike):
         return "godwit.read"
-    name = _MAKERS.get(library_of(given))
+    name = _CONSTRUCTORS.get(_library_of(value))
     return None if name is None else f"godwit.{name}"
 
 
-def kind_of(given: Any) -> str:
-    """What messages call it: its type, and the library, as several have a type ``Graph``."""
-    name = type(given).__name__
-    library = library_of(given)
-    return f"{library} {name}" if library in _MAKERS or library == "godwit" else name
+def kind_of(value: Any) -> str:
+    """Return the type of a value for messages, with its library, as several have a type ``Graph``."""
+    name = type(value).__name__
+    library = _library_of(value)
+    return f"{library} {name}" if library in _CONSTRUCTORS or library == "godwit" else name
 
 
-def no_graph(given: Any) -> InputError:
-    """The error about something that is no :class:`godwit.Graph`."""
-    maker = maker_of(given)
-    advice = "" if maker is None else f"; {maker} makes a graph of it"
-    return InputError(f"expected a godwit.Graph, got a {kind_of(given)}{advice}")
+def not_a_graph(value: Any) -> InputError:
+    """Return the error about a value that is no :class:`godwit.Graph`."""
+    constructor = constructor_for(value)
+    advice = "" if constructor is None else f"; {constructor} makes a graph of it"
+    return InputError(f"expected a godwit.Graph, got a {kind_of(value)}{advice}")

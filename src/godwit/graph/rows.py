@@ -1,48 +1,96 @@
-"""Rows shared out among threads, and arrays as kernels want them: for all graph kernels."""
+"""Rows of a graph as three arrays, the memory that they need, and their division among threads.
+
+Needs NumPy only: what is compiled lies in the modules that import this one.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array, frozen
-from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import block_range, run_team
+from godwit.errors import GraphTooLargeError
 
 SMALL_ARCS = 50_000
-"""Inputs of fewer arcs are handled by one thread: waking others takes longer."""
+"""Below this number of arcs one thread does all work: waking others takes longer."""
+
+
+class Rows(NamedTuple):
+    """The out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``, ``weights`` likewise.
+
+    :param offsets: (n + 1) int64
+    :param targets: (m) int32 or int64
+    :param weights: (m), or None
+    """
+
+    offsets: Array
+    targets: Array
+    weights: Array | None
+
+    @property
+    def vertex_count(self) -> int:
+        """Number of rows, n."""
+        return len(self.offsets) - 1
+
+    @property
+    def arc_count(self) -> int:
+        """Number of arcs, m."""
+        return len(self.targets)
+
+    @property
+    def arc_bytes(self) -> int:
+        """Bytes of an arc: its target and its weight."""
+        return self.targets.itemsize + (0 if self.weights is None else self.weights.itemsize)
+
+
+def estimate_bytes(
+    vertex_count: int, arc_count: int, id_bytes: int = 4, weight_bytes: int = 0
+) -> int:
+    """Return the bytes of a graph in memory: its offsets, targets and weights."""
+    return 8 * (vertex_count + 1) + arc_count * (id_bytes + weight_bytes)
+
+
+def require_memory(needed_bytes: int, what: str) -> None:
+    """Refuse what will not fit, before anything is allocated.
+
+    :raises GraphTooLargeError: if ``needed_bytes`` exceed what is available
+    """
+    available = config.missing_memory_bytes(needed_bytes)
+    if available is not None:
+        raise GraphTooLargeError(
+            f"{what} needs some {config.readable_bytes(needed_bytes)}, "
+            f"and {config.readable_bytes(available)} are available"
+        )
 
 
 def thread_count_for(arc_count: int) -> int:
-    """Threads that are worth waking for work on so many arcs."""
+    """Return the number of threads that are worth waking for work on ``arc_count`` arcs."""
     return 1 if arc_count < SMALL_ARCS else config.thread_count()
 
 
 def bits_of(weights: Array | None) -> Array:
-    """Weights as the integers of the same bits (int32 or int64); an empty array for None."""
+    """Return weights as the integers of the same bits (int32 or int64); an empty array for None."""
     if weights is None:
         return frozen(np.empty(0, np.int32))
     return frozen(weights.view(np.int32 if weights.itemsize == 4 else np.int64))
 
 
 def row_range(rank: int, size: int, offsets: Any) -> tuple[Any, Any]:
-    """Rows [begin, end) for thread ``rank`` of ``size``, with about as many arcs as the others'."""
+    """Return the rows [begin, end) of thread ``rank``: all threads get about equal numbers of arcs."""
     rows = offsets.size - 1
     begin = 0
     end = rows
     if rank > 0:
-        begin = _row_at(offsets, offsets[rows] * rank // size)
+        begin = first_row_at(offsets, 0, rows, offsets[rows] * rank // size)
     if rank < size - 1:
-        end = _row_at(offsets, offsets[rows] * (rank + 1) // size)
+        end = first_row_at(offsets, 0, rows, offsets[rows] * (rank + 1) // size)
     return begin, end
 
 
-def _row_at(offsets: Any, arc: Any) -> Any:
-    """The first row that begins at this arc or after it."""
-    low = 0
-    high = offsets.size - 1
+def first_row_at(offsets: Any, low: Any, high: Any, arc: Any) -> Any:
+    """Return the first row of [low, high] that begins at ``arc`` or after it."""
     while low < high:
         middle = (low + high) >> 1
         if offsets[middle] < arc:
@@ -50,27 +98,3 @@ def _row_at(offsets: Any, arc: Any) -> Any:
         else:
             high = middle
     return low
-
-
-@kernel
-def _expand_rows(rank: int, size: int, control: Any, offsets: Any, sources: Any) -> None:
-    """The source of every arc; threads take equal parts of the arcs, in mid-row if need be."""
-    begin, end = block_range(rank, size, sources.size)
-    if begin == end:
-        return
-    row = _row_at(offsets, begin + 1) - 1  # the last row that begins at `begin` or before
-    i = begin
-    while i < end:
-        stop = min(end, offsets[row + 1])
-        while i < stop:
-            sources[i] = row
-            i += 1
-        row += 1
-
-
-def arc_sources(offsets: Array, arc_count: int, id_dtype: np.dtype[Any]) -> Array:
-    """(m) ids: the vertex that each arc leaves."""
-    sources = np.empty(arc_count, id_dtype)
-    if arc_count:
-        run_team(_expand_rows, frozen(offsets), sources, threads=thread_count_for(arc_count))
-    return sources

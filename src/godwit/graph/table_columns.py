@@ -1,8 +1,8 @@
 """Tables of arcs (Arrow): a row is an arc, and columns hold its source, its target and its weight.
 
-Which columns do is told by their names. Ids are integers or texts; a table that comes from Godwit
-also says, in the metadata of its schema, whether the graph is directed, how many vertices it has and
-what the first one is called, if they are counted on from there.
+Columns are recognized by their names. Ids are integers or texts. A table that Godwit made has, in the
+metadata of its schema, whether the graph is directed and, if ids are consecutive integers, the first one
+and the number of vertices.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ import numpy as np
 
 from godwit.dtypes import Array, as_weights
 from godwit.errors import InputError, shown
-from godwit.graph.arcs import Arcs, Block, Listed, relabelled
-from godwit.graph.csr import Graph
+from godwit.graph.arcs import ArcList, Arcs, Block, OccurringIds, ReadOptions, relabelled
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
-from godwit.graph.listed_ids import OccurringIds
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.rows import Rows
 
 NAMES = ("source", "target", "weight")
 """The columns of the tables that Godwit makes."""
@@ -38,7 +36,7 @@ _INTEGER_64_END = 2**63
 _TABLE_ROWS = 1 << 20
 
 Problem = Callable[[str, int | None], InputError]
-"""Makes the error about a table, or about one of its rows (counted from 0)."""
+"""A function that makes the error about a table, or about one of its rows (counted from 0)."""
 
 
 class Columns(NamedTuple):
@@ -54,12 +52,12 @@ class Columns(NamedTuple):
         return [self.source, self.target, *([] if self.weight is None else [self.weight])]
 
 
-def chosen_columns(names: Sequence[str], wanted: Sequence[str] | None, problem: Problem) -> Columns:
-    """The columns that make the arcs.
+def choose_columns(names: Sequence[str], wanted: Sequence[str] | None, problem: Problem) -> Columns:
+    """Return the columns of source, target and weight.
 
-    :param names: of all columns of a table
-    :param wanted: names of source, target and perhaps weight; None: those that are usually called
-        so, else the first two, and a weight if one is called so
+    :param names: the names of all columns of a table
+    :param wanted: names of source, target and perhaps weight; None to recognize columns by their usual
+        names, else to take the first two, and a third if it has a usual name of weights
     """
     if wanted is not None:
         source, target, *weight = (_position(names, name, problem) for name in wanted)
@@ -80,7 +78,7 @@ def chosen_columns(names: Sequence[str], wanted: Sequence[str] | None, problem: 
 
 
 def known_columns(names: Sequence[str]) -> Columns | None:
-    """The columns that are called as sources, targets and weights usually are; None if none are."""
+    """Return the columns that have usual names of sources, targets and weights; None if there are none."""
     source, target = _usual(names, _SOURCES), _usual(names, _TARGETS)
     if source is None or target is None:
         return None
@@ -88,7 +86,7 @@ def known_columns(names: Sequence[str]) -> Columns | None:
 
 
 def _usual(names: Sequence[str], usual: Sequence[str]) -> int | None:
-    """The first column that has one of the usual names: ``FromNodeId`` and ``:START_ID`` do, too."""
+    """Return the first column with one of the usual names; ``FromNodeId`` and ``:START_ID`` count, too."""
     plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
     bare = [re.sub(r"(?<=.)(node|vertex)?(id)?$", "", name) for name in plain]
     for name in usual:
@@ -112,39 +110,43 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the metadata of a table's schema says of the graph; nothing if it is not Godwit's."""
+class TableMetadata:
+    """Facts about a graph in the metadata of a table's schema; the defaults if Godwit did not write it.
+
+    :param id_base: the first of consecutive ids of all vertices; None where each vertex has its own id
+    :param vertex_count: the number of vertices if ids are consecutive
+    """
 
     directed: bool | None = None
     id_base: int | None = None
-    """Of ids that count on from there, for all vertices; None where each has one of its own."""
     vertex_count: int = 0
-    """Where ids count on; else the vertices are those that have arcs."""
 
 
-NOTHING_SAID = Said()
+NO_METADATA = TableMetadata()
 
 
-def metadata_of(graph: Graph, *, in_file: bool) -> dict[bytes, bytes]:
-    """What :func:`said_by` reads."""
-    metadata = {_DIRECTED: b"true" if graph.directed else b"false"}
-    if not graph.ids.own:
-        metadata[_ID_BASE] = b"%d" % (graph.ids.base if in_file else 0)
-        metadata[_VERTICES] = b"%d" % graph.vertex_count
+def _encode_metadata(
+    rows: Rows, ids: VertexIds, directed: bool, in_file: bool
+) -> dict[bytes, bytes]:
+    """Return the metadata that :func:`read_metadata` reads."""
+    metadata = {_DIRECTED: b"true" if directed else b"false"}
+    if not ids.own:
+        metadata[_ID_BASE] = b"%d" % (ids.base if in_file else 0)
+        metadata[_VERTICES] = b"%d" % rows.vertex_count
     return metadata
 
 
-def said_by(metadata: dict[bytes, bytes] | None, problem: Problem) -> Said:
-    """What metadata says of the graph."""
+def read_metadata(metadata: dict[bytes, bytes] | None, problem: Problem) -> TableMetadata:
+    """Return the facts in the metadata of a schema."""
     if metadata is None or _DIRECTED not in metadata:
-        return NOTHING_SAID
+        return NO_METADATA
     directed = metadata[_DIRECTED]
     if directed not in (b"true", b"false"):
         raise problem(
             f"metadata godwit.directed must be true or false, got {directed[:80]!r}", None
         )
     if _ID_BASE not in metadata:
-        return Said(directed == b"true")
+        return TableMetadata(directed == b"true")
     counts = []
     for key, high in ((_ID_BASE, MAXIMAL_ID_BASE), (_VERTICES, 2**48)):
         value = metadata.get(key, b"")
@@ -153,7 +155,7 @@ def said_by(metadata: dict[bytes, bytes] | None, problem: Problem) -> Said:
                 f"metadata {key.decode()} must be an integer up to {high}, got {value[:80]!r}", None
             )
         counts.append(int(value))
-    return Said(directed == b"true", *counts)
+    return TableMetadata(directed == b"true", *counts)
 
 
 def arcs_of_tables(
@@ -162,25 +164,25 @@ def arcs_of_tables(
     options: ReadOptions,
     problem: Problem,
     *,
-    said: Said = NOTHING_SAID,
+    metadata: TableMetadata = NO_METADATA,
     one_table: bool,
     most_rows: int,
-) -> Listed:
-    """The arcs in Arrow tables.
+) -> ArcList:
+    """Return the arcs in Arrow tables.
 
-    :param path: what the arcs come from
-    :param tables: goes through tables of one schema, each time it is called: two or three columns,
-        the sources, the targets and the weights
-    :param one_table: whether there is only one
-    :param most_rows: the rows of all tables, or more
-    :raises InputError: as ``problem`` makes it, about what is no id or no weight
+    :param path: the origin of the tables
+    :param tables: a function whose every call iterates over all tables, which have one schema: two or
+        three columns, the sources, the targets and the weights
+    :param one_table: True if there is only one
+    :param most_rows: upper bound of the rows of all tables
+    :raises InputError: made by ``problem``, about an entry that is no id or no weight
     """
-    counts = (
+    counted = (
         options.relabel is False
         or options.id_base is not None
-        or (said.id_base is not None and options.relabel is None)
+        or (metadata.id_base is not None and options.relabel is None)
     )
-    survey = _Survey(problem, None if counts else OccurringIds(), most_rows)
+    survey = _Survey(problem, None if counted else OccurringIds(), most_rows)
     for table in tables():
         survey.add(_decoded(table))
 
@@ -190,15 +192,15 @@ def arcs_of_tables(
             yield Block(_ids(table[0], survey.texts), _ids(table[1], survey.texts), weights)
 
     arcs = Arcs(path, blocks, survey.count, survey.weight_dtype, one_table)
-    directed = said.directed is not False
+    directed = metadata.directed is not False
     if survey.texts and (options.relabel is False or options.id_base is not None):
         which = "relabel=False" if options.id_base is None else "id_base"
         raise problem(f"ids are texts, and {which} needs integers below 2**63", None)
-    if survey.texts or not counts:
+    if survey.texts or not counted:
         occurring = None if survey.texts else survey.occurring
         arcs, ids = relabelled(arcs, occurring, options, typed=True)
-        return Listed(arcs, len(ids), directed, ids)
-    base = options.id_base if options.id_base is not None else said.id_base or 0
+        return ArcList(arcs, len(ids), directed, ids)
+    base = options.id_base if options.id_base is not None else metadata.id_base or 0
     if survey.count and survey.min_id < base:
         raise problem(
             f"id {survey.min_id} is smaller than that of the first vertex, {base}; "
@@ -206,24 +208,24 @@ def arcs_of_tables(
             None,
         )
     count = max(survey.max_id + 1 - base, 0)
-    if base == said.id_base:
-        if count > said.vertex_count:
-            last = base + said.vertex_count - 1
+    if base == metadata.id_base:
+        if count > metadata.vertex_count:
+            last = base + metadata.vertex_count - 1
             raise problem(
                 f"id {survey.max_id} is greater than {last}, the last one by godwit.vertices", None
             )
-        count = said.vertex_count
+        count = metadata.vertex_count
     if base:
         arcs = arcs.shifted(base)
-    return Listed(arcs, count, directed, VertexIds.counted(count, base))
+    return ArcList(arcs, count, directed, VertexIds.counted(count, base))
 
 
 class _Survey:
-    """What there is in the tables of a sequence, all of one schema.
+    """Facts about the columns of several tables, collected before any arc is used.
 
-    :param most_rows: the rows of all tables, or more
-    :ivar occurring: takes in the ids, where they are names
-    :ivar texts: whether ids are texts; integers of 2**63 and more are taken as such
+    :param most_rows: upper bound of the rows of all tables
+    :ivar occurring: the ids that occur, where ids are names
+    :ivar texts: True if ids are texts; integers of 2**63 and more count as texts
     """
 
     def __init__(self, problem: Problem, occurring: OccurringIds | None, most_rows: int) -> None:
@@ -237,7 +239,7 @@ class _Survey:
         self.weight_dtype: np.dtype[Any] | None = None
 
     def add(self, columns: list[Any]) -> None:
-        """Look at a table. :raises InputError: it has what is no id, or no weight"""
+        """Add the columns of a table; InputError if an entry is no id or no weight."""
         for name, column in zip(NAMES, columns, strict=False):
             if column.null_count:
                 raise self._problem(f"there is no {name}", self.count + _first_null(column))
@@ -294,7 +296,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _decoded(table: Any) -> list[Any]:
-    """The columns of a table, none of them a dictionary (a categorical)."""
+    """Return the columns of a table, with dictionaries (categoricals) replaced by their values."""
     import pyarrow as pa
 
     def plain(column: Any) -> Any:
@@ -315,13 +317,13 @@ def _first_null(column: Any) -> int:
 
 
 def _ids(column: Any, texts: bool) -> Any:
-    """A column of ids, or a chunk of one: int32 or int64, or an Arrow array of texts."""
+    """Return a column of ids, or a chunk of one, as int32 or int64, or as an Arrow array of texts."""
     import pyarrow as pa
 
     if texts:
-        return _in_one_piece(column.cast(pa.large_string()))
+        return _combined(column.cast(pa.large_string()))
     narrow = column.type == pa.int32()
-    return _in_one_piece(column.cast(pa.int32() if narrow else pa.int64())).to_numpy()
+    return _combined(column.cast(pa.int32() if narrow else pa.int64())).to_numpy()
 
 
 def _weights(column: Any) -> Array:
@@ -334,7 +336,7 @@ def _weights(column: Any) -> Array:
     return weights
 
 
-def _in_one_piece(column: Any) -> Any:
+def _combined(column: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(column, pa.Array):
@@ -344,51 +346,54 @@ def _in_one_piece(column: Any) -> Any:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def schema_of(graph: Graph, *, in_file: bool = False) -> Any:
-    """The Arrow schema of :func:`tables_of`."""
+def schema_of(rows: Rows, ids: VertexIds, directed: bool, *, in_file: bool = False) -> Any:
+    """Return the Arrow schema of :func:`row_tables`."""
     import pyarrow as pa
 
-    ids = pa.int64() if graph.ids.kind in ("consecutive", "integer") else pa.large_string()
-    kinds = [ids, ids]
-    if graph.weights is not None:
-        kinds.append(pa.from_numpy_dtype(graph.weights.dtype))
-    return pa.schema(zip(NAMES, kinds, strict=False), metadata_of(graph, in_file=in_file))
+    id_type = pa.int64() if ids.kind in ("consecutive", "integer") else pa.large_string()
+    kinds = [id_type, id_type]
+    if rows.weights is not None:
+        kinds.append(pa.from_numpy_dtype(rows.weights.dtype))
+    metadata = _encode_metadata(rows, ids, directed, in_file)
+    return pa.schema(zip(NAMES, kinds, strict=False), metadata)
 
 
-def tables_of(graph: Graph, *, in_file: bool = False) -> Iterator[Any]:
-    """The arcs of a directed graph, or the edges of an undirected one, each once: Arrow tables.
+def row_tables(
+    rows: Rows, ids: VertexIds, directed: bool, *, in_file: bool = False
+) -> Iterator[Any]:
+    """Yield Arrow tables of the arcs of a directed graph, or of the edges of an undirected one, each once.
 
-    A table has a million rows, or those of one vertex. It has columns source and target, with ids
-    (objects as texts), and weight if there are weights.
+    A table has a million rows, or those of one vertex. Columns are source and target, with ids (objects as
+    texts), and weight if there are weights.
 
-    :param in_file: whether vertices without ids of their own are numbered as in files
+    :param in_file: True to number vertices without ids as in files
     """
     import pyarrow as pa
 
-    schema = schema_of(graph, in_file=in_file)
-    ids = graph.ids.in_file if in_file else graph.ids
-    offsets, targets, weights = graph.offsets, graph.targets, graph.weights
+    schema = schema_of(rows, ids, directed, in_file=in_file)
+    names = ids.in_file if in_file else ids
+    offsets, targets, weights = rows
     begin = 0
-    while begin < graph.vertex_count:
+    while begin < rows.vertex_count:
         end = int(np.searchsorted(offsets, offsets[begin] + _TABLE_ROWS, "right")) - 1
-        end = min(max(end, begin + 1), graph.vertex_count)
-        place = slice(int(offsets[begin]), int(offsets[end]))
+        end = min(max(end, begin + 1), rows.vertex_count)
+        arcs = slice(int(offsets[begin]), int(offsets[end]))
         tails = np.repeat(np.arange(begin, end), np.diff(offsets[begin : end + 1]))
-        heads = targets[place]
-        own_weights = None if weights is None else weights[place]
-        if not graph.directed:
+        heads = targets[arcs]
+        table_weights = None if weights is None else weights[arcs]
+        if not directed:
             once = tails <= heads
             tails, heads = tails[once], heads[once]
-            own_weights = None if own_weights is None else own_weights[once]
+            table_weights = None if table_weights is None else table_weights[once]
         begin = end
-        columns = [_named(ids, tails), _named(ids, heads)]
-        if own_weights is not None:
-            columns.append(pa.array(own_weights))
+        columns = [_named(names, tails), _named(names, heads)]
+        if table_weights is not None:
+            columns.append(pa.array(table_weights))
         yield pa.table(columns, schema)
 
 
 def _named(ids: VertexIds, vertices: Array) -> Any:
-    """The ids of vertices, as an Arrow array."""
+    """Return the ids of vertices as an Arrow array."""
     import pyarrow as pa
 
     if ids.is_range:
@@ -396,23 +401,21 @@ def _named(ids: VertexIds, vertices: Array) -> Any:
     return ids.take(vertices).to_arrow()
 
 
-def require_all_in_arcs(graph: Graph, format: str, remedy: str) -> None:
-    """Refuse vertices that a list of arcs does not show, in a graph that is to be written as one.
+def require_all_in_arcs(rows: Rows, ids: VertexIds, format: str, remedy: str) -> None:
+    """Refuse to write a graph as a list of arcs if a vertex has no arc, or ids are objects.
 
-    :param remedy: what would work, for the message
-    :raises InputError: there are such vertices, or their ids are objects
+    :param remedy: a way that works, for the message
+    :raises InputError: naming such a vertex
     """
-    if graph.ids.kind == "object":
+    if ids.kind == "object":
         raise InputError(
             f"{format} cannot hold object ids: drop them with graph.with_ids(0) "
             "(command line: --drop ids)"
         )
-    offsets, targets = graph.offsets, graph.targets
-    shown_there = offsets[1:] > offsets[:-1]
-    shown_there[targets] = True
-    if not shown_there.all():
-        vertex = int(np.argmin(shown_there))
+    has_arcs = rows.offsets[1:] > rows.offsets[:-1]
+    has_arcs[rows.targets] = True
+    if not has_arcs.all():
+        vertex = int(np.argmin(has_arcs))
         raise InputError(
-            f"{format} cannot hold vertices without arcs, such as {shown(graph.ids.in_file[vertex])}: "
-            f"{remedy}"
+            f"{format} cannot hold vertices without arcs, such as {shown(ids.in_file[vertex])}: {remedy}"
         )

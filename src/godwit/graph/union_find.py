@@ -1,22 +1,30 @@
-"""Trees of vertices that arcs join, by several threads: what is behind weakly connected components.
+"""Weakly connected components by union-find, with several threads.
 
-Invariant: ``parent[v] <= v`` at all times, so there are no cycles; what an atomic link has joined stays
-joined, and roots only get fewer. In the end the root of a component is its smallest vertex, whatever the
-schedule. A link goes on with smaller vertices whenever it tries again, so it ends.
+Encoding: ``parent`` holds a forest; the label of a component is its smallest vertex.
+
+Invariant: ``parent[v] <= v`` at all times, so there are no cycles; trees that an atomic link has joined
+stay joined, and roots only get fewer. In the end the root of a component is its smallest vertex, whatever
+the schedule. A link that is tried again continues with smaller vertices, so it ends.
 
 Methods. *hook*: a root is hung below a smaller vertex of another tree by compare-and-swap; rounds of
 hooking without atomics may go before, which lose links but leave fewer to do (Hellås, "Multi-GPU connected
 components", 2018, 4.2). *rem*: both ends walk up at once and are spliced on their way (Patwary, Refsnes,
 Manne, IPDPS 2012; in its lock-free form Dhulipala, Hong, Shun: ConnectIt, VLDB 2020). *afforest*: a few
-neighbours of every vertex are linked; then most vertices are of one tree, whose rows need no look, for what
-joins it to others stands in their rows, too (Sutton, Ben-Nun, Barak, IPDPS 2018).
+neighbours of every vertex are linked; then most vertices are in one tree, whose rows are skipped, because
+every arc that joins it to another tree is in a row of that tree, too (Sutton, Ben-Nun, Barak, IPDPS 2018).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
-from godwit.graph.rows import row_range
+import numpy as np
+
+from godwit import config
+from godwit.dtypes import Array
+from godwit.graph.rows import Rows, require_memory, row_range, thread_count_for
+from godwit.graph.transform import selected
 from godwit.runtime.cpu.atomics import (
     compare_exchange,
     fetch_add,
@@ -25,13 +33,74 @@ from godwit.runtime.cpu.atomics import (
     store_relaxed,
 )
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range
+from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range, run_team
+
+UnionMethod = Literal["hook", "rem", "afforest"]
+
+MOST_NEIGHBOURS = 2
+"""Afforest links at most this many neighbours of every vertex before it skips the largest tree's rows."""
 
 POLL_VERTICES = 4096
-_CHUNK_VERTICES = 1024  # dealt out at once where rows may be left out
+_CHUNK_VERTICES = 1024  # taken at once by a thread where rows may be skipped
 _SAMPLES = 1024
 
 TO_THE_ROOT = 1 << 62
+
+
+def weak_components(
+    rows: Rows,
+    directed: bool,
+    method: UnionMethod = "afforest",
+    *,
+    rounds: int | None = None,
+    jumps: int | None = None,
+    threads: int | None = None,
+    poll: Callable[[int], None] | None = None,
+) -> Array:
+    """Return the smallest vertex of each vertex's weakly connected component: (n) ids.
+
+    :param directed: False if every arc has its reverse
+    :param rounds: neighbours of every vertex that are linked before the largest tree is looked for
+        (afforest), or rounds of hooking without atomics before the atomic one (hook, rem); None: the
+        usual number
+    :param jumps: steps of a vertex up its tree after each round without atomics; None: to the root
+    :param threads: at most this many; all that the process may use by default
+    :param poll: called at intervals by the calling thread with the number of vertices whose rows have
+        been linked; an exception that it raises ends the run
+    """
+    n, arcs = rows.vertex_count, rows.arc_count
+    dtype = rows.targets.dtype
+    require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
+    if not arcs:
+        return np.arange(n, dtype=dtype)
+    parent = np.empty(n, dtype)
+    progress = np.zeros(1, np.int64)
+    team: dict[str, Any] = {
+        "threads": min(
+            thread_count_for(arcs), config.thread_count() if threads is None else threads
+        ),
+        "poll": None if poll is None else lambda: poll(int(progress[0])),
+    }
+    given = (rows.offsets, rows.targets, directed)
+    if method == "afforest":
+        least, most = (1, MOST_NEIGHBOURS) if rounds is None else (rounds, rounds)
+        run_team(link_sampled, *given, least, most, parent, progress, **team)
+    else:
+        jumps = TO_THE_ROOT if jumps is None else jumps
+        run_team(link_all, *given, method == "rem", rounds or 0, jumps, parent, progress, **team)
+    return parent
+
+
+def largest_component(rows: Rows, directed: bool) -> tuple[Rows, Array]:
+    """Return the rows of the largest weakly connected component, and its vertices in ascending order."""
+    n, dtype = rows.vertex_count, rows.targets.dtype
+    if n == 0:
+        return rows, np.empty(0, dtype)
+    root = weak_components(rows, directed)
+    # Of several largest components the first: roots are the smallest vertices of their components.
+    inside = root == np.bincount(root, minlength=n).argmax()
+    vertices = np.flatnonzero(inside).astype(dtype)
+    return (rows if len(vertices) == n else selected(rows, inside, vertices)), vertices
 
 
 def hook(parent: Any, u: Any, v: Any) -> None:
@@ -73,7 +142,7 @@ def splice(parent: Any, u: Any, v: Any) -> None:
 
 
 def hook_plainly(parent: Any, u: Any, v: Any) -> None:
-    """Hang the parent of one below that of the other; what others do at once may be lost."""
+    """Hang the parent of one vertex below that of the other; links made at the same time may be lost."""
     above_u = load_relaxed(parent, u)
     above_v = load_relaxed(parent, v)
     if above_u < above_v:
@@ -83,7 +152,7 @@ def hook_plainly(parent: Any, u: Any, v: Any) -> None:
 
 
 def compress(rank: int, size: int, parent: Any, jumps: int) -> None:
-    """Point a thread's vertices at an ancestor so many jumps away: at their root, if enough."""
+    """Point each of a thread's vertices at its ancestor ``jumps`` steps away, or at its root."""
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
         above = load_relaxed(parent, v)
@@ -112,7 +181,7 @@ def link_all(
     parent: Any,
     progress: Any,
 ) -> None:
-    """Every vertex' root, by links of all arcs: ``splices`` by Rem's algorithm, else by hooks."""
+    """Find the root of every vertex by links along all arcs: Rem's if ``splices``, else hooks."""
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
         parent[v] = v
@@ -146,11 +215,13 @@ def link_all(
 
 
 def _most_frequent_root(offsets: Any, parent: Any) -> Any:
-    """The root of most vertices that have arcs, by a vote of some of them; of another tree at worst.
+    """Return the root that most vertices with arcs have, by Boyer-Moore majority vote of a sample.
 
-    :returns: the root, how many took part, and at most how many of these are in other trees
+    If no root has a majority, the result is the root of some tree.
+
+    :returns: the root, the number of sampled vertices, and a bound of those in other trees
     """
-    found = parent[0]
+    majority = parent[0]
     lead = 0
     voters = 0
     samples = min(_SAMPLES, parent.size)
@@ -160,10 +231,10 @@ def _most_frequent_root(offsets: Any, parent: Any) -> Any:
             continue
         root = parent[v]
         if lead == 0:
-            found = root
-        lead += 1 if root == found else -1
+            majority = root
+        lead += 1 if root == majority else -1
         voters += 1
-    return found, voters, voters - lead
+    return majority, voters, voters - lead
 
 
 @kernel
@@ -179,14 +250,14 @@ def link_sampled(
     parent: Any,
     progress: Any,
 ) -> None:
-    """Every vertex' root by Afforest, of which some neighbours are linked first.
+    """Find the root of every vertex by Afforest.
 
-    :param rounds: so many neighbours of every vertex
-    :param most_rounds: up to so many, as long as the rows of vertices outside the largest tree have more
-        arcs than another round
+    :param rounds: neighbours of every vertex that are linked first
+    :param most_rounds: at most this many are, as long as the rows of vertices outside the largest tree
+        have more arcs than another round
     """
     first_own, last_own = block_range(rank, size, parent.size)
-    for v in range(first_own, last_own):  # of the first neighbour, no one else writes here
+    for v in range(first_own, last_own):  # the first neighbour; no other thread writes here
         first = offsets[v]
         source = targets.dtype.type(v)
         parent[v] = min(targets[first], source) if first < offsets[v + 1] else source
@@ -201,7 +272,7 @@ def link_sampled(
         if linked >= rounds:
             largest, voters, others = _most_frequent_root(offsets, parent)
             is_enough = others * offsets[parent.size] <= voters * parent.size
-            # Before anybody links on: all are to see the same, and none a tree that still changes.
+            # No thread links further until all have seen the same votes: trees must not change meanwhile.
             if not barrier(control, size):
                 return
             if linked >= most_rounds or is_enough:

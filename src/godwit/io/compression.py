@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from godwit import config
 from godwit.errors import FileError, FormatError
-from godwit.graph.read_options import Progress
+from godwit.graph.arcs import Progress
 
 _BLOCK_BYTES = 1 << 20  # of the raw file, between two reports of progress
 _OUTPUT_BYTES = 1 << 24  # at most, of one step: a small block may hold gigabytes of zeros

@@ -24,12 +24,12 @@ from godwit.arrays import lies_on_gpu, mapped_array
 from godwit.dtypes import Array, as_array
 from godwit.errors import FileError, FormatError, InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import maker_of
+from godwit.graph.foreign import constructor_for
 from godwit.graph.ids import VertexIds
 from godwit.io.edge_rows import EdgeRows
 
 if TYPE_CHECKING:
-    from godwit.graph.arcs import Listed
+    from godwit.graph.arcs import ArcList
 
 END_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "uint64"))
 """The dtypes that ids come out as."""
@@ -205,7 +205,7 @@ class EdgeText(EdgeChunks):
         self._path = path
         self._columns = columns
         self._file = ExitStack()
-        self._listed: Listed | None = None
+        self._listed: ArcList | None = None
 
     def survey(self, look: Callable[[], None] | None) -> VertexIds:
         """Go through the file for the first time: the ids of its vertices.
@@ -272,12 +272,15 @@ def as_edges(given: Any, edge_dtype: Any = None, columns: Any = None) -> Edges:
         if given and all(np.ndim(one) == 2 for one in given):
             return EdgeChunks(given)
     elif not (lies_on_gpu(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
-        maker = maker_of(given)
-        if maker is not None:  # iterating over a graph gives its vertices, not edges
+        constructor = constructor_for(given)
+        if constructor is not None:  # iterating over a graph gives its vertices, not edges
             kind = type(given).__name__
-            advice = f"{maker} makes a graph of a {kind}"
+            advice = f"{constructor} makes a graph of a {kind}"
             if "Edge" in kind:  # a view such as EdgeView
-                advice = f"{maker} takes the graph that has this {kind}, and list() makes edges of numbers"
+                advice = (
+                    f"{constructor} takes the graph that has this {kind}, and list() makes edges of "
+                    "numbers"
+                )
             raise InputError(f"expected {_WHAT_WORKS}; {advice}")
         if isinstance(given, Iterable) and not isinstance(given, bytes | dict | set | frozenset):
             return EdgeChunks(given)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from godwit.errors import InputError
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.arcs import ReadOptions
 
 if TYPE_CHECKING:
-    from godwit.graph.arcs import Listed
+    from godwit.graph.arcs import ArcList
     from godwit.graph.csr import Graph
     from godwit.io.source import Source
 
@@ -103,7 +103,7 @@ class Format:
 
     name: str
     recognize: Callable[[Head], bool]
-    read: Callable[[Source, ReadOptions], Graph | Listed]
+    read: Callable[[Source, ReadOptions], Graph | ArcList]
     write: Callable[[Graph, BinaryIO], None]
     beside: Mapping[str, Callable[[Graph, BinaryIO, str], None]] = field(default_factory=dict)
     options: frozenset[str] = frozenset()

@@ -21,16 +21,16 @@ import numpy as np
 from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag
 from godwit.errors import FormatError, InputError, shown
 from godwit.files import errors_named, replacing
-from godwit.graph.csr import Graph
+from godwit.graph.arcs import Progress, ReadOptions
+from godwit.graph.csr import Graph, assemble
 from godwit.graph.ids import MAXIMAL_ID_BASE
-from godwit.graph.read_options import Progress, ReadOptions
 from godwit.io.compression import compressed
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
 from godwit.io.format_names import FORMATS
 from godwit.io.source import open_source
 
 if TYPE_CHECKING:
-    from godwit.graph.arcs import Listed
+    from godwit.graph.arcs import ArcList
 
 __all__ = ["FORMATS", "read", "write"]
 
@@ -114,8 +114,6 @@ def read(
         _check_meant(source.path, found, options)
         given = found.read(source, options)
         if not isinstance(given, Graph):
-            from godwit.graph.arcs import assemble  # which loads Numba
-
             given = assemble(given, options)
         return _as_wanted(given, source.path, options)
 
@@ -129,7 +127,7 @@ def list_arcs(
     path: str | os.PathLike[str],
     columns: tuple[str, ...] | list[str] | None = None,
     progress: Progress | None = None,
-) -> Iterator[Listed]:
+) -> Iterator[ArcList]:
     """The arcs of a file, which is gone through once here, and each time that they are asked for.
 
     Vertices are those of :func:`read`. Little of the file is in memory at once; what is compressed is

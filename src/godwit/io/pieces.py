@@ -14,9 +14,8 @@ import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.graph.arcs import Block
-from godwit.graph.csr import require_memory
-from godwit.graph.read_options import Progress
+from godwit.graph.arcs import Block, Progress
+from godwit.graph.rows import require_memory
 from godwit.io.text.decimals import HARD, powers_of_five
 from godwit.io.text.lines import Text
 from godwit.io.text.scanner import FRACTION, INTEGER_32, INTEGER_64, NONE, REAL, WIDE

@@ -22,7 +22,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, shown
-from godwit.graph.read_options import Progress
+from godwit.graph.arcs import Progress
 from godwit.io.compression import RawFile, decompressed, file_error
 from godwit.io.format import COMPRESSION_SUFFIXES, HEAD_BYTES, Head
 from godwit.io.text.lines import PADDING_BYTES, FileText, MemoryText, Text

@@ -2,7 +2,7 @@
 // supersteps/halos.cuh. What includes this file says what Id is.
 #pragma once
 
-#include "graph/cuda/build_rows.cuh"
+#include "graph/cuda/tiles.cuh"
 #include "supersteps/halos.cuh"
 
 extern "C" __global__ void count_needs(const u32 *needs, i64 words, u64 *counts) {

@@ -4,7 +4,7 @@
 // Every member of a launch's arguments has 8 bytes, as Python hands them over.
 #pragma once
 
-#include "graph/cuda/build_rows.cuh"
+#include "graph/cuda/tiles.cuh"
 
 // For each of the first arcs of own rows that leads to a hub: `take(hub, own index)`.
 template <class Take>

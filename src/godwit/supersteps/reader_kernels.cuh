@@ -5,7 +5,7 @@
 // `device` of the owner's `readers`, of capacity / 32 words. What includes this file says what Id is.
 #pragma once
 
-#include "graph/cuda/build_rows.cuh"
+#include "graph/cuda/tiles.cuh"
 
 // Mark the targets of all rows. Most are marked already, since hubs have most arcs: they are only looked at.
 extern "C" __global__ void mark_targets(const Id *targets, i64 arcs, u32 *needs) {

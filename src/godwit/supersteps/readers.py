@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.graph.cuda.builder import kernel_source, spare_bytes
-from godwit.graph.cuda.structures import c_id
+from godwit.graph.cuda.builder import c_id, kernel_source, spare_bytes
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Buffer
 from godwit.supersteps.rows import StepRows, start_kernel

@@ -10,7 +10,7 @@
 // owner's vertices: of higher degree.
 #pragma once
 
-#include "graph/cuda/build_rows.cuh"
+#include "graph/cuda/tiles.cuh"
 
 // How a graph's vertices stand on its devices. Every member has 8 bytes, as Python hands them over.
 struct PartitionView {

@@ -20,8 +20,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.graph.csr import Graph
-from godwit.graph.cuda.builder import kernel_source, spare_bytes
-from godwit.graph.cuda.structures import c_id, c_word
+from godwit.graph.cuda.builder import c_id, c_word, kernel_source, spare_bytes
 from godwit.graph.partition.positions import arcs_per_part
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin

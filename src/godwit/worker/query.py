@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
+from godwit.graph.foreign import not_a_graph
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -72,7 +72,7 @@ def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple
     else:
         found = _gpus_or_cores(devices)
     if not isinstance(graph, Graph):
-        raise no_graph(graph)
+        raise not_a_graph(graph)
     if len(found) > 1:
         names = ", ".join(device.name for device in found)
         takers = "BFS, SSSP, step programs, vertex programs and pagerank(execution='asynchronous')"

@@ -18,9 +18,10 @@ from godwit.dataflow.tuning import (
 )
 from godwit.dtypes import as_array
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.partition.layout import LocalGraph
+from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile_time import run_clock
 from godwit.runtime.gpu_options import check_asynchronous

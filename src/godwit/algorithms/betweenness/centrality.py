@@ -16,6 +16,7 @@ count, no inner vertex of its own paths: k - 1 sources speak for it.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +30,7 @@ from godwit.arrays import ResultLocation
 from godwit.dtypes import as_count, as_flag, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.ids import Sources
+from godwit.graph.ids import Sources, VertexIds
 from godwit.graph.interchange.tables import Column, edge_tables, to_pandas, vertex_table
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile import kernel
@@ -137,8 +138,7 @@ class BetweennessResult:
         """
         import pyarrow as pa
 
-        column = Column("centrality", self._of_arcs())
-        table = pa.concat_tables(edge_tables(column, self.graph.with_ids(0)))
+        table = pa.concat_tables(self._edge_tables(self.graph.with_ids(0).ids))
         source, target, value = (one.to_numpy() for one in table.columns)
         ids = self.graph.ids
         return dict(
@@ -152,7 +152,11 @@ class BetweennessResult:
         """
         import pyarrow as pa
 
-        return pa.concat_tables(edge_tables(Column("centrality", self._of_arcs()), self.graph))
+        return pa.concat_tables(self._edge_tables(self.graph.ids))
+
+    def _edge_tables(self, ids: VertexIds) -> Iterator[Any]:
+        column = Column("centrality", self._of_arcs())
+        return edge_tables(column, self.graph.rows, ids, self.graph.directed)
 
     def edges_to_pandas(self) -> Any:
         """The table of :meth:`edges_to_arrow` as a ``pandas.DataFrame``.
@@ -353,10 +357,8 @@ def _sums_of_edges(graph: Graph, arcs: Array, weighted: bool) -> Array:
 
 def _twin_order(graph: Graph, weighted: bool) -> Array | None:
     """The arcs by tail, head and, on demand, weight; None where they are in this order already."""
-    from godwit.graph.transform import has_sorted_rows
-
     targets, weights = graph.targets, graph.weights if weighted else None
-    is_sorted = has_sorted_rows(graph)
+    is_sorted = graph.has_sorted_rows
     if is_sorted and weights is None:
         return None
     tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())

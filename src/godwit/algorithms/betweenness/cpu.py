@@ -37,7 +37,8 @@ from godwit.algorithms.betweenness.weighted_path_counts import (
     weighted_search,
 )
 from godwit.dtypes import Array, frozen
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.csr import Graph
+from godwit.graph.rows import require_memory
 from godwit.runtime.cpu.atomics import (
     fetch_add,
     load_acquire,

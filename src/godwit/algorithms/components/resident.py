@@ -16,10 +16,11 @@ from godwit.algorithms.components.queries import Merge, UnionQuery
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count, frozen
 from godwit.errors import InputError, shown
-from godwit.graph.components import weak_components
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.rows import require_memory
+from godwit.graph.union_find import weak_components
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import check_components
 from godwit.runtime.protocol import Device
@@ -240,8 +241,14 @@ def run_components(
     else:
         with statistics.phase("run"):
             label = weak_components(
-                graph, method, rounds=rounds, jumps=jumps, threads=device.threads, poll=poll  # type: ignore[arg-type]
-            )  # fmt: skip
+                graph.rows,
+                graph.directed,
+                method,  # type: ignore[arg-type]
+                rounds=rounds,
+                jumps=jumps,
+                threads=device.threads,
+                poll=poll,
+            )
     return ComponentsResult(graph, label, statistics, method=method, location=options.location)
 
 

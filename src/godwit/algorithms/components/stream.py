@@ -39,8 +39,8 @@ from godwit.dataflow.router import Router
 from godwit.dataflow.spaces import BUFFERS, PACKET_BYTES
 from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.errors import InputError, shown
-from godwit.graph.csr import require_memory
 from godwit.graph.ids import VertexIds
+from godwit.graph.rows import require_memory
 from godwit.io.edge_rows import EdgeRows
 from godwit.io.edge_sources import EdgeChunks, Edges, EdgeText, largest_id
 from godwit.runtime.memory import READY, Block, Event

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from godwit.algorithms.bfs import run_bfs
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
+from godwit.graph.foreign import not_a_graph
 from godwit.placement import place_for_one_query
 from godwit.runtime.registry import DevicesArgument
 from godwit.worker.options import SolverOptions
@@ -39,7 +39,7 @@ def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> Diamete
     :raises InputError: the graph has no vertices, or is none
     """
     if not isinstance(graph, Graph):
-        raise no_graph(graph)
+        raise not_a_graph(graph)
     if graph.vertex_count == 0:
         raise InputError("a graph without vertices has no diameter")
     component, _ = graph.without_weights().symmetrize().largest_component()

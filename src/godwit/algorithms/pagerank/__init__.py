@@ -14,7 +14,7 @@ from godwit.algorithms.pagerank.ranks import (
 )
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
+from godwit.graph.foreign import not_a_graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
@@ -146,7 +146,7 @@ def _push_ranks(
 
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):
-        raise no_graph(plain)
+        raise not_a_graph(plain)
     settings = RankSettings.checked(plain, **asked)
     begin = perf_counter()
     rows = push_rows(plain, settings)

@@ -47,7 +47,8 @@ import numpy as np
 
 from godwit.algorithms.pagerank.in_arcs import InArcs, thread_count
 from godwit.dtypes import Array
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.csr import Graph
+from godwit.graph.rows import require_memory
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire, store_relaxed
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, run_team

@@ -22,8 +22,8 @@ import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.rows import row_range
+from godwit.graph.csr import Graph
+from godwit.graph.rows import require_memory, row_range
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import barrier, block_range, run_team
 

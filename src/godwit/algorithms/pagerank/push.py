@@ -35,8 +35,8 @@ import numpy as np
 
 from godwit.algorithms.pagerank.ranks import PageRankResult, RankSettings
 from godwit.dtypes import Array
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.rows import row_range, thread_count_for
+from godwit.graph.csr import Graph
+from godwit.graph.rows import require_memory, row_range, thread_count_for
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import run_team

@@ -23,8 +23,9 @@ from godwit.algorithms.paths.weights import named_arc, uses_weights
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_array, as_count, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, shown
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import OF_STEPS, check_options, check_ranks
 from godwit.runtime.protocol import Device

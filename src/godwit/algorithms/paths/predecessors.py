@@ -88,7 +88,7 @@ def predecessors(
         without = run_team(
             _pull, graph.offsets, graph.targets, in_arcs.offsets, in_arcs.targets,
             _lengths(in_arcs, unit), distance, unreached, candidates, sources, unit,
-            _has_sorted_rows(in_arcs), threads=threads, brief=brief,
+            in_arcs.has_sorted_rows, threads=threads, brief=brief,
         )  # fmt: skip
     if not unit and sum(without) > len(sources):
         _settle_ties(graph, distance, unreached, candidates, sources)
@@ -108,12 +108,6 @@ def in_arcs_at_hand(graph: Graph) -> Graph | None:
     if not graph.directed or "reverse" in graph._cache:
         return graph.reverse
     return None if graph._original is None else graph._original()
-
-
-def _has_sorted_rows(graph: Graph) -> bool:
-    from godwit.graph.transform import has_sorted_rows
-
-    return has_sorted_rows(graph)
 
 
 def _length(lengths: Any, arc: Any, unit: bool) -> Any:

@@ -1,1 +1,1 @@
-"""Graphs built on GPUs: arcs into rows."""
+"""Rows of graphs built on GPUs."""

@@ -1,4 +1,4 @@
-"""Where graphs are made on a GPU: kernels, a stream, and how long each step takes."""
+"""Kernels that make rows of graphs on a GPU, with a stream and the time of each step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from godwit import config
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import driver
@@ -17,27 +19,37 @@ from godwit.runtime.cuda.driver import Buffer, Module, Stream
 from godwit.runtime.cuda.gpu_locks import held_gpus
 
 TILE = 1024
-"""Items that a warp goes through; as in build_rows.cuh."""
+"""Items of a tile, which one warp visits; as in tiles.cuh."""
 
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
 _SCAN_THREADS = 1024
 
-# What the driver and CuPy's sort need beside our own arrays.
+# Memory for the driver and for CuPy's sort, beside the arrays allocated here.
 _RESERVED_BYTES = 64 << 20
 _RESERVED_SHARE = 0.03
 
 
 def kernel_source(file: str, **types: str) -> str:
-    """The few lines that instantiate the kernels of a file: what its type names stand for."""
+    """Return the source that instantiates the kernels of a file, with the meaning of its type names."""
     usings = (f"using {name} = {meaning};" for name, meaning in types.items())
     return "\n".join(
         ('#include "graph/generators/generate.cuh"', *usings, f'#include "{file}"', "")
     )
 
 
+def c_id(dtype: np.dtype[Any]) -> str:
+    """Return the C++ type of int32 or int64 ids."""
+    return {4: "i32", 8: "i64"}[dtype.itemsize]
+
+
+def c_word(dtype: np.dtype[Any] | None) -> str:
+    """Return the C++ type of the bits of given weights."""
+    return "u64" if dtype is not None and dtype.itemsize == 8 else "u32"
+
+
 def spare_bytes(index: int) -> int:
-    """Memory of a GPU that a graph may take."""
+    """Return the free memory of a GPU that a graph may take."""
     free = driver.free_memory_bytes(index)
     return max(0, int(free * (1 - _RESERVED_SHARE)) - _RESERVED_BYTES)
 
@@ -49,11 +61,11 @@ def _module(index: int, source: str) -> Module:
 
 
 class GraphBuilder:
-    """A GPU's kernels for one kind of graph. A context manager.
+    """Context manager that holds a GPU, the kernels of one source and a stream.
 
-    :param index: the GPU
-    :param source: of the kernels
-    :param seconds: gets the time of each step, by name, if given
+    :param index: the number of the GPU
+    :param source: the source of the kernels
+    :param seconds: a dictionary to which the time of each step is added, by name
     """
 
     def __init__(self, index: int, source: str, seconds: dict[str, float] | None = None) -> None:
@@ -70,7 +82,7 @@ class GraphBuilder:
             self._stack = stack.pop_all()
 
     def start(self, name: str, *arguments: Any) -> None:
-        """Start a kernel on the whole GPU: pointers and numbers of 64 bits, and structures."""
+        """Start a kernel on the whole GPU. Arguments are pointers, numbers of 64 bits and structures."""
         driver.launch(
             self._module.kernel(name),
             self.stream,
@@ -80,11 +92,11 @@ class GraphBuilder:
         )
 
     def clear(self, buffer: Buffer) -> None:
-        """Zero words of 64 bits, in the stream."""
+        """Set all 64-bit words of a buffer to zero, in the stream."""
         self.start("clear", buffer.pointer, buffer.nbytes // 8)
 
     def sum_up(self, tiles: Buffer, count: int) -> int:
-        """Replace each of so many counts by the sum of those before; the sum of all."""
+        """Replace each of ``count`` counts by the sum of those before it; return the sum of all."""
         driver.launch(
             self._module.kernel("sum_up"),
             self.stream,
@@ -97,19 +109,15 @@ class GraphBuilder:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add what the block takes, with all that it starts on the GPU, to the seconds of a step."""
+        """Add the duration of the block, and of all that it starts on the GPU, to the seconds of a step."""
         begin = perf_counter()
         yield
         self.stream.synchronize()
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
 
-    def spare_bytes(self) -> int:
-        """Memory of the GPU that a graph may take."""
-        return spare_bytes(self.index)
-
     def require(self, needed_bytes: int, what: str) -> None:
-        """GraphTooLargeError, with need against free, if it is more than the GPU has to spare."""
-        spare = self.spare_bytes()
+        """Raise GraphTooLargeError, naming both figures, if the GPU has less memory to spare."""
+        spare = spare_bytes(self.index)
         if needed_bytes > spare:
             raise GraphTooLargeError(
                 f"{what} needs some {config.readable_bytes(needed_bytes)} on cuda:{self.index}, "

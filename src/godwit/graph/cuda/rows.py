@@ -1,44 +1,127 @@
-"""Arcs into rows on a GPU: as graph/build.py, whose result they equal. Kernels: build_rows.cuh.
+"""Edges into rows on a GPU, with the same result as graph/build.py. Kernels: build_rows.cuh.
 
-A graph whose arcs do not fit at once is built by ranges of sources, each brought down before the next.
-Parallel arcs with given weights stay in their order, which takes a stable sort of places beside the keys,
-and all arcs at once.
+Edges are drawn by the GPU, or given as arrays of other libraries that lie there; only the rows are copied
+to the host. A graph whose arcs do not fit at once is built by ranges of sources, each downloaded before the
+next. Parallel arcs with given weights stay in their order, which takes a stable sort of positions beside
+the keys, and all arcs at once.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
-from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
-from godwit.graph.cuda.structures import NO_WEIGHTS, Dealing, RandomWeights, Range, c_id, c_word
+from godwit.arrays import lies_on_gpu
+from godwit.dtypes import ID_DTYPES, WEIGHT_DTYPES, Array, as_count, id_dtype_for
+from godwit.errors import DeviceError, GraphTooLargeError, InputError
+from godwit.graph.cuda.builder import TILE, GraphBuilder, c_id, c_word, kernel_source, spare_bytes
+from godwit.graph.hashing import seed_word, weight_rule
+from godwit.graph.rows import Rows, estimate_bytes, require_memory
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.download import download
 from godwit.runtime.cuda.driver import Buffer
-from godwit.runtime.cuda.sorting import sort_keys, stable_order
+from godwit.runtime.cuda.sorting import cupy_module, sort_keys, stable_order
 
 _BUCKETS = 1024  # as in build_rows.cuh
 _KEY_BITS = 63
 _MOST_ARCS = 2**31 - 1  # of one sort
 _KEY_BYTES = 8
-# Keys, places and what a stable sort of both needs beside them.
-_ORDERED_BYTES = 48
+_ORDERED_BYTES = 48  # an arc's key and position, and what a stable sort of both needs beside them
+_NO_ID = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # initial smallest and largest id
+
+
+class GivenEdges(ctypes.Structure):
+    """Edges whose endpoints lie in the GPU's memory, as C++ ``GivenEdges``."""
+
+    _fields_ = (("sources", ctypes.c_uint64), ("targets", ctypes.c_uint64))
+
+
+class EdgeRules(ctypes.Structure):
+    """The number of edges, and which arcs they become."""
+
+    _fields_ = (
+        ("edges", ctypes.c_int64),
+        ("both_directions", ctypes.c_uint64),
+        ("drop_loops", ctypes.c_uint64),
+    )
+
+
+class SourceRange(ctypes.Structure):
+    """Sources from ``first`` to before ``last``, and the bits of a target in a key."""
+
+    _fields_ = (
+        ("first", ctypes.c_int64),
+        ("last", ctypes.c_int64),
+        ("target_bits", ctypes.c_uint64),
+    )
+
+
+class _IntegerWeights(ctypes.Structure):
+    _fields_ = (("seed", ctypes.c_uint64), ("low", ctypes.c_int64), ("span", ctypes.c_uint64))
+
+
+class _FloatWeights(ctypes.Structure):
+    _fields_ = (
+        ("seed", ctypes.c_uint64),
+        ("low", ctypes.c_double),
+        ("width", ctypes.c_double),
+        ("last", ctypes.c_double),
+    )
+
+
+class _NoWeights(ctypes.Structure):
+    _fields_ = (("seed", ctypes.c_uint64),)
+
+
+@dataclass(frozen=True)
+class RandomWeights:
+    """The rule by which kernels make random weights.
+
+    :param dtype: the dtype of the weights; None for a graph without weights
+    :param type_name: the C++ type of ``structure``
+    """
+
+    dtype: np.dtype[Any] | None
+    type_name: str
+    structure: ctypes.Structure
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a weight; 0 without weights."""
+        return 0 if self.dtype is None else self.dtype.itemsize
+
+    @classmethod
+    def of(cls, weights: tuple[float, float] | None, seed: int) -> RandomWeights:
+        """Return the rule for bounds (low, high) and a seed."""
+        if weights is None:
+            return cls(None, "NoWeights", _NoWeights())
+        word = int(seed_word(seed))
+        dtype, settings = weight_rule(*weights)
+        if dtype.kind == "f":
+            low, high, last = settings
+            return cls(dtype, "FloatWeights", _FloatWeights(word, low, high - low, last))
+        low, span = (int(number) for number in settings)
+        name = f"IntegerWeights<{c_id(dtype)}>"
+        return cls(dtype, name, _IntegerWeights(word, low, span))
+
+
+NO_WEIGHTS = RandomWeights.of(None, 0)
 
 
 @dataclass(frozen=True)
 class ArcsOnGpu:
-    """Edges that a GPU holds or draws, and what rows shall be made of them.
+    """Edges that a GPU holds or draws, and the rules by which they become rows.
 
-    :param edges: a structure of structures.py, of the C++ type ``edges_type``
-    :param count: how many edges there are
+    :param edges: a structure of the C++ type ``edges_type``
+    :param count: the number of edges
+    :param what: the graph in words, for messages
     :param weights: random weights of the arcs
-    :param given_weights: a pointer to the edges' own, of ``given_dtype``, instead
-    :param what: the graph in words
+    :param given_weights: a pointer to the weights of the edges, of ``given_dtype``, instead
     """
 
     edges: Any
@@ -56,9 +139,9 @@ class ArcsOnGpu:
 
     @property
     def source(self) -> str:
-        """Of the kernels."""
+        """The source of the kernels."""
         return kernel_source(
-            "graph/cuda/row_kernels.cuh",
+            "graph/cuda/build_rows.cuh",
             Edges=self.edges_type,
             Id=c_id(self.id_dtype),
             Word=c_word(self.given_dtype),
@@ -67,31 +150,29 @@ class ArcsOnGpu:
 
     @property
     def weight_dtype(self) -> np.dtype[Any] | None:
-        """Of the graph's weights; None if it has none."""
+        """The dtype of the graph's weights; None if it has none."""
         return self.weights.dtype if self.given_dtype is None else self.given_dtype
 
     @property
-    def dealing(self) -> Dealing:
-        """As kernels take it."""
-        return Dealing(self.count, self.both_directions, self.drop_loops)
+    def rules(self) -> EdgeRules:
+        """The argument of kernels that read edges."""
+        return EdgeRules(self.count, self.both_directions, self.drop_loops)
 
     @property
     def target_bits(self) -> int:
-        """Of a key."""
+        """The bits of a target in a key."""
         return max(1, (self.vertices - 1).bit_length())
 
-    def range(self, first: int, last: int) -> Range:
-        """As kernels take it."""
-        return Range(first, last, self.target_bits)
+    def range(self, first: int, last: int) -> SourceRange:
+        """Return the argument of kernels that read or write keys."""
+        return SourceRange(first, last, self.target_bits)
 
 
-def build_rows(
-    builder: GraphBuilder, arcs: ArcsOnGpu, *, arcs_at_once: int = _MOST_ARCS
-) -> tuple[Array, Array, Array | None]:
-    """(offsets, targets, weights) on the host.
+def build_rows(builder: GraphBuilder, arcs: ArcsOnGpu, *, arcs_at_once: int = _MOST_ARCS) -> Rows:
+    """Return the rows of edges, on the host.
 
-    :param builder: of ``arcs.source``
-    :param arcs_at_once: at most so many are sorted together, where buckets of sources allow
+    :param builder: made with ``arcs.source``
+    :param arcs_at_once: at most this many are sorted together, where buckets of sources allow
     :raises GraphTooLargeError: before anything large is allocated
     """
     _check_bits(arcs)
@@ -106,19 +187,19 @@ def build_rows(
     if arcs.given_dtype is not None:
         ranges = iter([(0, arcs.vertices, int(per_bucket.sum()))])
     for first, last, count in ranges:
-        one_range = arcs.range(first, last)
+        keyed = arcs.range(first, last)
         builder.require(_range_bytes(arcs, count, last - first), arcs.what)
         with ExitStack() as owned:
-            keys, weights = _sorted_keys(builder, arcs, one_range, count, owned)
-            stay = count
+            keys, weights = _sorted_keys(builder, arcs, keyed, count, owned)
+            kept = count
             if arcs.merge:
-                keys, stay = _distinct(builder, keys, count, owned)
-            _read_off(builder, arcs, one_range, keys, stay, weights, rows)
+                keys, kept = _distinct(builder, keys, count, owned)
+            _write_rows(builder, arcs, keyed, keys, kept, weights, rows)
     return rows.finished()
 
 
 def _check_bits(arcs: ArcsOnGpu) -> None:
-    """Refuse what has no keys: with given weights all sources and targets share one range."""
+    """Refuse arcs whose keys are too long: with given weights one range has all sources and targets."""
     bits = arcs.target_bits
     row_bits = max(0, bits - (_BUCKETS.bit_length() - 1)) if arcs.given_dtype is None else bits
     if bits + row_bits > _KEY_BITS or (
@@ -132,7 +213,7 @@ def _check_bits(arcs: ArcsOnGpu) -> None:
 
 @dataclass
 class _HostRows:
-    """Rows as they come down: those of one range after another."""
+    """Rows on the host, filled with one range after another."""
 
     arcs: ArcsOnGpu
     offsets: Array = field(init=False)
@@ -145,21 +226,21 @@ class _HostRows:
         self.reserve(0)
 
     def reserve(self, count: int) -> None:
-        """Room for so many arcs; pages that are never written cost nothing."""
+        """Allocate ``count`` arcs; pages that are never written cost nothing."""
         dtype = self.arcs.weight_dtype
         self.targets = np.empty(count, self.arcs.id_dtype)
         self.weights = None if dtype is None else np.empty(count, dtype)
 
-    def finished(self) -> tuple[Array, Array, Array | None]:
-        """The arrays, no longer than they need to be."""
+    def finished(self) -> Rows:
+        """Return the rows, shortened to what was filled."""
         for array in (self.targets, self.weights):
             if array is not None:
                 array.resize(self.filled, refcheck=False)
-        return self.offsets, self.targets, self.weights
+        return Rows(self.offsets, self.targets, self.weights)
 
 
 def _range_bytes(arcs: ArcsOnGpu, count: int, rows: int) -> int:
-    """Bytes of the GPU at the worst moment of a range: while it is sorted, or while it is read off."""
+    """Return the peak of GPU memory for a range: while it is sorted, or while its rows are written."""
     weight_bytes = 0 if arcs.weight_dtype is None else arcs.weight_dtype.itemsize
     result = arcs.id_dtype.itemsize + weight_bytes
     if arcs.given_dtype is not None:
@@ -169,17 +250,17 @@ def _range_bytes(arcs: ArcsOnGpu, count: int, rows: int) -> int:
 
 
 def _capacity_arcs(builder: GraphBuilder, arcs: ArcsOnGpu) -> int:
-    """Arcs that can be sorted at once, should all rows be in the same range."""
+    """Return the arcs that can be sorted at once, if all rows are in one range."""
     per_arc = _range_bytes(arcs, 1 << 20, 0) / (1 << 20)
-    return int((builder.spare_bytes() - 8 * arcs.vertices) / per_arc)
+    return int((spare_bytes(builder.index) - 8 * arcs.vertices) / per_arc)
 
 
 def _count_arcs(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[Array, int]:
-    """How many arcs leave each bucket of sources, and how many bits a source has within one."""
+    """Return the number of arcs of each bucket of sources, and the bits of a source within its bucket."""
     bucket_bits = max(0, arcs.target_bits - (_BUCKETS.bit_length() - 1))
     with Buffer(builder.index, 8 * _BUCKETS) as counts:
         builder.clear(counts)
-        builder.start("count_arcs", arcs.edges, arcs.dealing, bucket_bits, counts.pointer)
+        builder.start("count_arcs", arcs.edges, arcs.rules, bucket_bits, counts.pointer)
         builder.stream.synchronize()
         return counts.download(np.uint64, _BUCKETS).astype(np.int64), bucket_bits
 
@@ -187,8 +268,7 @@ def _count_arcs(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[Array, int]:
 def _ranges(
     per_bucket: Array, bucket_bits: int, arcs: ArcsOnGpu, limit: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Neighbouring buckets together, as long as their arcs and their keys' bits allow: (first source, last
-    source + 1, arcs)."""
+    """Yield (first source, last source + 1, arcs) of ranges of buckets that fit ``limit`` and the keys."""
     used = ((arcs.vertices - 1) >> bucket_bits) + 1
     most_buckets = max(1, 1 << max(0, _KEY_BITS - arcs.target_bits - bucket_bits))
     begin = 0
@@ -203,16 +283,16 @@ def _ranges(
 
 
 def _sorted_keys(
-    builder: GraphBuilder, arcs: ArcsOnGpu, one_range: Range, count: int, owned: ExitStack
+    builder: GraphBuilder, arcs: ArcsOnGpu, keyed: SourceRange, count: int, owned: ExitStack
 ) -> tuple[Buffer, Buffer | None]:
-    """The keys of a range in order, and the given weights in the same order."""
+    """Return the keys of a range in order, and the given weights in the same order."""
     if arcs.given_dtype is not None:
-        return _placed(builder, arcs, one_range, count, owned)
+        return _stably_sorted(builder, arcs, keyed, count, owned)
     keys = owned.enter_context(Buffer(builder.index, _KEY_BYTES * count))
-    with builder.step("deal"), Buffer(builder.index, 8) as cursor:
+    with builder.step("distribute"), Buffer(builder.index, 8) as cursor:
         builder.clear(cursor)
         builder.start(
-            "deal_arcs", arcs.edges, arcs.dealing, one_range, keys.pointer, cursor.pointer
+            "distribute_arcs", arcs.edges, arcs.rules, keyed, keys.pointer, cursor.pointer
         )
         builder.stream.synchronize()
     if count:
@@ -221,25 +301,25 @@ def _sorted_keys(
     return keys, None
 
 
-def _placed(
-    builder: GraphBuilder, arcs: ArcsOnGpu, one_range: Range, count: int, owned: ExitStack
+def _stably_sorted(
+    builder: GraphBuilder, arcs: ArcsOnGpu, keyed: SourceRange, count: int, owned: ExitStack
 ) -> tuple[Buffer, Buffer]:
-    """All keys in order, parallel arcs as given, and the weights given with them."""
+    """Return all keys in order, parallel arcs in the order given, and the weights in the same order."""
     assert arcs.given_dtype is not None
     slots = 2 * arcs.count if arcs.both_directions else arcs.count
     keys = owned.enter_context(Buffer(builder.index, _KEY_BYTES * count))
     weights = owned.enter_context(Buffer(builder.index, arcs.given_dtype.itemsize * count))
-    with Buffer(builder.index, _KEY_BYTES * slots) as places:
-        with builder.step("deal"):
-            builder.start("place_arcs", arcs.edges, arcs.dealing, one_range, places.pointer)
+    with Buffer(builder.index, _KEY_BYTES * slots) as unsorted:
+        with builder.step("distribute"):
+            builder.start("place_arcs", arcs.edges, arcs.rules, keyed, unsorted.pointer)
         with builder.step("sort"):
-            order = stable_order(places, slots, builder.stream)
-            where = int(order.data.ptr)
-            builder.start("gather_keys", places.pointer, where, count, keys.pointer)
+            order = stable_order(unsorted, slots, builder.stream)
+            positions = int(order.data.ptr)
+            builder.start("gather_keys", unsorted.pointer, positions, count, keys.pointer)
             builder.start(
                 "gather_weights",
                 arcs.given_weights,
-                where,
+                positions,
                 count,
                 int(arcs.both_directions),
                 weights.pointer,
@@ -250,7 +330,7 @@ def _placed(
 def _distinct(
     builder: GraphBuilder, keys: Buffer, count: int, owned: ExitStack
 ) -> tuple[Buffer, int]:
-    """The distinct ones of sorted keys, and how many there are."""
+    """Return the distinct keys among sorted ones, and their number."""
     tiles_count = -(-count // TILE)
     with builder.step("merge"), Buffer(builder.index, 8 * (tiles_count + 1)) as tiles:
         builder.start("count_distinct", keys.pointer, count, tiles.pointer)
@@ -262,27 +342,27 @@ def _distinct(
     return kept, distinct
 
 
-def _read_off(
+def _write_rows(
     builder: GraphBuilder,
     arcs: ArcsOnGpu,
-    one_range: Range,
+    keyed: SourceRange,
     keys: Buffer,
     count: int,
     weights: Buffer | None,
     rows: _HostRows,
 ) -> None:
-    """Make rows of distinct or sorted keys, and bring them down."""
+    """Write the rows of sorted keys, and download them."""
     index, start = builder.index, builder.start
-    first, last = one_range.first, one_range.last
+    first, last = keyed.first, keyed.last
     begin, end = rows.filled, rows.filled + count
     with closing(Buffer(index, 8 * (last - first))) as ends:
         with builder.step("rows"):
-            start("write_ends", keys.pointer, count, one_range, begin, ends.pointer)
+            start("write_ends", keys.pointer, count, keyed, begin, ends.pointer)
         with builder.step("download"):
             download(index, ends.pointer, rows.offsets[first + 1 : last + 1])
     with closing(Buffer(index, arcs.id_dtype.itemsize * count)) as targets:
         with builder.step("rows"):
-            start("write_targets", keys.pointer, count, one_range, targets.pointer)
+            start("write_targets", keys.pointer, count, keyed, targets.pointer)
         with builder.step("download"):
             download(index, targets.pointer, rows.targets[begin:end])
     if rows.weights is not None:
@@ -291,7 +371,97 @@ def _read_off(
                 weights = owned.enter_context(Buffer(index, arcs.weights.itemsize * count))
                 with builder.step("rows"):
                     rule = arcs.weights.structure
-                    start("write_weights", keys.pointer, count, one_range, rule, weights.pointer)
+                    start("write_weights", keys.pointer, count, keyed, rule, weights.pointer)
             with builder.step("download"):
                 download(index, weights.pointer, rows.weights[begin:end])
     rows.filled = end
+
+
+def rows_of_gpu_arrays(
+    sources: Any, targets: Any, weights: Any, vertex_count: Any, directed: bool, id_dtype: Any
+) -> Rows | None:
+    """Return the rows of edges whose arrays lie on a GPU, as :meth:`Graph.from_edges` makes them.
+
+    None if an array is wrong, or the GPU has no room: the host then builds the rows, or names the first
+    mistake.
+    """
+    try:
+        return _rows_of_arrays(sources, targets, weights, vertex_count, directed, id_dtype)
+    except (InputError, DeviceError, MemoryError):
+        return None
+
+
+def _rows_of_arrays(
+    sources: Any, targets: Any, weights: Any, vertex_count: Any, directed: bool, id_dtype: Any
+) -> Rows | None:
+    arrays = [_on_gpu(values) for values in (sources, targets, weights) if values is not None]
+    if not _are_consistent(arrays):
+        return None
+    first, second, *others = arrays
+    first.device.synchronize()  # the arrays may have been made in any stream
+    given_count = None if vertex_count is None else as_count(vertex_count, "vertex_count")
+    arcs = ArcsOnGpu(
+        edges=GivenEdges(int(first.data.ptr), int(second.data.ptr)),
+        edges_type=f"GivenEdges<{c_id(np.dtype(first.dtype))}>",
+        count=int(first.size),
+        vertices=given_count or 1,
+        id_dtype=id_dtype_for(given_count or 1, id_dtype),
+        what=f"a graph of {int(first.size):,} arcs",
+        both_directions=not directed,
+        given_weights=int(others[0].data.ptr) if others else 0,
+        given_dtype=np.dtype(others[0].dtype) if others else None,
+    )
+    index = int(first.device.id)
+    with GraphBuilder(index, arcs.source) as builder:
+        smallest, largest = _id_range(builder, arcs)
+    vertices = largest + 1 if given_count is None else given_count
+    if smallest < 0 or largest >= vertices:
+        return None
+    weight_bytes = 0 if arcs.weight_dtype is None else arcs.weight_dtype.itemsize
+    arcs = replace(arcs, vertices=vertices, id_dtype=id_dtype_for(vertices, id_dtype))
+    bound = arcs.count * 2 if arcs.both_directions else arcs.count
+    require_memory(estimate_bytes(vertices, bound, arcs.id_dtype.itemsize, weight_bytes), arcs.what)
+    with GraphBuilder(index, arcs.source) as builder:
+        return build_rows(builder, arcs)
+
+
+def _are_consistent(arrays: list[Any]) -> bool:
+    """Return True if sources, targets and any weights lie on one GPU, with one length and known dtypes."""
+    if any(array is None for array in arrays):
+        return False
+    first, second, *others = arrays
+    return (
+        len({int(array.device.id) for array in arrays}) == 1
+        and len({int(array.size) for array in arrays}) == 1
+        and first.size > 0
+        and first.dtype in ID_DTYPES
+        and second.dtype == first.dtype
+        and all(array.dtype in WEIGHT_DTYPES for array in others)
+    )
+
+
+def _on_gpu(values: Any) -> Any:
+    """Return values as a contiguous CuPy array of one dimension, shared if possible, or None."""
+    if not lies_on_gpu(values):
+        return None
+    if getattr(values, "requires_grad", False):  # which PyTorch does not share
+        values = values.detach()
+    cupy = cupy_module()
+    try:
+        shared = cupy.from_dlpack if hasattr(values, "__dlpack__") else cupy.asarray
+        array = shared(values)
+        with driver.entered(int(array.device.id)):
+            return cupy.ascontiguousarray(array) if array.ndim == 1 else None
+    except (RuntimeError, BufferError, TypeError, ValueError):  # not CUDA's, or unknown to CuPy
+        return None
+
+
+def _id_range(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[int, int]:
+    """Return the smallest and the largest id."""
+    none = np.array(_NO_ID, np.int64)
+    with Buffer(builder.index, none.nbytes) as id_range:
+        driver.copy_async(id_range.pointer, none.ctypes.data, none.nbytes, builder.stream)
+        builder.start("find_id_range", arcs.edges, arcs.count, id_range.pointer)
+        builder.stream.synchronize()
+        smallest, largest = id_range.download(np.int64, 2)
+    return int(smallest), int(largest)

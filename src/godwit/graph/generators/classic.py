@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array, as_count, as_integer, id_dtype_for
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.generators.common import (
     WeightRange,
     as_weight_range,
@@ -18,6 +18,7 @@ from godwit.graph.generators.common import (
     graph_of_edges,
     weighted,
 )
+from godwit.graph.rows import estimate_bytes, require_memory
 
 _MOST_VERTICES = 2**48
 

@@ -14,10 +14,9 @@ import numpy as np
 from godwit.dtypes import Array, as_float, id_dtype_for
 from godwit.errors import InputError, shown
 from godwit.graph.build import arcs_to_rows
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
-from godwit.graph.hashing import mix
-from godwit.graph.rows import thread_count_for
-from godwit.graph.weights import check_weight_range
+from godwit.graph.csr import Graph
+from godwit.graph.hashing import check_weight_range
+from godwit.graph.rows import estimate_bytes, require_memory, thread_count_for
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cpu.team import run_team
 
@@ -26,33 +25,6 @@ WeightRange = tuple[float, float]
 
 POLL_STEPS = 16_384
 """Edges or vertices between two looks at the abort word."""
-
-_SCRAMBLE_ROUNDS = 4
-_ONE = np.uint64(1)
-_S11 = np.uint64(11)
-_ULP = 2.0**-53
-
-
-def unit(word: Any) -> Any:
-    """A hash as a float64 in [0, 1). For compiled code, as all that takes or gives a word."""
-    return np.float64(word >> _S11) * _ULP
-
-
-def below(word: Any, bound: Any) -> Any:
-    """A hash as an int64 in [0, bound)."""
-    return np.int64(word % np.uint64(bound))
-
-
-def scramble(v: Any, bits: Any, seed: Any) -> Any:
-    """A bijection of words of so many bits: odd multipliers carry upwards, shifts bring down."""
-    mask = (_ONE << bits) - _ONE
-    down = (bits + _ONE) >> _ONE
-    for r in range(_SCRAMBLE_ROUNDS):
-        key = mix(seed + np.uint64(r))
-        v = ((v ^ (key >> _S11)) * (key | _ONE)) & mask
-        if down > 0:
-            v ^= v >> down
-    return v
 
 
 def as_probability(value: Any, name: str) -> float:

@@ -5,6 +5,7 @@ Random decisions are hashes of (seed, edge, step), so where a graph is made make
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -12,16 +13,39 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import id_dtype_for
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
-from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
-from godwit.graph.cuda.rows import ArcsOnGpu, build_rows
-from godwit.graph.cuda.structures import PercolatedGrid, RandomWeights, RmatEdges, c_id
+from godwit.graph.csr import Graph
+from godwit.graph.cuda.builder import TILE, GraphBuilder, c_id, kernel_source
+from godwit.graph.cuda.rows import ArcsOnGpu, RandomWeights, build_rows
 from godwit.graph.generators.common import WeightRange
 from godwit.graph.generators.grids import Percolation
 from godwit.graph.generators.recursive import RmatDrawing
 from godwit.graph.hashing import seed_word
+from godwit.graph.rows import estimate_bytes, require_memory
 from godwit.runtime.cuda.download import download
 from godwit.runtime.cuda.driver import Buffer
+
+
+class RmatEdges(ctypes.Structure):
+    """Edges drawn by R-MAT, as in generate.cuh."""
+
+    _fields_ = (
+        ("seed", ctypes.c_uint64),
+        ("scale", ctypes.c_int64),
+        ("a", ctypes.c_int64),
+        ("ab", ctypes.c_int64),
+        ("abc", ctypes.c_int64),
+    )
+
+
+class PercolatedGrid(ctypes.Structure):
+    """A grid of which some edges are kept, as in generate.cuh."""
+
+    _fields_ = (
+        ("seed", ctypes.c_uint64),
+        ("threshold", ctypes.c_uint64),
+        ("columns", ctypes.c_int64),
+        ("vertices", ctypes.c_int64),
+    )
 
 
 def rmat(

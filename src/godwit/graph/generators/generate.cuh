@@ -1,8 +1,8 @@
-// Generated graphs: edges drawn by R-MAT, rows of a percolated grid, random weights. As on the CPU
-// (graph/generators/recursive.py and grids.py, graph/weights.py), bit by bit.
+// Generated graphs: edges drawn by R-MAT, rows of a percolated grid, random weights; bit by bit as on the
+// CPU (graph/generators/random.py and grids.py, graph/hashing.py).
 //
-// *Edges* are what build_rows.cuh builds rows of: a struct of 8-byte members with a Reader, which each thread
-// makes once, and whose `edge(i)` gives the ends of edge i as often as it is asked.
+// An *Edges* type, of which build_rows.cuh makes rows, is a struct of 8-byte members with a Reader: each
+// thread makes a Reader once, and its `edge(i)` returns the endpoints of edge i.
 #pragma once
 
 #include "runtime/cuda/include/hashing.cuh"
@@ -16,8 +16,8 @@ constexpr u64 RMAT_DRAWS = 0x52d4a7;  // keeps the seeds of the draws and of the
 constexpr u32 RMAT_LEVEL_BITS = 21;
 constexpr u32 RMAT_LEVELS_PER_WORD = 3;
 
-// Each edge falls into a quadrant of the adjacency matrix, then into one of that: thresholds of the four
-// in units of 2^-21.
+// R-MAT edges: an edge falls into a quadrant of the adjacency matrix, then into a quadrant of that quadrant,
+// and so on. Members a, ab and abc are thresholds in units of 2^-21.
 struct RmatEdges {
     u64 seed;
     i64 scale;
@@ -103,7 +103,7 @@ struct FloatWeights {
     }
 };
 
-// In a graph without weights.
+// The rule of a graph without weights.
 struct NoWeights {
     using Weight = u8;
     u64 seed;
@@ -111,13 +111,13 @@ struct NoWeights {
     __device__ __forceinline__ u8 of(u64) const { return 0; }
 };
 
-// A hash of two vertices, whatever their order. `start` is the mixed seed.
+// Return a hash of two vertices, whatever their order. `start` is the mixed seed.
 __device__ __forceinline__ u64 thread_edge_word(u64 start, i64 u, i64 v) {
     const u64 low = static_cast<u64>(u < v ? u : v), high = static_cast<u64>(u < v ? v : u);
     return thread_mix(thread_mix(start ^ low) ^ high);
 }
 
-// A grid of which each edge is kept if its hash is below a threshold: edge 2 v leads from v to the right,
+// A grid whose edges are kept if their hash is below a threshold: edge 2 v leads from v to the right,
 // edge 2 v + 1 down.
 struct PercolatedGrid {
     u64 seed;
@@ -128,15 +128,15 @@ struct PercolatedGrid {
     __device__ __forceinline__ bool keeps(u64 start, i64 edge) const {
         return (thread_mix(start ^ static_cast<u64>(edge)) >> 11) < threshold;
     }
-    // Which neighbours v has, as bits: above 1, left 2, right 4, below 8; in the order of their numbers.
+    // Return a bit mask of the neighbours of v, in ascending order: above 1, left 2, right 4, below 8.
     __device__ __forceinline__ u32 neighbours(u64 start, i64 v) const {
         const i64 column = v % columns;
-        u32 found = 0;
-        if (v >= columns && keeps(start, 2 * (v - columns) + 1)) found |= 1;
-        if (column > 0 && keeps(start, 2 * (v - 1))) found |= 2;
-        if (column < columns - 1 && keeps(start, 2 * v)) found |= 4;
-        if (v + columns < vertices && keeps(start, 2 * v + 1)) found |= 8;
-        return found;
+        u32 directions = 0;
+        if (v >= columns && keeps(start, 2 * (v - columns) + 1)) directions |= 1;
+        if (column > 0 && keeps(start, 2 * (v - 1))) directions |= 2;
+        if (column < columns - 1 && keeps(start, 2 * v)) directions |= 4;
+        if (v + columns < vertices && keeps(start, 2 * v + 1)) directions |= 8;
+        return directions;
     }
     __device__ __forceinline__ i64 neighbour(i64 v, u32 direction) const {
         const i64 steps[4] = {-columns, -1, 1, columns};

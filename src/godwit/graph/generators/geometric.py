@@ -13,7 +13,7 @@ import numpy as np
 
 from godwit.dtypes import as_count, as_integer, as_positive_number, frozen, id_dtype_for
 from godwit.graph.build import arcs_to_rows
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.generators.classic import complete
 from godwit.graph.generators.common import (
     POLL_STEPS,
@@ -22,12 +22,11 @@ from godwit.graph.generators.common import (
     edge_arrays,
     graph_of_edges,
     graph_of_rows,
-    unit,
     weighted,
 )
 from godwit.graph.generators.triangulation import Points, triangulated, triangulation_bytes
-from godwit.graph.hashing import mix, seed_word
-from godwit.graph.rows import thread_count_for
+from godwit.graph.hashing import mix, seed_word, unit
+from godwit.graph.rows import estimate_bytes, require_memory, thread_count_for
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team

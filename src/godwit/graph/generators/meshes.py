@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import as_count, as_integer, id_dtype_for
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.generators.common import (
     POLL_STEPS,
     WeightRange,
     as_weight_range,
     graph_of_rows,
-    unit,
     weighted,
 )
-from godwit.graph.hashing import mix, seed_word
-from godwit.graph.rows import thread_count_for
+from godwit.graph.hashing import mix, seed_word, unit
+from godwit.graph.rows import estimate_bytes, require_memory, thread_count_for
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team

@@ -20,14 +20,11 @@ from godwit.graph.generators.common import (
     WeightRange,
     as_probability,
     as_weight_range,
-    below,
     edge_arrays,
     graph_of_edges,
-    scramble,
-    unit,
     weighted,
 )
-from godwit.graph.hashing import mix, seed_word
+from godwit.graph.hashing import below, mix, scramble, seed_word, unit
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel

@@ -19,10 +19,9 @@ from godwit.graph.generators.common import (
     as_weight_range,
     edge_arrays,
     graph_of_edges,
-    scramble,
     weighted,
 )
-from godwit.graph.hashing import mix, seed_word
+from godwit.graph.hashing import mix, scramble, seed_word
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel

@@ -1,1 +1,1 @@
-"""Graphs of other libraries, and back: a module each, behind the methods of ``Graph``."""
+"""Graphs and tables of other libraries, and back, behind the methods of ``Graph``."""

@@ -1,7 +1,7 @@
-"""Tables of other libraries as graphs, and graphs and results as tables.
+"""Tables of other libraries as lists of arcs, and graphs and results as Arrow tables.
 
-Tables come as Arrow streams (``__arrow_c_stream__``: Arrow, Polars, DuckDB, pandas from version 2.2 on)
-or by the dataframe interchange protocol (``__dataframe__``); no other library is imported for that.
+Tables are read as Arrow streams (``__arrow_c_stream__``: Arrow, Polars, DuckDB, pandas from version 2.2 on)
+or by the dataframe interchange protocol (``__dataframe__``), which import no other library.
 """
 
 from __future__ import annotations
@@ -9,35 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError, shown
-from godwit.graph.arcs import assemble
-from godwit.graph.csr import estimate_bytes, require_memory
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.arcs import ArcList, ReadOptions
+from godwit.graph.ids import VertexIds
+from godwit.graph.rows import Rows, estimate_bytes, require_memory
 from godwit.graph.table_columns import (
     Columns,
     arcs_of_tables,
-    chosen_columns,
-    said_by,
+    choose_columns,
+    read_metadata,
+    row_tables,
     schema_of,
-    tables_of,
 )
-
-if TYPE_CHECKING:
-    from godwit.graph.csr import Graph
-    from godwit.graph.ids import VertexIds
 
 
 @dataclass(frozen=True)
 class Column:
-    """A value per vertex.
+    """A column of a result: a value per vertex.
 
-    :param name: of the column
-    :param values: (n) as the Python functions return them
-    :param present: bool (n), False where there is no value; None if there is one everywhere
-    :param ids: whether the values are vertices
+    :param name: the name of the column
+    :param values: (n) values, as the Python functions return them
+    :param present: bool (n), False where there is no value; None if every vertex has a value
+    :param ids: True if the values are vertices
     """
 
     name: str
@@ -47,8 +43,11 @@ class Column:
 
 
 def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
-    """An Arrow table with a row per vertex: column ``vertex``, with ids, and others, with nulls where
-    there is no value; vertices among the values are called by their ids, too."""
+    """Return an Arrow table with a row per vertex.
+
+    Column ``vertex`` has its id, the others the values, with nulls where there is none; values that are
+    vertices are replaced by their ids.
+    """
     import pyarrow as pa
 
     names = ids.to_arrow()
@@ -60,40 +59,31 @@ def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
     return pa.table(arrays)
 
 
-def edge_tables(column: Column, graph: Graph, ids: VertexIds | None = None) -> Iterator[Any]:
-    """Source, target (ids) and value: of each arc, or of each edge of an undirected graph once.
+def edge_tables(column: Column, rows: Rows, ids: VertexIds, directed: bool) -> Iterator[Any]:
+    """Yield Arrow tables of source, target (ids) and value of each arc, or of each edge once.
 
-    :param column: of a value for each arc; both arcs of an edge have the same
-    :param ids: what vertices are called; None: by the ids of the graph
-    :returns: Arrow tables of the same columns, at least one
+    :param column: a value for each arc; both arcs of an edge have the same
+    :returns: at least one table; all have the same columns
     """
-    from godwit.graph.csr import Graph
-
-    valued = Graph.trusted(
-        graph.offsets,
-        graph.targets,
-        column.values,
-        directed=graph.directed,
-        ids=graph.ids if ids is None else ids,
-    )
+    valued = rows._replace(weights=column.values)
     names = ["source", "target", column.name]
     is_empty = True
-    for table in tables_of(valued):
+    for table in row_tables(valued, ids, directed):
         is_empty = False
         yield table.rename_columns(names)
     if is_empty:
-        yield schema_of(valued).empty_table().rename_columns(names)
+        yield schema_of(valued, ids, directed).empty_table().rename_columns(names)
 
 
-def graph_from_table(
+def list_table_arcs(
     table: Any,
     source: str | None,
     target: str | None,
     weight: str | None,
     directed: bool | None,
     relabel: bool | None,
-) -> Graph:
-    """The graph in a table; see :meth:`godwit.Graph.from_table`."""
+) -> tuple[ArcList, ReadOptions]:
+    """Return the arcs in a table, and the options given; see :meth:`godwit.Graph.from_table`."""
     directed = None if directed is None else as_flag(directed, "directed")
     relabel = None if relabel is None else as_flag(relabel, "relabel")
     arrow = _arrow_table(table)
@@ -101,32 +91,32 @@ def graph_from_table(
     columns = _columns(names, source, target, weight)
     chosen = _check_ids(arrow.select(columns.used))
     options = ReadOptions(directed=directed, relabel=relabel)
-    listed = arcs_of_tables(
+    arc_list = arcs_of_tables(
         Path("table"),
         lambda: [chosen],
         options,
         _problem,
-        said=said_by(arrow.schema.metadata, _problem),
+        metadata=read_metadata(arrow.schema.metadata, _problem),
         one_table=True,
         most_rows=chosen.num_rows,
     )
-    return assemble(listed, options)
+    return arc_list, options
 
 
-def arc_table(graph: Graph) -> Any:
-    """The arcs of a graph as an Arrow table; see :meth:`godwit.Graph.to_arrow`."""
+def arc_table(rows: Rows, ids: VertexIds, directed: bool) -> Any:
+    """Return the arcs of a graph as an Arrow table; see :meth:`godwit.Graph.to_arrow`."""
     import pyarrow as pa
 
-    weight_bytes = 0 if graph.weights is None else graph.weights.itemsize
-    require_memory(estimate_bytes(0, graph.arc_count, 16, weight_bytes), "a table of all arcs")
-    tables = list(tables_of(graph))
-    return pa.concat_tables(tables) if tables else schema_of(graph).empty_table()
+    weight_bytes = 0 if rows.weights is None else rows.weights.itemsize
+    require_memory(estimate_bytes(0, rows.arc_count, 16, weight_bytes), "a table of all arcs")
+    tables = list(row_tables(rows, ids, directed))
+    return pa.concat_tables(tables) if tables else schema_of(rows, ids, directed).empty_table()
 
 
 def to_pandas(table: Any, *, nullable: bool) -> Any:
-    """An Arrow table as a ``pandas.DataFrame``.
+    """Return an Arrow table as a ``pandas.DataFrame``.
 
-    :param nullable: whether integers may be missing, and have the dtypes of pandas for that
+    :param nullable: True for pandas' nullable dtypes of integers
     :raises InputError: pandas is not installed
     """
     try:
@@ -149,20 +139,20 @@ def _columns(
     if (source is None) != (target is None):
         raise InputError("source and target must be given both, or neither")
     if source is None or target is None:
-        columns = chosen_columns(names, None, _problem)
+        columns = choose_columns(names, None, _problem)
         if weight is None:
             return columns
         source, target = names[columns.source], names[columns.target]
     wanted = [source, target] if weight is None else [source, target, weight]
-    return chosen_columns(names, wanted, _problem)
+    return choose_columns(names, wanted, _problem)
 
 
 def _check_ids(table: Any) -> Any:
-    """The table, where its ids are of one kind: 1 and "1" would become one vertex, and they are two.
+    """Return the table, once both columns of ids are known to be of one kind: 1 and "1" would become equal.
 
-    Without rows they have no kind: pandas takes what is empty for floats.
+    Empty columns of floats, which pandas makes of columns without rows, become columns of nulls.
 
-    :raises InputError: integers beside texts, naming both columns
+    :raises InputError: integers in one column and texts in the other, naming both
     """
     import pyarrow as pa
 
@@ -190,11 +180,11 @@ def _problem(message: str, row: int | None) -> InputError:
 
 
 def _arrow_table(table: Any) -> Any:
-    """A table of any library as an Arrow table."""
+    """Return a table of any library as an Arrow table."""
     import pyarrow as pa
 
     if isinstance(table, type):  # which has the methods as well
-        raise _no_table(table)
+        raise _not_a_table(table)
     try:
         if isinstance(table, pa.Table):
             return table
@@ -210,10 +200,10 @@ def _arrow_table(table: Any) -> Any:
         raise
     except Exception as error:  # methods of a foreign library raise anything
         raise InputError(f"the table cannot be read: {error}") from error
-    raise _no_table(table)
+    raise _not_a_table(table)
 
 
-def _no_table(table: Any) -> InputError:
+def _not_a_table(table: Any) -> InputError:
     return InputError(
         "table must be of pandas, Polars, Arrow or another library whose tables have "
         f"__arrow_c_stream__ or __dataframe__, got {shown(table)}"

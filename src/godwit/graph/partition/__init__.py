@@ -17,7 +17,7 @@ import numpy as np
 from godwit.dtypes import Array, as_array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.foreign import no_graph
+from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition.methods import PARTITIONERS, Division, checked_owner
 from godwit.graph.rows import row_range, thread_count_for
 from godwit.runtime.cpu.atomics import fetch_or, load_acquire, load_relaxed
@@ -208,7 +208,7 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
 
 def _checked_parts(graph: Any, parts: Any) -> int:
     if not isinstance(graph, Graph):
-        raise no_graph(graph)
+        raise not_a_graph(graph)
     return as_count(parts, "parts", 1, 2**31 - 1)
 
 

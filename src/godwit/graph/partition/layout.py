@@ -19,9 +19,9 @@ import numpy as np
 
 from godwit.dtypes import Array, frozen
 from godwit.errors import InputError
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.csr import Graph
 from godwit.graph.partition import Measures, Partition, halo
-from godwit.graph.rows import bits_of, thread_count_for
+from godwit.graph.rows import bits_of, require_memory, thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 

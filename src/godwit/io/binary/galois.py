@@ -21,8 +21,9 @@ import numpy as np
 
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FormatError, InputError
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.arcs import ReadOptions
+from godwit.graph.csr import Graph
+from godwit.graph.rows import estimate_bytes, require_memory
 from godwit.io.format import Format, Head, require_consecutive_ids
 from godwit.io.source import Source
 

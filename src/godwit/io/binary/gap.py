@@ -22,8 +22,9 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import FormatError, InputError, shown
-from godwit.graph.csr import Graph, estimate_bytes, require_memory
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.arcs import ReadOptions
+from godwit.graph.csr import Graph
+from godwit.graph.rows import estimate_bytes, require_memory
 from godwit.io.format import Format, Head, require_consecutive_ids
 from godwit.io.source import Source
 
@@ -138,10 +139,10 @@ def _rows(
 
 
 def _check_reverse(graph: Graph, reverse: Graph) -> None:
-    from godwit.graph.transform import direction_hashes
+    from godwit.graph.facts import direction_hashes
 
-    forward, _ = direction_hashes(graph.offsets, graph.targets, graph.weights)
-    _, backward = direction_hashes(reverse.offsets, reverse.targets, reverse.weights)
+    forward, _ = direction_hashes(graph.rows)
+    _, backward = direction_hashes(reverse.rows)
     if forward != backward:
         raise InputError("what follows the graph is not its reverse")
 

@@ -24,9 +24,9 @@ import numpy as np
 
 from godwit.dtypes import ID_DTYPES, WEIGHT_DTYPES, Array, frozen
 from godwit.errors import FormatError, InputError
+from godwit.graph.arcs import ReadOptions
 from godwit.graph.csr import Graph
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
-from godwit.graph.read_options import ReadOptions
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
 

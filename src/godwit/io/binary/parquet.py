@@ -14,16 +14,15 @@ from typing import Any, BinaryIO
 
 from godwit.dtypes import Array
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError
-from godwit.graph.arcs import Listed
+from godwit.graph.arcs import ArcList, ReadOptions
 from godwit.graph.csr import Graph
-from godwit.graph.read_options import ReadOptions
 from godwit.graph.table_columns import (
     arcs_of_tables,
-    chosen_columns,
+    choose_columns,
+    read_metadata,
     require_all_in_arcs,
-    said_by,
+    row_tables,
     schema_of,
-    tables_of,
 )
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
@@ -46,11 +45,11 @@ def recognize(head: Head) -> bool:
     return head.content.startswith(_MAGIC)
 
 
-def read(source: Source, options: ReadOptions) -> Listed:
+def read(source: Source, options: ReadOptions) -> ArcList:
     """Arcs, with the weights that there are; directed unless the file says otherwise.
 
     Columns are those of ``options.columns``; None: see
-    :func:`godwit.graph.table_columns.chosen_columns`. Ids are names, unless the file
+    :func:`godwit.graph.table_columns.choose_columns`. Ids are names, unless the file
     or ``options.relabel`` says that vertices are counted.
     """
     content = source.content()
@@ -63,7 +62,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
         file.tables,
         options,
         file.problem,
-        said=file.said,
+        metadata=file.metadata,
         one_table=not file.in_blocks,
         most_rows=file.row_count,
     )
@@ -155,14 +154,14 @@ class _File:
             schema = file.schema_arrow
             names = list(schema.names)
             self.row_count = file.metadata.num_rows
-        columns = chosen_columns(names, options.columns, self.problem)
+        columns = choose_columns(names, options.columns, self.problem)
         if options.weighted is False:
             columns = columns._replace(weight=None)
         self.names = [names[position] for position in columns.used]
         for name in self.names:
             if names.count(name) > 1:
                 raise self.problem(f"several columns are called {name!r}", None)
-        self.said = said_by(schema.metadata, self.problem)
+        self.metadata = read_metadata(schema.metadata, self.problem)
         kinds = [schema.types[position] for position in columns.used]
         row_bytes = sum(
             _NUMBER_BYTES if pa.types.is_primitive(kind) else _TEXT_BYTES for kind in kinds
@@ -245,9 +244,9 @@ def write(graph: Graph, file: BinaryIO) -> None:
     :raises InputError: vertices without arcs would be lost, as ids are of their own; or ids are objects
     """
     if graph.ids.own:
-        require_all_in_arcs(graph, "Parquet", "write format godwit")
-    with writer(file, schema_of(graph, in_file=True)) as tables:
-        for table in tables_of(graph, in_file=True):
+        require_all_in_arcs(graph.rows, graph.ids, "Parquet", "write format godwit")
+    with writer(file, schema_of(graph.rows, graph.ids, graph.directed, in_file=True)) as tables:
+        for table in row_tables(graph.rows, graph.ids, graph.directed, in_file=True):
             tables.write_table(table)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from godwit.io.datasets.catalog import PREFIX, DataSet, catalog, named
 
 if TYPE_CHECKING:
+    from godwit.graph.arcs import Progress
     from godwit.graph.csr import Graph
-    from godwit.graph.read_options import Progress
 
 __all__ = ["DataSet", "dataset", "datasets", "is_dataset"]
 

@@ -30,7 +30,7 @@ from urllib.parse import unquote
 from godwit import cache, config
 from godwit.errors import FileError
 from godwit.files import errors_named, replacing
-from godwit.graph.read_options import Progress
+from godwit.graph.arcs import Progress
 from godwit.io.compression import compressed, file_error
 from godwit.io.datasets.archives import BLOCK_BYTES, member_blocks
 from godwit.io.datasets.catalog import DataSet

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from godwit.errors import FileError
 from godwit.files import replacing
-from godwit.graph.read_options import Progress
+from godwit.graph.arcs import Progress
 from godwit.io.datasets.archives import BLOCK_BYTES
 from godwit.io.datasets.catalog import DataSet
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FormatError, InputError
-from godwit.graph.arcs import Arcs, Block
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.read_options import Progress
-from godwit.graph.transform import check_symmetric
+from godwit.graph.arcs import Arcs, Block, Progress
+from godwit.graph.csr import Graph
+from godwit.graph.facts import check_symmetric
+from godwit.graph.rows import require_memory
 from godwit.io.pieces import WEIGHT_DTYPES, Columns, Window, powers_for, wider_kinds, windows
 from godwit.io.text.adjacency_scanner import REPORT_COLUMNS, STATUS, SURPLUS, count_rows, scan_rows
 from godwit.io.text.arc_lines import IdRange
@@ -131,7 +131,7 @@ def undirected(graph: Graph, path: Path, what: str) -> Graph:
     :raises FormatError: they are not
     """
     try:
-        check_symmetric(graph.offsets, graph.targets, graph.weights)
+        check_symmetric(graph.rows)
     except InputError as error:
         raise FormatError(path, f"{what} (vertices counted from 0): {error}") from None
     return Graph.trusted(graph.offsets, graph.targets, graph.weights, directed=False, ids=graph.ids)

@@ -15,10 +15,8 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import InputError
-from godwit.graph.arcs import Block, Listed, assemble
-from godwit.graph.csr import Graph
-from godwit.graph.listed_ids import Names
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.arcs import ArcList, Block, IdTable, ReadOptions
+from godwit.graph.csr import Graph, assemble
 from godwit.io.format import Format, Head, require_no_weights
 from godwit.io.source import Source
 from godwit.io.text.adjacency import Adjacency, AdjacencyLines, read_adjacency, undirected
@@ -50,7 +48,7 @@ def recognize(head: Head) -> bool:
     )
 
 
-def read(source: Source, options: ReadOptions) -> Graph | Listed:
+def read(source: Source, options: ReadOptions) -> Graph | ArcList:
     """Arcs without weights.
 
     Directed; undirected if ``options.directed`` is False, and then each edge must be in the lists of
@@ -63,13 +61,13 @@ def read(source: Source, options: ReadOptions) -> Graph | Listed:
     if len(once) < len(arcs.heads):
         raise text.error(f"vertex {once[np.argmax(counts > 1)]} has more than one line")
     text.release()
-    names = Names(_distinct(once, arcs))
+    names = IdTable(_distinct(once, arcs))
 
     def blocks() -> Iterator[Block]:
         for block in arcs.blocks():
             yield Block(names.vertices(block.sources), names.vertices(block.targets), None)
 
-    listed = Listed(replace(arcs, blocks=blocks), len(names.ids), directed=True, ids=names.ids)
+    listed = ArcList(replace(arcs, blocks=blocks), len(names.ids), directed=True, ids=names.ids)
     if options.directed is False:
         graph = assemble(listed, replace(options, directed=None))
         return undirected(graph, text.path, "an edge must be in the lists of both its ends")

@@ -20,9 +20,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import FormatError
-from godwit.graph.arcs import Arcs, Block
-from godwit.graph.listed_ids import OccurringIds
-from godwit.graph.read_options import Progress
+from godwit.graph.arcs import Arcs, Block, OccurringIds, Progress
 from godwit.graph.rows import thread_count_for
 from godwit.io.pieces import WEIGHT_DTYPES, Columns, Window, powers_for, wider_kinds, windows
 from godwit.io.text import scanner

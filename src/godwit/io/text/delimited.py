@@ -22,16 +22,15 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 
 from godwit.errors import FormatError, InputError
-from godwit.graph.arcs import Listed
+from godwit.graph.arcs import ArcList, ReadOptions
 from godwit.graph.csr import Graph
-from godwit.graph.read_options import ReadOptions
 from godwit.graph.table_columns import (
     NAMES,
     Columns,
     arcs_of_tables,
-    chosen_columns,
+    choose_columns,
     require_all_in_arcs,
-    tables_of,
+    row_tables,
 )
 from godwit.io.format import HEAD_BYTES, Format, Head
 from godwit.io.source import Source
@@ -54,11 +53,11 @@ def recognize(head: Head) -> bool:
     return header is not None and header.certain
 
 
-def read(source: Source, options: ReadOptions) -> Listed:
+def read(source: Source, options: ReadOptions) -> ArcList:
     """Arcs, with int32, int64 or float64 weights if there is a column for them; directed.
 
     Columns are those of ``options.columns``; None: see
-    :func:`godwit.graph.table_columns.chosen_columns`. Ids are names, unless
+    :func:`godwit.graph.table_columns.choose_columns`. Ids are names, unless
     ``options.relabel`` is False: vertices then count from ``options.id_base``; None: 0.
     """
     table = _Table(source, options)
@@ -87,7 +86,7 @@ class _Table:
         self.lines_before = header.line.number if header.names else header.line.number - 1
         self.columns = Columns(0, 1, 2 if self.width > 2 else None)
         if header.names:
-            self.columns = chosen_columns(header.fields, options.columns, self.problem)
+            self.columns = choose_columns(header.fields, options.columns, self.problem)
         if options.weighted is False:
             self.columns = self.columns._replace(weight=None)
         begin = header.line.end if header.names else header.line.begin
@@ -363,11 +362,11 @@ def write(graph: Graph, file: BinaryIO) -> None:
     :raises InputError: vertices would be lost, as they have no arcs; or ids are objects, or texts which
         are all numbers
     """
-    require_all_in_arcs(graph, "CSV", "write Parquet or another format")
+    require_all_in_arcs(graph.rows, graph.ids, "CSV", "write Parquet or another format")
     _require_read_as_texts(graph)
     names = NAMES if graph.is_weighted else NAMES[:2]
     file.write((",".join(names) + "\n").encode())
-    for table in tables_of(graph, in_file=True):
+    for table in row_tables(graph.rows, graph.ids, graph.directed, in_file=True):
         columns = [column.combine_chunks() for column in table.columns]
         fields = [*map(_quoted, columns[:2]), *map(_digits, columns[2:])]
         if table.num_rows:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 
-from godwit.graph.arcs import Listed
+from godwit.graph.arcs import ArcList, ReadOptions
 from godwit.graph.ids import VertexIds
-from godwit.graph.read_options import ReadOptions
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
 from godwit.io.text.arc_lines import (
@@ -47,7 +46,7 @@ def recognize(head: Head) -> bool:
     return first[0] == "a" and len(first) > 2 and first[1].isdecimal() and first[2].isdecimal()
 
 
-def read(source: Source, options: ReadOptions) -> Listed:
+def read(source: Source, options: ReadOptions) -> ArcList:
     """Arcs with integer weights (float64 if one of them has a fraction); directed.
 
     The first vertex is called ``options.id_base``; None: 1 if there is a problem line, else 0 if that
@@ -73,7 +72,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
     arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
     check_arc_count(text, arc_count, arcs.count, position, "arcs")
     text.release()
-    return Listed(arcs, vertex_count, directed=True, ids=VertexIds.counted(vertex_count, base))
+    return ArcList(arcs, vertex_count, directed=True, ids=VertexIds.counted(vertex_count, base))
 
 
 def _problem_line(text: Text, position: int, line: str) -> tuple[int, int]:
@@ -83,7 +82,7 @@ def _problem_line(text: Text, position: int, line: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> Listed:
+def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> ArcList:
     base = 0 if options.id_base is None else options.id_base
     ids = IdRange(base, largest_vertex_count(), False)
     arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
@@ -94,7 +93,7 @@ def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> 
         base = 1
         arcs = arcs.shifted(1)
     count = arcs.max_id + 1 - base
-    return Listed(arcs, count, directed=True, ids=VertexIds.counted(count, base))
+    return ArcList(arcs, count, directed=True, ids=VertexIds.counted(count, base))
 
 
 FORMAT = Format(

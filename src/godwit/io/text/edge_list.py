@@ -18,10 +18,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from godwit.graph.arcs import Arcs, Listed, relabelled
+from godwit.graph.arcs import ArcList, Arcs, OccurringIds, ReadOptions, relabelled
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
-from godwit.graph.listed_ids import OccurringIds
-from godwit.graph.read_options import ReadOptions
 from godwit.graph.table_columns import known_columns
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
@@ -92,7 +90,7 @@ class _Comments(NamedTuple):
     """Where the counts stand."""
 
 
-def read(source: Source, options: ReadOptions) -> Listed:
+def read(source: Source, options: ReadOptions) -> ArcList:
     """Arcs, with int32, int64 or float64 weights if there is a third column.
 
     The vertices are the distinct ids in ascending order, unless ``options.relabel`` is False or a comment
@@ -112,7 +110,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
     def scan(lines: ArcLines, ids: IdRange, seen: OccurringIds | None = None) -> ScannedArcs:
         return read_arcs(text, position, lines, ids, kinds, options.progress, seen)
 
-    def of_words() -> Listed:
+    def of_words() -> ArcList:
         arcs = scan(replace(lines, words=True), _ANY_ID)
         return _of_names(arcs, None, comments, text, options)
 
@@ -134,7 +132,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
     vertex_count = max(arcs.max_id + 1 - base, comments.vertex_count or 0)
     text.release()
     ids = VertexIds.counted(vertex_count, base)
-    return Listed(arcs, vertex_count, directed=not comments.undirected, ids=ids)
+    return ArcList(arcs, vertex_count, directed=not comments.undirected, ids=ids)
 
 
 def _begin(text: Text) -> tuple[int, list[str], _Comments]:
@@ -209,7 +207,7 @@ def _of_names(
     comments: _Comments,
     text: Text,
     options: ReadOptions,
-) -> Listed:
+) -> ArcList:
     """Arcs between vertices that are the ids that occur."""
     _check_counts(text, comments, arcs)
     arcs, ids = relabelled(arcs, occurring, options, typed=comments.ids == "text")
@@ -217,7 +215,7 @@ def _of_names(
     if declared is not None and len(ids) > declared:
         raise text.error(f"declares {declared} nodes, but {len(ids)} occur", comments.position)
     text.release()
-    return Listed(arcs, len(ids), directed=not comments.undirected, ids=ids)
+    return ArcList(arcs, len(ids), directed=not comments.undirected, ids=ids)
 
 
 FORMAT = Format(

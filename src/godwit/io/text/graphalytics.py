@@ -20,10 +20,8 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import FileError, FormatError, InputError
-from godwit.graph.arcs import Block, Listed
+from godwit.graph.arcs import ArcList, Block, IdTable, ReadOptions
 from godwit.graph.csr import Graph
-from godwit.graph.listed_ids import Names
-from godwit.graph.read_options import ReadOptions
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
 from godwit.io.pieces import windows
 from godwit.io.source import Source
@@ -73,7 +71,7 @@ def recognize(head: Head) -> bool:
     return all(_beside(head.path, part) is not None for part in (_EDGES, _VERTICES))
 
 
-def read(source: Source, options: ReadOptions) -> Listed:
+def read(source: Source, options: ReadOptions) -> ArcList:
     """The graph that any of its files belongs to.
 
     Vertices are those of NAME.v, in ascending order. Without properties the graph is directed.
@@ -119,7 +117,7 @@ def _existing(path: Path, name: str) -> Path | None:
     return None
 
 
-def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) -> Names:
+def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) -> IdTable:
     first = next((line for _, line in text.lines() if line and line[0] != "#"), "")
     columns = 2 if len(first.split()) == 2 else 1
     try:
@@ -128,7 +126,7 @@ def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) ->
         ids = None
     if ids is None:
         raise _first_wrong_vertex(text, columns)
-    names = Names(ids)
+    names = IdTable(ids)
     if names.duplicate is not None:
         raise text.error(f"vertex {names.duplicate} is listed twice")
     if properties.vertices is not None and properties.text is not None:
@@ -180,8 +178,8 @@ def _first_wrong_vertex(text: Text, columns: int) -> FormatError:
 
 
 def _read_edges(
-    text: Text, vertex_path: Path, names: Names, properties: _Properties, options: ReadOptions
-) -> Listed:
+    text: Text, vertex_path: Path, names: IdTable, properties: _Properties, options: ReadOptions
+) -> ArcList:
     begin, line = next(
         ((at, line) for at, line in text.lines() if line and line[0] != "#"), (text.size, "")
     )
@@ -223,7 +221,7 @@ def _read_edges(
             return map(with_vertices, arcs.blocks())
 
     text.release()
-    return Listed(replace(arcs, blocks=blocks), len(names.ids), properties.directed, names.ids)
+    return ArcList(replace(arcs, blocks=blocks), len(names.ids), properties.directed, names.ids)
 
 
 def _find_edge(text: Text, begin: int, source: int, target: int) -> int:

@@ -18,10 +18,10 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import FormatError
-from godwit.graph.arcs import Arcs, Block, Listed
-from godwit.graph.csr import Graph, require_memory
+from godwit.graph.arcs import ArcList, Arcs, Block, ReadOptions
+from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.rows import require_memory
 from godwit.io.format import Format, Head, require_consecutive_ids
 from godwit.io.pieces import windows
 from godwit.io.source import Source
@@ -68,7 +68,7 @@ def recognize(head: Head) -> bool:
     return bool(head.lines) and head.lines[0].lower().startswith(_BANNER)
 
 
-def read(source: Source, options: ReadOptions) -> Listed:
+def read(source: Source, options: ReadOptions) -> ArcList:
     """Entries of a square matrix; without weights for a pattern, float64 for a real matrix.
 
     Complex numbers are no weights: such a matrix is read with ``options.weighted`` False. The first
@@ -89,7 +89,7 @@ def read(source: Source, options: ReadOptions) -> Listed:
         arcs = _with_opposites(arcs)
     text.release()
     directed = header.symmetry in ("general", _SKEW)
-    return Listed(arcs, header.rows, directed, ids=VertexIds.counted(header.rows, base))
+    return ArcList(arcs, header.rows, directed, ids=VertexIds.counted(header.rows, base))
 
 
 def _read_entries(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:

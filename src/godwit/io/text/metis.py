@@ -20,10 +20,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from godwit.errors import FormatError
-from godwit.graph.arcs import Listed, assemble
-from godwit.graph.csr import Graph
+from godwit.graph.arcs import ArcList, ReadOptions
+from godwit.graph.csr import Graph, assemble
 from godwit.graph.ids import VertexIds
-from godwit.graph.read_options import ReadOptions
 from godwit.io.format import Format, Head, require_consecutive_ids, require_undirected
 from godwit.io.source import Source
 from godwit.io.text.adjacency import (
@@ -138,7 +137,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     arcs = read_adjacency(text, begin, lines, ids, options.progress)
     _check_counts(text, header, arcs)
     text.release()
-    listed = Listed(
+    listed = ArcList(
         arcs, header.vertices, directed=True, ids=VertexIds.counted(header.vertices, base)
     )
     graph = assemble(listed, replace(options, directed=None))

@@ -11,9 +11,8 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from godwit.errors import InputError
-from godwit.graph.arcs import Listed, assemble
-from godwit.graph.csr import Graph
-from godwit.graph.read_options import ReadOptions
+from godwit.graph.arcs import ArcList, ReadOptions
+from godwit.graph.csr import Graph, assemble
 from godwit.io.format import Format, Head, require_consecutive_ids, require_no_weights
 from godwit.io.source import Source
 from godwit.io.text.adjacency import AdjacencyLines, read_adjacency, undirected
@@ -54,7 +53,7 @@ def _ascends(numbers: list[int]) -> bool:
     return all(one < next for one, next in pairwise(numbers))
 
 
-def read(source: Source, options: ReadOptions) -> Graph | Listed:
+def read(source: Source, options: ReadOptions) -> Graph | ArcList:
     """Arcs without weights.
 
     Directed; undirected if ``options.directed`` is False, and then each edge must be in the lists of
@@ -75,7 +74,7 @@ def read(source: Source, options: ReadOptions) -> Graph | Listed:
             position,
         )
     text.release()
-    listed = Listed(arcs, vertex_count, directed=True)
+    listed = ArcList(arcs, vertex_count, directed=True)
     if options.directed is False:
         graph = assemble(listed, replace(options, directed=None))
         return undirected(graph, text.path, "an edge must be in the lists of both its ends")

@@ -1,0 +1,52 @@
+// Tiles of arrays, and sums over them, for kernels that make rows of graphs.
+//
+// A *tile* is 1,024 consecutive items that one warp visits, 32 at a time, in order: the items that a tile
+// keeps are counted, one block sums up the counts, and each warp then knows where its items go.
+#pragma once
+
+#include "graph/generators/generate.cuh"
+
+constexpr i64 TILE = 1024;
+
+__device__ __forceinline__ i64 grid_threads() { return static_cast<i64>(gridDim.x) * blockDim.x; }
+__device__ __forceinline__ i64 grid_thread() {
+    return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ i64 grid_warps() { return grid_threads() / WARP; }
+__device__ __forceinline__ i64 grid_warp() { return grid_thread() / WARP; }
+
+// Return the sum over this lane and the lanes before it.
+template <class T>
+__device__ __forceinline__ T warp_sum_up(T value) {
+    for (u32 step = 1; step < WARP; step *= 2) {
+        const T before = __shfl_up_sync(FULL_WARP, value, step);
+        if (lane_id() >= step) value += before;
+    }
+    return value;
+}
+
+// Replace every value by the sum of the values before it, and `values[count]` by the sum of all. For one
+// block of whole warps.
+__device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
+    __shared__ u64 ends[WARP];
+    const u32 warps = blockDim.x / WARP;
+    u64 sum = 0;
+    for (i64 begin = 0; begin < count; begin += blockDim.x) {
+        const i64 i = begin + threadIdx.x;
+        const u64 value = i < count ? values[i] : 0;
+        const u64 end = warp_sum_up(value);
+        if (lane_id() == WARP - 1) ends[warp_id()] = end;
+        __syncthreads();
+        if (warp_id() == 0) {
+            const u64 own = lane_id() < warps ? ends[lane_id()] : 0;
+            const u64 up_to = warp_sum_up(own);
+            ends[lane_id()] = up_to;
+        }
+        __syncthreads();
+        const u64 base = sum + (warp_id() > 0 ? ends[warp_id() - 1] : 0);
+        if (i < count) values[i] = base + end - value;
+        sum += ends[warps - 1];
+        __syncthreads();  // before the next round overwrites the ends
+    }
+    if (threadIdx.x == 0) values[count] = sum;
+}

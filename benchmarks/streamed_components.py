@@ -37,8 +37,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.dataflow.context import Context
-from godwit.dataflow.endpoint import Endpoint
+from godwit.dataflow.context import Context, Endpoint
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream
 

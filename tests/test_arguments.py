@@ -18,9 +18,8 @@ import godwit as gw
 from godwit import config, dtypes
 from godwit.cli import inputs
 from godwit.cli.report import print_json
-from godwit.dataflow import tuning
 from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
-from godwit.worker.options import SolverOptions
+from godwit.worker.options import SolverOptions, require_worklist_memory
 
 PATH = gw.generators.path(4)
 
@@ -357,8 +356,8 @@ def test_room_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GraphTooLargeError, match="a worklist of"):
         gw.WorkerOptions(capacity_items=2**30)
     with pytest.raises(GraphTooLargeError, match="mailboxes of"):
-        tuning.require_room(8, 2**22, 1)
-    tuning.require_room(8, 4096, 1024)
+        require_worklist_memory(8, 2**22, 1)
+    require_worklist_memory(8, 4096, 1024)
 
 
 # --- Vertex programs.

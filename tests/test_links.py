@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from godwit.dataflow import future
 from godwit.dataflow.cpu import HostSpace
-from godwit.dataflow.segment import Segment
+from godwit.dataflow.receiver import Segment
 from godwit.errors import (
     ClosedContextError,
     ClosedLinkError,

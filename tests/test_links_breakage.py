@@ -19,12 +19,10 @@ import pytest
 import godwit as gw
 from godwit.dataflow import context as context_module
 from godwit.dataflow import future as future_module
-from godwit.dataflow import spaces
 from godwit.dataflow.cpu import HostLane, HostSpace
 from godwit.dataflow.future import CancelScope, Future
-from godwit.dataflow.message import Message
-from godwit.dataflow.receiver import Receiver
-from godwit.dataflow.segment import Segment
+from godwit.dataflow.link import Message
+from godwit.dataflow.receiver import Receiver, Segment
 from godwit.dataflow.workers import Workers
 from godwit.errors import (
     ClosedLinkError,
@@ -528,7 +526,7 @@ def test_all_copies_are_waited_for_whatever_fails() -> None:
 
 
 def test_threads_agree_on_the_memory_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = spaces.make_space
+    make = context_module.make_space
     both = threading.Barrier(2)
 
     def slow(*arguments: Any, **settings: Any) -> Any:

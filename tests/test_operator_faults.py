@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.dataflow.device_functions import push
+from godwit.dataflow.operators import push
 from godwit.errors import OperatorError
 from godwit.runtime.cuda import driver
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.dataflow.device_functions import keep_or_pass_on
+from godwit.dataflow.operators import keep_or_pass_on
 from godwit.runtime.cpu.team import ABORT, CONTROL_WORDS, CURSOR
 from godwit.runtime.protocol import PASS
 from godwit.worker.cpu import bins, mailbox, worker

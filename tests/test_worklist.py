@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit import Context, DistributedWorklist, ItemLink, ItemRouter
-from godwit.dataflow.device_functions import DROP, DUPLICATE, KEEP, PASS
 from godwit.dataflow.item_router import Policy
+from godwit.dataflow.operators import DROP, DUPLICATE, KEEP, PASS
 from godwit.errors import (
     ClosedContextError,
     GodwitError,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from godwit.dataflow.device_functions import KEEP, PASS, push, push_local, push_to
+from godwit.dataflow.operators import KEEP, PASS, push, push_local, push_to
 from godwit.runtime.cpu.atomics import yield_thread
 
 Array = np.ndarray[Any, np.dtype[Any]]

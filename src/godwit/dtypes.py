@@ -78,6 +78,12 @@ def as_flag(value: Any, name: str) -> bool:
     raise InputError(f"{name} must be True or False, got {shown(value)}")
 
 
+def check_callable(value: Any, name: str) -> None:
+    """Raise InputError if the value is neither None nor callable."""
+    if value is not None and not callable(value):
+        raise InputError(f"{name} must be a function, got {shown(value)}")
+
+
 def as_number(value: Any, name: str) -> int | float:
     """The value as an int, exact, or as a float; InputError if it is no real number, or a bool."""
     if not isinstance(value, bool):

@@ -6,14 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from godwit.dataflow.endpoint import Endpoint
+from godwit.dataflow.cpu import HostSpace
 from godwit.dataflow.future import CancelScope
-from godwit.dataflow.spaces import make_space
 from godwit.dtypes import as_count
-from godwit.errors import ClosedContextError, InputError, shown
+from godwit.errors import ClosedContextError, InputError, TopologyError, shown
 from godwit.runtime.memory import Event, Space, Transport
 from godwit.runtime.protocol import Device, DeviceKind
 from godwit.runtime.registry import DevicesArgument, device_kind_of, resolve_devices
@@ -22,6 +22,7 @@ from godwit.trace import Trace, TraceArgument, active, require_writable
 if TYPE_CHECKING:
     from godwit.dataflow.drawing import DataflowGraph
     from godwit.dataflow.link import Link
+    from godwit.dataflow.receiver import Receiver
     from godwit.dataflow.router import Router
     from godwit.dataflow.workers import Workers
 
@@ -29,6 +30,49 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 60
 _SMALL_BYTES = 64 << 10
 _SMALL_AT_ONCE = 16
+
+Kind = Literal["device", "host", "router"]
+
+
+class Endpoint:
+    """Something that sends and receives: a device of a context, the host, or a router.
+
+    The same device may stand at several places of a context: each is an endpoint of its own.
+
+    :ivar context: that it belongs to
+    :ivar kind: ``"device"``, ``"host"`` or ``"router"``
+    :ivar name: for people: the device's, ``"host"``, or the router's
+    :ivar device: None of the host and of routers
+    :ivar index: which of the context's devices, or -1
+    """
+
+    def __init__(
+        self, context: Context, kind: Kind, name: str, device: Device | None, index: int
+    ) -> None:
+        self.context = context
+        self.kind = kind
+        self.name = name
+        self.device = device
+        self.index = index
+        self.inbound: list[Receiver] = []  # the ends of links to it where receiving has begun
+
+    @cached_property
+    def space(self) -> Space:
+        """Its memory."""
+        if self.kind == "router":
+            raise TopologyError(f"{self} has no memory; its links end in that of others")
+        return self.context.make_space(self)
+
+    @property
+    def stream(self) -> Any:
+        """What a GPU's work is put into by its workers; None elsewhere."""
+        return self.space.stream
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name  # as messages name it
 
 
 class Context:
@@ -318,3 +362,32 @@ def _distinct_name(names: list[str], index: int) -> str:
     if names.count(name) == 1:
         return name
     return f"{name} ({names[: index + 1].count(name)} of {names.count(name)})"
+
+
+def make_space(
+    device: Device | None,
+    *,
+    beside_gpus: bool,
+    limit_bytes: int | None = None,
+    memory: Any = None,
+    transport: Transport = "direct",
+    trace: Any = None,
+) -> Space:
+    """The memory of an endpoint.
+
+    :param device: None for the host
+    :param beside_gpus: whether the context has GPUs: host memory is then page-locked, so that copies run
+        beside kernels
+    :param limit_bytes: of its buffers; None for as much as there is
+    :param memory: an array of bytes there that buffers are to be taken from
+    :param transport: between GPUs
+    :param trace: a :class:`godwit.trace.Trace` that copies are added to
+    :raises InputError: ``memory`` is no array of that device
+    :raises DeviceError: the device is not there
+    """
+    if beside_gpus:
+        from godwit.dataflow.cuda.segments import make_space as of_cuda
+
+        space: Space = of_cuda(device, limit_bytes, memory, transport, trace)
+        return space
+    return HostSpace(limit_bytes, memory)

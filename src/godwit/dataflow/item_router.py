@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dataflow.context import Context
-from godwit.dataflow.endpoint import Endpoint
-from godwit.dataflow.tuning import DEFAULT_RING_ITEMS, as_ring_items
+from godwit.dataflow.context import Context, Endpoint
+from godwit.dtypes import as_count
 from godwit.errors import InputError, shown
+
+DEFAULT_RING_ITEMS = 4096
+_MOST_RING_ITEMS = 2**24
 
 Policy = Callable[[int, int, int], int]
 """``policy(here, destination, endpoints)``: the endpoint to which an item goes next."""
@@ -36,6 +38,11 @@ def ring(here: int, destination: int, endpoints: int) -> int:
 
 
 POLICIES: dict[str, Policy] = {"direct": direct, "ring": ring}
+
+
+def as_ring_items(value: Any, name: str = "ring_items") -> int:
+    """Return the slots of a mailbox as an integer; InputError if out of range."""
+    return as_count(value, name, 1, _MOST_RING_ITEMS)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from godwit.dataflow.endpoint import Endpoint
+from godwit.dataflow.context import Endpoint
 from godwit.dataflow.link import Link, common_context
 from godwit.dataflow.policies import Choose, Policy, as_policy, groups_of
-from godwit.dataflow.receiver import Receiver
-from godwit.dataflow.segment import Segment
+from godwit.dataflow.receiver import Receiver, Segment
 from godwit.dtypes import as_flag
 from godwit.errors import InputError, TopologyError, shown
 

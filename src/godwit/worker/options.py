@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from godwit.arrays import ResultLocation
-from godwit.dataflow.tuning import as_capacity_items, as_ring_items, as_window, check_callable
-from godwit.dtypes import as_bucket_width, as_positive_number
+from godwit.dataflow.item_router import DEFAULT_RING_ITEMS, as_ring_items
+from godwit.dtypes import as_bucket_width, as_count, as_positive_number, check_callable
 from godwit.errors import InputError, shown
+from godwit.graph.rows import require_memory
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 
 Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
@@ -17,6 +18,39 @@ EXECUTIONS: tuple[Execution, ...] = ("auto", "asynchronous", "bulk-synchronous")
 
 SUPERSTEP_HOPS = 1
 """In supersteps, a GPU's block processes the items that it took up, and meets the others then."""
+
+
+# Upper bounds are far above useful values, and keep sizes in bytes within 64 bits.
+MAXIMAL_WINDOW = 2**62
+MAXIMAL_CAPACITY_ITEMS = 2**40
+_ITEM_BYTES = 16
+
+
+def as_window(value: Any) -> int:
+    """Return the number of buckets that a device may run ahead; InputError if out of range."""
+    return as_count(value, "window", 0, MAXIMAL_WINDOW)
+
+
+def as_capacity_items(value: Any) -> int:
+    """Return the capacity of a worklist; InputError if out of range.
+
+    :raises GraphTooLargeError: it does not fit in memory
+    """
+    items = as_count(value, "capacity_items", 1, MAXIMAL_CAPACITY_ITEMS)
+    require_memory(_ITEM_BYTES * items, f"a worklist of {items} items")
+    return items
+
+
+def require_worklist_memory(endpoints: int, ring_items: int, capacity_items: int) -> None:
+    """Check that mailboxes larger than by default, and worklists, fit in memory.
+
+    :raises GraphTooLargeError: they do not
+    """
+    if ring_items > DEFAULT_RING_ITEMS:
+        needed = _ITEM_BYTES * ring_items * endpoints**2
+        require_memory(needed, f"mailboxes of {ring_items} items between {endpoints} devices")
+    needed = _ITEM_BYTES * capacity_items * endpoints
+    require_memory(needed, f"a worklist of {capacity_items} items on each of {endpoints} devices")
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.arrays import host_array
-from godwit.dataflow.tuning import (
-    DEFAULT_RING_ITEMS,
-)
+from godwit.dataflow.item_router import DEFAULT_RING_ITEMS
 from godwit.dtypes import as_array
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
 from godwit.graph.csr import Graph

@@ -14,20 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dataflow.device_functions import keep_or_pass_on
 from godwit.dataflow.item_router import ItemRouter
-from godwit.dataflow.operators import adapt
-from godwit.dataflow.tuning import (
-    MAXIMAL_CAPACITY_ITEMS,
-    as_capacity_items,
-    as_window,
-    check_callable,
-    require_room,
-)
-from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer
+from godwit.dataflow.operators import adapt, keep_or_pass_on
+from godwit.dtypes import as_bucket_width, as_count, as_float, as_integer, check_callable
 from godwit.errors import GodwitError, InputError, OperatorError, shown
 from godwit.runtime.protocol import PASS, ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
+from godwit.worker.options import (
+    MAXIMAL_CAPACITY_ITEMS,
+    as_capacity_items,
+    as_window,
+    require_worklist_memory,
+)
 from godwit.worker.task import Seeds, WorklistOperators, WorklistOptions
 
 Operator = Callable[..., Any]
@@ -59,7 +57,7 @@ class DistributedWorklist:
 
     :param router: the endpoints, and the way between them
     :param process: ``process(worklist, state, key, value)``; pushes further items with
-        ``push(worklist, state, key, value)`` (:mod:`godwit.dataflow.device_functions`)
+        ``push(worklist, state, key, value)`` (:mod:`godwit.dataflow.operators`)
     :param owner: ``owner(key, state)``: the endpoint, by index, that processes the key
     :param fanout: the most items that one item pushes: a number, or ``fanout(key, state)``. Pushing
         more ends the run with an error
@@ -171,7 +169,7 @@ class DistributedWorklist:
             self.router.next_hop,
         )
         check_callable(poll, "poll")
-        require_room(endpoints, self.router.capacity_items, options.capacity_items)
+        require_worklist_memory(endpoints, self.router.capacity_items, options.capacity_items)
         states = _checked_states(states, endpoints)
         seeds = self._seeds(items, states[0], endpoints)
         with context.recording():

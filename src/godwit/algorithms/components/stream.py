@@ -31,12 +31,10 @@ from godwit.algorithms.components.edge_senders import MOST_READERS, Senders
 from godwit.algorithms.components.forests import Fault, Forest, Linking
 from godwit.algorithms.components.resident import STREAM_METHODS, ComponentsResult
 from godwit.algorithms.components.stream_forests import compile_for, make_forest
-from godwit.dataflow.context import Context
-from godwit.dataflow.endpoint import Endpoint
-from godwit.dataflow.link import Link
+from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.link import DEFAULT_BUFFERS, DEFAULT_PACKET_BYTES, Link
 from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items
 from godwit.dataflow.router import Router
-from godwit.dataflow.spaces import BUFFERS, PACKET_BYTES
 from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.errors import InputError, shown
 from godwit.graph.ids import VertexIds
@@ -136,16 +134,16 @@ class StreamOptions:
         """
         if self.packet_bytes is not None:
             return self.packet_bytes
-        packet = PACKET_BYTES
+        packet = DEFAULT_PACKET_BYTES
         if not isinstance(edges, EdgeChunks) and edges.array is not None:
             whole = 2 * edges.dtype.itemsize * edges.count
             packet = min(_MOST_PACKET_BYTES, max(_FEW_PACKET_BYTES, whole // _PACKETS))
         if self.memory_bytes is not None:
             links = 1 + (devices - 1).bit_length()  # with edges, and with siblings' forests
             room = self.memory_bytes - forest_bytes - _SPARE_BYTES
-            packet = min(packet, room // (links * BUFFERS))
+            packet = min(packet, room // (links * DEFAULT_BUFFERS))
         if self.host_bytes is not None:
-            packet = min(packet, self.host_bytes // (2 * BUFFERS))
+            packet = min(packet, self.host_bytes // (2 * DEFAULT_BUFFERS))
         return max(_SMALLEST_PACKET_BYTES, packet // _ALIGNED_BYTES * _ALIGNED_BYTES)
 
 
@@ -454,7 +452,7 @@ class Taker:
         self.has_joined = False
         with ExitStack() as stack:
             self._blocks: deque[tuple[Block, Event]] = deque()
-            for _ in range(BUFFERS):
+            for _ in range(DEFAULT_BUFFERS):
                 block = self._space.allocate(packet_bytes)
                 stack.callback(block.free)
                 self._blocks.append((block, READY))

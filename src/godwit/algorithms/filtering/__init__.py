@@ -44,15 +44,13 @@ from godwit.algorithms.filtering.gpu_packets import Buffers, Gpu, Source, drive
 from godwit.algorithms.filtering.packets import PacketFilter, Predicate, as_item_dtype, as_predicate
 from godwit.algorithms.filtering.sharing import Share, UnitOrder, UnitShare, is_plain
 from godwit.arrays import MASKED, host_array, lies_on_gpu, mapped_array
-from godwit.dataflow.context import Context
-from godwit.dataflow.endpoint import Endpoint
+from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.link import Link
 from godwit.dataflow.packets import current_gpu_kept, is_page_locked
+from godwit.dataflow.receiver import Segment
 from godwit.dataflow.router import Router
-from godwit.dataflow.segment import Segment
-from godwit.dataflow.tuning import check_callable
-from godwit.dtypes import Array, as_count, as_flag, as_positive_number
+from godwit.dtypes import Array, as_count, as_flag, as_positive_number, check_callable
 from godwit.errors import EndOfLink, InputError, RunTimeoutError, shown
 from godwit.runtime.constants import with_exact_constants
 from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices

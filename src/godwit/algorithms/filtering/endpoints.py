@@ -98,7 +98,7 @@ def host_filter(
 ) -> HostFilter:
     """What filters packets of host memory on a GPU.
 
-    :param endpoint: a :class:`godwit.dataflow.endpoint.Endpoint` of a GPU
+    :param endpoint: a :class:`godwit.dataflow.context.Endpoint` of a GPU
     :param packet_items: of a packet, at most
     :param slots: packets that may be under way at a time
     :raises GraphTooLargeError: the GPU has no room for them

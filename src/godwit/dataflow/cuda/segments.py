@@ -215,7 +215,7 @@ def make_space(
     transport: Transport,
     trace: Any,
 ) -> Space:
-    """As :func:`godwit.dataflow.spaces.make_space`, of a context that has GPUs."""
+    """Return the memory of an endpoint of a context that has GPUs."""
     if device is None or device.kind != "cuda":
         return PinnedSpace(limit_bytes, memory, trace)
     index = int(device.name.partition(":")[2])

@@ -8,6 +8,9 @@ from godwit.algorithms.betweenness.verify import (
 )
 from godwit.algorithms.bfs import bfs as bfs
 from godwit.algorithms.components import connected_components as connected_components
+from godwit.algorithms.components import (
+    connected_components_of_edges as connected_components_of_edges,
+)
 from godwit.algorithms.components.verify import (
     verify_connected_components as verify_connected_components,
 )

@@ -22,7 +22,7 @@ from godwit.cli.streamed_components import (
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
-    from godwit.algorithms.components.resident import ComponentsResult
+    from godwit.algorithms.components.result import ComponentsResult
     from godwit.graph.csr import Graph
 
 COMPONENTS_HELP = (
@@ -109,7 +109,7 @@ def components(
 ) -> None:
     """Connected components."""
     import godwit as gw
-    from godwit.algorithms.components.resident import component_columns
+    from godwit.algorithms.components.result import component_columns
     from godwit.graph.csr import Graph
 
     asked: dict[str, Any] = {
@@ -139,6 +139,8 @@ def components(
             raise InputError(
                 "--verify goes through the edges once more, which standard input has not: give a file"
             )
+        if asked.pop("merge") != "auto":
+            raise InputError("--merge is for graphs; here, edges stream")
         kind = replace(kind, verify=partial(_verify_stream, graph, edge_dtype, columns))
         answer_stream(kind, graph, streaming, {**asked, "columns": columns}, **said)
         return

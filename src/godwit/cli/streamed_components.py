@@ -16,7 +16,7 @@ from godwit.errors import InputError
 from godwit.graph.generators.spec import is_spec
 
 if TYPE_CHECKING:
-    from godwit.algorithms.components.resident import ComponentsResult
+    from godwit.algorithms.components.result import ComponentsResult
     from godwit.cli.scores import Scores
 
 _PANEL = "Edges that stream"
@@ -149,7 +149,7 @@ def answer_stream(
         begin = perf_counter()
         with display.steps("linking edges") as show:
             progress = None if show is None else lambda done: show(int(done), done.total)
-            result = gw.connected_components(
+            result = gw.connected_components_of_edges(
                 file_of(path), progress=progress, **asked, **streaming.given
             )
         seconds = perf_counter() - begin

@@ -77,7 +77,7 @@ def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple
         names = ", ".join(device.name for device in found)
         takers = "BFS, SSSP, step programs, vertex programs and pagerank(execution='asynchronous')"
         if what == "connected_components":
-            takers = "method='label-propagation' and edges that stream (memory_bytes=...)"
+            takers = "method='label-propagation' and connected_components_of_edges"
         raise InputError(
             f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; devices='cpu' is all "
             f"cores as one. {takers} take several of the CPU"

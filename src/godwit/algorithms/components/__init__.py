@@ -1,39 +1,63 @@
-"""Connected components of graphs, and of edges that stream."""
+"""Weakly connected components of graphs, and of edges that stream.
+
+A component is named by its smallest vertex. On the CPU :mod:`godwit.graph.union_find` joins trees of
+vertices, on GPUs cuda.py does so with the same methods in supersteps; label propagation is a vertex program
+on either. Edges without a graph stream to the devices in packets (streamed.py). So do the arcs of a graph
+that does not fit on its GPUs, or whose GPUs cannot change each other's memory by atomics.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal
 
-from godwit.algorithms.components.resident import (
-    ComponentsResult,
-    Method,
-    propagate_labels,
-    run_components,
-)
-from godwit.algorithms.components.routes import ComponentsQuery, find_components
-from godwit.errors import InputError
-from godwit.graph.csr import Graph
-from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.registry import DevicesArgument
-from godwit.trace import TraceArgument, recorded
+import numpy as np
+
+from godwit.algorithms.components.result import ComponentsResult
+from godwit.dtypes import as_count
+from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
+from godwit.graph.components import weak_components
+from godwit.graph.csr import Graph, require_memory
+from godwit.graph.foreign import no_graph
+from godwit.placement import PlacedGraph, default_step_devices
+from godwit.runtime.gpu_options import GpuOptions, check_components
+from godwit.runtime.protocol import Device
+from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions
+from godwit.trace import TraceArgument, recorded, seconds_since
 from godwit.worker.options import SolverOptions, query_options
+from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     on_gpus_or_cores,
     placed_for_query,
 )
+from godwit.worker.solve import make_poll, solve
 
-EdgesArgument = str | os.PathLike[str] | Iterable[Any]
-"""A file of edges, an array of shape (m, 2), or an iterator of such arrays."""
+EdgesArgument = Graph | str | os.PathLike[str] | Iterable[Any]
+"""Edges: a file, an array of shape (m, 2), an iterator of such arrays, or the arcs of a graph."""
+
+Method = Literal["auto", "hook", "rem", "afforest", "label-propagation"]
+METHODS: tuple[Method, ...] = ("auto", "hook", "rem", "afforest", "label-propagation")
+Merge = Literal["auto", "tree", "direct"]
+MERGES: tuple[Merge, ...] = ("auto", "tree", "direct")
+
+_STREAM_METHODS = ("auto", "hook", "rem")
+_SHORT_DEGREE = 4
+"""Mean degree below which Afforest gains nothing, since hardly any row can be left out."""
+_MAX_ROUNDS = 1 << 20
+_MORE_ROUNDS = 2
+"""Further neighbours that Afforest links on GPUs where first neighbours have not joined most vertices."""
 
 
 def connected_components(
-    graph: GraphArgument | EdgesArgument,
+    graph: GraphArgument,
     *,
     method: str = "auto",
     rounds: int | None = None,
@@ -45,131 +69,331 @@ def connected_components(
     progress: Callable[[int], None] | None = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
-    vertex_count: int | None = None,
-    edge_dtype: Any = None,
-    columns: tuple[str, ...] | list[str] | None = None,
-    memory_bytes: int | None = None,
-    host_bytes: int | None = None,
-    packet_bytes: int | None = None,
 ) -> ComponentsResult:
-    """The connected component of every vertex; weakly connected where the graph is directed.
+    """Find the connected component of every vertex; weakly connected where the graph is directed.
 
     >>> import godwit as gw
     >>> gw.connected_components(gw.Graph.from_edges([0, 4], [3, 1])).label.tolist()
     [0, 1, 2, 0, 1]
 
-    A component is called by its smallest vertex, by every method, on whatever devices.
+    A component is named by its smallest vertex, by every method, on all devices.
 
-    Instead of a graph there may be edges, which stream in packets to whichever device is free, so that they
-    may be more than any memory holds: the path of a ``.npy`` file of shape (m, 2) or of a file of bare
-    pairs, an array of that shape (of NumPy, mapped, or of CuPy), or an iterator of such arrays. Vertices
-    are numbers then, ``.graph`` is None, and every device needs room for a number a vertex.
+    The arcs of a graph that does not fit on its GPUs, or is on GPUs that cannot change each other's memory
+    by atomics, stream to them as in :func:`connected_components_of_edges`, unless an argument needs the
+    graph there (``"afforest"``, label propagation, ``merge="direct"``, ``gpu``). ``.statistics.solver``
+    begins with ``"streamed"`` then.
 
-    The path may also be that of a file of a format that lists arcs (edge lists such as SNAP's, Matrix
-    Market, DIMACS, CSV, Parquet, …), compressed or not, whose ids are integers. It is gone through twice,
-    16 MiB of text at a time; vertices, and ``.ids``, are those that :func:`read` would give. A ``.godwit``
-    file is mapped, and its arcs stream; ``.graph`` is what was mapped.
-
-    >>> edges = ([[vertex, vertex + 2]] for vertex in range(4))
-    >>> gw.connected_components(edges, vertex_count=6).sizes.tolist()
-    [3, 3]
-
-    The arcs of a graph stream, too, where it does not fit on its GPUs, unless something is asked for that
-    needs it there (``"afforest"``, label propagation, ``merge="direct"``, ``gpu``); and where
-    ``memory_bytes``, ``host_bytes`` or ``packet_bytes`` is given, or where it is on GPUs that do not change
-    each other's memory by atomics. ``.statistics.solver`` begins with ``"streamed"`` then.
-
-    :param graph: a graph, one placed on devices by :func:`place`, or edges
-    :param method: ``"afforest"`` (a neighbour or two of every vertex are linked; the rows of the
-        component that is largest then are left out), ``"rem"`` (all arcs are linked by Rem's algorithm,
-        which splices paths), ``"hook"`` (all arcs hook roots below each other), ``"label-propagation"``
-        (a vertex program: labels go along arcs; on any devices, virtual ones of the CPU too);
-        ``"auto"``: Rem where vertices have few arcs, else Afforest. Edges that stream take ``"rem"``,
-        which is ``"auto"`` there, and ``"hook"``
+    :param graph: a graph, or one placed on devices by :func:`place`
+    :param method: ``"afforest"`` (one or two neighbours of every vertex are linked; rows of the largest
+        component are then left out), ``"rem"`` (all arcs are linked by Rem's algorithm, which splices
+        paths), ``"hook"`` (all arcs hook roots below each other), ``"label-propagation"`` (a vertex
+        program: labels go along arcs; on any devices, virtual ones of the CPU too); ``"auto"``: Rem where
+        the mean degree is small, else Afforest
     :param rounds: of Afforest, neighbours of every vertex that are linked first, at least 1; of Rem and
         hook, rounds of hooking without atomics before the atomic one (Hellås, 2018); with ``"auto"`` at
         least 1. None: what is usually best
-    :param jumps: how far up its tree each vertex gets after every such round: 0 for no compression, None
-        for all the way
-    :param merge: how several GPUs come to one result: ``"direct"``, every GPU links in the memory of the
-        others as it goes; ``"tree"``, each joins what its own arcs join, and the forests are merged in
-        pairs, as they always are where edges stream; ``"auto"``: what is usually best
-    :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`; edges stream to any
-        devices, GPUs and the CPU together
+    :param jumps: steps that each vertex moves up its tree after every such round: 0 for no compression,
+        None for up to the root
+    :param merge: how several GPUs reach one result: ``"direct"``, every GPU links in the memory of the
+        others; ``"tree"``, each joins what its own arcs join, and the forests are merged in pairs;
+        ``"auto"``: what is usually best
+    :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`
     :param results: where ``.label`` lives, as for :func:`bfs`
-    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
-        before
-    :param progress: called now and then with the number of rows gone through so far, or of edges, with
-        ``.total``
+    :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
+    :param progress: called now and then with the number of rows processed so far
     :param trace: as for :func:`bfs`
-    :param gpu: how kernels are run on a graph
-    :param vertex_count: of edges: ids are below it. None: one more than the largest, which takes a pass of
-        its own, and cannot be where they come out of an iterator. Formats that list arcs say it themselves
-    :param edge_dtype: of the ids in a file of bare pairs
-    :param columns: of a table in a file (CSV, Parquet), as of :func:`read`
-    :param memory_bytes: where edges stream: limit on each device, of forest and packets. This and
-        the next two let the arcs of a graph stream
-    :param host_bytes: likewise, of buffers on the host
-    :param packet_bytes: likewise, of a packet
+    :param gpu: how kernels are run
     :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
-    :raises InputError: a wrong argument, or several devices of the CPU where they cannot be; an edge whose
-        ends are no vertices, by its row
-    :raises FileError: a file of edges cannot be read
-    :raises FormatError: a file of edges is malformed; names the line
+    :raises InputError: a wrong argument, or several devices of the CPU with another method than label
+        propagation
     :raises DeviceError: a device is not there; GPUs do not reach each other, and arcs cannot stream
-    :raises GraphTooLargeError: a number a vertex does not fit, or a graph that cannot stream
+    :raises GraphTooLargeError: the labels do not fit, or a graph that cannot stream
     :raises RunTimeoutError: out of time
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
-    streaming = {
-        "vertex_count": vertex_count,
-        "edge_dtype": edge_dtype,
-        "columns": columns,
-        "memory_bytes": memory_bytes,
-        "host_bytes": host_bytes,
-        "packet_bytes": packet_bytes,
-    }
-    query = ComponentsQuery.checked(
-        graph,
-        method=method,
-        rounds=rounds,
-        jumps=jumps,
-        merge=merge,
-        gpu=gpu,
-        streaming=streaming,
-    )
-    resident = partial(_resident_components, query, options=options)
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if not isinstance(plain, Graph):
+        raise InputError(f"{no_graph(plain)}; connected_components_of_edges takes edges")
+    query = _Query.checked(plain, method, rounds, jumps, merge, has_gpu_options=gpu is not None)
     with recorded(trace, "connected_components"):
-        return find_components(query, devices, options, resident)
+        return _find(graph, query, devices, options)
 
 
-def _resident_components(
-    query: ComponentsQuery, method: Method, devices: DevicesArgument, *, options: SolverOptions
+def connected_components_of_edges(
+    edges: EdgesArgument,
+    *,
+    vertex_count: int | None = None,
+    edge_dtype: Any = None,
+    columns: tuple[str, ...] | list[str] | None = None,
+    method: str = "auto",
+    rounds: int | None = None,
+    jumps: int | None = None,
+    memory_bytes: int | None = None,
+    host_bytes: int | None = None,
+    packet_bytes: int | None = None,
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    trace: TraceArgument = None,
 ) -> ComponentsResult:
-    """Components of a graph that lies on GPUs, or in the memory of the CPU."""
-    graph: GraphArgument = query.given
-    if method == "label-propagation":
-        return _propagate_labels(graph, devices, options)
-    with on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
-        result = run_components(
-            plain,
-            device,
-            placed,
-            method=method,
-            rounds=query.rounds,
-            jumps=query.jumps,
-            merge=query.merge,
-            options=options,
+    """Find the connected components of edges that stream in packets to the devices.
+
+    >>> import godwit as gw
+    >>> edges = ([[vertex, vertex + 2]] for vertex in range(4))
+    >>> gw.connected_components_of_edges(edges, vertex_count=6).sizes.tolist()
+    [3, 3]
+
+    The edges may be larger than all memory; every device needs room for a number per vertex. A component is
+    named by its smallest vertex, as by :func:`connected_components`.
+
+    :param edges: the path of a ``.npy`` file of shape (m, 2) or of a file of bare pairs; an array of that
+        shape (NumPy's, mapped, CuPy's); an iterator of such arrays; or a graph, whose arcs stream.
+        The path may also be that of a file of a format that lists arcs (edge lists such as SNAP's, Matrix
+        Market, DIMACS, CSV, Parquet, …), compressed or not, whose ids are integers: it is read twice,
+        16 MiB of text at a time, and vertices and ``.ids`` are those of :func:`read`. A ``.godwit`` file
+        is mapped, and its arcs stream
+    :param vertex_count: ids are below it. None: one more than the largest id, which takes another pass and
+        is not possible for an iterator. Formats that list arcs, and graphs, have their own
+    :param edge_dtype: of the ids in a file of bare pairs
+    :param columns: of a table in a file (CSV, Parquet), as of :func:`read`
+    :param method: ``"rem"`` (``"auto"``) or ``"hook"``, as of :func:`connected_components`
+    :param rounds: rounds of hooking without atomics over each packet; None: 0
+    :param jumps: as of :func:`connected_components`
+    :param memory_bytes: limit of labels and packets on each device
+    :param host_bytes: limit of buffers on the host
+    :param packet_bytes: size of a packet
+    :param devices: as for :func:`bfs`; GPUs and the CPU together, too
+    :param results: where ``.label`` lives, as for :func:`bfs`
+    :param timeout_s: seconds after which to give up; compiling is not counted
+    :param progress: called now and then with the number of edges processed so far, an integer with the
+        attribute ``.total`` (None while unknown)
+    :param trace: as for :func:`bfs`
+    :returns: as of :func:`connected_components`; ``.graph`` is None for edges without a graph
+    :raises InputError: a wrong argument; an edge whose ends are not vertices, with its row
+    :raises FileError: the file cannot be read
+    :raises FormatError: the file is malformed; names the line
+    :raises DeviceError: a device is not there
+    :raises GraphTooLargeError: a number per vertex does not fit
+    :raises RunTimeoutError: out of time
+    """
+    from godwit.algorithms.components.streamed import StreamOptions, stream_components
+    from godwit.io.edge_sources import as_edges
+
+    options = query_options(timeout_s=timeout_s, progress=progress, results=results)
+    if isinstance(edges, PlacedGraph):
+        raise InputError("a placed graph is on its devices, and its arcs do not stream: give placed.graph")
+    if not isinstance(method, str) or method not in _STREAM_METHODS:
+        raise InputError(
+            f"method must be {_listed(_STREAM_METHODS)} for edges that stream, got {shown(method)}"
         )
+    stream = StreamOptions.checked(
+        method=method,
+        rounds=_checked_rounds(rounds, "rounds", 0),
+        jumps=_checked_rounds(jumps, "jumps", 0),
+        vertex_count=vertex_count,
+        memory_bytes=memory_bytes,
+        host_bytes=host_bytes,
+        packet_bytes=packet_bytes,
+    )
+    with (
+        recorded(trace, "connected_components_of_edges"),
+        closing(as_edges(edges, edge_dtype, columns)) as source,
+    ):
+        return stream_components(source, devices, stream, options)
+
+
+@dataclass(frozen=True)
+class _Query:
+    """Checked arguments of :func:`connected_components`.
+
+    :ivar method: the method, chosen for the graph where ``"auto"`` is given
+    :ivar stream_method: the method if arcs stream
+    :ivar keeps_graph: given arguments without which arcs could stream
+    """
+
+    method: Method
+    stream_method: str
+    rounds: int | None
+    jumps: int | None
+    merge: Merge
+    keeps_graph: Sequence[str]
+
+    @classmethod
+    def checked(
+        cls, graph: Graph, method: Any, rounds: Any, jumps: Any, merge: Any, *, has_gpu_options: bool
+    ) -> _Query:  # fmt: skip
+        if not isinstance(merge, str) or merge not in MERGES:
+            raise InputError(f"merge must be {_listed(MERGES)}, got {shown(merge)}")
+        if not isinstance(method, str) or method not in METHODS:
+            raise InputError(f"method must be {_listed(METHODS)}, got {shown(method)}")
+        # With "auto", rounds must suit whatever method suits the graph.
+        rounds = _checked_rounds(rounds, "rounds", 1 if method in ("auto", "afforest") else 0)
+        jumps = _checked_rounds(jumps, "jumps", 0)
+        if method == "label-propagation" and (rounds, jumps, merge) != (None, None, "auto"):
+            raise InputError(
+                "rounds, jumps and merge are of methods 'hook', 'rem' and 'afforest'; "
+                "method 'label-propagation' has none"
+            )
+        keeps = ["merge='direct'"] if merge == "direct" else []
+        keeps += ["gpu"] if has_gpu_options else []
+        keeps += [] if method in _STREAM_METHODS else [f"method={method!r}"]
+        is_short = graph.arc_count < _SHORT_DEGREE * max(1, graph.vertex_count)
+        automatic: Method = "rem" if is_short else "afforest"
+        chosen: Method = automatic if method == "auto" else method  # type: ignore[assignment]
+        return cls(chosen, method, rounds, jumps, merge, keeps)  # type: ignore[arg-type]
+
+    @property
+    def to_leave_out(self) -> str:
+        """Arguments to leave out so that arcs can stream, as part of a message."""
+        return f" without {' and '.join(self.keeps_graph)}" if self.keeps_graph else ""
+
+
+def _checked_rounds(value: Any, name: str, least: int) -> int | None:
+    return None if value is None else as_count(value, name, least, _MAX_ROUNDS)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(map(repr, names[:-1])), repr(names[-1])])
+
+
+def _find(
+    graph: GraphArgument, query: _Query, devices: DevicesArgument, options: SolverOptions
+) -> ComponentsResult:
+    """Find components on devices that hold the graph, or, where these cannot, by streaming its arcs."""
+    if query.method == "label-propagation":
+        return _propagate_labels(graph, devices, options)
+    begin = perf_counter()
+    gpus = _gpus_for(graph, devices)
+    names = [gpu.name for gpu in gpus]
+    if gpus:
+        if isinstance(graph, PlacedGraph):
+            graph.check_all_duplicated("connected components by trees run")
+        if not are_peers(gpus, atomics=True):
+            if query.keeps_graph:
+                raise DeviceError(
+                    f"not all of {', '.join(names)} change each other's memory by atomics, and so the arcs "
+                    f"stream to all of them, which goes{query.to_leave_out}: leave that out, or use one of "
+                    "them"
+                )
+            plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+            return _stream_arcs(plain, query, names, options)
+        if isinstance(graph, Graph):
+            devices = names
+    try:
+        return _find_resident(graph, query, devices, options)
+    except GraphTooLargeError as error:
+        if not gpus:
+            raise
+        if query.keeps_graph or isinstance(graph, PlacedGraph):
+            arcs = "the arcs of placed.graph" if isinstance(graph, PlacedGraph) else "its arcs"
+            raise GraphTooLargeError(f"{error}; {arcs} would stream{query.to_leave_out}") from error
+        refused = str(error)
+    # Outside of the handler, whose exception would hold the memory of the attempt.
+    lost_s = seconds_since(begin, "place")
+    try:
+        result = _stream_arcs(graph, query, names, options)
+    except GraphTooLargeError as error:
+        raise GraphTooLargeError(f"{refused}; nor do its arcs stream: {error}") from error
+    result.statistics.seconds["place"] += lost_s
+    return result
+
+
+def _gpus_for(graph: GraphArgument, devices: DevicesArgument) -> Sequence[Device]:
+    """Return the GPUs that are to find components; none if it is the CPU."""
+    if isinstance(graph, PlacedGraph):
+        if devices is not None:
+            raise InputError("the graph is placed already: give devices to place()")
+        graph.check_open()
+        resolved = graph.context.devices
+    else:
+        names = default_step_devices(graph, atomics=True) if devices is None else devices
+        resolved = resolve_devices(names)
+    return resolved if resolved[0].kind == "cuda" else ()
+
+
+def _stream_arcs(
+    graph: Graph, query: _Query, devices: DevicesArgument, options: SolverOptions
+) -> ComponentsResult:
+    from godwit.algorithms.components.streamed import StreamOptions, stream_components
+    from godwit.io.edge_rows import EdgeRows
+
+    stream = StreamOptions.checked(
+        method=query.stream_method, rounds=query.rounds, jumps=query.jumps
+    )
+    return stream_components(EdgeRows(graph), devices, stream, options)
+
+
+def _find_resident(
+    graph: GraphArgument, query: _Query, devices: DevicesArgument, options: SolverOptions
+) -> ComponentsResult:
+    """Find components of a graph on its GPUs, or in the memory of the CPU, by union-find."""
+    with on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
+        used = (device,) if placed is None else placed.context.devices
+        check_components(used, options.gpu)
+        statistics = RunStatistics(tuple(one.name for one in used), query.method)
+        if plain.vertex_count == 0:
+            label: Any = np.empty(0, plain.targets.dtype)
+        elif placed is not None:
+            label = _label_on_gpus(placed, query, statistics, options)
+        else:
+            poll = make_poll(options)
+            with statistics.phase("run"):
+                label = weak_components(
+                    plain, query.method, rounds=query.rounds, jumps=query.jumps,  # type: ignore[arg-type]
+                    threads=device.threads, poll=poll,
+                )  # fmt: skip
         if placed is not None:
-            add_placement(result.statistics, placed, graph)
-        return result
+            add_placement(statistics, placed, graph)
+        return ComponentsResult(
+            plain, label, statistics, method=query.method, location=options.location
+        )
+
+
+def _label_on_gpus(
+    placed: PlacedGraph, query: _Query, statistics: RunStatistics, options: SolverOptions
+) -> Any:
+    from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
+
+    n, dtype = placed.graph.vertex_count, placed.graph.targets.dtype
+    require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
+    is_sampled = query.method == "afforest"
+    rounds = int(is_sampled) if query.rounds is None else query.rounds
+    union_query = UnionQuery(
+        is_sampled=is_sampled,
+        splices=query.method == "rem",
+        rounds=rounds - is_sampled,
+        more_rounds=_MORE_ROUNDS if is_sampled and query.rounds is None else 0,
+        jumps=query.jumps,
+        merge=query.merge,
+        destination=options.location.empty(n, dtype),
+        gpu=options.gpu,
+    )
+    poll = make_poll(options)
+    steps = place_positions(placed)
+    with statistics.phase("run"):
+        outcome = label_on_gpus(steps, union_query, poll)
+    statistics.split_run(outcome.seconds)
+    statistics.rounds = outcome.supersteps
+    statistics.processed_items, statistics.arcs_relaxed = outcome.rows, outcome.arcs
+    return union_query.destination
+
+
+def _label_propagation(dtype: np.dtype[Any]) -> VertexProgram:
+    """Return the program by which every vertex takes the smallest label of its neighbours."""
+    return VertexProgram(
+        name="label propagation",
+        dtype=dtype,
+        initial=lambda vertices: vertices,
+        message=lambda value: value,
+        combine="min",
+    )
 
 
 def _propagate_labels(
     graph: GraphArgument, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
-    """Components by a vertex program; labels go one way along arcs, so all of them have to lead back."""
+    """Find components by a vertex program; labels go along arcs, so each needs its reverse."""
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if isinstance(graph, Graph):
         graph = graph.symmetrize()
@@ -178,7 +402,12 @@ def _propagate_labels(
             "the placed graph is directed, and labels go one way along arcs: place graph.symmetrize()"
         )
     with placed_for_query(graph, devices, None) as placed:
-        result = propagate_labels(placed, options)
-        add_placement(result.statistics, placed, graph)
-    result.graph = plain
-    return result
+        solution = solve(_label_propagation(plain.targets.dtype), placed, "all", options)
+        add_placement(solution.statistics, placed, graph)
+    return ComponentsResult(
+        plain,
+        solution.values,
+        solution.statistics,
+        method="label-propagation",
+        location=options.location,
+    )

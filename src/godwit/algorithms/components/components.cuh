@@ -1,33 +1,34 @@
-// Weakly connected components in supersteps: the device twin of graph/union_find.py, which names the sources.
+// Weakly connected components in supersteps: counterpart of graph/union_find.py, which cites the sources.
 //
-// Every vertex begins below its first neighbour, if that is of higher degree, or below that one's, some hops
-// on: rows are hot first, so `heads`, read in whole lines, hang nearly all of a graph with hubs below one root
-// at once, and no atomic is needed.
-// Then *sampled* links further neighbours of each vertex, asks some vertices for their root, and leaves out
-// the rows of those that have the most frequent one: an arc from there to elsewhere stands in the row
-// at its other end, too. (That is so of undirected graphs; of directed ones no row is left out. A vertex that
-// comes to that root later may be left out as well: both ends of an arc that nobody looks at are below it.)
-// Where hubs have not done their work, and those who are asked are in many trees, a neighbour more of each
-// vertex is linked, and they are asked again.
+// Every vertex begins below its first neighbour if that has a higher degree, or below that one's first
+// neighbour, some hops on. Rows are sorted by descending degree of their targets, so `heads`, read in whole
+// lines, put nearly all of a graph with hubs below one root without an atomic.
 //
-// Otherwise all arcs are linked, each edge from its colder end, perhaps after rounds without atomics. Where
-// neighbours stand near each other (TILED), trees begin in tiles instead, in shared memory, and rows are looked
-// at again only for what leads out of them (algorithms/components/tiles.cuh).
+// *Sampled* (Afforest): further neighbours of each vertex are linked, some vertices' roots are sampled, and
+// the rows of vertices with the most frequent root are skipped: an arc from there to another tree is in the
+// row of its other end, too. (In directed graphs no row is skipped. A vertex that joins that root later may
+// be skipped as well: both ends of an unread arc are below it.) Where hubs have not joined most vertices,
+// and the sample has many trees, one more neighbour of each vertex is linked before the next sample.
 //
-// In the end roots are known, every vertex lowers its root's label to its own number, and takes that label.
-// Where words lie on every device, the forests of devices are merged in pairs before that: one of a pair
-// links (v, the other's parent of v) for all v, until the first device has everything.
+// Otherwise all arcs are linked, each edge from its end of lower degree, perhaps after rounds without
+// atomics. Where neighbours are near each other (TILED), trees begin in tiles in shared memory, and rows
+// are read again only for arcs that leave their tile (tiles.cuh).
 //
-// Floor, sampled, one neighbour, ids of 4 bytes, of `a` vertices with arcs: start reads heads and vertices and
-// writes parents and labels, compress reads and writes parents, look reads them, settle reads parents and
-// vertices and writes parents, label reads parents and writes labels: 12 words, 48 a bytes; and of each
-// further neighbour 8 of offset and a sector of 32 a vertex. Linked rows: 8 a vertex and 4 an arc besides.
-// rmat24_16 (a = 8.9 M): 0.43 GB are 0.11 ms at 4.0 TB/s. road4900 (a = 23.4 M, all arcs linked): 1.6 GB, 0.4 ms,
-// and 3.0 ms were measured without tiles: links 1.7 and compress 0.5, chains of dependent reads, settle 0.5.
+// At the end every vertex lowers its root's label to its own number, and then takes that label. Where every
+// device has a forest of its own, forests are merged in pairs before that: one of a pair links (v, the
+// other's parent of v) for all v, until the first device has everything.
+//
+// Lower bound, sampled, one neighbour, ids of 4 bytes, `a` vertices with arcs: BEGIN_TREES reads heads and
+// vertices and writes parents and labels; COMPRESS reads and writes parents; SAMPLE and LINK_ROWS read
+// them; LOWER_LABELS reads parents and vertices and writes parents; COPY_LABELS reads parents and writes
+// labels: 12 words, 48 a bytes, and for each further neighbour 8 bytes of offset and a sector of 32 a
+// vertex. Linked rows take 8 a vertex and 4 an arc more. rmat24_16 (a = 8.9 M): 0.43 GB, 0.11 ms at 4.0
+// TB/s. road4900 (a = 23.4 M, all arcs linked): 1.6 GB, 0.4 ms; 3.0 ms were measured without tiles: links
+// 1.7 and compression 0.5 (chains of dependent reads), labels 0.5.
 #pragma once
 
-#include "algorithms/components/labels.cuh"
 #include "algorithms/components/tiles.cuh"
+#include "algorithms/components/union_find.cuh"
 
 enum ComponentPhase : u32 {
     BEGIN_TREES,
@@ -38,19 +39,179 @@ enum ComponentPhase : u32 {
     LINK_ROWS,
     MERGE_FORESTS,
     FLATTEN_ROOTS,
-    SETTLE,
-    LABEL,
+    LOWER_LABELS,
+    COPY_LABELS,
     NAME
 };
 
 enum ComponentState : u32 { TURN, LARGEST, DISTANCE, IS_MERGED };
 enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES };
 
-constexpr u32 MOST_HOPS =
-    4;  // from head to head: a few where there are hubs; on long paths others share
+constexpr u32 MAX_HOPS = 4;  // from head to head; few, as long paths are shared out
 
-// Of a warp that is asked so many are to be in one tree, or more neighbours are linked.
+// Lanes of a warp that must sample the same root, or one more neighbour is linked.
 constexpr u32 ENOUGH_VOTES = 28;
+
+struct Arguments {
+    Stage stage;
+    Rows<Id> rows;                    // of out-arcs
+    const Id *vertices[MAX_DEVICES];  // (owned) of the graph, of each device
+    MixedSchedule::Row *long_rows;
+    u32 *row_bits;                 // Tiles::leaving and Tiles::roots (tiles.cuh)
+    const Id *heads[MAX_DEVICES];  // rows.heads of each device
+    Id *parents[MAX_DEVICES];
+    Id *labels[MAX_DEVICES];  // (all positions), valid for own vertices
+    i64 words;                // number of parents on this device
+    u64 rounds;               // of linking further neighbours, or of hooking without atomics
+    u64 more_rounds;          // of linking neighbours while the sample has many trees
+    u64 jumps;                // of a compression after each round
+    u32 is_sampled;
+    u32 is_directed;
+    u32 has_long_rows;
+    u32 is_ascending;  // the smallest position of a component is that of its smallest vertex
+    u32 tile;          // vertices of a tile
+    u32 padding;
+};
+
+constexpr u32 NAMED = 8;  // vertices whose names a thread looks up at once
+
+template <u32 COUNT = BATCH, class Visit>
+__device__ __forceinline__ void team_visit_batches(const Team &team, i64 count, Visit visit) {
+    const i64 apart = static_cast<i64>(team.threads());
+    thread_visit_batches<COUNT>(
+        static_cast<i64>(team.thread()), [&] { return apart; }, count, visit);
+}
+
+// Labels of components: the smallest of their vertices, once trees are complete. Every vertex lowers its
+// root's label and then reads it. Where positions ascend with vertices, the root itself is the smallest
+// vertex.
+struct Labels {
+    const Arguments &arguments;
+    const Stage &stage;
+    Forest forest;
+    i64 active;  // own vertices that have arcs
+
+    __device__ __forceinline__ explicit Labels(const Arguments &arguments)
+        : arguments(arguments),
+          stage(arguments.stage),
+          forest{arguments.parents, stage.devices, stage.device,
+                 static_cast<Unsigned>(stage.capacity)},
+          active(arguments.rows.classes[CLASS_NONE]) {}
+
+    // Label own vertices from an index on with themselves.
+    __device__ __forceinline__ void team_label_each(const Team &team, i64 from) const {
+        const Id *vertices = arguments.vertices[stage.device] + from;
+        Id *own = arguments.labels[stage.device] + stage.first() + from;
+        team_visit_batches(team, stage.owned - from,
+                           [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
+                               Id vertex[BATCH];
+#pragma unroll
+                               for (u32 i = 0; i < BATCH; i++) vertex[i] = vertices[index[i]];
+#pragma unroll
+                               for (u32 i = 0; i < BATCH; i++)
+                                   if (there[i]) own[index[i]] = vertex[i];
+                           });
+    }
+
+    __device__ __forceinline__ Id *label(Id root) const {
+        const Unsigned owner = forest.owner(root);
+        return arguments.labels[owner] + static_cast<i64>(owner) * stage.capacity +
+               forest.index(root);
+    }
+
+    __device__ __forceinline__ void thread_lower_label(Id root, Id vertex) const {
+        Id *const place = label(root);
+        if (MERGE == MERGE_NONE) {
+            if (vertex < load_relaxed(place)) atomicMin(place, vertex);
+        } else if (vertex < load_system(place)) {
+            atomicMin_system(place, vertex);
+        }
+    }
+
+    // Lower each root's label to the smallest vertex of its tree. For the majority root of its vertices
+    // (Boyer and Moore) a thread keeps the minimum in a register until the end.
+    __device__ __forceinline__ void team_lower_labels(const Team &team) const {
+        Id kept = NO_ROOT, smallest = 0;
+        u32 votes = 0;
+        const Id *vertices = arguments.vertices[stage.device];
+        team_visit_batches(team, active, [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
+            Id own[BATCH], vertex[BATCH], root[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                own[i] = forest.own(index[i]);
+                vertex[i] = vertices[index[i]];
+                if (MERGE == MERGE_TREE) root[i] = arguments.parents[0][own[i]];
+            }
+            if (MERGE != MERGE_TREE) forest.thread_compress(own, there, TO_THE_ROOT, kept, root);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                if (!there[i]) continue;
+                if (MERGE == MERGE_TREE && stage.device != 0)
+                    arguments.parents[stage.device][own[i]] = root[i];
+                if (root[i] == kept) {
+                    votes++;
+                    smallest = min(smallest, vertex[i]);
+                } else if (votes > 0) {
+                    votes--;
+                    thread_lower_label(root[i], vertex[i]);
+                } else {
+                    if (kept != NO_ROOT) thread_lower_label(kept, smallest);
+                    kept = root[i], smallest = vertex[i], votes = 1;
+                }
+            }
+        });
+        if (kept != NO_ROOT) thread_lower_label(kept, smallest);
+    }
+
+    // Copy the labels of roots to all other vertices.
+    __device__ __forceinline__ void team_copy_labels(const Team &team) const {
+        const Id *parents = arguments.parents[stage.device];
+        Id *own = arguments.labels[stage.device] + stage.first();
+        team_visit_batches(team, active, [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
+            Id vertex[BATCH], root[BATCH], smallest[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                vertex[i] = forest.own(index[i]);
+                root[i] = parents[MERGE == MERGE_TREE ? vertex[i] : index[i]];
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) smallest[i] = *label(root[i]);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (there[i] && root[i] != vertex[i]) own[index[i]] = smallest[i];
+        });
+    }
+
+    __device__ __forceinline__ Id name_of(Id root) const {
+        return arguments.vertices[forest.owner(root)][forest.index(root)];
+    }
+
+    // Label every vertex with its root, where the smallest position of a component is that of its smallest
+    // vertex. The parent of the largest component's root is not read by all: an address serves a read per
+    // cycle or two.
+    __device__ __forceinline__ void team_name(const Team &team) const {
+        Id *own = arguments.labels[stage.device] + stage.first();
+        Id known = NO_ROOT, named = NO_ROOT, known_name = 0;
+        team_visit_batches<NAMED>(
+            team, active, [&](const i64(&index)[NAMED], const bool (&there)[NAMED]) {
+                Id vertex[NAMED], root[NAMED], name[NAMED];
+#pragma unroll
+                for (u32 i = 0; i < NAMED; i++) {
+                    vertex[i] = forest.own(index[i]);
+                    if (MERGE == MERGE_TREE) root[i] = arguments.parents[0][vertex[i]];
+                }
+                if (MERGE != MERGE_TREE) forest.thread_find(vertex, known, root);
+                if (known != named) named = known, known_name = name_of(known);
+#pragma unroll
+                for (u32 i = 0; i < NAMED; i++)
+                    name[i] = root[i] == named ? known_name : name_of(root[i]);
+#pragma unroll
+                for (u32 i = 0; i < NAMED; i++)
+                    if (there[i]) own[index[i]] = name[i];
+            });
+        team_label_each(team, active);
+    }
+};
 
 struct Components : Labels {
     const u64 *state;
@@ -58,7 +219,7 @@ struct Components : Labels {
     __device__ __forceinline__ Components(const Arguments &arguments, const u64 *state)
         : Labels(arguments), state(state) {}
 
-    // The vertex of a word on this device, and its own index: not below `active` if it is another's.
+    // Vertex of a word on this device, and its own index, `active` if another device owns it.
     __device__ __forceinline__ Id vertex_of_word(i64 word) const {
         return MERGE == MERGE_DIRECT ? forest.own(word) : static_cast<Id>(word);
     }
@@ -69,14 +230,14 @@ struct Components : Labels {
                                                     : active;
     }
 
-    // From a vertex to its first neighbour, and so on, while these come before. Nobody writes heads, so
-    // caches have those of hubs, of other devices, too.
+    // Go from a vertex to its first neighbour, and so on, while numbers decrease. Heads are read-only, so
+    // caches hold those of hubs, also of other devices.
     __device__ __forceinline__ Id thread_follow_heads(Id vertex, Id head) const {
         for (u32 hop = 1; head >= 0; hop++) {
             const Id next = forest.of_position(head);
             if (next >= vertex) break;
             vertex = next;
-            if (vertex == 0 || hop == MOST_HOPS) break;
+            if (vertex == 0 || hop == MAX_HOPS) break;
             head = arguments.heads[forest.owner(vertex)][forest.index(vertex)];
         }
         return vertex;
@@ -138,7 +299,7 @@ struct Components : Labels {
                            });
     }
 
-    // The next neighbour of every vertex that has one. Returns the arcs.
+    // Link the next neighbour of every vertex that has one; return the number of arcs.
     __device__ __forceinline__ u64 team_link_neighbours(const Team &team) const {
         u64 seen = 0;
         const i64 *offsets = arguments.rows.offsets;
@@ -146,34 +307,28 @@ struct Components : Labels {
             const i64 arc = offsets[index] + static_cast<i64>(state[TURN]) + 1;
             if (arc >= offsets[index + 1]) continue;
             const Id u = forest.own(index), v = forest.of_position(arguments.rows.targets[arc]);
-            forest.thread_link(u, v, forest.above(u), forest.above(v));
+            forest.thread_link(u, v, forest.parent_of(u), forest.parent_of(v));
             seen++;
         }
         return seen;
     }
 
-    // The root of most of some own vertices, which lie evenly apart. A warp, all lanes come.
-    // `votes`: how many of the warp's lanes found it.
-    __device__ __forceinline__ Id warp_most_frequent_root(u32 &votes) const {
+    // Sample the roots of 32 own vertices at equal distances. All lanes of a warp take part.
+    __device__ __forceinline__ Id warp_sample_root(u32 &votes) const {
         votes = WARP;
         if (active == 0) return NO_ROOT;
-        const Id root = forest.above(forest.own(lane_id() * active / WARP));
-        u32 best = __popc(__match_any_sync(FULL_WARP, root)) * WARP + lane_id();
-        for (u32 step = WARP / 2; step > 0; step /= 2)
-            best = max(best, __shfl_xor_sync(FULL_WARP, best, step));
-        votes = best / WARP;
-        return __shfl_sync(FULL_WARP, root, best % WARP);
+        return warp_most_frequent(forest.parent_of(forest.own(lane_id() * active / WARP)), votes);
     }
 
-    // Some arcs of rows: link(from, to, their parents) for those whose ends have different ones.
+    // Call link(from, to, parents of both) for arcs whose ends have different parents.
     template <class Link>
     __device__ __forceinline__ void thread_visit_arcs(const i64 (&arcs)[ARCS_A_LANE],
                                                       const u32 (&rows)[ARCS_A_LANE],
                                                       const bool (&there)[ARCS_A_LANE],
                                                       Link link) const {
-        // Each edge from one end is enough, unless rows are left out.
+        // One arc of each edge is enough, unless rows are skipped.
         const bool both = arguments.is_directed || arguments.is_sampled;
-        Id from[ARCS_A_LANE], to[ARCS_A_LANE], above_from[ARCS_A_LANE], above_to[ARCS_A_LANE];
+        Id from[ARCS_A_LANE], to[ARCS_A_LANE], parent_from[ARCS_A_LANE], parent_to[ARCS_A_LANE];
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++) {
             from[i] = forest.own(rows[i]);
@@ -183,16 +338,16 @@ struct Components : Labels {
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++) {
             wanted[i] = there[i] && (both || to[i] < from[i]);
-            above_from[i] = wanted[i] ? forest.above(from[i]) : 0;
-            above_to[i] = wanted[i] ? forest.above(to[i]) : 0;
+            parent_from[i] = wanted[i] ? forest.parent_of(from[i]) : 0;
+            parent_to[i] = wanted[i] ? forest.parent_of(to[i]) : 0;
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++)
-            if (wanted[i] && above_from[i] != above_to[i])
-                link(from[i], to[i], above_from[i], above_to[i]);
+            if (wanted[i] && parent_from[i] != parent_to[i])
+                link(from[i], to[i], parent_from[i], parent_to[i]);
     }
 
-    // Arcs of rows that are to be looked at: all that `link` wants. Returns the arcs.
+    // Visit the arcs of all rows but those of the tree `left_out`; return the number of arcs.
     template <class Link>
     __device__ __forceinline__ u64 team_visit_rows(const Team &team, StepBlock &block, Id left_out,
                                                    Link link) const {
@@ -207,7 +362,8 @@ struct Components : Labels {
              some += static_cast<i64>(WARP * team.warps())) {
             const i64 row = some + lane_id();
             i64 begin = 0, end = 0;
-            if (row < active && (left_out == NO_ROOT || forest.above(forest.own(row)) != left_out))
+            if (row < active &&
+                (left_out == NO_ROOT || forest.parent_of(forest.own(row)) != left_out))
                 begin = offsets[row], end = offsets[row + 1];
             seen += static_cast<u64>(end - begin);
             schedule.warp_bring(begin, end, static_cast<u32>(row), visit);
@@ -217,8 +373,8 @@ struct Components : Labels {
     }
 
     __device__ __forceinline__ u64 team_hook_plainly(const Team &team, StepBlock &block) const {
-        return team_visit_rows(team, block, NO_ROOT, [&](Id, Id, Id above_u, Id above_v) {
-            forest.thread_hook_plainly(above_u, above_v);
+        return team_visit_rows(team, block, NO_ROOT, [&](Id, Id, Id parent_u, Id parent_v) {
+            forest.thread_hook_plainly(parent_u, parent_v);
         });
     }
 
@@ -226,17 +382,17 @@ struct Components : Labels {
         if constexpr (TILED) return team_link_leaving(team, block);
         const bool leaves_out = arguments.is_sampled && !arguments.is_directed;
         const Id largest = leaves_out ? static_cast<Id>(state[LARGEST]) - 1 : NO_ROOT;
-        return team_visit_rows(team, block, largest, [&](Id u, Id v, Id above_u, Id above_v) {
-            forest.thread_link(u, v, above_u, above_v);
+        return team_visit_rows(team, block, largest, [&](Id u, Id v, Id parent_u, Id parent_v) {
+            forest.thread_link(u, v, parent_u, parent_v);
         });
     }
 
-    // Rows that tiles have not done with. Their arcs were counted there.
+    // Link arcs that leave their tile, and long rows. Their arcs were counted in tiles.
     __device__ __forceinline__ u64 team_link_leaving(const Team &team, StepBlock &block) const {
         const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
                                const bool (&there)[ARCS_A_LANE]) {
-            thread_visit_arcs(arcs, rows, there, [&](Id u, Id v, Id above_u, Id above_v) {
-                forest.thread_link(u, v, above_u, above_v);
+            thread_visit_arcs(arcs, rows, there, [&](Id u, Id v, Id parent_u, Id parent_v) {
+                forest.thread_link(u, v, parent_u, parent_v);
             });
         };
         const MixedSchedule schedule{arguments.long_rows, &stage.control->cursors[0]};
@@ -247,7 +403,7 @@ struct Components : Labels {
         return 0;
     }
 
-    // What the device `DISTANCE` further has joined. It does nothing meanwhile.
+    // Merge the forest of the device `DISTANCE` further, which is idle.
     __device__ __forceinline__ void team_merge(const Team &team) const {
         const u64 distance = state[DISTANCE], other = stage.device + distance;
         if (stage.device % (2 * distance) != 0 || other >= stage.devices) return;
@@ -255,8 +411,8 @@ struct Components : Labels {
         for (i64 word = team.thread(); word < arguments.words; word += team.threads()) {
             const Id vertex = static_cast<Id>(word), there = theirs[word];
             if (there == vertex) continue;
-            const Id above = forest.above(vertex);
-            if (above != there) forest.thread_link(vertex, there, above, forest.above(there));
+            const Id above = forest.parent_of(vertex);
+            if (above != there) forest.thread_link(vertex, there, above, forest.parent_of(there));
         }
     }
 };
@@ -271,14 +427,14 @@ __device__ __forceinline__ void team_find_components(const Components &component
     if (!TILED && phase == HOOK_PLAINLY) seen = components.team_hook_plainly(team, block);
     if (phase == LINK_ROWS) seen = components.team_link_rows(team, block);
     if (phase == MERGE_FORESTS) components.team_merge(team);
-    if (phase == SETTLE) components.team_settle(team);
-    if (phase == LABEL) components.team_label(team);
+    if (phase == LOWER_LABELS) components.team_lower_labels(team);
+    if (phase == COPY_LABELS) components.team_copy_labels(team);
     if (TILED && phase == FLATTEN_ROOTS) components.tiles().team_flatten_roots(team);
     if (TILED && phase == NAME) components.team_name(team);
     if (!TILED && phase == SAMPLE) {
         if (components.stage.device == 0 && warp_id() == 0) {
             u32 votes;
-            const Id root = components.warp_most_frequent_root(votes);
+            const Id root = components.warp_sample_root(votes);
             warp_count(block, ROOT, lane_id() == 0 ? static_cast<u64>(root + 1) : 0);
             warp_count(block, VOTES, lane_id() == 0 ? votes : 0);
         }
@@ -295,7 +451,7 @@ __device__ __forceinline__ u32 thread_next_round(const Arguments &arguments, con
 }
 
 __device__ __forceinline__ u32 phase_of_labels(const Arguments &arguments) {
-    return TILED && arguments.is_ascending ? NAME : SETTLE;
+    return TILED && arguments.is_ascending ? NAME : LOWER_LABELS;
 }
 
 __device__ __forceinline__ u32 thread_decide_components(const Arguments &arguments, u32 phase,
@@ -321,7 +477,7 @@ __device__ __forceinline__ u32 thread_decide_components(const Arguments &argumen
         case LINK_ROWS:
             state[DISTANCE] = 1;
             if (MERGE == MERGE_TREE) return MERGE_FORESTS;
-            return TILED ? FLATTEN_ROOTS : SETTLE;
+            return TILED ? FLATTEN_ROOTS : LOWER_LABELS;
         case FLATTEN_ROOTS:
             return phase_of_labels(arguments);
         case MERGE_FORESTS:
@@ -329,8 +485,8 @@ __device__ __forceinline__ u32 thread_decide_components(const Arguments &argumen
             if (state[DISTANCE] < arguments.stage.devices) return MERGE_FORESTS;
             state[IS_MERGED] = 1;
             return COMPRESS;
-        case SETTLE:
-            return LABEL;
+        case LOWER_LABELS:
+            return COPY_LABELS;
         default:
             return STOP;
     }

@@ -1,24 +1,33 @@
-"""Connected components on GPUs: runs components.cuh, and downloads the labels."""
+"""Connected components on GPUs: fills in the arguments of components.cuh, runs it, and downloads labels."""
 
 from __future__ import annotations
 
-from itertools import permutations
+from dataclasses import dataclass, field
+from itertools import pairwise, permutations
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from godwit.algorithms.components.queries import UnionOutcome, UnionQuery
-from godwit.algorithms.components.tiles import is_tiled, lay_tiles, row_bits_bytes
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.types import c_type
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_positions
 from godwit.supersteps.rows import StepRows
-from godwit.supersteps.run import PEERS, ROWS, STAGE, STEP, point_rows, step_run, step_source
+from godwit.supersteps.run import (
+    PEERS,
+    ROWS,
+    STAGE,
+    STEP,
+    StepRun,
+    point_rows,
+    step_run,
+    step_source,
+)
 from godwit.supersteps.schedules import left_rows_bytes
 
 ARGUMENTS = np.dtype(
@@ -43,23 +52,76 @@ ARGUMENTS = np.dtype(
         ("padding", np.uint32),
     ]
 )
-"""``Arguments`` of algorithms/components/labels.cuh."""
+"""``Arguments`` of components.cuh."""
 
 MERGES = {"none": 0, "tree": 1, "direct": 2}
-"""``MERGE`` of algorithms/components/forest.cuh."""
+"""``MERGE`` of union_find.cuh."""
+
+GROUP = 128
+"""Rows of a group, of which tiles consist: ``GROUP`` of tiles.cuh."""
+LEAST_ROWS = 4096
+"""Rows of a tile below which tiles do not pay: they add a phase, and the run is short anyway."""
+LEAST_SHARE = 0.5
+"""Share of arcs within half a tile's distance from which tiles pay."""
 
 _CLASS_WARP, _CLASS_NONE = 2, 5
 _ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
 _UNBOUNDED = 2**64 - 1
-_SOME_VERTICES = 1024
+_SAMPLE = 1024
 _ALIKE = 0.15
-"""Standard deviation over mean: of a 3-D stencil 0.07, of a Delaunay triangulation 0.22."""
+"""Standard deviation over mean of degrees: 0.07 in a 3-D stencil, 0.22 in a Delaunay triangulation."""
+_MAX_TILE_BYTES = 192 << 10  # the rest of a multiprocessor's memory caches the rows
+_STATIC_BYTES = 1024  # upper bound of the kernel's other shared memory
+_WORD_BYTES = 4
+
+
+@dataclass(frozen=True)
+class UnionQuery:
+    """A checked query of a graph that has vertices.
+
+    :param is_sampled: True to leave out the rows of the largest component (Afforest)
+    :param splices: True for Rem's algorithm, False for hooks of roots
+    :param rounds: neighbours of every vertex after the first that are linked before the sample, or rounds
+        of hooking without atomics before the atomic one
+    :param more_rounds: further neighbours, linked one at a time while sampled vertices are in many trees
+    :param jumps: steps that a vertex moves up its tree after each of these; None: up to the root
+    :param merge: how devices reach one result: each joins trees of its own, which are merged in pairs, or
+        all hook into words that lie at their owners
+    :param destination: (n) array of NumPy, or of CuPy on any GPU, for the labels in the graph's order
+    :param gpu: how kernels are run
+    """
+
+    is_sampled: bool
+    splices: bool
+    rounds: int
+    more_rounds: int
+    jumps: int | None
+    merge: Literal["auto", "tree", "direct"]
+    destination: Any
+    gpu: GpuOptions
+
+
+@dataclass
+class UnionOutcome:
+    """Work and times of a query.
+
+    :param rows: rows that each device processed, in all supersteps
+    :param arcs: arcs that it looked at
+    :param supersteps: its supersteps
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    rows: Array
+    arcs: Array
+    supersteps: Array
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> str:
-    """The kernel for positions of a dtype, a way in which devices come together, and a way to link.
+    """Return the source of the kernel.
 
-    :param tiled: trees begin in tiles (algorithms/components/tiles.cuh)
+    :param merge: one of :data:`MERGES`
+    :param tiled: True if trees begin in tiles (tiles.cuh)
     """
     types = {"Id": c_type(np.dtype(id_dtype))}
     text = step_source(
@@ -72,7 +134,7 @@ def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> 
 def label_on_gpus(
     placement: StepPlacement, query: UnionQuery, poll: ProgressPoll | None
 ) -> UnionOutcome:
-    """The smallest vertex of every vertex' component, into the query's destination.
+    """Write the smallest vertex of every vertex's component into the query's destination.
 
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     :raises DeviceError: devices whose atomics do not reach each other's memory, or that wait in vain
@@ -93,14 +155,13 @@ def label_on_gpus(
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
         code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
         with step_run(placement, code, arguments, query.gpu) as run:
-            _bring_up(placement, query, merge, tiled, rows, arguments)
-            for own in arguments:
-                own["vertices"][: len(rows)] = [numbers.pointer for numbers in vertices]
-                own["heads"][: len(rows)] = [one.heads.pointer for one in rows]
+            _allocate(placement, query, merge, tiled, rows, arguments)
+            arguments["vertices"][:, : len(rows)] = [numbers.pointer for numbers in vertices]
+            arguments["heads"][:, : len(rows)] = [part_rows.heads.pointer for part_rows in rows]
             for name in ("parents", "labels"):
                 arguments[name] = run.exchange.shared(name)
             if tiled:
-                lay_tiles(placement, run, arguments)
+                _lay_tiles(placement, run, arguments)
             run.prepare(early=True)
             seconds["kernel"] = run.drive(poll)
             controls = run.controls()
@@ -117,7 +178,7 @@ def label_on_gpus(
 
 
 def _require_atomics(placement: StepPlacement) -> None:
-    """Every way to merge lowers labels at their owners; over some links atomics are none."""
+    """Raise DeviceError if atomics do not work over a link: every merge lowers labels at their owners."""
     for here, there in permutations(sorted(set(placement.indexes)), 2):
         if not driver.peer_attribute("native_atomics", here, there):
             raise DeviceError(
@@ -127,12 +188,12 @@ def _require_atomics(placement: StepPlacement) -> None:
 
 
 def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
-    """How devices come together, by what was measured (docs/components.md).
+    """Choose how devices merge, by measurements (docs/components.md).
 
-    Directly, where hardly anything goes over the links: most arcs stay on their device; tiles, or rounds
-    without atomics whose trees were compressed, have joined what is near; the rows of a graph with hubs are
-    left out; or hooks stay near, as the order of ids was kept, since rows are short or all of one length.
-    Else nearly every arc asks for both ends, half of them far away: forests are merged.
+    Directly where little goes over the links: most arcs stay on their device; tiles, or rounds without
+    atomics whose trees were compressed, have joined what is near; the rows of a graph with hubs are left
+    out; or hooks stay near, as the order of ids was kept, since rows are short or all of one length. Else
+    nearly every arc reads the parents of both ends, half of which are remote, and forests are merged.
     """
     if len(placement.parts) == 1:
         return "none"
@@ -141,7 +202,7 @@ def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
     numbering = placement.numbering
     if tiled or numbering.stays_near:
         return "direct"
-    stays_near = not query.splices and _degrees_are_alike(placement)
+    stays_near = not query.splices and _has_equal_degrees(placement)
     if query.is_sampled:
         has_hubs = bool((numbering.classes[:, 1] > 0).any())
         stays_near = stays_near or has_hubs or not numbering.by_degree
@@ -150,30 +211,26 @@ def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
     return "direct" if stays_near else "tree"
 
 
-def _degrees_are_alike(placement: StepPlacement) -> bool:
-    """Whether those of some vertices, apart from each other, are about the same."""
+def _has_equal_degrees(placement: StepPlacement) -> bool:
+    """Return True if the degrees of sampled vertices are about the same."""
     offsets = placement.graph.offsets
-    some = np.linspace(0, len(offsets) - 2, _SOME_VERTICES).astype(np.int64)
-    degrees = offsets[some + 1] - offsets[some]
+    sample = np.linspace(0, len(offsets) - 2, _SAMPLE).astype(np.int64)
+    degrees = offsets[sample + 1] - offsets[sample]
     degrees = degrees[degrees > 0]
     return len(degrees) > 0 and bool(degrees.std() < _ALIKE * degrees.mean())
 
 
-def _bring_up(
-    placement: StepPlacement,
-    query: UnionQuery,
-    merge: str,
-    tiled: bool,
-    rows: list[StepRows],
+def _allocate(
+    placement: StepPlacement, query: UnionQuery, merge: str, tiled: bool, rows: list[StepRows],
     arguments: Array,
-) -> None:
-    """Make room for everything, and fill in what a device knows of itself.
+) -> None:  # fmt: skip
+    """Allocate buffers, and fill in each device's local arguments.
 
     :raises GraphTooLargeError: need against free
     """
-    active = [int(one.classes[_CLASS_NONE]) for one in rows]
+    active = [int(part_rows.classes[_CLASS_NONE]) for part_rows in rows]
     words = active
-    if merge == "tree":  # whole forests have a word for every vertex that any device has
+    if merge == "tree":  # a whole forest has a word for every vertex of every device
         words = [len(active) * (placement.capacity if tiled else max(active))] * len(active)
     id_bytes = placement.id_dtype.itemsize
     sizes = [
@@ -186,15 +243,80 @@ def _bring_up(
         for place in range(len(rows))
     ]
     placement.make_room(sizes)
+    is_directed = placement.graph.directed
     for place, part in enumerate(placement.parts):
         own = arguments[place]
         point_rows(own["rows"], rows[place])
         own["long_rows"] = part.buffers["left rows"].pointer
         # In directed graphs classes are of in-degrees.
-        is_directed = placement.graph.directed
         own["has_long_rows"] = is_directed or rows[place].classes[_CLASS_WARP] > 0
         own["words"] = words[place]
-        own["rounds"] = query.rounds
-        own["more_rounds"] = query.more_rounds
+        own["rounds"], own["more_rounds"] = query.rounds, query.more_rounds
         own["jumps"] = _UNBOUNDED if query.jumps is None else query.jumps
         own["is_sampled"], own["is_directed"] = query.is_sampled, is_directed
+
+
+def is_tiled(placement: StepPlacement, query: UnionQuery) -> bool:
+    """Return True if trees begin in tiles: neighbours are near, and all arcs are linked once."""
+    if placement.numbering.by_degree or query.is_sampled or query.rounds:
+        return False
+    rows = min(
+        min(
+            _max_tile_bytes(part.index) // _WORD_BYTES,
+            part.active // driver.properties(part.index).multiprocessors,
+        )
+        for part in placement.parts
+    )
+    return rows >= LEAST_ROWS and _share_of_near_arcs(placement, rows // 2) >= LEAST_SHARE
+
+
+def row_bits_bytes(active: int) -> int:
+    """Return the size of the two bits per row with arcs."""
+    return 2 * -(-active // GROUP) * GROUP // 8
+
+
+def _lay_tiles(placement: StepPlacement, run: StepRun, arguments: Array) -> None:
+    """Choose the size of tiles so that all blocks of a device have the same number of full ones."""
+    is_ascending = _is_ascending(placement)
+    for place, part in enumerate(placement.parts):
+        max_bytes = _max_tile_bytes(part.index)
+        blocks = run.blocks_with(place, max_bytes)
+        max_rows = max_bytes // _WORD_BYTES // GROUP * GROUP
+        rounds = max(1, -(-part.active // (blocks * max_rows)))
+        tile = max(1, -(-part.active // (blocks * rounds * GROUP))) * GROUP
+        own = arguments[place]
+        own["tile"], own["row_bits"] = tile, part.buffers["row bits"].pointer
+        own["is_ascending"] = is_ascending
+        run.shared_bytes = max(run.shared_bytes, _WORD_BYTES * tile)
+
+
+def _max_tile_bytes(index: int) -> int:
+    """Return the largest size of a tile in a GPU's shared memory."""
+    return min(driver.properties(index).shared_bytes - _STATIC_BYTES, _MAX_TILE_BYTES)
+
+
+def _share_of_near_arcs(placement: StepPlacement, distance: int) -> float:
+    """Return the share of sampled vertices' first arcs that stay on the device and within a distance."""
+    graph, position = placement.graph, placement.numbering.position
+    sample: Any = np.linspace(0, graph.vertex_count - 1, _SAMPLE).astype(np.int64)
+    sample = sample[graph.offsets[sample + 1] > graph.offsets[sample]]
+    if len(sample) == 0:
+        return 1.0
+    here = position[sample].astype(np.int64)
+    there = position[graph.targets[graph.offsets[sample]]].astype(np.int64)
+    is_own = here // placement.capacity == there // placement.capacity
+    return float(np.mean(is_own & (np.abs(here - there) <= distance)))
+
+
+def _is_ascending(placement: StepPlacement) -> bool:
+    """Return True if the vertices that have arcs ascend with their positions."""
+    ends: list[tuple[int, int]] = []
+    dtype = placement.id_dtype
+    for part in placement.parts:
+        if np.count_nonzero(np.diff(part.classes[: _CLASS_NONE + 1])) > 1:
+            return False  # they ascend within a class
+        if part.active:
+            vertices = part.buffers["vertices"]
+            last = vertices.download(dtype, 1, dtype.itemsize * (part.active - 1))
+            ends.append((int(vertices.download(dtype, 1)[0]), int(last[0])))
+    return all(last < first for (_, last), (first, _) in pairwise(ends))

@@ -1,38 +1,38 @@
-// Trees that begin in tiles: where vertices stand in their own order and neighbours near each other (roads), a
-// block joins a range of own vertices, a *tile*, by the arcs that they have among themselves, in shared memory,
-// where a step up a tree takes some 30 cycles and not 700. Every vertex then hangs below the smallest of its
-// tree in the tile. What is left are arcs that leave tiles; and, in the end, roots of tiles: a tile of a grid is
-// some rows high and falls into thousands of trees, so that they hang below each other in long paths, which
-// are made short before anyone else goes up them.
+// Trees that begin in tiles, where vertices keep their order and neighbours are near each other (roads).
 //
-// A warp takes groups of GROUP rows in ascending order, so that most of what a group links to has been joined.
-// Tiles are of whole groups, and no group belongs to two. `leaving` has a bit for every row that is to be
-// looked at again: with an arc out of its tile that counts, or with more arcs than a lane reads; `roots` one for
-// every root of a tile. Where an edge stands in the rows of both ends, its arc from the later one counts.
+// A block joins a range of own vertices, a *tile*, by the arcs among them, in shared memory, where a step
+// up a tree takes some 30 cycles instead of 700. Every vertex then hangs below the smallest of its tree in
+// the tile. What remains are arcs that leave tiles, and roots of tiles: a tile of a grid is some rows high
+// and falls into thousands of trees, which hang below each other in long paths; these are compressed before
+// other vertices follow them.
 //
-// Invariant within a tile: that of algorithms/components/forest.cuh, with numbers that count from the tile's begin.
+// A warp takes groups of GROUP rows in ascending order, so that most vertices that a group links to are
+// joined already. Tiles consist of whole groups. `leaving` has a bit for every row that is read again: one
+// with an arc out of its tile that counts, or with more arcs than a lane reads. `roots` has a bit for every
+// root of a tile. Of the two arcs of an edge that one counts whose tail has the larger number.
 //
-// Floor, ids of 4 bytes: 8 a vertex of offsets, 4 an arc, parents written and read, labels written: 20 bytes a
-// vertex that has arcs, 4 an arc. road4900 (23.4 M, 57.6 M): 0.70 GB are 0.17 ms at 4.0 TB/s. Of its edges 1.5 M
-// leave tiles of 44,000 vertices, in which 0.6 M trees are left. Seen on an H200: only reading the rows takes
-// 0.17 ms, looking at what leaves 0.06; to hang all rows first and to flatten them before they are linked, each
-// a pass over shared memory, costs more than to link them as they come (bank conflicts); smaller tiles, two
-// blocks a multiprocessor, gain nothing and leave more arcs; and naming takes 0.4 ms, or 0.8, as long as all ask
-// for the parent of the largest component's root, which is one place in memory.
+// Invariant within a tile: that of union_find.cuh, with numbers that count from the tile's first vertex.
+//
+// Lower bound, ids of 4 bytes: 8 a vertex of offsets, 4 an arc, parents written and read, labels written:
+// 20 bytes a vertex with arcs, 4 an arc. road4900 (23.4 M, 57.6 M): 0.70 GB, 0.17 ms at 4.0 TB/s. Of its
+// edges 1.5 M leave tiles of 44,000 vertices, in which 0.6 M trees remain. Measured on an H200: reading the
+// rows takes 0.17 ms, arcs that leave 0.06. Hanging all rows first and flattening them before links, each a
+// pass over shared memory, costs more than linking them in order (bank conflicts); smaller tiles, two
+// blocks a multiprocessor, gain nothing and leave more arcs; and labels take 0.4 ms, or 0.8 where all
+// threads read the parent of the largest component's root.
 #pragma once
 
-#include "algorithms/components/forest.cuh"
+#include "algorithms/components/union_find.cuh"
 
 constexpr u32 ROWS_A_LANE = 4;
-constexpr u32 ARCS_A_ROW =
-    4;  // that a lane reads; as graph/partition/positions.py has it of short rows
-constexpr u32 GROUP = WARP * ROWS_A_LANE;  // as in tiles.py
+constexpr u32 ARCS_A_ROW = 4;  // that a lane reads: short rows of graph/partition/positions.py
+constexpr u32 GROUP = WARP * ROWS_A_LANE;  // as in cuda.py
 
-// The words of a tile's vertices: dynamic shared memory.
+// Parents of a tile's vertices, in dynamic shared memory.
 struct Tile {
     u32 *words;
 
-    __device__ __forceinline__ u32 above(u32 row) const { return load_system(words + row); }
+    __device__ __forceinline__ u32 parent_of(u32 row) const { return load_system(words + row); }
     __device__ __forceinline__ u32 exchange(u32 row, u32 wanted, u32 desired) const {
         return atomicCAS(words + row, wanted, desired);
     }
@@ -41,16 +41,16 @@ struct Tile {
     }
 };
 
-// Where the rows first + i * WARP + lane have their arcs, counted from an arc before.
+// Arcs of the rows first + i * WARP + lane, counted from a base.
 struct RowSpans {
     u32 begins[ROWS_A_LANE];
     u32 lengths[ROWS_A_LANE];
 };
 
-// Their ends, and those of their first arcs.
+// Vertices of these rows, and heads of their first arcs.
 struct RowGroup {
     Id from[ROWS_A_LANE];
-    Id to[ROWS_A_LANE][ARCS_A_ROW];  // `from` where there is none
+    Id to[ROWS_A_LANE][ARCS_A_ROW];  // `from` beyond the row's end
 };
 
 struct Tiles {
@@ -59,10 +59,10 @@ struct Tiles {
     u32 *leaving;
     u32 *roots;
     i64 active;
-    u32 tile;     // vertices
-    bool counts;  // every arc
+    u32 tile;         // vertices of a tile
+    bool counts_all;  // every arc counts, also of two that are one edge
 
-    // Of rows before `end`; `there` has a bit for every i of which they are.
+    // Spans of rows before `end`; bit i of `there` says whether row i is wanted.
     __device__ __forceinline__ RowSpans warp_spans(i64 base, u32 first, u32 end, u32 there) const {
         RowSpans spans;
         i64 begins[ROWS_A_LANE], ends[ROWS_A_LANE];
@@ -98,15 +98,15 @@ struct Tiles {
     }
 
     __device__ __forceinline__ bool is_wanted(Id from, Id to) const {
-        return to < from || (counts && to != from);
+        return to < from || (counts_all && to != from);
     }
 
-    // Where a vertex is in the tile that begins with one; not below its size if it is elsewhere.
+    // Index of a vertex in the tile that begins with `begin`; its size or more outside of it.
     __device__ __forceinline__ Unsigned within(Id begin, Id vertex) const {
         return static_cast<Unsigned>(vertex) - static_cast<Unsigned>(begin);
     }
 
-    // Link what a group of rows has within its tile.
+    // Link the arcs of a group of rows within its tile.
     __device__ __forceinline__ void warp_join(const Tile &words, const RowGroup &group,
                                               const RowSpans &spans, u32 begin, u32 size,
                                               u32 some) const {
@@ -141,22 +141,22 @@ struct Tiles {
         }
     }
 
-    // The trees of a tile become trees of the forest, flat ones.
+    // Copy the flattened trees of a tile into the forest.
     __device__ __forceinline__ void block_hang(const Tile &words, Id *parents, u32 begin,
                                                u32 size) const {
-        const u32 lines = (size + WARP - 1) / WARP * WARP;  // whole warps come
+        const u32 lines = (size + WARP - 1) / WARP * WARP;  // whole warps take part
         const Id first = forest.own(begin);
         for (u32 some = threadIdx.x; some < lines; some += BATCH * blockDim.x) {
             u32 row[BATCH], root[BATCH], next[BATCH], last[BATCH];
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) {
                 row[i] = some + i * blockDim.x;
-                root[i] = words.above(min(row[i], size - 1));
+                root[i] = words.parent_of(min(row[i], size - 1));
             }
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++) next[i] = words.above(root[i]);
+            for (u32 i = 0; i < BATCH; i++) next[i] = words.parent_of(root[i]);
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++) last[i] = words.above(next[i]);
+            for (u32 i = 0; i < BATCH; i++) last[i] = words.parent_of(next[i]);
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) {
                 if (row[i] >= lines) break;
@@ -164,7 +164,7 @@ struct Tiles {
                 while (is_there && last[i] != next[i]) {
                     store_system(words.words + row[i], last[i]);  // as in Forest::thread_compress
                     next[i] = last[i];
-                    last[i] = words.above(next[i]);
+                    last[i] = words.parent_of(next[i]);
                 }
                 const u32 bits = __ballot_sync(FULL_WARP, is_there && next[i] == row[i]);
                 if (lane_id() == 0) roots[(begin + row[i]) / WARP] = bits;
@@ -174,7 +174,7 @@ struct Tiles {
         }
     }
 
-    // Join the own vertices of all tiles. Returns the arcs.
+    // Join the own vertices of all tiles; return the number of arcs.
     __device__ __forceinline__ u64 team_join(const Team &team, Id *parents) const {
         extern __shared__ u32 tile_words[];
         const Tile words{tile_words};
@@ -205,7 +205,7 @@ struct Tiles {
         return seen;
     }
 
-    // Link what tiles have left of a group of rows, but long rows.
+    // Link the arcs of a group of rows that leave their tile; give long rows to bring(begin, end, row).
     template <class Bring>
     __device__ __forceinline__ void warp_link_group(u32 first, u32 bits, Bring bring) const {
         u32 there = 0;
@@ -243,12 +243,12 @@ struct Tiles {
         }
     }
 
-    // All rows that are to be looked at again: bring(begin, end, row) gets those that are long, a lane a row.
+    // Link all rows that are read again; bring(begin, end, row) gets long ones, a row per lane.
     template <class Bring>
     __device__ __forceinline__ void team_link_leaving(const Team &team, Bring bring) const {
         const i64 groups = (active + GROUP - 1) / GROUP, warps = static_cast<i64>(team.warps());
         for (i64 some = static_cast<i64>(team.warp()); some < groups; some += WARP * warps) {
-            const i64 mine = some + lane_id() * warps;  // a lane asks for the warp's next ones
+            const i64 mine = some + lane_id() * warps;  // a lane loads the warp's next groups
             u32 bits[ROWS_A_LANE] = {};
             if (mine < groups)
 #pragma unroll
@@ -267,7 +267,7 @@ struct Tiles {
         }
     }
 
-    // What has become of the roots of tiles gets a short way up.
+    // Compress the paths from roots of tiles.
     __device__ __forceinline__ void team_flatten_roots(const Team &team) const {
         const i64 words = (active + WARP - 1) / WARP, threads = static_cast<i64>(team.threads());
         Id known = -1;

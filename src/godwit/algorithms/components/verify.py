@@ -1,31 +1,29 @@
 """Verifier of connected components: the ends of every arc have one label, and labels are no coarser.
 
-Sufficient: where all arcs lead between equal labels, the vertices of a label are whole components; where a
-serial union-find connects every vertex with the vertex that its label names, they are one; where no label
-is above its vertex, that one is the smallest.
+Sufficient: if all arcs join equal labels, the vertices of a label are whole components; if a serial union-find
+connects every vertex with the vertex that its label names, they are one component; if no label is larger
+than its vertex, that vertex is the smallest.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 
 from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail
+from godwit.algorithms.components import EdgesArgument
 from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.io.edge_sources import EdgeChunks, EdgeText, as_edges
 from godwit.runtime.cpu.compile import kernel
 
-EdgesArgument = str | os.PathLike[str] | Array | Iterable[Any]
-
 
 def verify_connected_components(
-    graph: Graph | EdgesArgument,
+    graph: EdgesArgument,
     label: Array,
     *,
     edge_dtype: Any = None,
@@ -33,11 +31,11 @@ def verify_connected_components(
 ) -> None:
     """Check that every vertex is labelled with the smallest vertex of its weakly connected component.
 
-    :param graph: a graph, or edges, as of :func:`godwit.connected_components`; an iterator has to be made
-        anew for this
-    :param label: (n) integers; the number of vertices is taken from it where edges have none
-    :param edge_dtype: as of :func:`godwit.connected_components`, like ``columns``
-    :raises VerificationError: naming a vertex or an arc that breaks a rule
+    :param graph: a graph, or edges as of :func:`godwit.connected_components_of_edges`; an iterator has to be a
+        new one
+    :param label: (n) integers; edges without a graph have as many vertices
+    :param edge_dtype: as of :func:`godwit.connected_components_of_edges`, like ``columns``
+    :raises VerificationError: a rule is broken; names a vertex or an arc
     :raises InputError: an argument is wrong
     """
     if isinstance(graph, Graph):
@@ -99,7 +97,7 @@ def _check_edges(blocks: Iterator[tuple[Array, Array]], label: Array) -> None:
 
 
 def _root(parent: Any, vertex: int) -> int:
-    """Return the root of a vertex' tree; vertices on the way are hung below their grandparents."""
+    """Return the root of a vertex's tree; halve the path to it."""
     while parent[vertex] != vertex:
         parent[vertex] = parent[parent[vertex]]
         vertex = parent[vertex]

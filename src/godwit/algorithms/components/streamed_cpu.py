@@ -1,17 +1,21 @@
-"""A forest that takes edges in, in host memory: the CPU counterpart of stream_cuda.py.
+"""Forest of all vertices that takes edges in, as an interface, and its implementation for host memory.
 
-Links are those of :mod:`godwit.graph.union_find`. Most edges of a stream find both ends below one parent,
-where trees are flat; as on GPUs (stream.cuh), edges that do not are counted, and trees are flattened when
-these have cost about as much as that will.
+Invariant: ``parents[v] <= v``, and edges that were linked stay linked. So a forest may be sent to another
+endpoint, which links every vertex with its parent there, and at the end the root of a component is its
+smallest vertex.
+
+Links are those of :mod:`godwit.graph.union_find`. Most edges of a stream have both ends below one parent
+where trees are flat. As on GPUs (streamed.cuh), edges that do not (*walks*) are counted, and trees are
+flattened when walks have cost about as much as flattening does.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from godwit.algorithms.components.forests import Fault, Linking
 from godwit.dtypes import Array
 from godwit.graph.union_find import TO_THE_ROOT, compress, hook, splice
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire, load_relaxed, store_relaxed
@@ -19,28 +23,86 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range, new_control, run_team
 from godwit.runtime.memory import Space
 
-WALKS_A_VERTEX = 0.25
-"""Edges that had to walk up trees, a vertex, after which these are flattened."""
+WALKS_PER_VERTEX = 0.25
+"""Walks per vertex after which trees are flattened."""
+SMALL_EDGES = 1 << 15
+"""Edges that one thread links before a team would have been woken."""
 
 _POLL_EDGES = 1 << 16
-SMALL_EDGES = 1 << 15  # so many are linked before a team has been woken
-
 _WALKS, _FAULT_ROW = 0, 8  # words of a forest's control, on cache lines of their own
 _NO_FAULT = np.iinfo(np.int64).max
 
 
+@dataclass(frozen=True)
+class Linking:
+    """How edges are linked.
+
+    :param vertices: number of vertices of the forest
+    :param id_dtype: dtype of its parents
+    :param splices: True for Rem's algorithm, False for hooks of roots
+    :param rounds: rounds of hooking without atomics over each segment, before it is linked
+    :param jumps: steps that a vertex moves up its tree after each of these; None: up to the root
+    """
+
+    vertices: int
+    id_dtype: np.dtype[Any]
+    splices: bool
+    rounds: int = 0
+    jumps: int | None = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An edge whose ends are not both vertices, with its row and chunk of the user's edges."""
+
+    chunk: int
+    row: int
+    source: int
+    target: int
+
+
+class Forest(Protocol):
+    """Trees of all vertices in one endpoint's memory.
+
+    On a GPU all methods but :meth:`fault` enqueue work in the endpoint's stream; on the host the work is
+    done when they return.
+
+    :ivar parents: (n) array in the endpoint's memory
+    """
+
+    parents: Any
+
+    def link(self, edges: Any, chunk: int, row: int) -> None:
+        """Join the ends of edges, an array of shape (m, 2) in this memory.
+
+        :param chunk: chunk of the user's edges, for faults
+        :param row: its first row there
+        """
+
+    def absorb(self, parents: Any, first: int) -> None:
+        """Join vertices from ``first`` on with their parents in another forest."""
+
+    def flatten(self) -> None:
+        """Point every vertex at its root."""
+
+    def fault(self) -> Fault | None:
+        """Return an edge, of those processed so far, whose ends are not vertices."""
+
+    def close(self) -> None:
+        """Wait for pending work, and free the memory. A second call has no effect."""
+
+
 @kernel
-def _begin(rank: int, size: int, control: Any, parent: Any) -> None:
-    """Every vertex is a root."""
+def _make_roots(rank: int, size: int, control: Any, parent: Any) -> None:
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
         parent[v] = v
 
 
 def _hook_root_plainly(parent: Any, u: Any, v: Any) -> None:
-    """As ``hook_plainly`` of graph/union_find.py, but what earlier segments have joined is not undone.
+    """Hook without atomics, as ``hook_plainly`` of graph/union_find.py, but write to roots only.
 
-    Only roots change: what is written to is what was seen to be one, not what stands above u or v by then.
+    So no join of an earlier segment is undone.
     """
     above_u = load_relaxed(parent, u)
     above_v = load_relaxed(parent, v)
@@ -51,17 +113,10 @@ def _hook_root_plainly(parent: Any, u: Any, v: Any) -> None:
 
 @kernel
 def _link(
-    rank: int,
-    size: int,
-    control: Any,
-    ends: Any,
-    splices: bool,
-    rounds: int,
-    jumps: int,
-    parent: Any,
-    words: Any,
-) -> None:
-    """Join the ends of edges: ``ends[2 i]`` and ``ends[2 i + 1]``; those that are no vertices are noted."""
+    rank: int, size: int, control: Any, ends: Any, splices: bool, rounds: int, jumps: int,
+    parent: Any, words: Any,
+) -> None:  # fmt: skip
+    """Join ``ends[2 i]`` and ``ends[2 i + 1]``; note a row whose ends are not vertices."""
     begin, end = block_range(rank, size, ends.size // 2)
     walks = 0
     n = parent.size
@@ -101,7 +156,7 @@ def _link(
 def _absorb(
     rank: int, size: int, control: Any, first: int, theirs: Any, splices: bool, parent: Any
 ) -> None:
-    """Join every vertex from ``first`` on with its parent elsewhere."""
+    """Join every vertex from ``first`` on with its parent in another forest."""
     begin, end = block_range(rank, size, theirs.size)
     for i in range(begin, end):
         u = parent.dtype.type(first + i)
@@ -116,15 +171,14 @@ def _absorb(
 
 @kernel
 def _flatten(rank: int, size: int, control: Any, parent: Any) -> None:
-    """Point every vertex at its root."""
     compress(rank, size, parent, TO_THE_ROOT)
 
 
 class HostForest:
-    """Trees of all vertices in host memory.
+    """:class:`Forest` in host memory.
 
-    :param threads: that link at once
-    :raises InputError: the limit of the memory does not leave so much
+    :param threads: number of threads that link
+    :raises InputError: the limit of the memory is too low
     """
 
     def __init__(self, space: Space, linking: Linking, threads: int) -> None:
@@ -136,7 +190,19 @@ class HostForest:
         self._words = np.zeros(16, np.int64)
         self._words[_FAULT_ROW] = _NO_FAULT
         self._fault: Fault | None = None
-        self._run(_begin, self.parents, items=linking.vertices)
+        self._run(_make_roots, self.parents, items=linking.vertices)
+
+    @staticmethod
+    def compile(linking: Linking, dtype: np.dtype[Any]) -> None:
+        """Compile, or load, the code for edges of a dtype."""
+        parents = np.zeros(1, linking.id_dtype)
+        words = np.zeros(16, np.int64)
+        head = 0, 1, new_control()
+        ends = _flat(np.zeros((0, 2), dtype))
+        _make_roots.prepare(*head, parents)
+        _link.prepare(*head, ends, True, 0, 0, parents, words)
+        _absorb.prepare(*head, 0, _read_only(parents), True, parents)
+        _flatten.prepare(*head, parents)
 
     def _run(self, function: Any, *arguments: Any, items: int) -> None:
         if self._threads == 1 or items < SMALL_EDGES:
@@ -145,7 +211,7 @@ class HostForest:
             run_team(function, *arguments, threads=self._threads)
 
     def link(self, edges: Array, chunk: int, row: int) -> None:
-        """Join the ends of edges; done when it returns."""
+        """Join the ends of edges."""
         linking, words = self._linking, self._words
         jumps = TO_THE_ROOT if linking.jumps is None else linking.jumps
         settings = linking.splices, linking.rounds, jumps
@@ -156,49 +222,37 @@ class HostForest:
                 source, target = edges[place].tolist()
                 self._fault = Fault(chunk, row + place, source, target)
             words[_FAULT_ROW] = _NO_FAULT
-        if words[_WALKS] > WALKS_A_VERTEX * linking.vertices:
+        if words[_WALKS] > WALKS_PER_VERTEX * linking.vertices:
             self.flatten()
 
     def absorb(self, parents: Array, first: int) -> None:
-        """Join what another forest has joined; done when it returns."""
-        theirs = _readable(parents)
+        """Join vertices from ``first`` on with their parents in another forest."""
+        theirs = _read_only(parents)
         self._run(_absorb, first, theirs, self._linking.splices, self.parents, items=len(theirs))
 
     def flatten(self) -> None:
-        """Point every vertex at its root; done when it returns."""
+        """Point every vertex at its root."""
         self._run(_flatten, self.parents, items=self._linking.vertices)
         self._words[_WALKS] = 0
 
     def fault(self) -> Fault | None:
-        """An edge that was found to be none."""
+        """Return an edge whose ends are not vertices."""
         return self._fault
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.parents = None
         self._block.free()
 
 
 def _flat(edges: Array) -> Array:
-    """(2 m) ends; what is huge in 64 bits becomes negative, which is as wrong."""
+    """Return the (2 m) ends; ids beyond int64 become negative, which is as wrong."""
     ends = edges.reshape(-1)
-    return _readable(ends.view(np.int64) if ends.dtype == np.uint64 else ends)
+    return _read_only(ends.view(np.int64) if ends.dtype == np.uint64 else ends)
 
 
-def _readable(array: Array) -> Array:
-    """A read-only view, for which alone kernels are compiled."""
+def _read_only(array: Array) -> Array:
+    """Return a read-only view: kernels are compiled for those alone."""
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def compile_kernels(linking: Linking, dtype: np.dtype[Any]) -> None:
-    """Compile, or load, what a forest needs for edges of a dtype."""
-    parents = np.zeros(1, linking.id_dtype)
-    words = np.zeros(16, np.int64)
-    head = 0, 1, new_control()
-    ends = _flat(np.zeros((0, 2), dtype))
-    _begin.prepare(*head, parents)
-    _link.prepare(*head, ends, True, 0, 0, parents, words)
-    _absorb.prepare(*head, 0, _readable(parents), True, parents)
-    _flatten.prepare(*head, parents)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.algorithms.components.resident import ComponentsResult
+from godwit.algorithms.components.result import ComponentsResult
 from peers import (
     GAP,
     REFERENCE,

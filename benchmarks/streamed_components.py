@@ -126,7 +126,7 @@ def streamed(edges: Any, expected: Any, **options: Any) -> Row:
     wrong = False
     for turn in range(RUNS + 1):
         begin = perf_counter()
-        found = gw.connected_components(edges, **options)
+        found = gw.connected_components_of_edges(edges, **options)
         whole.append(perf_counter() - begin)
         seconds.append(found.statistics.run_s)
         if turn == 0:
@@ -341,7 +341,7 @@ def of_file(arguments: argparse.Namespace) -> Iterator[Row]:
                 else:
                     watch, begin = Watch(), perf_counter()
                     with watch.looking():
-                        found = gw.connected_components(
+                        found = gw.connected_components_of_edges(
                             path, devices=devices, vertex_count=vertices, progress=Bar(), **limits
                         )
                     seconds = perf_counter() - begin

@@ -248,10 +248,10 @@ def run_filters(devices: list[str]) -> None:
 def run_streams(devices: list[str]) -> None:
     """Edges that stream to endpoints, whose forests are merged."""
     edges = np.random.default_rng(6).integers(0, 3000, (4001, 2)).astype(np.int32)
-    wanted = gw.connected_components(edges, vertex_count=3000, devices="cpu").label
+    wanted = gw.connected_components_of_edges(edges, vertex_count=3000, devices="cpu").label
     for method in ("rem", "hook"):
         for rounds in (0, 1):
-            found = gw.connected_components(
+            found = gw.connected_components_of_edges(
                 edges,
                 vertex_count=3000,
                 method=method,

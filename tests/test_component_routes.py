@@ -9,7 +9,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
-from godwit.algorithms.components import routes as component_routes
+from godwit.algorithms import components
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs with")
@@ -39,7 +39,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(devices)
         raise _StreamedError
 
-    monkeypatch.setattr(component_routes, "_stream", stream)
+    monkeypatch.setattr(components, "_stream_arcs", stream)
     return asked
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_stream_to_them_is_tried_once(monkeypatch: pytest.MonkeyPatc
         tried.append(devices)
         raise GraphTooLargeError("8 bytes are needed")
 
-    monkeypatch.setattr(component_routes, "_stream", stream)
+    monkeypatch.setattr(components, "_stream_arcs", stream)
     with (
         emulated_gpus(2, peers=APART),
         pytest.raises(GraphTooLargeError, match=r"^8 bytes are needed$"),
@@ -85,7 +85,7 @@ def test_arcs_stream_where_the_graph_does_not_fit(
     def refuse(*_: Any, **__: Any) -> Any:
         raise GraphTooLargeError("8 bytes are needed")
 
-    monkeypatch.setattr("godwit.algorithms.components.run_components", refuse)
+    monkeypatch.setattr(components, "_find_resident", refuse)
     with emulated_gpus(2), gw.place(GRAPH, BOTH) as placed:
         for devices, asked in ((BOTH, BOTH), ("cuda:1", ["cuda:1"]), (None, ["cuda:0"])):
             with pytest.raises(_StreamedError):

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components as by_scipy
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms.components.resident import METHODS
+from godwit.algorithms.components import METHODS
 from godwit.cli.application import app
 from godwit.errors import ClosedContextError, DeviceError, InputError, RunTimeoutError
 from godwit.graph import rows, union_find
@@ -233,7 +233,10 @@ class TestBadInput:
             gw.connected_components(Graph.from_edges([0, 1], [1, 2]), **settings)
 
     def test_no_graph(self) -> None:
-        with pytest.raises(InputError, match=r"expected a godwit\.Graph, or edges: .* got 12"):
+        with pytest.raises(
+            InputError,
+            match=r"expected a godwit.Graph, got a int; connected_components_of_edges takes",
+        ):
             gw.connected_components(12)  # type: ignore[arg-type]
 
 

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.components.cuda import label_on_gpus
-from godwit.algorithms.components.queries import UnionQuery
-from godwit.algorithms.components.resident import MERGES
+from godwit.algorithms.components import MERGES
+from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
 from godwit.arrays import ResultLocation
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.components import tiles as components_tiles
-from godwit.algorithms.components.cuda import label_on_gpus
-from godwit.algorithms.components.queries import UnionQuery
-from godwit.algorithms.components.resident import MERGES
+from godwit.algorithms.components import MERGES
+from godwit.algorithms.components import cuda as components_tiles
+from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices

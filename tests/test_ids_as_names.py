@@ -114,7 +114,7 @@ class TestVertices:
         try:
             for size in (before, 40):
                 formats.STREAMED_BYTES = size
-                found = gw.connected_components(path, devices="cpu")
+                found = gw.connected_components_of_edges(path, devices="cpu")
                 assert found.to_dict() == expected
         finally:
             formats.STREAMED_BYTES = before

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms.components import edge_senders
-from godwit.algorithms.components import stream_cpu as edge_streams
+from godwit.algorithms.components import streamed, streamed_cpu
 from godwit.cli.application import app
 from godwit.cli.streamed_components import parse_bytes
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, RunTimeoutError
@@ -46,7 +45,7 @@ def nothing_is_left() -> Iterator[None]:
 @pytest.fixture
 def several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GODWIT_THREADS", "3")
-    monkeypatch.setattr(edge_streams, "SMALL_EDGES", 0)
+    monkeypatch.setattr(streamed_cpu, "SMALL_EDGES", 0)
 
 
 def edges_of(graph: Graph) -> Array:
@@ -81,7 +80,7 @@ class TestLabels:
         edges, n = edges_of(graph), graph.vertex_count
         for devices in DEVICES:
             for given_edges in (edges, chunks_of(edges, [0, 1, 3, 0])):
-                found = gw.connected_components(
+                found = gw.connected_components_of_edges(
                     given_edges, vertex_count=n, method=method, devices=devices
                 )
                 np.testing.assert_array_equal(found.label, expected_labels(graph))
@@ -106,7 +105,9 @@ class TestLabels:
         options: dict[str, Any] = {"method": method, "rounds": rounds, "jumps": jumps}
         expected = labels_of(edges.astype(np.int64), n)
         for source in (edges, iter(np.array_split(edges, 3)), chunks_of(edges, sizes)):
-            found = gw.connected_components(source, vertex_count=n, devices=devices, **options)
+            found = gw.connected_components_of_edges(
+                source, vertex_count=n, devices=devices, **options
+            )
             np.testing.assert_array_equal(found.label, expected)
 
     @pytest.mark.parametrize("devices", [*DEVICES, [f"cpu:{one}" for one in range(7)]])
@@ -114,11 +115,11 @@ class TestLabels:
     def test_many_packets_meet(
         self, devices: Any, method: str, several_threads: None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(edge_streams, "WALKS_A_VERTEX", 0.01)
+        monkeypatch.setattr(streamed_cpu, "WALKS_PER_VERTEX", 0.01)
         edges = random_edges(9000, 8000, seed=5)
         expected = labels_of(edges, 9000)
         for packet in (SMALLEST_PACKET, 3001, None):
-            found = gw.connected_components(
+            found = gw.connected_components_of_edges(
                 edges, vertex_count=9000, method=method, devices=devices, packet_bytes=packet
             )
             np.testing.assert_array_equal(found.label, expected)
@@ -132,7 +133,7 @@ class TestLabels:
         edges = random_edges(700, 800)
         for devices in ("cpu", ["cpu:0"]):
             for rounds in (1, 3):
-                found = gw.connected_components(
+                found = gw.connected_components_of_edges(
                     edges, vertex_count=700, method=method, rounds=rounds, jumps=jumps,
                     devices=devices, packet_bytes=SMALLEST_PACKET,
                 )  # fmt: skip
@@ -150,7 +151,7 @@ class TestLabels:
             edges = np.append(edges, [[n - 1, 0]], axis=0).astype(np.int32)
         for method in ("hook", "rem"):
             for devices in ("cpu", ["cpu:0", "cpu:1", "cpu:2"]):
-                found = gw.connected_components(
+                found = gw.connected_components_of_edges(
                     edges, method=method, devices=devices, packet_bytes=SMALLEST_PACKET
                 )
                 assert found.count == 1
@@ -158,7 +159,7 @@ class TestLabels:
 
     def test_segments_go_to_several_devices(self) -> None:
         edges = random_edges(2000, 200_000)
-        found = gw.connected_components(
+        found = gw.connected_components_of_edges(
             edges, devices=["cpu:0", "cpu:1"], packet_bytes=SMALLEST_PACKET, vertex_count=2000
         )
         assert found.statistics.rounds.sum() == -(-200_000 // 128)
@@ -179,13 +180,15 @@ class TestSources:
         path = tmp_path / "edges.npy"
         np.save(path, np.asarray(edges.astype(dtype), order=order))
         for given_path in (path, str(path)):
-            found = gw.connected_components(given_path, packet_bytes=SMALLEST_PACKET, devices="cpu")
+            found = gw.connected_components_of_edges(
+                given_path, packet_bytes=SMALLEST_PACKET, devices="cpu"
+            )
             self.check(found, edges)
 
     def test_files_of_bare_pairs(self, edges: Array, tmp_path: Path) -> None:
         path = tmp_path / "edges.bin"
         edges.astype("<u4").tofile(path)
-        found = gw.connected_components(
+        found = gw.connected_components_of_edges(
             path, edge_dtype="<u4", packet_bytes=SMALLEST_PACKET, devices=["cpu:0", "cpu:1"]
         )
         self.check(found, edges)
@@ -205,7 +208,7 @@ class TestSources:
             map(np.array, ([pair] for pair in edges.tolist())),
         ):
             n = 500
-            found = gw.connected_components(
+            found = gw.connected_components_of_edges(
                 source, vertex_count=n, packet_bytes=2000, devices="cpu"
             )
             self.check(found, edges)
@@ -213,30 +216,30 @@ class TestSources:
     def test_no_edges(self, tmp_path: Path) -> None:
         np.save(tmp_path / "none.npy", np.empty((0, 2), np.int64))
         for source in (np.empty((0, 2), np.int32), [], (), tmp_path / "none.npy"):
-            assert gw.connected_components(source, devices="cpu").label.tolist() == []
+            assert gw.connected_components_of_edges(source, devices="cpu").label.tolist() == []
         nothing: list[Callable[[], Any]] = [
             list, lambda: np.empty((0, 2), np.int32), lambda: tmp_path / "none.npy",
             lambda: iter([]), lambda: iter([[]]),
         ]  # fmt: skip
         for make in nothing:
             for devices in ("cpu", ["cpu:0", "cpu:1"]):
-                found = gw.connected_components(make(), vertex_count=3, devices=devices)
+                found = gw.connected_components_of_edges(make(), vertex_count=3, devices=devices)
                 assert found.label.tolist() == [0, 1, 2]
 
     def test_the_number_of_vertices_is_found(self, edges: Array) -> None:
-        found = gw.connected_components(edges, devices="cpu")
+        found = gw.connected_components_of_edges(edges, devices="cpu")
         self.check(found, edges, int(edges.max()) + 1)
         assert "scan" in found.statistics.seconds
 
     def test_64_bit_ids_where_they_are_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from godwit.algorithms.components import stream as streamed_components
+        from godwit.algorithms.components import streamed as streamed_components
 
         wide = np.dtype(np.int64)
         monkeypatch.setattr(streamed_components, "id_dtype_for", lambda vertices: wide)
         edges = random_edges(300, 250, seed=8)
         for method in ("hook", "rem"):
             for devices in DEVICES:
-                found = gw.connected_components(
+                found = gw.connected_components_of_edges(
                     edges, vertex_count=300, method=method, devices=devices, packet_bytes=1024
                 )
                 assert found.label.dtype == wide
@@ -246,7 +249,7 @@ class TestSources:
 def check_graph(graph: Graph, **options: Any) -> gw.ComponentsResult:
     """Arcs that stream give what the graph gives where it lies, and name it."""
     expected = gw.connected_components(graph, devices="cpu")
-    found = gw.connected_components(graph, packet_bytes=SMALLEST_PACKET, **options)
+    found = gw.connected_components_of_edges(graph, packet_bytes=SMALLEST_PACKET, **options)
     np.testing.assert_array_equal(found.label, expected.label)
     assert found.label.dtype == expected.label.dtype
     assert found.statistics.solver.startswith("streamed")
@@ -326,13 +329,15 @@ class TestGraphs:
         expected = gw.connected_components(graph, devices="cpu")
         for devices in DEVICES:
             for given_path in (path, str(path)):
-                found = gw.connected_components(given_path, devices=devices, packet_bytes=1024)
+                found = gw.connected_components_of_edges(
+                    given_path, devices=devices, packet_bytes=1024
+                )
                 np.testing.assert_array_equal(found.label, expected.label)
                 assert found.to_dict() == expected.to_dict()
                 assert found.graph is not None
                 assert found.statistics.solver == "streamed rem"
         with pytest.raises(InputError, match="a graph has as many vertices as"):
-            gw.connected_components(path, vertex_count=9)
+            gw.connected_components_of_edges(path, vertex_count=9)
 
     def test_a_mapped_file_that_is_damaged(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.godwit"
@@ -341,7 +346,7 @@ class TestGraphs:
         content[-300] ^= 1
         path.write_bytes(content)
         with pytest.raises(FormatError, match="damaged"):
-            gw.connected_components(path, devices="cpu")
+            gw.connected_components_of_edges(path, devices="cpu")
 
     def test_memory_does_not_grow_with_the_graph(self, tmp_path: Path) -> None:
         def peak(arcs: int) -> int:
@@ -349,10 +354,10 @@ class TestGraphs:
             path = tmp_path / f"{arcs}.godwit"
             gw.write(Graph.from_edges(ends[:, 0], ends[:, 1], vertex_count=4000), path)
             del ends
-            gw.connected_components(path, devices="cpu", packet_bytes=1 << 14)  # compiled
+            gw.connected_components_of_edges(path, devices="cpu", packet_bytes=1 << 14)  # compiled
             tracemalloc.start()  # sees what NumPy allocates
             try:
-                gw.connected_components(path, devices="cpu", packet_bytes=1 << 14)
+                gw.connected_components_of_edges(path, devices="cpu", packet_bytes=1 << 14)
                 return tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()
@@ -363,11 +368,9 @@ class TestGraphs:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"vertex_count": 9}, "vertex_count is for edges without a graph, which has its own"),
-            ({"edge_dtype": "i4"}, "edge_dtype is for edges without a graph"),
-            ({"host_bytes": 1 << 20, "merge": "direct"}, "^merge='direct' is for graphs; here"),
-            ({"host_bytes": 1 << 20, "gpu": gw.GpuOptions()}, "^gpu is for graphs; here"),
-            ({"packet_bytes": 1024, "method": "afforest"}, "'auto', 'hook' or 'rem' where"),
+            ({"vertex_count": 9}, "vertex_count is for edges that do not say it; the graph has"),
+            ({"edge_dtype": "i4"}, "edge_dtype is for files of bare pairs; Graph has its own"),
+            ({"packet_bytes": 1024, "method": "afforest"}, "'auto', 'hook' or 'rem' for edges"),
             (
                 {"packet_bytes": 1024, "devices": ["cpu:0", "cpu:0"], "memory_bytes": 7},
                 "the forest of",
@@ -376,23 +379,27 @@ class TestGraphs:
     )
     def test_what_cannot_be(self, options: dict[str, Any], said: str) -> None:
         with pytest.raises(InputError, match=said):
-            gw.connected_components(named_graph("path"), **options)
+            gw.connected_components_of_edges(named_graph("path"), **options)
 
     def test_a_placed_graph_stays_where_it_is(self) -> None:
-        said = r"memory_bytes is for .*: give placed\.graph"
+        said = r"its arcs do not stream: give placed\.graph"
         placed = gw.place(named_graph("path"), "cpu")
         with placed, pytest.raises(InputError, match=said):
-            gw.connected_components(placed, memory_bytes=1 << 20)
+            gw.connected_components_of_edges(placed, memory_bytes=1 << 20)
 
     def test_what_takes_several_devices_of_the_cpu_is_named(self) -> None:
-        said = r"method='label-propagation' and edges that stream \(memory_bytes=\.\.\.\)"
+        said = (
+            "method='label-propagation' and connected_components_of_edges take several of the CPU"
+        )
         with pytest.raises(InputError, match=said):
             gw.connected_components(named_graph("path"), devices=["cpu:0", "cpu:1"])
 
 
 class TestResult:
     def test_without_a_graph(self, tmp_path: Path) -> None:
-        result = gw.connected_components([[5, 4], [1, 3], [3, 2]], vertex_count=7, devices="cpu")
+        result = gw.connected_components_of_edges(
+            [[5, 4], [1, 3], [3, 2]], vertex_count=7, devices="cpu"
+        )
         assert result.graph is None
         assert result.label.tolist() == [0, 1, 1, 1, 4, 4, 6]
         assert result.sizes.tolist() == [1, 3, 2, 1]
@@ -405,7 +412,7 @@ class TestResult:
     def test_progress_knows_how_many(self) -> None:
         seen: list[Any] = []
         edges = random_edges(2000, 50_000)
-        gw.connected_components(
+        gw.connected_components_of_edges(
             edges, vertex_count=2000, devices="cpu", packet_bytes=1024, progress=seen.append
         )
         assert seen[-1] == seen[-1].total == 50_000
@@ -423,7 +430,7 @@ class TestResult:
             seen.append((int(done), done.total))
             slowly.set()
 
-        gw.connected_components(chunks(), vertex_count=20, devices="cpu", progress=look)
+        gw.connected_components_of_edges(chunks(), vertex_count=20, devices="cpu", progress=look)
         assert seen[0][1] is None
         assert seen[-1] == (150, 150)
 
@@ -451,27 +458,27 @@ class TestBadInput:
             shown = f"and {said} is no vertex in \\[0, 100\\)"
             how: dict[str, Any] = {"vertex_count": 100, "devices": devices, "packet_bytes": 1024}
             with pytest.raises(InputError, match=f"row 2,900 of edges is .*{shown}"):
-                gw.connected_components(edges, **how)
+                gw.connected_components_of_edges(edges, **how)
             with pytest.raises(InputError, match=f"row 0 of chunk 58 is .*{shown}"):
-                gw.connected_components(iter(np.array_split(edges, 60)), **how)
+                gw.connected_components_of_edges(iter(np.array_split(edges, 60)), **how)
             np.save(tmp_path / "edges.npy", edges)
             with pytest.raises(InputError, match=f"row 2,900 of .*edges.npy is .*{shown}"):
-                gw.connected_components(tmp_path / "edges.npy", **how)
+                gw.connected_components_of_edges(tmp_path / "edges.npy", **how)
 
     def test_negative_ids_where_nobody_says_how_many(self) -> None:
         with pytest.raises(InputError, match=r"row 1 of edges is \(3, -2\), and -2 is no vertex"):
-            gw.connected_components([[1, 2], [3, -2]], devices="cpu")
+            gw.connected_components_of_edges([[1, 2], [3, -2]], devices="cpu")
         with pytest.raises(InputError, match=r"-1 is no vertex there, as there are none"):
-            gw.connected_components([[-1, -2]], devices="cpu")
+            gw.connected_components_of_edges([[-1, -2]], devices="cpu")
 
     def test_ids_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match=f"row 1 of edges has the id {2**64 - 1}"):
-            gw.connected_components(np.array([[1, 2], [3, 2**64 - 1]], np.uint64))
+            gw.connected_components_of_edges(np.array([[1, 2], [3, 2**64 - 1]], np.uint64))
         monkeypatch.setenv("GODWIT_MEMORY_BYTES", "10000000")
         with pytest.raises(
             GraphTooLargeError, match=r"row 0 .* has the id 5000000, .*5,000,001 vertices"
         ):
-            gw.connected_components([[1, 5_000_000]], devices="cpu")
+            gw.connected_components_of_edges([[1, 5_000_000]], devices="cpu")
 
     @pytest.mark.parametrize("devices", ["cpu", ["cpu:0", "cpu:1"]])
     @pytest.mark.parametrize("after", [0, 1, 40])
@@ -490,7 +497,7 @@ class TestBadInput:
                 ended.append(True)
 
         with pytest.raises(OwnError):
-            gw.connected_components(chunks(), vertex_count=50, devices=devices)
+            gw.connected_components_of_edges(chunks(), vertex_count=50, devices=devices)
         assert ended == [True]
 
     def test_a_generator_is_ended_where_something_else_fails(self) -> None:
@@ -504,7 +511,7 @@ class TestBadInput:
                 ended.append(True)
 
         with pytest.raises(InputError, match="77 is no vertex"):
-            gw.connected_components(chunks(), vertex_count=50, devices="cpu")
+            gw.connected_components_of_edges(chunks(), vertex_count=50, devices="cpu")
         assert ended == [True]
 
     def test_progress_that_raises_ends_it(self) -> None:
@@ -516,7 +523,9 @@ class TestBadInput:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            gw.connected_components(chunks(), vertex_count=20, devices="cpu", progress=look)
+            gw.connected_components_of_edges(
+                chunks(), vertex_count=20, devices="cpu", progress=look
+            )
 
     def test_out_of_time(self) -> None:
         def chunks() -> Iterator[Array]:
@@ -524,7 +533,9 @@ class TestBadInput:
                 yield random_edges(20, 10)
 
         with pytest.raises(RunTimeoutError, match=r"0\.2 s"):
-            gw.connected_components(chunks(), vertex_count=20, devices="cpu", timeout_s=0.2)
+            gw.connected_components_of_edges(
+                chunks(), vertex_count=20, devices="cpu", timeout_s=0.2
+            )
 
     @pytest.mark.parametrize(
         ("chunk", "said"),
@@ -540,7 +551,7 @@ class TestBadInput:
     )
     def test_chunks_that_are_none(self, chunk: Any, said: str) -> None:
         with pytest.raises(InputError, match=said):
-            gw.connected_components(iter([[[0, 1]], chunk]), vertex_count=9, devices="cpu")
+            gw.connected_components_of_edges(iter([[[0, 1]], chunk]), vertex_count=9, devices="cpu")
 
     @pytest.mark.parametrize(
         ("edges", "options", "said"),
@@ -560,15 +571,8 @@ class TestBadInput:
             (iter([]), {}, "vertex_count must be given where edges come out of an iterator"),
             ([1, 2, 3], {}, r"edges must have shape \(m, 2\)"),
             ([[0.5, 1]], {}, "edges must be pairs of integers"),
-            ([[0, 1]], {"method": "afforest"}, "'auto', 'hook' or 'rem' where edges stream"),
+            ([[0, 1]], {"method": "afforest"}, "'auto', 'hook' or 'rem' for edges that stream"),
             ([[0, 1]], {"method": 3}, "'auto', 'hook' or 'rem'"),
-            ([[0, 1]], {"merge": "direct"}, "^merge='direct' is for graphs; here, edges stream"),
-            ([[0, 1]], {"gpu": gw.GpuOptions()}, "^gpu is for graphs; here, edges stream"),
-            (
-                [[0, 1]],
-                {"gpu": gw.GpuOptions(), "merge": "direct"},
-                "^merge='direct' and gpu are for graphs",
-            ),
             ([[0, 1]], {"vertex_count": -1}, "vertex_count must not be negative"),
             ([[0, 1]], {"packet_bytes": 3}, "packet_bytes must be at least 1024"),
             ([[0, 1]], {"edge_dtype": "i4"}, "edge_dtype is for files of bare pairs"),
@@ -588,23 +592,23 @@ class TestBadInput:
     )
     def test_what_cannot_be(self, edges: Any, options: dict[str, Any], said: str) -> None:
         with pytest.raises(InputError, match=said):
-            gw.connected_components(edges, devices="cpu", **options)
+            gw.connected_components_of_edges(edges, devices="cpu", **options)
 
     def test_files_that_are_none(self, tmp_path: Path) -> None:
         path = tmp_path / "edges.npy"
         with pytest.raises(FileError, match=r"cannot read .*edges\.npy"):
-            gw.connected_components(path)
+            gw.connected_components_of_edges(path)
         with pytest.raises(FileError, match=r"cannot read .*edges\.bin"):
-            gw.connected_components(tmp_path / "edges.bin", edge_dtype="int32")
+            gw.connected_components_of_edges(tmp_path / "edges.bin", edge_dtype="int32")
         path.write_bytes(b"nonsense")
         with pytest.raises(FormatError, match="not an array in NumPy's format"):
-            gw.connected_components(path)
+            gw.connected_components_of_edges(path)
         np.save(path, np.zeros((3, 3), np.int32))
         with pytest.raises(InputError, match=r"shape \(m, 2\)"):
-            gw.connected_components(path)
+            gw.connected_components_of_edges(path)
         (tmp_path / "edges.bin").write_bytes(b"1234567")
         with pytest.raises(FormatError, match="no whole number of pairs of int32"):
-            gw.connected_components(tmp_path / "edges.bin", edge_dtype="int32")
+            gw.connected_components_of_edges(tmp_path / "edges.bin", edge_dtype="int32")
 
     def test_a_file_that_became_shorter(self, tmp_path: Path) -> None:
         path = tmp_path / "edges.bin"
@@ -623,17 +627,17 @@ class TestLimits:
         self, is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         taken = []
-        send_filled = edge_senders.Senders._send_filled
+        send_filled = streamed.EdgeSenders._send_filled
 
         def watch(senders: Any, *given: Any) -> None:
             send_filled(senders, *given)
             taken.append(senders._space.used_bytes)
 
-        monkeypatch.setattr(edge_senders.Senders, "_send_filled", watch)
+        monkeypatch.setattr(streamed.EdgeSenders, "_send_filled", watch)
         edges = random_edges(300, 30_000)
         np.save(tmp_path / "edges.npy", edges)
         source = tmp_path / "edges.npy" if is_file else iter(np.array_split(edges, 5))
-        found = gw.connected_components(
+        found = gw.connected_components_of_edges(
             source, vertex_count=300, packet_bytes=4096, host_bytes=2 * 4096 + 100, devices="cpu"
         )
         np.testing.assert_array_equal(found.label, labels_of(edges, 300))
@@ -644,13 +648,15 @@ class TestLimits:
             r"the forest of 9,000 vertices takes 35\.2 KiB of memory_bytes .* are 19\.5 KiB on cpu"
         )
         with pytest.raises(InputError, match=message):
-            gw.connected_components([[1, 2]], vertex_count=9000, memory_bytes=20_000, devices="cpu")
+            gw.connected_components_of_edges(
+                [[1, 2]], vertex_count=9000, memory_bytes=20_000, devices="cpu"
+            )
 
     def test_packets_are_smaller_where_limits_are_low(self) -> None:
         edges = random_edges(3000, 9000)
         low: dict[str, Any] = {"memory_bytes": 90_000, "host_bytes": 30_000}
         for source in (edges, iter(np.array_split(edges, 4))):
-            found = gw.connected_components(
+            found = gw.connected_components_of_edges(
                 source, vertex_count=3000, devices=["cpu:0", "cpu:1"], **low
             )
             np.testing.assert_array_equal(found.label, labels_of(edges, 3000))
@@ -716,8 +722,8 @@ class TestCommand:
                 ("--no-relabel", "--stream"),
                 "leave it out, or leave out --stream, to read the graph first",
             ),
-            (("--merge", "direct"), "error: merge='direct' is for graphs; here, edges stream"),
-            (("--method", "afforest"), "where edges stream"),
+            (("--merge", "direct"), "error: --merge is for graphs; here, edges stream"),
+            (("--method", "afforest"), "for edges that stream"),
             (("--vertices", "3"), "is no vertex in [0, 3)"),
         ],
     )

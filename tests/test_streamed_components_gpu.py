@@ -19,10 +19,9 @@ import pytest
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms.components import stream_cuda as cuda_streams
-from godwit.algorithms.components.forests import Linking
-from godwit.algorithms.components.stream_cpu import HostForest
-from godwit.algorithms.components.stream_cuda import GpuForest, memory_bytes
+from godwit.algorithms.components import streamed_cuda as cuda_streams
+from godwit.algorithms.components.streamed_cpu import HostForest, Linking
+from godwit.algorithms.components.streamed_cuda import GpuForest, memory_bytes
 from godwit.dataflow.cpu import HostSpace
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -143,7 +142,7 @@ class TestKernels:
             order = np.random.default_rng(3).permutation(n).astype(np.int32)
             edges = np.random.default_rng(4).permutation(order[edges])
         for walks in (0.001, 0.25, 1e6):  # flattened always, sometimes, and never
-            monkeypatch.setattr(cuda_streams, "WALKS_A_VERTEX", walks)
+            monkeypatch.setattr(cuda_streams, "WALKS_PER_VERTEX", walks)
             check(np.ascontiguousarray(edges), n, Linking(n, INT32, splices), pieces=4)
 
     def test_trees_are_flattened_when_walks_have_paid_for_it(self) -> None:
@@ -313,7 +312,7 @@ class TestDataflow:
         if source == "chunks":
             given = iter(np.array_split(edges, 5))
         with late_gpus(2, seed, monkeypatch):
-            found = gw.connected_components(
+            found = gw.connected_components_of_edges(
                 given, vertex_count=1500, devices=devices, packet_bytes=2048
             )
         np.testing.assert_array_equal(found.label, labels_of(edges, 1500))
@@ -321,7 +320,7 @@ class TestDataflow:
     def test_no_edges(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         for edges in ([], iter([]), np.zeros((1, 2), np.int32)):
             with late_gpus(2, seed, monkeypatch):
-                found = gw.connected_components(
+                found = gw.connected_components_of_edges(
                     edges, vertex_count=9, devices=["cuda:0", "cuda:1", "cpu"]
                 )
             assert found.label.tolist() == list(range(9))
@@ -329,7 +328,7 @@ class TestDataflow:
     def test_within_limits(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         edges = random_edges(1500, 1900, seed)
         with late_gpus(2, seed, monkeypatch):
-            found = gw.connected_components(
+            found = gw.connected_components_of_edges(
                 iter(np.array_split(edges, 3)), vertex_count=1500, devices=["cuda:0", "cuda:1"],
                 memory_bytes=100_000, host_bytes=20_000,
             )  # fmt: skip
@@ -348,7 +347,9 @@ class TestDataflow:
             monkeypatch.setattr(driver, "peer_attribute", lambda *_: 1)
             # As much as the forest takes, and packets, is there all the same.
             found = gw.connected_components(graph, devices=devices)
-            likewise = gw.connected_components(graph, devices=[*devices, "cpu"], packet_bytes=2048)
+            likewise = gw.connected_components_of_edges(
+                graph, devices=[*devices, "cpu"], packet_bytes=2048
+            )
         for one in (found, likewise):
             np.testing.assert_array_equal(one.label, expected.label)
             assert one.graph is graph
@@ -364,7 +365,7 @@ class TestDataflow:
                 InputError, match=r"row 1,700 of edges is \(3, -7\), and -7 is no vertex"
             ),
         ):
-            gw.connected_components(
+            gw.connected_components_of_edges(
                 edges, vertex_count=1500, devices=["cuda:0", "cuda:1"], packet_bytes=2048
             )
 
@@ -423,11 +424,13 @@ class TestRealGpus:
         n, m = 1 << 20, 1 << 23
         edges = random_edges(n, m)
         edges += edges[:, :1] % 2 - edges % 2  # two parts at least: even and odd
-        expected = gw.connected_components(edges, vertex_count=n, devices="cpu", method=method)
+        expected = gw.connected_components_of_edges(
+            edges, vertex_count=n, devices="cpu", method=method
+        )
         np.save(tmp_path / "edges.npy", edges)
         for devices in (["cuda:0"], "cuda", ["cuda:0", "cuda:0"], ["cuda:0", "cpu"]):
             for source in (edges, tmp_path / "edges.npy", iter(np.array_split(edges, 9))):
-                found = gw.connected_components(
+                found = gw.connected_components_of_edges(
                     source, vertex_count=n, devices=devices, method=method, packet_bytes=1 << 20
                 )
                 np.testing.assert_array_equal(found.label, expected.label)
@@ -437,13 +440,15 @@ class TestRealGpus:
         cupy = pytest.importorskip("cupy")
         edges = random_edges(5000, 6000)
         for source in (cupy.asarray(edges), cupy.asarray(edges.reshape(-1))[1:-1].reshape(-1, 2)):
-            found = gw.connected_components(source, devices="cuda:0", vertex_count=5000)
+            found = gw.connected_components_of_edges(source, devices="cuda:0", vertex_count=5000)
             np.testing.assert_array_equal(found.label, labels_of(cupy.asnumpy(source), 5000))
 
     def test_results_on_a_gpu(self) -> None:
         cupy = pytest.importorskip("cupy")
         edges = random_edges(5000, 6000)
-        found = gw.connected_components(edges, devices="cuda:0", results="cuda", vertex_count=5000)
+        found = gw.connected_components_of_edges(
+            edges, devices="cuda:0", results="cuda", vertex_count=5000
+        )
         assert isinstance(found.label, cupy.ndarray)
         np.testing.assert_array_equal(cupy.asnumpy(found.label), labels_of(edges, 5000))
 
@@ -452,7 +457,9 @@ class TestRealGpus:
         edges = random_edges(1000, 100_000).astype(dtype)
         edges[77_777, 1] = 1000
         with pytest.raises(InputError, match=r"row 77,777 of edges .* and 1000 is no vertex"):
-            gw.connected_components(edges, devices="cuda", vertex_count=1000, packet_bytes=1 << 16)
+            gw.connected_components_of_edges(
+                edges, devices="cuda", vertex_count=1000, packet_bytes=1 << 16
+            )
 
     @pytest.mark.alone
     def test_a_graph_that_does_not_fit(self) -> None:
@@ -466,7 +473,9 @@ class TestRealGpus:
     def test_limits_are_kept(self) -> None:
         edges = random_edges(1 << 18, 1 << 22)
         how: dict[str, Any] = {"vertex_count": 1 << 18, "devices": "cuda:0"}
-        small = gw.connected_components(
+        small = gw.connected_components_of_edges(
             iter(np.array_split(edges, 7)), memory_bytes=8 << 20, host_bytes=4 << 20, **how
         )
-        np.testing.assert_array_equal(small.label, gw.connected_components(edges, **how).label)
+        np.testing.assert_array_equal(
+            small.label, gw.connected_components_of_edges(edges, **how).label
+        )

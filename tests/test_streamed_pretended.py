@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.algorithms.components import stream as streamed_components
-from godwit.algorithms.components.forests import Fault, Linking
+from godwit.algorithms.components import streamed as streamed_components
+from godwit.algorithms.components.streamed_cpu import Fault, Linking
 from godwit.errors import InputError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import PinnedBuffer
@@ -109,13 +109,13 @@ def test_labels_are_those_of_the_cpu(
     machine: Machine, gpus: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edges = np.random.default_rng(rows).integers(0, VERTICES, (rows, 2), np.int32)
-    expected = gw.connected_components(edges, vertex_count=VERTICES, devices="cpu:0").label
+    expected = gw.connected_components_of_edges(edges, vertex_count=VERTICES, devices="cpu:0").label
     if rows:  # nothing lies nowhere
-        monkeypatch.setattr(streamed_components, "Senders", None)
+        monkeypatch.setattr(streamed_components, "EdgeSenders", None)
     held, array = locked(edges)
     before = machine.bytes_on(0)
     devices = [f"cuda:{index}" for index in range(gpus)]
-    found = gw.connected_components(
+    found = gw.connected_components_of_edges(
         array, vertex_count=VERTICES, devices=devices, packet_bytes=1024
     )
     assert np.array_equal(found.label, expected)
@@ -148,7 +148,7 @@ def test_an_edge_that_is_none_is_named(machine: Machine) -> None:
     edges[1777] = 5, VERTICES
     held, array = locked(edges)
     with pytest.raises(InputError, match=rf"row 1,777 of .* is \(5, {VERTICES}\)"):
-        gw.connected_components(
+        gw.connected_components_of_edges(
             array, vertex_count=VERTICES, devices=["cuda:0", "cuda:1"], packet_bytes=1024
         )
     del array
@@ -162,7 +162,7 @@ def test_progress_that_raises_ends_it(machine: Machine) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        gw.connected_components(
+        gw.connected_components_of_edges(
             array, vertex_count=VERTICES, devices=["cuda:0"], packet_bytes=1024, progress=look
         )
     del array

@@ -84,7 +84,7 @@ def check_same(path: Path, devices: Any = "cpu", **options: Any) -> gw.Component
     """Streamed labels are those of the graph, and vertices have the same ids."""
     graph = gw.read(path, weighted=False)
     expected = gw.connected_components(graph, devices="cpu")
-    found = gw.connected_components(path, devices=devices, **options)
+    found = gw.connected_components_of_edges(path, devices=devices, **options)
     np.testing.assert_array_equal(found.label, expected.label)
     assert found.label.dtype == expected.label.dtype
     assert found.ids == graph.ids
@@ -172,7 +172,7 @@ class TestLabels:
     def test_vertices_of_files_that_count_from_1_count_from_0(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.mtx"
         path.write_text(f"{MTX} coordinate pattern symmetric\n4 4 2\n2 1\n4 3\n")
-        found = gw.connected_components(path, devices="cpu")
+        found = gw.connected_components_of_edges(path, devices="cpu")
         assert found.label.tolist() == [0, 0, 2, 2]
         assert found.to_dict() == {0: 0, 1: 0, 2: 2, 3: 2}
         assert found.to_arrow().column("component").to_pylist() == [0, 0, 2, 2]
@@ -191,7 +191,7 @@ class TestLabels:
         path = tmp_path / f"graph{ending}"
         gw.write(grid(40, 40), path)
         seen: list[tuple[int, Any, int]] = []
-        found = gw.connected_components(
+        found = gw.connected_components_of_edges(
             path,
             devices="cpu",
             progress=lambda done: seen.append((int(done), done.total, threading.get_ident())),
@@ -239,7 +239,7 @@ class TestBadInput:
         with pytest.raises(FormatError) as expected:
             gw.read(path)
         with pytest.raises(FormatError) as caught:
-            gw.connected_components(path, devices="cpu")
+            gw.connected_components_of_edges(path, devices="cpu")
         assert str(caught.value) == str(expected.value)
         assert caught.value.line == expected.value.line
 
@@ -248,7 +248,7 @@ class TestBadInput:
         (tmp_path / "graph.v").write_text("1\n2\n3\n")
         (tmp_path / "graph.e").write_text("1 2\n3 2\n2 4\n")
         with pytest.raises(FormatError, match=r"vertex 4 is not in graph\.v.*") as caught:
-            gw.connected_components(tmp_path / "graph.e")
+            gw.connected_components_of_edges(tmp_path / "graph.e")
         assert caught.value.line == 3
 
     @pytest.mark.parametrize("pack", list(COMPRESSORS))
@@ -256,7 +256,7 @@ class TestBadInput:
         path = tmp_path / "graph"
         path.write_bytes(COMPRESSORS[pack](LISTS["dimacs"].encode() * 50)[:-9])
         with pytest.raises(FormatError, match=rf"(truncated|corrupt) {pack} stream"):
-            gw.connected_components(path)
+            gw.connected_components_of_edges(path)
 
     @pytest.mark.parametrize(
         "content",
@@ -269,7 +269,7 @@ class TestBadInput:
         path.write_text(content)
         assert gw.read(path).ids.kind == "text"
         with pytest.raises(InputError, match=r"ids are texts.*call godwit.read first"):
-            gw.connected_components(path, devices="cpu")
+            gw.connected_components_of_edges(path, devices="cpu")
 
     def test_texts_are_refused_before_they_are_many(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -285,7 +285,7 @@ class TestBadInput:
         path = tmp_path / "graph.el"
         path.write_text("".join(f"x{line} y{line}\n" for line in range(200)))
         with pytest.raises(InputError, match="ids are texts"):
-            gw.connected_components(path, devices="cpu")
+            gw.connected_components_of_edges(path, devices="cpu")
         assert seen == [2]
 
     def test_formats_that_list_no_arcs(self, tmp_path: Path) -> None:
@@ -294,21 +294,21 @@ class TestBadInput:
             gw.write(grid(3, 3).without_weights(), path)
             said = f"is of format {name}, whose arcs do not stream: call godwit.read first"
             with pytest.raises(InputError, match=said):
-                gw.connected_components(path)
+                gw.connected_components_of_edges(path)
 
     def test_what_is_no_text(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.bin"
         path.write_bytes(np.arange(8, dtype=np.int32).tobytes())
         with pytest.raises(FormatError, match=r"not a text file .*with their edge_dtype"):
-            gw.connected_components(path)
+            gw.connected_components_of_edges(path)
         with path.open("wb") as file:
             np.save(file, np.arange(8).reshape(4, 2))
         with pytest.raises(FormatError, match=r"takes edges from one that is called \.npy"):
-            gw.connected_components(path)
+            gw.connected_components_of_edges(path)
         with pytest.raises(FileError, match="no such file"):
-            gw.connected_components(tmp_path / "graph.none")
+            gw.connected_components_of_edges(tmp_path / "graph.none")
         with pytest.raises(FileError, match="is a directory"):
-            gw.connected_components(tmp_path)
+            gw.connected_components_of_edges(tmp_path)
 
     def test_the_file_says_how_many_vertices_there_are(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.el"
@@ -317,7 +317,7 @@ class TestBadInput:
             InputError,
             match=r"vertex_count is for edges that do not say it; .*\.el .* edge_dtype must",
         ):
-            gw.connected_components(path, vertex_count=9)
+            gw.connected_components_of_edges(path, vertex_count=9)
 
     @pytest.mark.parametrize("after", [0, 3])
     @pytest.mark.usefixtures("nothing_is_open")
@@ -334,7 +334,7 @@ class TestBadInput:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            gw.connected_components(path, devices="cpu", progress=look)
+            gw.connected_components_of_edges(path, devices="cpu", progress=look)
 
     def test_the_survey_looks_on_behind_every_window(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -379,10 +379,10 @@ def test_memory_holds_windows_and_labels(
     lines = "\n".join(f"{u}{between}{v}" for u, v in pairs.tolist())
     path = tmp_path / f"graph{ending}"
     path.write_bytes(pack((begin.get(ending, "") + lines).encode()))
-    gw.connected_components(path, devices="cpu", packet_bytes=1 << 16)  # compiled
+    gw.connected_components_of_edges(path, devices="cpu", packet_bytes=1 << 16)  # compiled
     tracemalloc.start()  # sees what NumPy allocates
     try:
-        found = gw.connected_components(path, devices="cpu", packet_bytes=1 << 16)
+        found = gw.connected_components_of_edges(path, devices="cpu", packet_bytes=1 << 16)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -428,7 +428,7 @@ class TestCommand:
         for columns in (None, ["id", "friend"], ["source", "id", "kind"]):
             given = {} if columns is None else {"columns": columns}
             expected = gw.connected_components(gw.read(path, **given), devices="cpu")
-            found = gw.connected_components(path, devices="cpu", **given)
+            found = gw.connected_components_of_edges(path, devices="cpu", **given)
             assert found.to_dict() == expected.to_dict()
             options = [] if columns is None else ["--columns", " ,".join(columns)]
             for stream in ([], ["--stream"]):
@@ -440,7 +440,7 @@ class TestCommand:
             ({"columns": ["id"]}, "columns must be 2 or 3 different names"),
         ):
             with pytest.raises(InputError, match=said):
-                gw.connected_components(path, devices="cpu", **wrong)
+                gw.connected_components_of_edges(path, devices="cpu", **wrong)
 
     def test_what_has_no_columns(self, path: str, tmp_path: Path) -> None:
         np.save(tmp_path / "edges.npy", [[0, 1]])
@@ -454,7 +454,7 @@ class TestCommand:
             (grid(3, 3), "columns is for edges without a graph"),
         ):
             with pytest.raises(InputError, match=said):
-                gw.connected_components(edges, **given)
+                gw.connected_components_of_edges(edges, **given)
 
     def test_edges_of_a_graph_are_counted_once(self, tmp_path: Path) -> None:
         path = str(tmp_path / "graph.godwit")
@@ -484,5 +484,5 @@ def test_lines_of_an_error_are_those_of_the_unpacked_text(
     lines = "".join(f"{line} {line + 1}\n" for line in range(5000))
     path.write_bytes(gzip.compress(f"{lines}7 seven\n".encode()))
     with pytest.raises(FormatError) as caught:
-        gw.connected_components(path, devices="cpu")
+        gw.connected_components_of_edges(path, devices="cpu")
     assert (caught.value.line, caught.value.text) == (5001, "7 seven")

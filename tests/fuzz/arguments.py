@@ -146,6 +146,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "pagerank": Target(gw.pagerank, on_one),
         "betweenness_centrality": Target(gw.betweenness_centrality, on_one),
         "connected_components": Target(gw.connected_components, on_one),
+        "connected_components_of_edges": Target(
+            gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
+        ),
         "run": Target(gw.run, {**on_one, "program": PROGRAM, "start": {0: 0}}),
         "WorkerOptions": Target(gw.WorkerOptions, {"delta": 2.0, "window": 1}),
         "run of steps": Target(LEVEL.run, on_one),

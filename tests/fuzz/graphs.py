@@ -321,7 +321,7 @@ def _components(drawn: _Case) -> str | None:
     if method == "label-propagation":
         named["devices"] = list(drawn.variant.devices)
     if method == "stream":
-        result = gw.connected_components(graph, memory_bytes=1 << 28, **named)
+        result = gw.connected_components_of_edges(graph, memory_bytes=1 << 28, **named)
     else:
         result = gw.connected_components(graph, method=method, **named)
     gw.verify_connected_components(graph, result.label)

@@ -182,7 +182,9 @@ def connected_components_of_edges(
 
     options = query_options(timeout_s=timeout_s, progress=progress, results=results)
     if isinstance(edges, PlacedGraph):
-        raise InputError("a placed graph is on its devices, and its arcs do not stream: give placed.graph")
+        raise InputError(
+            "a placed graph is on its devices, and its arcs do not stream: give placed.graph"
+        )
     if not isinstance(method, str) or method not in _STREAM_METHODS:
         raise InputError(
             f"method must be {_listed(_STREAM_METHODS)} for edges that stream, got {shown(method)}"
@@ -240,8 +242,8 @@ class _Query:
         keeps += [] if method in _STREAM_METHODS else [f"method={method!r}"]
         is_short = graph.arc_count < _SHORT_DEGREE * max(1, graph.vertex_count)
         automatic: Method = "rem" if is_short else "afforest"
-        chosen: Method = automatic if method == "auto" else method  # type: ignore[assignment]
-        return cls(chosen, method, rounds, jumps, merge, keeps)  # type: ignore[arg-type]
+        chosen: Method = automatic if method == "auto" else method
+        return cls(chosen, method, rounds, jumps, merge, keeps)
 
     @property
     def to_leave_out(self) -> str:
@@ -261,12 +263,10 @@ def _find(
     graph: GraphArgument, query: _Query, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
     """Find components on devices that hold the graph, or, where these cannot, by streaming its arcs."""
-    if query.method == "label-propagation":
-        return _propagate_labels(graph, devices, options)
     begin = perf_counter()
     gpus = _gpus_for(graph, devices)
     names = [gpu.name for gpu in gpus]
-    if gpus:
+    if gpus and query.method != "label-propagation":
         if isinstance(graph, PlacedGraph):
             graph.check_all_duplicated("connected components by trees run")
         if not are_peers(gpus, atomics=True):
@@ -327,7 +327,9 @@ def _stream_arcs(
 def _find_resident(
     graph: GraphArgument, query: _Query, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
-    """Find components of a graph on its GPUs, or in the memory of the CPU, by union-find."""
+    """Find components of a graph on its GPUs, or in the memory of the CPU."""
+    if query.method == "label-propagation":
+        return _propagate_labels(graph, devices, options)
     with on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
         used = (device,) if placed is None else placed.context.devices
         check_components(used, options.gpu)

@@ -199,7 +199,9 @@ def _survey(
         return edges.survey(None if poll is None else lambda: poll(EdgeProgress.of(0, None)))
 
 
-def _vertex_count(edges: Edges, stream: StreamOptions, statistics: RunStatistics, poll: Poll) -> int:
+def _vertex_count(
+    edges: Edges, stream: StreamOptions, statistics: RunStatistics, poll: Poll
+) -> int:
     """Return the number of vertices, after a pass over all edges if it is not given."""
     if stream.vertex_count is not None:
         return stream.vertex_count

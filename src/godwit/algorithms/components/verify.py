@@ -1,8 +1,8 @@
 """Verifier of connected components: the ends of every arc have one label, and labels are no coarser.
 
-Sufficient: if all arcs join equal labels, the vertices of a label are whole components; if a serial union-find
-connects every vertex with the vertex that its label names, they are one component; if no label is larger
-than its vertex, that vertex is the smallest.
+Sufficient: if all arcs join equal labels, the vertices of a label are whole components; if a serial
+union-find connects every vertex with the vertex that its label names, they are one component; if no label
+is larger than its vertex, that vertex is the smallest.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def verify_connected_components(
 ) -> None:
     """Check that every vertex is labelled with the smallest vertex of its weakly connected component.
 
-    :param graph: a graph, or edges as of :func:`godwit.connected_components_of_edges`; an iterator has to be a
-        new one
+    :param graph: a graph, or edges as of :func:`godwit.connected_components_of_edges`; an iterator has to
+        be a new one
     :param label: (n) integers; edges without a graph have as many vertices
     :param edge_dtype: as of :func:`godwit.connected_components_of_edges`, like ``columns``
     :raises VerificationError: a rule is broken; names a vertex or an arc

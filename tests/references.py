@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from godwit.algorithms.betweenness.centrality import BetweennessResult
+from godwit.algorithms.betweenness.result import BetweennessResult
 from godwit.graph.csr import Graph
 from graphs import arcs_of
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms.betweenness import centrality
+from godwit.algorithms import betweenness
 from godwit.algorithms.betweenness import cpu as brandes
 from godwit.algorithms.betweenness.cpu import sum_dependencies
 from godwit.cli.application import app
@@ -323,7 +323,7 @@ def test_wrong_arguments(
     def started(*arguments: Any, **more: Any) -> None:
         raise AssertionError("it was started")
 
-    monkeypatch.setattr(centrality, "sum_dependencies", started)
+    monkeypatch.setattr(betweenness, "sum_dependencies", started)
     with pytest.raises(InputError, match=words):
         gw.betweenness_centrality(gw.generators.path(5), **arguments)
 

@@ -17,8 +17,11 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.betweenness.cpu import sum_dependencies
-from godwit.algorithms.betweenness.cuda import sum_on_gpus
-from godwit.algorithms.betweenness.queries import DependencyOutcome, DependencyQuery
+from godwit.algorithms.betweenness.cuda import (
+    DependencyOutcome,
+    DependencyQuery,
+    sum_on_gpus,
+)
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -215,7 +218,7 @@ class TestEmulated:
     def test_progress_counts_sources(
         self, devices: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(brandes_steps, "_MOST_A_ROUND", 1)
+        monkeypatch.setattr(brandes_steps, "_MAX_PER_ROUND", 1)
         seen: list[int] = []
         gw.betweenness_centrality(
             gw.generators.path(30), devices=devices, samples=20, progress=seen.append,
@@ -316,7 +319,7 @@ class TestBlockSearches:
             assert found.supersteps.all()
 
     def test_several_rounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(brandes_steps, "_MOST_A_ROUND", 2)
+        monkeypatch.setattr(brandes_steps, "_MAX_PER_ROUND", 2)
         graph = gw.generators.path(20)
         with emulated_gpus(1, seed=3):
             found = check_sums(graph, ["cuda:0"], range(19), gpu=GpuOptions(slice_s=0))

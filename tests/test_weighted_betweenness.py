@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from godwit.algorithms.betweenness import cpu as brandes
-from godwit.algorithms.betweenness import weighted_path_counts
+from godwit.algorithms.betweenness import path_counts
 from godwit.algorithms.betweenness.cpu import sum_dependencies
-from godwit.algorithms.betweenness.weighted_path_counts import clear_search, weighted_search
+from godwit.algorithms.betweenness.path_counts import clear_search, weighted_search
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -31,7 +31,7 @@ each_ring = pytest.mark.parametrize("buckets", [4, 8, 64, 1024])
 
 
 def _ring(patch: pytest.MonkeyPatch, buckets: int) -> None:
-    patch.setattr(weighted_path_counts, "_BUCKETS", buckets)
+    patch.setattr(path_counts, "_BUCKETS", buckets)
 
 
 def _positive(graph: Graph) -> Graph:
@@ -318,7 +318,7 @@ class TestWeights:
         def started(*arguments: Any, **more: Any) -> None:
             raise AssertionError("it was started")
 
-        monkeypatch.setattr("godwit.algorithms.betweenness.centrality.sum_dependencies", started)
+        monkeypatch.setattr("godwit.algorithms.betweenness.sum_dependencies", started)
         with pytest.raises(InputError, match=words):
             gw.betweenness_centrality(self.graph(weights), weighted=True)
 
@@ -387,7 +387,7 @@ def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         assert search.ordered == (highest > 9)
         arrays = [array for array in search if isinstance(array, np.ndarray) and array.ndim]
         held = sum(array.nbytes for array in arrays) - search.weights.nbytes - search.lost.nbytes
-        assert weighted_path_counts.search_bytes(graph) == held
+        assert path_counts.search_bytes(graph) == held
     with forced_threads(8):
         monkeypatch.setenv("GODWIT_MEMORY_BYTES", "3000000")
         assert brandes._affordable_threads(graph, False, False, None) > 2

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms.betweenness import weighted as weighted_dependencies
+from godwit.algorithms.betweenness import cuda_weighted as weighted_dependencies
 from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies
-from godwit.algorithms.betweenness.weighted import sum_weighted_dependencies
+from godwit.algorithms.betweenness.cuda_weighted import sum_weighted_dependencies
 from godwit.errors import InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver

@@ -12,7 +12,7 @@ from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_ve
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
-    from godwit.algorithms.betweenness.centrality import BetweennessResult
+    from godwit.algorithms.betweenness.result import BetweennessResult
     from godwit.cli.outputs import Output
     from godwit.graph.csr import Graph
 
@@ -181,7 +181,7 @@ def _search(
 
 
 def _write_vertices(output: Output, result: BetweennessResult) -> None:
-    from godwit.algorithms.betweenness.centrality import betweenness_columns
+    from godwit.algorithms.betweenness.result import betweenness_columns
 
     output.write(betweenness_columns(result), result.graph.ids.in_file)
 

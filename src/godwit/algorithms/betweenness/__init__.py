@@ -1,24 +1,53 @@
-"""Betweenness centrality of vertices and arcs, exact or from sampled sources."""
+"""Betweenness centrality of vertices and arcs, exact or from sampled sources.
+
+Definition and scales of NetworkX: for every ordered pair (s, t), the share of the shortest paths from s to
+t that lead through v, added up; undirected pairs count once. Shortest paths have the fewest arcs or, on
+request, the least sum of weights.
+
+Sums of dependencies (Brandes, 2001) are computed on the CPU by cpu.py; on GPUs by a kernel in supersteps
+(cuda.py) or, by weights, by a step program (cuda_weighted.py). This module chooses sources and scales the
+sums.
+
+With k of n sources, each source represents N / k, N being the number of vertices at which a path through v
+may begin: n, or n - 1 if ends do not count. A vertex that is a source itself is, if ends do not count, no
+inner vertex of its own paths, and is represented by k - 1 sources.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.betweenness.centrality import BetweennessResult, run_betweenness
+from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies, sums_of_edges
+from godwit.algorithms.betweenness.path_counts import check_lengths
+from godwit.algorithms.betweenness.result import BetweennessResult
+from godwit.algorithms.paths.weights import uses_weights
+from godwit.dtypes import as_count, as_flag
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.registry import DevicesArgument
-from godwit.trace import TraceArgument, recorded
-from godwit.worker.options import query_options
-from godwit.worker.query import (
-    GraphArgument,
-    add_placement,
-    on_gpus_or_cores,
+from godwit.placement import PlacedGraph
+from godwit.runtime.gpu_options import (
+    OF_FRONTIERS,
+    OF_STEPS,
+    OF_WORKERS,
+    GpuOptions,
+    check_options,
 )
+from godwit.runtime.protocol import Array
+from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.place import place_positions
+from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import SolverOptions, query_options
+from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.solve import make_poll
+
+_LEAST_GPU_WORK = 1 << 22
+"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
 
 
 def betweenness_centrality(
@@ -28,6 +57,7 @@ def betweenness_centrality(
     samples: int | None = None,
     seed: int = 0,
     normalized: bool = True,
+    scale: str = "all",
     endpoints: bool = False,
     edges: bool = False,
     weighted: bool | None = False,
@@ -38,43 +68,45 @@ def betweenness_centrality(
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> BetweennessResult:
-    """Betweenness of vertices, and of edges on request, as NetworkX defines it (Brandes, 2001).
+    """Compute the betweenness of vertices, and of edges on request, as NetworkX defines it (Brandes, 2001).
 
     >>> import godwit as gw
     >>> gw.betweenness_centrality(gw.generators.path(3)).centrality.tolist()
     [0.0, 1.0, 0.0]
 
-    Shortest are the paths of fewest arcs, whatever weights there are; with ``weighted=True``, those of the
-    least sum of weights. Self-loops are on no shortest path. Parallel arcs make paths of their own, which
-    NetworkX counts once: call ``merge_parallel_arcs()`` first for its answer. However many paths there
-    are, their numbers do not overflow: where GPUs, which count in float64, find too many, all is done on
-    the CPU, as ``.statistics.devices`` says. The result is bit by bit the same for any number of threads,
-    and, if not by weights, on the same GPUs every time; between these, it differs by rounding.
+    Shortest paths have the fewest arcs, whatever the weights; with ``weighted=True``, the least sum of
+    weights. Self-loops are on no shortest path. Parallel arcs are paths of their own, which NetworkX counts
+    once: call ``merge_parallel_arcs()`` first for its answer. Numbers of paths do not overflow: where they
+    exceed the float64 of GPUs, the CPU computes everything, as ``.statistics.devices`` says. The result is
+    bit by bit the same for any number of threads, and, except by weights, on the same GPUs every time;
+    between these, it differs by rounding.
 
     All GPUs search from one source together; from many sources each GPU has the whole graph and a share of
-    them, and there each block of threads searches from one of its own, where memory and the graph's shape
+    them, and each block of threads searches from a source of its own where memory and the graph's shape
     allow it (not by weights). On the CPU a thread searches from one source at a time, so fewer sources than
     threads leave some idle. A thread takes some 30 bytes a vertex, and 4 an arc (for edges 8 and 16 more,
     by weights 8 and 20 to 28 more); where memory is short, fewer threads run.
 
-    :param sources: search from these vertices (by id, as for :func:`bfs`) only, and scale up, as for
-        ``samples``; None: from all
-    :param samples: draw so many sources; the result estimates that of all. NetworkX's ``k``, with the
-        same draw for the same seed. It gives NaN to a vertex that is the only source, where this gives 0
+    :param sources: vertices to search from (by id, as for :func:`bfs`); None: all
+    :param samples: number of sources to draw; the result estimates that of all. NetworkX's ``k``, with the
+        same draw for the same seed. NetworkX gives NaN to a vertex that is the only source, this gives 0
     :param seed: of the draw, an integer
     :param normalized: divide by the number of pairs of other vertices (of all pairs, for edges and with
         ``endpoints``), ordered if directed
+    :param scale: ``"all"``: sums over some sources are scaled up to estimate those over all vertices;
+        ``"sum"``: the plain sum of the sources' dependencies, as in GAP, to which ``normalized`` does not
+        apply. Of undirected graphs it is twice NetworkX's ``betweenness_centrality_subset`` with all
+        targets
     :param endpoints: count the ends of a path as on it
-    :param edges: ``.edge_centrality``, too; by weights, only the CPU has it
-    :param weighted: True: weights are the lengths of arcs, as NetworkX's ``weight="weight"`` has it, and a
-        graph without is refused; None: so where the graph has some; False: every arc has length 1.
-        Lengths are added up, and compared, as integers where weights are integers, else in float64
+    :param edges: compute ``.edge_centrality``, too; by weights on the CPU only
+    :param weighted: True: weights are lengths of arcs, as with NetworkX's ``weight="weight"``, and a graph
+        without is refused; None: so where the graph has weights; False: every arc has length 1. Lengths are
+        added and compared as integers where weights are integers, else in float64
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
-        one, and a number means all cores where there is no GPU; None also leaves what is done at once, and
-        what goes by weights, to the CPU
+        one, and a number means all cores where there is no GPU; None also leaves small work, and work by
+        weights, to the CPU
     :param results: where the arrays live, as for :func:`bfs`
-    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
-        before
+    :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: called now and then with the number of sources begun so far
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
@@ -95,30 +127,89 @@ def betweenness_centrality(
     with recorded(trace, "betweenness"), on_gpus_or_cores(graph, devices, "betweenness") as (
         plain, device, placed,
     ):  # fmt: skip
-        result = run_betweenness(
-            plain,
-            device,
-            placed,
-            sources=sources,
-            samples=samples,
-            seed=seed,
-            normalized=normalized,
-            endpoints=endpoints,
-            edges=edges,
-            weighted=weighted,
-            options=options,
-        )
+        scale = check_scale(scale)
+        normalized = as_flag(normalized, "normalized")
+        endpoints, edges = as_flag(endpoints, "endpoints"), as_flag(edges, "edges")
+        weighted = uses_weights(plain, weighted)
+        chosen = choose_sources(plain, sources, samples, seed)
+        if weighted:
+            check_lengths(plain)
+        used = (device,) if placed is None else placed.context.devices
         if placed is not None:
-            add_placement(result.statistics, placed, graph)
-        return result
+            _check_placed(placed, edges=edges, weighted=weighted)
+        if weighted:
+            check_options(used, options.gpu, "betweenness by weights", OF_WORKERS + OF_FRONTIERS)
+        else:
+            check_options(used, options.gpu, "betweenness", OF_STEPS)
+        statistics = RunStatistics(tuple(one.name for one in used), "brandes")
+        sums = None
+        if placed is not None and len(chosen) > 0:
+            sums = _sum_on_gpus(placed, chosen, endpoints, edges, weighted, statistics, options)
+        with statistics.phase("run"):
+            if sums is None:
+                sums = sum_dependencies(
+                    plain, chosen, endpoints=endpoints, edges=edges, weighted=weighted,
+                    threads=device.threads if device.kind == "cpu" else None, poll=make_poll(options),
+                )  # fmt: skip
+                statistics.processed_items = np.array([sums.vertices_visited], np.int64)
+                statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
+            arcs = sums.arcs
+            if arcs is not None and not plain.directed:
+                arcs = sums_of_edges(plain, arcs, weighted)
+            if scale == "all":
+                rescale(plain, chosen, sums.vertices, arcs, normalized, endpoints)
+        if placed is not None:
+            add_placement(statistics, placed, graph)
+        return BetweennessResult(
+            plain, chosen, sums.vertices, arcs, statistics, location=options.location
+        )
 
 
-_LEAST_GPU_WORK = 1 << 22
-"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
+def _check_placed(placed: PlacedGraph, *, edges: bool, weighted: bool) -> None:
+    if weighted and edges:
+        raise InputError(
+            "by weights, GPUs have the betweenness of vertices only: devices='cpu' has that of edges "
+            "(or edges=False, or weighted=False)"
+        )
+    placed.check_all_duplicated("betweenness runs")
+
+
+def _sum_on_gpus(
+    placed: PlacedGraph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
+    statistics: RunStatistics, options: SolverOptions,
+) -> DependencySums | None:  # fmt: skip
+    """Sum dependencies on GPUs; None if there are too many paths for float64, and the CPU has to."""
+    if weighted:
+        from godwit.algorithms.betweenness.cuda_weighted import sum_weighted_dependencies
+
+        sums = sum_weighted_dependencies(placed, sources, statistics, options, endpoints=endpoints)
+        if sums is not None:
+            return sums
+        statistics.seconds = {"overflow": sum(statistics.seconds.values())}
+        statistics.begin_on(["cpu"])
+        return None
+    from godwit.algorithms.betweenness.cuda import DependencyQuery, sum_on_gpus
+
+    query = DependencyQuery(sources, endpoints, edges, options.gpu)
+    poll = make_poll(options)
+    steps = place_positions(placed)
+    with statistics.phase("run"):
+        outcome = sum_on_gpus(steps, query, poll)
+    if outcome.vertices is None:
+        statistics.split_run({"overflow": sum(outcome.seconds.values())})
+        statistics.begin_on(["cpu"])
+        return None
+    statistics.split_run(outcome.seconds)
+    statistics.processed_items = outcome.visited
+    statistics.arcs_relaxed = outcome.examined
+    statistics.rounds = outcome.supersteps
+    return DependencySums(
+        outcome.vertices, outcome.arcs, int(outcome.visited.sum()), int(outcome.examined.sum())
+    )
 
 
 def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
-    """About how many; whether the arguments are good is asked later."""
+    """Return about the number of searches, of arguments that have not been checked."""
     if isinstance(samples, int):
         return min(samples, graph.vertex_count)
     if sources is None:
@@ -127,3 +218,73 @@ def _number_of_searches(graph: Graph, sources: Any, samples: Any) -> int:
         return len(sources) if isinstance(sources, Set) else int(np.size(sources))
     except (TypeError, ValueError):  # lists of several lengths
         return 0
+
+
+def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, seed: int) -> Array:
+    """Return the positions of given or drawn sources, or of all vertices; int64, ascending and unique.
+
+    Draws as NetworkX does from Python's generator with an integer seed: the same sources.
+
+    :raises InputError: both are given, a source is no vertex, there are too few vertices, or the seed is
+        wrong, even where nothing is drawn
+    """
+    seed = as_count(seed, "seed")
+    if sources is not None and samples is not None:
+        raise InputError(
+            "give sources or samples, not both; "
+            f"got sources={shown(sources)} and samples={shown(samples)}"
+        )
+    if sources is not None:
+        return graph.ids.one_or_several(sources, "sources")
+    count = graph.vertex_count
+    if samples is None:
+        return np.arange(count, dtype=np.int64)
+    samples = as_count(samples, "samples", 1)
+    if samples > count:
+        raise InputError(f"samples must be at most the number of vertices, {count}, got {samples}")
+    drawn = random.Random(seed).sample(range(count), samples)
+    return np.sort(np.array(drawn, np.int64))
+
+
+def check_scale(scale: Any) -> str:
+    """Return the scale; InputError if it is neither ``"all"`` nor ``"sum"``."""
+    if not isinstance(scale, str) or scale not in ("all", "sum"):
+        raise InputError(f"scale must be 'all' or 'sum', got {shown(scale)}")
+    return scale
+
+
+def rescale(
+    graph: Graph, sources: Array, vertices: Array, edges: Array | None, normalized: bool,
+    endpoints: bool,
+) -> None:  # fmt: skip
+    """Scale sums of dependencies, in place, to betweenness as NetworkX defines it.
+
+    :param vertices: (n) sums of vertices
+    :param edges: (m) sums of edges, by arc
+    """
+    n, k = graph.vertex_count, len(sources)
+    scale, source_scale = _scales(n, k, normalized, graph.directed, endpoints)
+    of_sources = vertices[sources] * source_scale
+    vertices *= scale
+    vertices[sources] = of_sources
+    if edges is not None:
+        edges *= _scales(n, k, normalized, graph.directed, True)[0]
+
+
+def _scales(
+    n: int, k: int, normalized: bool, directed: bool, endpoints: bool
+) -> tuple[float, float]:
+    """Return the factors for sums over k of n sources: of vertices, and of those that are sources.
+
+    The sum of a vertex that is the only source is 0 if ends do not count. NetworkX calls its betweenness
+    undefined, NaN; here it is 0.
+    """
+    ends = n if endpoints else n - 1
+    if ends < 2 or k == 0:
+        return 1.0, 1.0
+    pairs = ends - 1 if normalized else (1 if directed else 2) / ends
+    if endpoints:
+        return 1 / (k * pairs), 1 / (k * pairs)
+    if k == n:
+        return 1 / (ends * pairs), 1 / (ends * pairs)
+    return 1 / (k * pairs), 1 / (max(1, k - 1) * pairs)

@@ -1,21 +1,18 @@
-"""Sums of dependencies over searches for shortest paths, many at a time: the driver behind betweenness.
+"""Sums of Brandes' dependencies on the CPU, a source per thread.
 
 U. Brandes, A faster algorithm for betweenness centrality, Journal of Mathematical Sociology 25 (2001).
 From a source s, a search counts the shortest paths to every vertex; then, in reverse order, the
 dependency of s on v is count(v) times the sum, over the successors u of v (the heads of its arcs that
 shortest paths take), of (1 + dependency(u)) / count(u), here called the coefficient of u.
 
-Every thread searches from a source of its own, with arrays of its own: by levels
-(:mod:`godwit.algorithms.betweenness.path_counts`) or by weights
-(:mod:`godwit.algorithms.betweenness.weighted_path_counts`). Either search leaves the successors of each
-vertex, in the order of the queue, so that the way back reads one list from its end and asks no distances.
+Every thread searches from a source of its own, with arrays of its own (path_counts.py).
 
-Order of summation. What the sources give is added up source after source, whichever thread computed
-it: block k of the vertices is a thread's to write when ``turns[k]`` says that the source before was
-added to it. Totals are therefore bitwise the same for any number of threads. Sources are handed out in
-order, so the one that all others wait for is always being worked on.
+Order of summation: dependencies are added source after source, whichever thread computed them. A thread may
+write block k of the vertices when ``turns[k]`` says that the previous source was added to it. So totals are
+bitwise the same for any number of threads. Sources are handed out in order, so the one that others wait for
+is in progress.
 
-Between two sources all are open and all counts are zero.
+Invariant: between two sources all vertices are open and all counts are zero.
 """
 
 from __future__ import annotations
@@ -27,12 +24,15 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.betweenness.path_counts import ABORTED, OVERFLOW, count_paths, raised
-from godwit.algorithms.betweenness.weighted_path_counts import (
+from godwit.algorithms.betweenness.path_counts import (
+    ABORTED,
     LOST,
+    OVERFLOW,
     clear_search,
+    count_paths,
     count_weighted_paths,
     lost_weight,
+    raised,
     search_bytes,
     weighted_search,
 )
@@ -47,32 +47,32 @@ from godwit.runtime.cpu.atomics import (
     yield_thread,
 )
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, CURSOR, borrowed_team, new_control
+from godwit.runtime.cpu.team import ABORT, CURSOR, borrowed_team, new_control, run_team
 
-# Less work than this, in vertices and arcs over all searches, is left to one thread.
+# Vertices and arcs, over all searches, below which one thread does all.
 _ALONE_WORK = 500_000
-# Vertices of a block; threads add to different blocks at the same time.
+# Vertices of a block; threads add to different blocks concurrently.
 _BLOCK = 1 << 14
-# Searches that reach less than this part of the vertices tidy up vertex by vertex.
+# Searches that reach a smaller part of the vertices clean up vertex by vertex.
 _FEW_SHARE = 16
 
-# Bound by the driver: counts with exponents; shares of arcs; the search.
+# Bound by the driver: counts with exponents; sums of arcs; the search.
 _WIDE = False
 _EDGES = False
 _SEARCH: Any = count_paths
 
-# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
+# Unsigned index: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
 
 
 @dataclass(frozen=True)
 class DependencySums:
-    """What the searches gave.
+    """Sums over all sources.
 
-    :ivar vertices: float64 (n), the sum over the sources of their dependency on each vertex
-    :ivar arcs: float64 (m), likewise on each arc; None where it was not asked for
+    :ivar vertices: float64 (n), dependencies on each vertex
+    :ivar arcs: float64 (m), dependencies on each arc; None if not requested
     :ivar vertices_visited: vertices reached, over all searches
-    :ivar arcs_examined: arcs looked at, over all searches
+    :ivar arcs_examined: arcs of these
     """
 
     vertices: Array
@@ -91,16 +91,16 @@ def sum_dependencies(
     threads: int | None = None,
     poll: Callable[[int], None] | None = None,
 ) -> DependencySums:
-    """Brandes' dependencies, added up over sources in their order.
+    """Sum Brandes' dependencies over sources in their order.
 
     :param sources: int64 (k), valid vertices
     :param endpoints: a path counts for its two ends, too
-    :param edges: the arcs' sums as well
-    :param weighted: the length of a path is the sum of its weights, which have been checked
-    :param threads: at most so many; fewer where memory is short
-    :param poll: called now and then with the number of sources begun; what it raises ends the run
-    :raises GraphTooLargeError: not even one thread's arrays fit
-    :raises InputError: a weight is so small that it is lost in a sum
+    :param edges: sum dependencies on arcs as well
+    :param weighted: paths are as long as the sum of their weights, which have been checked
+    :param threads: upper limit; fewer run where memory is short
+    :param poll: called now and then with the number of sources begun; an exception ends the run
+    :raises GraphTooLargeError: the arrays of one thread do not fit
+    :raises InputError: a weight is lost in a sum
     """
     n = graph.vertex_count
     if n == 0 or len(sources) == 0:
@@ -109,33 +109,33 @@ def sum_dependencies(
     if len(sources) * (n + graph.arc_count) < _ALONE_WORK:
         threads = 1
     workspaces = [_workspace(graph, edges, weighted) for _ in range(threads)]
-    found = _run(graph, sources, endpoints, edges, weighted, workspaces, False, poll)
-    if found is None:
+    sums = _run(graph, sources, endpoints, edges, weighted, workspaces, False, poll)
+    if sums is None:
         for workspace in workspaces:
             workspace["exponents"] = np.empty(n, np.int32)
             if weighted:
                 clear_search(workspace["search"])
-        found = _run(graph, sources, endpoints, edges, weighted, workspaces, True, poll)
-    assert found is not None
-    return found
+        sums = _run(graph, sources, endpoints, edges, weighted, workspaces, True, poll)
+    assert sums is not None
+    return sums
 
 
 def _successor_room(graph: Graph) -> int:
-    """One more than arcs: the end is written before it moves.
+    """Return the room for successors: one more than arcs, as the end is written before it moves.
 
-    Of an edge only one arc leads to the next level, but that a file's graph is symmetric is its word.
+    Half would do for undirected graphs, but a file's claim that its graph is symmetric is not checked.
     """
     return graph.arc_count + 1
 
 
 def _affordable_threads(graph: Graph, edges: bool, weighted: bool, threads: int | None) -> int:
-    """As many threads as there is memory for."""
+    """Return the number of threads that memory allows."""
     ids = graph.targets.dtype.itemsize
     n, m = graph.vertex_count, graph.arc_count
     each = n * (2 * 8 + 8 + ids + 4 + 8 * edges) + n // 8
     each += (ids + 16 * edges) * _successor_room(graph)
     each += search_bytes(graph) if weighted else 0
-    result = 8 * n + 5 * 8 * m * edges  # the arcs' sums are paired with those of their twins
+    result = 8 * n + 5 * 8 * m * edges  # and for sums_of_edges
     threads = config.thread_count() if threads is None else threads
     while threads > 1 and config.missing_memory_bytes(result + threads * each) is not None:
         threads -= 1
@@ -144,7 +144,7 @@ def _affordable_threads(graph: Graph, edges: bool, weighted: bool, threads: int 
 
 
 def _workspace(graph: Graph, edges: bool, weighted: bool) -> dict[str, Any]:
-    """A thread's memory, named as the kernel's parameters are and in their order."""
+    """Allocate a thread's memory: the kernel's parameters by name, in their order."""
     n, ids = graph.vertex_count, graph.targets.dtype
     return {
         "closed": np.empty((n + 63) // 64, np.int64),
@@ -165,7 +165,7 @@ def _run(
     graph: Graph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
     workspaces: list[dict[str, Any]], wide: bool, poll: Callable[[int], None] | None,
 ) -> DependencySums | None:  # fmt: skip
-    """All searches; None if a number of paths is too large for plain counts."""
+    """Do all searches; return None if a number of paths is too large for plain counts."""
     n, size = graph.vertex_count, len(workspaces)
     control = new_control()
     turns = np.zeros(max(1, -(-n // _BLOCK)), np.int64)
@@ -194,7 +194,7 @@ def _depend(
     control: Any, endpoints: float, reached: int, counts: Any, exponents: Any, coefficients: Any,
     queue: Any, ends: Any, successors: Any, shares: Any,
 ) -> int:  # fmt: skip
-    """From the farthest vertex back: turn counts into dependencies; returns `reached` or ABORTED."""
+    """Turn counts into dependencies, from the farthest vertex back; return ``reached`` or ABORTED."""
     for i in range(reached - 1, -1, -1):
         if i & 4095 == 0 and load_acquire(control, ABORT) != 0:
             return ABORTED
@@ -217,7 +217,7 @@ def _depend(
 
 
 def _wait_for_turn(control: Any, turns: Any, block: int, turn: int) -> bool:
-    """Until all sources before were added to a block; False if the run is to be aborted."""
+    """Wait until all earlier sources were added to a block; return False if the run is aborted."""
     while load_acquire(turns, block) < turn:
         if load_acquire(control, ABORT) != 0:
             return False
@@ -226,7 +226,7 @@ def _wait_for_turn(control: Any, turns: Any, block: int, turn: int) -> bool:
 
 
 def _add_arcs(v: Any, ends: Any, places: Any, arcs: Any, shares: Any, arc_totals: Any) -> None:
-    """Add the shares of a vertex' arcs to its successors."""
+    """Add the dependencies on the arcs from a vertex to its successors."""
     i = places[_at(v)]
     first = ends[_at(i - 1)] if i > 0 else 0
     for j in range(first, ends[_at(i)]):
@@ -237,10 +237,10 @@ def _add(
     control: Any, turn: int, turns: Any, reached: int, closed: Any, counts: Any, queue: Any,
     ends: Any, places: Any, arcs: Any, shares: Any, totals: Any, arc_totals: Any,
 ) -> bool:  # fmt: skip
-    """Add what a source gave to the totals, and make ready for the next; False if aborted.
+    """Add a source's dependencies to the totals, and reset counts; return False if aborted.
 
-    After a search that reached few vertices all blocks are taken at once: threads take them in order,
-    so whose turn it is at the last one has all.
+    After a search that reached few vertices all blocks are claimed at once: threads claim them in order, so
+    the turn at the last one implies all.
     """
     n = totals.size
     if reached < n // _FEW_SHARE:
@@ -277,7 +277,7 @@ def _accumulate(
     counts: Any, exponents: Any, coefficients: Any, queue: Any, ends: Any, successors: Any,
     places: Any, arcs: Any, shares: Any, search: Any,
 ) -> int:  # fmt: skip
-    """One source after another, until there is none left."""
+    """Process sources until all are claimed."""
     for v in range(counts.size):
         counts[v] = 0.0
     for word in range(closed.size):
@@ -318,3 +318,49 @@ _KERNELS = {
     for edges in (False, True)
     for weighted in (False, True)
 }
+
+
+def sums_of_edges(graph: Graph, arcs: Array, weighted: bool) -> Array:
+    """Return for both arcs of every edge of an undirected graph the sum of the two.
+
+    :param weighted: parallel arcs are distinguished by their weights
+    """
+    targets = graph.targets
+    order = _pairing_order(graph, weighted)
+    if order is not None:
+        targets, arcs = frozen(targets[order]), arcs[order]
+    sums = np.zeros_like(arcs)
+    ends = graph.offsets[:-1].copy()
+    run_team(_add_pairs, graph.offsets, targets, ends, arcs, sums, threads=1)
+    if order is None:
+        return sums
+    back = np.empty_like(sums)
+    back[order] = sums
+    return back
+
+
+def _pairing_order(graph: Graph, weighted: bool) -> Array | None:
+    """Return the order of arcs by tail, head and, if weighted, weight; None if arcs are in this order."""
+    targets, weights = graph.targets, graph.weights if weighted else None
+    is_sorted = graph.has_sorted_rows
+    if is_sorted and weights is None:
+        return None
+    tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
+    if weights is None:
+        return np.lexsort((targets, tails))
+    is_simple = ((tails[1:] != tails[:-1]) | (targets[1:] != targets[:-1])).all()
+    return None if is_sorted and is_simple else np.lexsort((weights, targets, tails))
+
+
+@kernel
+def _add_pairs(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, ends: Any, arcs: Any, sums: Any
+) -> None:
+    """Add the counterpart of each arc: arcs to v, by tail, are the counterparts of v's sorted row."""
+    for u in range(offsets.size - 1):
+        for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
+            v = targets[_at(arc)]
+            counterpart = ends[_at(v)]
+            if counterpart < offsets[_at(v) + _at(1)]:  # else the graph is not symmetric
+                ends[_at(v)] = counterpart + 1
+                sums[_at(counterpart)] = arcs[_at(arc)] + arcs[_at(counterpart)]

@@ -1,23 +1,23 @@
-"""Brandes' dependencies on GPUs: what algorithms/betweenness/brandes.cuh needs, and what it gives.
+"""Sums of Brandes' dependencies on GPUs: fills in the arguments of betweenness.cuh, runs it, gathers sums.
 
-One search at a time by all blocks of all devices; or, with enough sources, each GPU has the whole graph and
-a share of the sources, and there one search at a time, or one a block, each in memory of its own.
+All blocks of all devices do one search at a time. With enough sources each GPU has the whole graph and a
+share of the sources, and does one search at a time, or one per block, each in memory of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.betweenness.queries import DependencyOutcome, DependencyQuery
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.types import MAXIMAL_DEVICES, c_type
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.exchange import pointers
 from godwit.supersteps.placement import StepCopies, StepPart, StepPlacement
@@ -36,24 +36,20 @@ from godwit.supersteps.run import (
     step_source,
 )
 
-LIGHT_VERTICES = 512
-"""A level of so many vertices at most, and"""
-LIGHT_ARCS = 4096
-"""with so many arcs at most, is done by one block, without the others."""
+LIGHT_VERTICES, LIGHT_ARCS = 512, 4096
+"""A level with at most so many vertices and arcs is processed by one block alone."""
 DENSE_FACTOR = 4
-"""A level is found from all vertices that are left where so many times the arcs of the one before are more
-than those that are left."""
+"""Dense search pays if the arcs of the previous level times this exceed the unseen arcs."""
 BLOCK_SEARCH_ARCS = 1 << 25
-"""On a larger graph the bitmaps of so many searches do not stay in a GPU's cache."""
+"""Largest graph for searches by single blocks: the bitmaps of all searches stay in a GPU's cache."""
 ARCS_PER_SOURCE = 45_000
-"""A source pays for a block's own search, which is slow, by what it spares of waiting for other blocks: as
-much as so many arcs take it."""
+"""Arcs per source below which a block's own search, which is slow but waits for no other block, pays."""
 LEAST_LONG_SOURCES = 8
-"""On roads, whose levels are many and small, so many sources pay."""
-SOURCES_A_COPY = 8
-"""On larger graphs so many sources a GPU pay for bringing the whole graph there."""
+"""Sources from which it pays on roads, whose levels are many and small."""
+SOURCES_PER_COPY = 8
+"""Sources per GPU that pay for copying the whole graph there."""
 
-_LONG_ROW = 4096  # as in algorithms/betweenness/memory.cuh
+_LONG_ROW = 4096  # as in search.cuh
 _SETS = 4
 _STATE_COUNT, _DENSE_BEGIN, _DENSE_END = 6, 3, 4
 _STATE_PHASE, _FAILED, _ALL_COUNT, _ALL_ARCS = 8, 9, 10, 11
@@ -61,12 +57,12 @@ _NO_DEPTH = 0xFFFFFFFF
 _BEGIN, _ROUND = 0, 5
 _CLASS_BLOCK, _CLASS_THREAD = 1, 4
 _COUNTERS_BYTES = 8 * (2 + 4 * MAXIMAL_DEVICES + 32)
-_MOST_A_ROUND = 16
+_MAX_PER_ROUND = 16
 _ROUND_ARCS = 1 << 24
 _SPARE_SHARE = 8
-"""Of what is free, such a part is not for searches of blocks."""
+"""1 / the share of free memory that searches of blocks leave free."""
 
-_PLACES = (
+_ARRAYS = (
     "visited", "sets", "values", "depths", "order", "taken", "ends", "taken_ends", "lights", "inbox",
     "counters", "centrality", "edges",
 )  # fmt: skip
@@ -84,7 +80,7 @@ ARGUMENTS = np.dtype(
         ("edges", np.uint64),
         ("readers", np.uint64),
         ("searches", PEERS),
-        ("layout", [(name, np.int64) for name in (*_PLACES, "nbytes")]),
+        ("layout", [(name, np.int64) for name in (*_ARRAYS, "nbytes")]),
         ("words", np.int64),
         ("source_count", np.uint64),
         ("arcs", np.uint64),
@@ -95,26 +91,66 @@ ARGUMENTS = np.dtype(
         ("block_searches", np.uint32),
         ("sources_a_round", np.uint32),
         ("endpoints", np.uint32),
-        ("is_hot_first", np.uint32),
+        ("is_by_degree", np.uint32),
         ("is_directed", np.uint32),
         ("has_long_rows", np.uint32),
     ]
 )
-"""``Arguments`` of algorithms/betweenness/memory.cuh."""
+"""``Arguments`` of search.cuh."""
+
+
+@dataclass(frozen=True)
+class DependencyQuery:
+    """A checked query of a graph that has vertices.
+
+    :param sources: int64 (k), at least one valid vertex
+    :param endpoints: a path counts for its two ends, too
+    :param edges: sum dependencies on arcs as well
+    :param gpu: how kernels are run
+    """
+
+    sources: Array
+    endpoints: bool
+    edges: bool
+    gpu: GpuOptions
+
+
+@dataclass
+class DependencyOutcome:
+    """Sums over all sources, in the graph's order, and the work they took.
+
+    :param vertices: float64 (n), dependencies on each vertex; None if numbers of paths were too large for
+        float64, and the outcome is useless
+    :param arcs: float64 (m), dependencies on each arc, or None
+    :param visited: vertices reached by each device, over all searches
+    :param examined: arcs of these, by device, as on the CPU; work that devices did together is the first's
+    :param supersteps: supersteps of each device
+    :param block_searches: number of concurrent searches of a device, each by a block; 0: all blocks,
+        perhaps of several devices, did one search together
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    vertices: Array | None
+    arcs: Array | None
+    visited: Array
+    examined: Array
+    supersteps: Array
+    block_searches: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def source(id_dtype: np.dtype[Any]) -> str:
-    """The kernel."""
+    """Return the source of the kernel."""
     types = {"Id": c_type(id_dtype)}
     return step_source(
-        "algorithms/betweenness/brandes.cuh", ARGUMENTS, types=types, work="grid_brandes"
+        "algorithms/betweenness/betweenness.cuh", ARGUMENTS, types=types, work="grid_betweenness"
     )
 
 
 def sum_on_gpus(
     placement: StepPlacement, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
-    """Dependencies of all vertices, added up over the sources.
+    """Sum the dependencies on all vertices over the sources.
 
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
     """
@@ -136,20 +172,18 @@ def sum_on_gpus(
 
 
 def gpus_apart(placement: StepPlacement, sources: int) -> int:
-    """On how many GPUs, each with the whole graph, searches go on faster by themselves; 0: on none, but by
-    all devices together.
-    """
+    """Return the number of GPUs that search on their own copy of the graph; 0 if all search together."""
     if len(placement.indexes) == 1 or not placement.copies_fit:
         return 0
     gpus = len(set(placement.indexes))
     blocks = driver.properties(placement.indexes[0]).multiprocessors
     if _blocks_pay(placement, sources, blocks):
         return min(gpus, -(-sources // blocks))
-    return gpus if sources >= SOURCES_A_COPY * gpus else 0
+    return gpus if sources >= SOURCES_PER_COPY * gpus else 0
 
 
 def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
-    """Whether it is faster for so many blocks to have a search each than to do one together."""
+    """Return True if it is faster for blocks to do a search each than to do one together."""
     if sources < 2:
         return False
     if not placement.numbering.classes[:, _CLASS_THREAD].any():  # no row of more than 4 arcs
@@ -161,42 +195,44 @@ def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
 def _run_apart(
     placement: StepPlacement, gpus: int, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
-    """Each GPU searches from a share of the sources."""
+    """Search from a share of the sources on each GPU."""
     while True:
         copies = placement.copies(gpus)
         try:
-            found = _run(copies, query, poll)
+            outcome = _run(copies, query, poll)
             break
         except ClosedContextError:  # another thread has dropped them
             if placement.closed:
                 raise
-    if copies.is_narrow():  # for what else is asked of the graph
+    if copies.is_narrow():  # memory is needed for other queries
         placement.drop_copies()
     for name in ("visited", "examined", "supersteps"):
         counts = np.zeros(len(placement.indexes), np.int64)
-        counts[copies.places] = getattr(found, name)
-        setattr(found, name, counts)
-    return found
+        counts[copies.places] = getattr(outcome, name)
+        setattr(outcome, name, counts)
+    return outcome
 
 
 def _run(
     placed: StepPlacement | StepCopies, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
-    """Searches of all sources, each done together by the devices of one of the placements."""
-    teams = placed.placements
-    code = source(teams[0].id_dtype)
+    """Search from all sources, each by the devices of one placement together."""
+    placements = placed.placements
+    code = source(placements[0].id_dtype)
     arguments = np.zeros(len(placed.parts), ARGUMENTS)
     with placed.held():
-        searchings = [
-            _Searching(team, replace(query, sources=query.sources[place :: len(teams)]), own)
-            for place, (team, own) in enumerate(
-                zip(teams, np.split(arguments, len(teams)), strict=True)
+        teams = [
+            _SearchTeam(
+                placement, replace(query, sources=query.sources[place :: len(placements)]), own
+            )
+            for place, (placement, own) in enumerate(
+                zip(placements, np.split(arguments, len(placements)), strict=True)
             )
         ]
         with step_run(placed, code, arguments, query.gpu) as run:
-            block_searches = _choose_block_searches(searchings, run, len(query.sources))
-            for searching, count in zip(searchings, block_searches, strict=True):
-                searching.upload(count)
+            block_searches = _choose_block_searches(teams, run, len(query.sources))
+            for team, count in zip(teams, block_searches, strict=True):
+                team.upload(count)
             state = [0] * 12
             state[_STATE_COUNT] = 1
             state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
@@ -205,7 +241,7 @@ def _run(
             kernel_s = run.drive(poll)
             controls = run.controls()
         seconds = {
-            "rows": sum(searching.rows_s for searching in searchings),
+            "rows": sum(team.rows_s for team in teams),
             "compile": run.compile_s,
             "kernel": kernel_s,
         }
@@ -213,11 +249,11 @@ def _run(
         vertices = arcs = None
         if not words[:, _FAILED].any():
             begin = perf_counter()
-            vertices = _sum(searching.vertices() for searching in searchings)
+            vertices = _sum(team.vertices() for team in teams)
             seconds["gather"] = perf_counter() - begin
             if query.edges:
-                arcs = _sum(searching.edges() for searching in searchings)
-    # What devices have done together each of them has counted.
+                arcs = _sum(team.edges() for team in teams)
+    # Devices that search together all count the same work.
     is_counted = np.arange(len(words)) % placed.joint == 0
     return DependencyOutcome(
         vertices,
@@ -230,32 +266,29 @@ def _run(
     )
 
 
-def _choose_block_searches(
-    searchings: Sequence[_Searching], run: StepRun, sources: int
-) -> list[int]:
-    """How many blocks of each team have searches of their own; 0 if those of none have."""
-    if searchings[0].devices > 1:
+def _choose_block_searches(teams: Sequence[_SearchTeam], run: StepRun, sources: int) -> list[int]:
+    """Return the number of blocks of each team with searches of their own; 0 if blocks search together."""
+    if teams[0].devices > 1:
         return [0]
-    threads = max(64, searchings[0].query.gpu.threads or THREADS)
-    blocks = [run.blocks_for(place, threads) for place in range(len(searchings))]
-    if not _blocks_pay(searchings[0].placement, sources, min(blocks)):
-        return [0] * len(searchings)
-    found = [one.block_searches_at_most(most) for one, most in zip(searchings, blocks, strict=True)]
-    return found if all(found) else [0] * len(found)
+    threads = max(64, teams[0].query.gpu.threads or THREADS)
+    blocks = [run.blocks_for(place, threads) for place in range(len(teams))]
+    if not _blocks_pay(teams[0].placement, sources, min(blocks)):
+        return [0] * len(teams)
+    counts = [team.block_searches_at_most(most) for team, most in zip(teams, blocks, strict=True)]
+    return counts if all(counts) else [0] * len(counts)
 
 
 def _sum(arrays: Iterator[Array]) -> Array:
-    """Of arrays that are made one after the other."""
     total = next(arrays)
     for other in arrays:
         total += other
     return total
 
 
-class _Searching:
-    """What a query has on the devices that do each search together.
+class _SearchTeam:
+    """Devices that do each search together, with their rows, buffers and arguments.
 
-    :param arguments: (devices) :data:`ARGUMENTS`, which are filled in here
+    :param arguments: (devices) :data:`ARGUMENTS`, filled in by :meth:`upload`
     """
 
     def __init__(self, placement: StepPlacement, query: DependencyQuery, arguments: Array) -> None:
@@ -265,12 +298,12 @@ class _Searching:
         self.positions = placement.position(query.sources).astype(placement.id_dtype)
         self.block_searches = 0
         begin = perf_counter()
-        # Sums of arcs are told apart by where the arcs are in the graph.
+        # Sums of arcs are gathered by the position of arcs in the graph's rows.
         ordered = query.edges
         self.out = placement.rows("out", ordered=ordered)
         directed = placement.graph.directed
         self.into = placement.rows("in") if directed else self.out
-        self.is_hot_first = directed or not ordered
+        self.is_by_degree = directed or not ordered
         self.long_out = [self._long_rows(place, self.out[place]) for place in range(self.devices)]
         # Paths come along arcs in, coefficients along arcs out.
         selects = self.devices > 1 and query.gpu.communication == "selective"
@@ -279,27 +312,27 @@ class _Searching:
 
     @property
     def devices(self) -> int:
-        """How many they are."""
+        """Number of devices."""
         return len(self.placement.parts)
 
     def _long_rows(self, place: int, rows: StepRows) -> Array:
-        """Own indexes of the longest out-rows; classes are by in-degree."""
+        """Return the own indexes of the longest out-rows; classes are by in-degree."""
         if not self.placement.graph.directed:
             return _first(int(rows.classes[_CLASS_BLOCK]), self.placement.id_dtype)
         offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
         return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
 
     def upload(self, block_searches: int) -> None:
-        """Make room for everything and fill the arguments in.
+        """Allocate buffers, and fill in the arguments.
 
-        :param block_searches: as of the outcome
+        :param block_searches: as of :class:`DependencyOutcome`
         :raises GraphTooLargeError: need against free
         """
         placement = self.placement
         self.block_searches = block_searches
         layouts = [self._layout(part, rows) for part, rows in self._each()]
-        # A place in one device's memory is found from its own by the others.
-        layout = {name: max(one[name] for one in layouts) for name in (*_PLACES, "nbytes")}
+        # Offsets are the same on all devices, which address each other's arrays.
+        layout = {name: max(one[name] for one in layouts) for name in (*_ARRAYS, "nbytes")}
         if self.block_searches:
             layout = self._layout(placement.parts[0], self.out[0], is_block=True)
         search_bytes = layout["nbytes"] * max(1, self.block_searches)
@@ -313,7 +346,7 @@ class _Searching:
         return list(zip(self.placement.parts, self.out, strict=True))
 
     def _sizes(self, place: int, search_bytes: int) -> dict[str, int]:
-        """Bytes of each buffer of a part."""
+        """Return the size of each buffer of a part."""
         id_bytes = self.placement.id_dtype.itemsize
         into = self.into[place]
         return {
@@ -326,7 +359,7 @@ class _Searching:
         }
 
     def _layout(self, part: StepPart, rows: StepRows, *, is_block: bool = False) -> dict[str, int]:
-        """Where each array of a search lies in its memory, and how large that is."""
+        """Return the offset of each array in the memory of a search, and the size of that."""
         placement = self.placement
         words, ids = placement.count // 32, placement.id_dtype.itemsize
         levels = placement.vertex_count + 3
@@ -348,13 +381,13 @@ class _Searching:
             "edges": 8 * rows.arcs * is_block * self.query.edges,
         }
         layout, end = {}, 0
-        for name in _PLACES:
+        for name in _ARRAYS:
             layout[name] = end
             end += -(-sizes[name] // 128) * 128
         return layout | {"nbytes": end}
 
     def block_searches_at_most(self, blocks: int) -> int:
-        """How many of so many blocks have memory for searches of their own; 0 if not enough have."""
+        """Return the number of blocks with memory for a search each; 0 if some have none."""
         part = self.placement.parts[0]
         nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
         free = driver.free_memory_bytes(part.index)
@@ -397,32 +430,32 @@ class _Searching:
         own["light_vertices"], own["light_arcs"] = LIGHT_VERTICES, LIGHT_ARCS
         own["dense_factor"] = DENSE_FACTOR
         own["block_searches"] = self.block_searches
-        own["sources_a_round"] = min(_MOST_A_ROUND, 1 + _ROUND_ARCS // (graph.arc_count + 1))
-        own["endpoints"], own["is_hot_first"] = query.endpoints, self.is_hot_first
+        own["sources_a_round"] = min(_MAX_PER_ROUND, 1 + _ROUND_ARCS // (graph.arc_count + 1))
+        own["endpoints"], own["is_by_degree"] = query.endpoints, self.is_by_degree
         own["is_directed"] = graph.directed
-        # All devices decide alike, so each has to know of the others' rows.
+        # All devices decide alike, so each is given this for all.
         own["has_long_rows"] = any(map(len, self.long_out)) or any(
             rows.classes[_CLASS_BLOCK] for rows in self.into
         )
 
     def vertices(self) -> Array:
-        """The sums of the vertices in the graph's order."""
-        found = np.empty(self.placement.vertex_count)
-        deliver_positions(self.placement, "sums", np.float64, found)
-        return found
+        """Return the sums of vertices in the graph's order."""
+        vertices = np.empty(self.placement.vertex_count)
+        deliver_positions(self.placement, "sums", np.float64, vertices)
+        return vertices
 
     def edges(self) -> Array:
-        """The sums of the arcs in the graph's order: each row is a range here as there."""
+        """Return the sums of arcs in the graph's order; rows are contiguous in both."""
         placement = self.placement
         offsets = placement.graph.offsets
-        found = np.empty(placement.graph.arc_count)
+        arc_sums = np.empty(placement.graph.arc_count)
         for part, rows in self._each():
             sums = part.buffers["sums of arcs"].download(np.float64, rows.arcs)
             own_offsets = rows.offsets.download(np.int64, part.owned + 1)
             vertices = placement.vertex(part.first + np.arange(part.owned))
             shift = np.repeat(offsets[vertices] - own_offsets[:-1], np.diff(own_offsets))
-            found[shift + np.arange(rows.arcs)] = sums
-        return found
+            arc_sums[shift + np.arange(rows.arcs)] = sums
+        return arc_sums
 
 
 def _first(count: int, dtype: np.dtype[Any]) -> Array:

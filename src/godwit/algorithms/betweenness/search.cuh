@@ -1,24 +1,127 @@
-// One search of Brandes' algorithm: its memory, and what is done with the arcs of its vertices.
+// A search of Brandes' algorithm: its memory, its counters, the kernel's arguments, and the visits of rows.
 //
-// Everything is pulled: a vertex adds up, over its row, the values of the neighbours that are in a *set*, a
-// bitmap of one level, which caches hold where they would not hold the levels or the values of all. What a
-// vertex gets is added in an order that follows from its row alone, so results are the same bits whatever ran
-// when, and for every way to go through a level.
+// Everything is pulled: a vertex sums, over its row, the values of the neighbours in a *set*, a bitmap of
+// one level, which caches hold where they would not hold the levels or values of all vertices. The order of
+// a sum follows from the row alone, so results have the same bits whatever ran when, and for every way to
+// process a level.
 //
-// A vertex' value is the number of shortest paths to it, then its coefficient. Set number `depth` lies in slot
-// depth % SETS: a superstep at a depth reads one neighbouring level, writes up to two, and clears a fourth.
+// The value of a vertex is its number of shortest paths, later its coefficient. The set of a level is in
+// slot level % SETS: a superstep reads one neighbouring level, writes up to two, and clears a fourth.
 //
-// A search belongs to all blocks of all devices, or to one block, in memory of its own. Of every device's
-// memory, an owner writes sets into all copies, and values into those of the devices that read them, or into
-// all; depths, lists and centralities are its own.
+// A search belongs to all blocks of all devices, or to one block. Its arrays are in one piece of each
+// device's memory, at the same offsets (SearchLayout). Owners write sets into all copies, and values into
+// those of the devices that read them, or into all; depths, lists and centralities are local.
 #pragma once
 
-#include "algorithms/betweenness/memory.cuh"
+#include "supersteps/readers.cuh"
 
-// What is done with a row.
-constexpr u32 GATHERS = 16;  // count the paths, from the level before
-constexpr u32 EXPANDS = 32;  // find the next level
-constexpr u32 DEPENDS = 64;  // the coefficient, from the next level
+constexpr u32 SETS = 4;
+constexpr u32 UNROLL = 4;
+constexpr u32 GROUP = 8;
+// Largest rows of a thread, of a group of lanes, and of a warp; longer ones are a block's.
+constexpr i64 THREAD_ROW = 4;
+constexpr i64 GROUP_ROW = GROUP * UNROLL;
+constexpr i64 LONG_ROW = 4096;
+constexpr u32 NO_DEPTH = 0xffffffffu;
+constexpr double LARGEST_COUNT = 0x1p900;
+
+// Sums over blocks and devices. The first is a run's progress.
+constexpr u32 BEGUN = 0;       // searches begun
+constexpr u32 FOUND_ARCS = 1;  // arcs of FOUND
+constexpr u32 SENT = 2;        // vertices sent to other devices, some of them visited before
+constexpr u32 REACHED = 3;     // vertices with counted paths
+constexpr u32 ARCS = 4;        // arcs from REACHED
+constexpr u32 FAILED = 5;      // numbers of paths that overflow or are 0
+constexpr u32 FOUND = 6;       // own vertices of the next level
+constexpr u32 ARCS_IN = 7;     // arcs to REACHED
+
+// Words of a search's state, equal on all devices.
+constexpr u32 SOURCE = 0;  // number of the source
+constexpr u32 DEPTH = 1;
+constexpr u32 LAST = 2;         // the deepest level
+constexpr u32 DENSE_BEGIN = 3;  // first level that is in no list
+constexpr u32 DENSE_END = 4;    // end of these levels
+constexpr u32 SEEN = 5;         // arcs to vertices reached
+constexpr u32 COUNT = 6;        // vertices reached
+constexpr u32 ARRIVING = 7;     // vertices sent between devices in the previous superstep
+constexpr u32 PHASE = 8;        // of the current superstep
+constexpr u32 HAS_FAILED = 9;
+constexpr u32 ALL_COUNT = 10;  // vertices reached, over all searches
+constexpr u32 ALL_ARCS = 11;   // arcs from these
+
+// Offsets in the memory of a search, in bytes.
+struct SearchLayout {
+    i64 visited;     // u32 [words]; of remote vertices, those known to be visited
+    i64 sets;        // u32 [SETS][words]
+    i64 values;      // double [positions]
+    i64 depths;      // u32 [owned]
+    i64 order;       // Id [owned]: own vertices found by this device, level by level
+    i64 taken;       // Id [owned]: own vertices found by other devices, level by level
+    i64 ends;        // Id [levels]: end of each level in `order`
+    i64 taken_ends;  // Id [levels]: likewise in `taken`
+    i64 lights;      // u8 [levels]: whether one block processed the level
+    i64 inbox;       // Id [devices][capacity]
+    i64 counters;    // SearchCounters
+    i64 centrality;  // double [owned], of a block's search
+    i64 edges;       // double [own arcs]
+    i64 nbytes;
+};
+
+struct SearchCounters {
+    u64 tail;  // of `order`
+    u64 taken_tail;
+    // Vertices sent to each device before a level, and at it; by parity of depth, as other devices read
+    // those of the last level while this one's are counted.
+    u64 sent_before[2][MAX_DEVICES];
+    u64 sent[2][MAX_DEVICES];
+    u64 state[32];  // of a block's search
+};
+
+struct LongRows {
+    const Id *rows;  // own indexes
+    i64 count;
+};
+
+// Rows and operations of a pass.
+struct Pass {
+    const i64 *offsets;
+    const Id *targets;
+    LongRows long_rows;
+    u32 what;
+    bool is_dense;  // visits all own vertices, not a list
+};
+
+struct Arguments {
+    Stage stage;
+    Rows<Id> out;
+    Rows<Id> in;  // the same if the graph is undirected
+    LongRows long_out;
+    LongRows long_in;
+    const Id *sources;   // positions
+    double *centrality;  // by own index
+    double *edges;       // by own arc, or null
+    const u32 *readers;  // of own vertices' values (supersteps/readers.cuh); null: all devices
+    char *searches[MAX_DEVICES];
+    SearchLayout layout;
+    i64 words;  // of a bitmap of all positions
+    u64 source_count;
+    u64 arcs;            // of the graph
+    u64 mean_degree;     // of vertices that have arcs
+    u64 light_vertices;  // largest level that one block processes,
+    u64 light_arcs;      // and its largest number of arcs
+    u64 dense_factor;  // dense search pays if this times the frontier's arcs exceeds the unseen ones
+    u32 block_searches;  // blocks with a search of their own; 0: one search of all
+    u32 sources_a_round;
+    u32 endpoints;
+    u32 is_by_degree;  // in-rows are sorted by descending degree of the neighbours
+    u32 is_directed;
+    u32 has_long_rows;  // on some device
+};
+
+// Operations on a row.
+constexpr u32 GATHERS = 16;  // sum the paths of the previous level
+constexpr u32 EXPANDS = 32;  // claim the next level
+constexpr u32 DEPENDS = 64;  // sum the coefficients of the next level
 
 struct Search {
     const Arguments &given;
@@ -28,9 +131,9 @@ struct Search {
     double *centrality;
     double *edges;
     u64 *state;
-    u32 devices;  // that search together
+    u32 devices;  // number of devices that search together
     u32 depth = 0;
-    // What a lane counts.
+    // Counts of this lane.
     u32 found = 0, reached = 0;
     u64 found_arcs = 0, arcs = 0, arcs_in = 0;
 
@@ -50,7 +153,7 @@ struct Search {
     __device__ __forceinline__ i64 first() const { return given.stage.first(); }
     __device__ __forceinline__ u32 device() const { return given.stage.device; }
 
-    // The same place in another device's memory.
+    // The counterpart in another device's memory.
     template <class T>
     __device__ __forceinline__ T *at(u32 other, T *mine) const {
         return reinterpret_cast<T *>(given.searches[other] +
@@ -63,7 +166,7 @@ struct Search {
             if (other != device()) *at(other, mine) = value;
     }
 
-    // The value of an own vertex: here, and where it is read.
+    // Store the value of an own vertex here, and on the devices that read it.
     __device__ __forceinline__ void store_value(i64 own, double value) const {
         double *mine = values() + first() + own;
         *mine = value;
@@ -73,17 +176,17 @@ struct Search {
                 *at(other, mine) = value;
     }
 
-    // Own vertices of a level in the lists: first those in `order`, then those in `taken`.
+    // Own vertices of a level: first those in `order`, then those in `taken`.
     struct List {
         Id begin, middle, taken_begin, size;
     };
-    // `is_on_record`: or else the level ends in `taken` where that ends.
-    __device__ __forceinline__ List list(u32 level, bool is_on_record) const {
+    // `is_closed`: the level's end in `taken` is recorded; else it is the end of `taken`.
+    __device__ __forceinline__ List list(u32 level, bool is_closed) const {
         const Id *ends = place<Id>(given.layout.ends), *others = place<Id>(given.layout.taken_ends);
         Id begin = level ? ends[level - 1] : 0, middle = ends[level] - begin;
         List made{begin, middle, 0, middle};
         if (devices > 1 && level) {
-            u64 end = is_on_record ? others[level] : load_relaxed(&counters()->taken_tail);
+            u64 end = is_closed ? others[level] : load_relaxed(&counters()->taken_tail);
             made.taken_begin = others[level - 1];
             made.size += static_cast<Id>(end) - made.taken_begin;
         }
@@ -99,8 +202,8 @@ struct Search {
         return level >= state[DENSE_BEGIN] && level < state[DENSE_END];
     }
 
-    // Claim the heads of arcs for the next level: own ones come into the list, others are sent to their owner.
-    // All lanes come.
+    // Claim the heads of arcs for the next level: own ones are listed, others sent to their owners. All
+    // lanes take part.
     __device__ __forceinline__ void warp_claim(const Id (&target)[UNROLL],
                                                const bool (&asks)[UNROLL]) {
         u32 word[UNROLL];
@@ -132,7 +235,7 @@ struct Search {
         }
     }
 
-    // Lanes of `votes` append what they bring. All lanes come.
+    // Append the vertices of the lanes in `votes`. All lanes take part.
     __device__ __forceinline__ void warp_append(u64 *tail, Id *list, u32 votes, i64 own) const {
         if (votes == 0) return;
         u64 begin = 0;
@@ -154,8 +257,8 @@ struct Search {
         if (sends) atomicAdd(&block->sums.counts[SENT], 1ull);
     }
 
-    // Every `stride`-th of `left` arcs from `begin`, UNROLL at most. Returns the sum of the values that count.
-    // All lanes come. `own` is the row's vertex.
+    // Visit every `stride`-th of `left` arcs from `begin`, at most UNROLL; return the sum of the values of
+    // neighbours in the set. `own` is the row's vertex. All lanes take part.
     __device__ __forceinline__ double warp_visit(const Pass &pass, i64 begin, i32 left, u32 stride,
                                                  Id own) {
         Id target[UNROLL];
@@ -178,7 +281,7 @@ struct Search {
 #pragma unroll
             for (u32 i = 0; i < UNROLL; i++) sum += value[i];
             if (edges && (pass.what & DEPENDS)) {
-                // A lane without a row has a vertex that may be another warp's, which writes it.
+                // The vertex of a lane without a row may be written by another warp.
                 double paths = left > 0 ? values()[first() + own] : 0;
 #pragma unroll
                 for (u32 i = 0; i < UNROLL; i++)
@@ -191,8 +294,8 @@ struct Search {
         return sum;
     }
 
-    // The rows of the lanes' vertices, but for long ones: a row a lane, then four rows at a time, then one.
-    // Returns each lane its sum. All lanes come.
+    // Visit the rows of the lanes' vertices, except long ones: a row per lane, then four rows at a time,
+    // then one. Return each lane's sum. All lanes take part.
     __device__ __forceinline__ double warp_rows(const Pass &pass, Id own, bool is_there) {
         i64 begin = 0;
         i32 degree = 0;
@@ -244,8 +347,8 @@ struct Search {
         return sum;
     }
 
-    // A row of any length by a block, or by all of the team, each warp a tile of so many. Thread 0 gets the sum
-    // of the block's. All threads come.
+    // Visit a row of any length with a block, or with the whole team, in tiles of a warp. Return the
+    // block's sum to thread 0. All threads take part.
     __device__ __forceinline__ double block_row(const Pass &pass, Id own, u64 warp, u64 warps) {
         __shared__ double parts[WARP];
         i64 from = pass.offsets[own], end = pass.offsets[own + 1];
@@ -260,27 +363,27 @@ struct Search {
         __syncthreads();
         double sum = 0;
         if (threadIdx.x == 0)
-            for (u32 one = 0; one < blockDim.x / WARP; one++) sum += parts[one];
+            for (u32 i = 0; i < blockDim.x / WARP; i++) sum += parts[i];
         __syncthreads();
         return sum;
     }
 
-    // In the order of rows: hottest first.
-    __device__ __forceinline__ u64 heat(i64 position) const {
+    // Rank of a position in the order of sorted rows, by descending degree.
+    __device__ __forceinline__ u64 degree_rank(i64 position) const {
         u64 capacity = static_cast<u64>(given.stage.capacity);
         u64 owner = static_cast<u64>(position) / capacity;
         return (static_cast<u64>(position) - owner * capacity) * given.stage.devices + owner;
     }
 
-    // How many arcs come from a vertex: where they begin and end in the sorted row.
+    // Count the arcs from a vertex by binary search in the sorted row.
     __device__ __forceinline__ double thread_count_arcs(i64 own, i64 from) const {
         i64 bounds[2];
-        u64 wanted = heat(from);
+        u64 wanted = degree_rank(from);
         for (u32 which = 0; which < 2; which++) {
             i64 low = given.in.offsets[own], high = given.in.offsets[own + 1];
             while (low < high) {
                 i64 middle = low + (high - low) / 2;
-                if (heat(given.in.targets[middle]) < wanted + which)
+                if (degree_rank(given.in.targets[middle]) < wanted + which)
                     low = middle + 1;
                 else
                     high = middle;
@@ -290,7 +393,7 @@ struct Search {
         return static_cast<double>(bounds[1] - bounds[0]);
     }
 
-    // A vertex of this level has its number of paths.
+    // Store the number of paths of a vertex of this level.
     __device__ __forceinline__ void thread_reach(i64 own, double paths) {
         store_value(own, paths);
         if (!(paths > 0 && paths <= LARGEST_COUNT)) atomicAdd(&block->sums.counts[FAILED], 1ull);
@@ -304,7 +407,8 @@ struct Search {
         arcs_in += given.is_directed ? given.in.offsets[own + 1] - given.in.offsets[own] : from_it;
     }
 
-    // A vertex of this level has the sum of its successors' coefficients.
+    // Compute the dependency and coefficient of a vertex of this level from the sum of its successors'
+    // coefficients.
     __device__ __forceinline__ void thread_depend(i64 own, double sum) {
         double paths = values()[first() + own];
         if (depth == 0) {
@@ -315,7 +419,7 @@ struct Search {
         store_value(own, sum + 1.0 / paths);
     }
 
-    // All lanes come.
+    // Add the lanes' counts to the block's. All lanes take part.
     __device__ __forceinline__ void warp_report() {
         warp_count(*block, FOUND, found);
         warp_count(*block, FOUND_ARCS, found_arcs);

@@ -1,9 +1,9 @@
 """Verifier of betweenness: Brandes' algorithm from the sources, one after the other, in plain loops.
 
-A centrality is a sum of terms, one per source, none of them negative. Where there are no more sources than
-may be searched from, all terms are computed again and the sums compared. Else those of some sources are,
-drawn at random: every centrality must be at least their sum, and it must be 0 where arcs do not both lead
-to the vertex and on from it. That is necessary, not sufficient.
+A centrality is a sum of non-negative terms, one per source. If there are few enough sources, all terms are
+computed again and the sums compared. Else the terms of some sources, drawn at random, are: every centrality
+must be at least their sum, and 0 where arcs do not both lead to the vertex and on from it. That is
+necessary, not sufficient.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.betweenness.centrality import choose_sources, scales
+from godwit.algorithms.betweenness import check_scale, choose_sources, rescale
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.dtypes import Array, as_count, as_flag
@@ -23,13 +23,13 @@ from godwit.graph.ids import Sources
 from godwit.runtime.cpu.compile import kernel
 
 RELATIVE_SLACK = 1e-9
-"""By how much, relative to the larger, two centralities may differ: sums in another order."""
+"""Relative difference allowed between two centralities: sums in another order."""
 
 _SECONDS_OF_WORK = 1 << 27
 """Vertices and arcs that a serial search can visit in some seconds."""
 
 _RESCALED_AT = 2.0**512
-"""Numbers of paths are kept as a float and how often it was divided by this, as they do not overflow."""
+"""Numbers of paths are floats divided by a power of this, so that they do not overflow."""
 
 
 def verify_betweenness_centrality(
@@ -39,6 +39,7 @@ def verify_betweenness_centrality(
     *,
     sources: Sources | None = None,
     normalized: bool = True,
+    scale: str = "all",
     endpoints: bool = False,
     weighted: bool | None = False,
     samples: int | None = None,
@@ -52,10 +53,10 @@ def verify_betweenness_centrality(
 
     :param centrality: (n), as of :func:`godwit.betweenness_centrality`
     :param edge_centrality: (m), likewise; None if there is none to check
-    :param sources: which the result has searched from (its ``.sources``); None: all vertices
-    :param normalized: which the result was asked for with, like ``endpoints`` and ``weighted``
-    :param samples: search from at most so many; None: from as many as take some seconds, which are all in
-        graphs of some thousand vertices and arcs
+    :param sources: sources of the result (its ``.sources``); None: all vertices
+    :param normalized: as of the result, like ``scale``, ``endpoints`` and ``weighted``
+    :param samples: largest number of sources to search from; None: as many as take some seconds, which are
+        all in graphs of some thousand vertices and arcs
     :param seed: of the draw
     :raises VerificationError: naming the vertex, or the arc, and the values
     :raises InputError: an argument is wrong
@@ -69,6 +70,7 @@ def verify_betweenness_centrality(
     weighted = uses_weights(graph, weighted)
     normalized = as_flag(normalized, "normalized")
     endpoints = as_flag(endpoints, "endpoints")
+    scale = check_scale(scale)
     if samples is None:
         samples = searches_in_seconds(graph)
     searched = chosen
@@ -78,10 +80,10 @@ def verify_betweenness_centrality(
     is_whole = len(searched) == len(chosen)
     check_finite(centrality, "centrality")
     sums, arc_sums = _sums(graph, searched, endpoints, edge_centrality is not None, weighted)
-    scale, own_scale = scales(n, len(chosen), normalized, graph.directed, endpoints)
-    own = sums[chosen] * own_scale
-    sums *= scale
-    sums[chosen] = own
+    if arc_sums is not None and not graph.directed:
+        arc_sums = _sums_of_edges(graph, arc_sums, weighted)
+    if scale == "all":
+        rescale(graph, chosen, sums, arc_sums, normalized, endpoints)
     wrong = _differ(centrality, sums, is_whole)
     if not is_whole and not endpoints:
         wrong |= (centrality > 0) & ~_can_be_inner(graph)
@@ -90,9 +92,6 @@ def verify_betweenness_centrality(
         fail(f"the centrality of vertex {v} is {centrality[v]}, and {_wanted(sums[v], is_whole)}")
     if edge_centrality is None or arc_sums is None:
         return
-    if not graph.directed:
-        arc_sums = _of_edges(graph, arc_sums, weighted)
-    arc_sums *= scales(n, len(chosen), normalized, graph.directed, True)[0]
     wrong = _differ(edge_centrality, arc_sums, is_whole) | ~(edge_centrality >= 0)
     if wrong.any():
         arc = int(np.argmax(wrong))
@@ -112,16 +111,16 @@ def _wanted(value: float, is_whole: bool) -> str:
     return f"must be {value}" if is_whole else f"at least {value} comes from the sources drawn"
 
 
-def _differ(found: Array, expected: Array, is_whole: bool) -> Array:
-    slack = RELATIVE_SLACK * np.maximum(np.abs(found), expected)
-    wrong: Array = found < expected - slack
+def _differ(given: Array, expected: Array, is_whole: bool) -> Array:
+    slack = RELATIVE_SLACK * np.maximum(np.abs(given), expected)
+    wrong: Array = given < expected - slack
     if is_whole:
-        wrong |= found > expected + slack
+        wrong |= given > expected + slack
     return wrong
 
 
 def _can_be_inner(graph: Graph) -> Array:
-    """bool (n): whether an arc from another vertex leads there, and one to another leads on."""
+    """Return, for each vertex, whether arcs from and to other vertices exist."""
     entered = np.zeros(graph.vertex_count, np.bool_)
     left = np.zeros_like(entered)
     for tails, arcs in arc_blocks(graph):
@@ -154,16 +153,9 @@ def _sums(
         is_reached[:] = False
         if weighted:
             count = _search_by_weights(
-                graph.offsets,
-                graph.targets,
-                lengths,
-                source,
-                distance,
-                is_reached,
-                order,
-                keys,
+                graph.offsets, graph.targets, lengths, source, distance, is_reached, order, keys,
                 vertices,
-            )
+            )  # fmt: skip
         else:
             count = _search(graph.offsets, graph.targets, source, distance, is_reached, order)
         paths[:], divisions[:], dependency[:] = 0, 0, 0
@@ -174,7 +166,7 @@ def _sums(
     return sums, arc_sums if edges else None
 
 
-def _of_edges(graph: Graph, arcs: Array, weighted: bool) -> Array:
+def _sums_of_edges(graph: Graph, arcs: Array, weighted: bool) -> Array:
     """Return for both arcs of every edge the sum of the two; parallel arcs of one length are alike."""
     tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
     keys = [graph.weights] if weighted and graph.weights is not None else []
@@ -209,19 +201,12 @@ def _search(
 
 @kernel
 def _search_by_weights(
-    offsets: Any,
-    targets: Any,
-    lengths: Any,
-    source: int,
-    distance: Any,
-    is_reached: Any,
-    order: Any,
-    keys: Any,
-    vertices: Any,
-) -> int:
+    offsets: Any, targets: Any, lengths: Any, source: int, distance: Any, is_reached: Any,
+    order: Any, keys: Any, vertices: Any,
+) -> int:  # fmt: skip
     """Dijkstra's algorithm with a binary heap of (key, vertex); as :func:`_search`.
 
-    Until a vertex is final, ``order`` says nothing of it; outdated entries of the heap are skipped.
+    Outdated entries of the heap are skipped.
     """
     distance[source] = 0
     is_reached[source] = True
@@ -272,20 +257,9 @@ def _is_on_a_shortest_path(
 
 @kernel
 def _add_dependencies(
-    offsets: Any,
-    targets: Any,
-    lengths: Any,
-    weighted: bool,
-    distance: Any,
-    order: Any,
-    count: int,
-    paths: Any,
-    divisions: Any,
-    dependency: Any,
-    endpoints: bool,
-    sums: Any,
-    arc_sums: Any,
-) -> None:
+    offsets: Any, targets: Any, lengths: Any, weighted: bool, distance: Any, order: Any, count: int,
+    paths: Any, divisions: Any, dependency: Any, endpoints: bool, sums: Any, arc_sums: Any,
+) -> None:  # fmt: skip
     """Count the shortest paths to each vertex in the order of the search; go back with dependencies.
 
     Lengths are positive.
@@ -299,7 +273,7 @@ def _add_dependencies(
             if not _is_on_a_shortest_path(tail, head, arc, distance, lengths, weighted):
                 continue
             more = divisions[tail] - divisions[head]
-            if more > 0:  # what was there is of a lower order
+            if more > 0:  # the previous count is of a lower order
                 paths[head] = paths[head] / _RESCALED_AT if more == 1 else 0.0
                 divisions[head] = divisions[tail]
                 more = 0

@@ -20,9 +20,10 @@ import numpy as np
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
-from godwit.graph.components import weak_components
-from godwit.graph.csr import Graph, require_memory
-from godwit.graph.foreign import no_graph
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import not_a_graph
+from godwit.graph.rows import require_memory
+from godwit.graph.union_find import weak_components
 from godwit.placement import PlacedGraph, default_step_devices
 from godwit.runtime.gpu_options import GpuOptions, check_components
 from godwit.runtime.protocol import Device
@@ -113,7 +114,7 @@ def connected_components(
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):
-        raise InputError(f"{no_graph(plain)}; connected_components_of_edges takes edges")
+        raise InputError(f"{not_a_graph(plain)}; connected_components_of_edges takes edges")
     query = _Query.checked(plain, method, rounds, jumps, merge, has_gpu_options=gpu is not None)
     with recorded(trace, "connected_components"):
         return _find(graph, query, devices, options)
@@ -342,8 +343,8 @@ def _find_resident(
             poll = make_poll(options)
             with statistics.phase("run"):
                 label = weak_components(
-                    plain, query.method, rounds=query.rounds, jumps=query.jumps,  # type: ignore[arg-type]
-                    threads=device.threads, poll=poll,
+                    plain.rows, plain.directed, query.method,  # type: ignore[arg-type]
+                    rounds=query.rounds, jumps=query.jumps, threads=device.threads, poll=poll,
                 )  # fmt: skip
         if placed is not None:
             add_placement(statistics, placed, graph)

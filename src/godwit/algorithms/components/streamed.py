@@ -32,17 +32,15 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.algorithms.components.streamed_cpu import Fault, Forest, HostForest, Linking
-from godwit.dataflow.context import Context
-from godwit.dataflow.endpoint import Endpoint
+from godwit.dataflow.context import Context, Endpoint
 from godwit.dataflow.future import Future
-from godwit.dataflow.link import Link
+from godwit.dataflow.link import DEFAULT_BUFFERS, DEFAULT_PACKET_BYTES, Link
 from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items
 from godwit.dataflow.router import Router
-from godwit.dataflow.spaces import BUFFERS, PACKET_BYTES
 from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.errors import InputError
-from godwit.graph.csr import require_memory
 from godwit.graph.ids import VertexIds
+from godwit.graph.rows import require_memory
 from godwit.io.edge_rows import EdgeRows
 from godwit.io.edge_sources import (
     EdgeChunks,
@@ -137,7 +135,7 @@ class StreamOptions:
         """
         if self.packet_bytes is not None:
             return self.packet_bytes
-        packet = PACKET_BYTES
+        packet = DEFAULT_PACKET_BYTES
         if not isinstance(edges, EdgeChunks) and edges.array is not None:
             low, high = _ARRAY_PACKET_BYTES
             array_bytes = 2 * edges.dtype.itemsize * edges.count
@@ -145,9 +143,9 @@ class StreamOptions:
         if self.memory_bytes is not None:
             links = 1 + (devices - 1).bit_length()  # for edges, and for forests of others
             room = self.memory_bytes - forest_bytes - _SPARE_BYTES
-            packet = min(packet, room // (links * BUFFERS))
+            packet = min(packet, room // (links * DEFAULT_BUFFERS))
         if self.host_bytes is not None:
-            packet = min(packet, self.host_bytes // (2 * BUFFERS))
+            packet = min(packet, self.host_bytes // (2 * DEFAULT_BUFFERS))
         return max(_MIN_PACKET_BYTES, packet // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES)
 
 
@@ -469,7 +467,7 @@ class GpuFeeder:
         self.has_joined = False
         with ExitStack() as stack:
             self._blocks: deque[tuple[Block, Event]] = deque()
-            for _ in range(BUFFERS):
+            for _ in range(DEFAULT_BUFFERS):
                 block = self._space.allocate(packet_bytes)
                 stack.callback(block.free)
                 self._blocks.append((block, READY))

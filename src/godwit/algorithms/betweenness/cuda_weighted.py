@@ -1,12 +1,10 @@
-"""Sums of dependencies over searches by weights, on GPUs: SSSP from each source, then a step program.
+"""Sums of Brandes' dependencies by weights, on GPUs: SSSP from each source, then a step program.
 
-U. Brandes, A faster algorithm for betweenness centrality, Journal of Mathematical Sociology 25 (2001), as
-in :mod:`godwit.algorithms.betweenness.cpu`. An arc is *tight* where the distances say that a shortest
-path ends with it. Paths are counted in waves along tight arcs: a vertex is in the next one when all tails
-of such arcs to it have counted theirs. Dependencies come back wave by wave, the last first: the successors
-of a vertex are in later ones.
+An arc is *tight* if a shortest path ends with it, by the distances. Paths are counted in waves along tight
+arcs: a vertex is in the next wave when all tails of tight arcs to it have their counts. Dependencies are
+propagated back wave by wave, the last first, as the successors of a vertex are in later waves.
 
-GPUs add numbers up in no order, so the last bits of sums differ from run to run.
+Additions on GPUs have no fixed order, so the last bits of sums differ from run to run.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.betweenness.cpu import DependencySums
-from godwit.algorithms.betweenness.path_counts import LARGEST_COUNT
-from godwit.algorithms.betweenness.weighted_path_counts import lost_weight
+from godwit.algorithms.betweenness.path_counts import LARGEST_COUNT, lost_weight
 from godwit.algorithms.sssp import run_sssp
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
@@ -37,9 +34,9 @@ from godwit.worker.solve import make_poll
 
 @cache
 def _program(dtype: str, far: Any) -> StepProgram:
-    """From the distances of a source, counts of paths and dependencies.
+    """Return the program that computes counts of paths and dependencies from the distances of a source.
 
-    :param far: the distance of what was not reached
+    :param far: distance of vertices that are not reached
     """
 
     def tight(distance: Any, weight: Any, distance_at_target: Any, source: Any, target: Any) -> Any:
@@ -53,7 +50,7 @@ def _program(dtype: str, far: Any) -> StepProgram:
         name="dependencies",
         fields={
             "distance": dtype,
-            "waiting": ("int64", 0),  # tight arcs to a vertex whose tails have not counted
+            "waiting": ("int64", 0),  # tight arcs from tails without counts
             "count": ("float64", 0.0),
             "dependency": ("float64", 0.0),
             "wave": ("int64", -1),
@@ -93,13 +90,13 @@ def sum_weighted_dependencies(
     *,
     endpoints: bool,
 ) -> DependencySums | None:
-    """Brandes' dependencies by weights, added up over sources in their order, on the devices of a graph.
+    """Sum Brandes' dependencies by weights over sources, on the devices of a placed graph.
 
     :param sources: int64 (k), valid vertices
-    :param statistics: gets supersteps, and the times of ``run``, ``compile`` and ``kernel``
+    :param statistics: receives work, supersteps, and the times of ``run``, ``compile`` and ``kernel``
     :param endpoints: a path counts for its two ends, too
-    :returns: no sums of arcs; None if a number of paths is too large for float64
-    :raises InputError: a weight is so small that it is lost in a sum
+    :returns: sums of vertices only; None if a number of paths is too large for float64
+    :raises InputError: a weight is lost in a sum
     """
     poll = make_poll(options)
     begun = visited = examined = 0
@@ -116,13 +113,15 @@ def sum_weighted_dependencies(
     with statistics.phase("run"):
         for source in sources:
             begun += 1
-            paths, found = _search(placed, int(source), each)
+            paths, steps = _search(placed, int(source), each)
             if poll is not None:
                 poll(begun)
             for name in apart:
-                apart[name] += sum(one.seconds.get(name, 0.0) for one in (paths, found.statistics))
-            statistics.rounds = statistics.rounds + found.statistics.rounds
-            counts, dependencies = found.fields["count"], found.fields["dependency"]
+                apart[name] += sum(
+                    part.seconds.get(name, 0.0) for part in (paths, steps.statistics)
+                )
+            statistics.rounds = statistics.rounds + steps.statistics.rounds
+            counts, dependencies = steps.fields["count"], steps.fields["dependency"]
             if not counts.max() <= LARGEST_COUNT:
                 break
             reached = np.flatnonzero(counts)
@@ -133,6 +132,9 @@ def sum_weighted_dependencies(
             examined += int(degrees[reached].sum())
         else:
             sums = DependencySums(totals, None, visited, examined)
+            others = np.zeros(len(placed.context.devices) - 1, np.int64)
+            statistics.processed_items = np.append(np.int64(visited), others)
+            statistics.arcs_relaxed = np.append(np.int64(examined), others)
     statistics.split_run(apart)
     return sums
 
@@ -140,23 +142,23 @@ def sum_weighted_dependencies(
 def _search(
     placed: PlacedGraph, source: int, options: SolverOptions
 ) -> tuple[RunStatistics, StepResult]:
-    """From one source: numbers of shortest paths, and dependencies; and what finding distances took."""
+    """Search from one source; return the statistics of SSSP, and the result of the step program."""
     gpu = options_for(options.gpu, OF_WORKERS)
     of_paths = replace(options, gpu=replace(gpu, communication=None))
     paths = run_sssp(placed, source, target=None, cutoff=None, options=of_paths)
     distance = paths.distance
     reached = np.flatnonzero(paths.reached)
-    found = _program(distance.dtype.name, paths.unreached).run(
+    steps = _program(distance.dtype.name, paths.unreached).run(
         placed, reached, fields={"distance": distance}, progress=options.progress,
         gpu=options_for(options.gpu, OF_FRONTIERS + OF_STEPS),
     )  # fmt: skip
-    if np.count_nonzero(found.fields["count"]) < len(reached):
+    if np.count_nonzero(steps.fields["count"]) < len(reached):
         raise _lost(placed.graph, distance, reached)
-    return paths.statistics, found
+    return paths.statistics, steps
 
 
 def _lost(graph: Graph, distance: Array, reached: Array) -> InputError:
-    """What waits in vain waits for an arc that leads no farther."""
+    """Return the error about an arc whose weight is lost, for which vertices wait in vain."""
     tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
     heads = graph.targets
     leads_nowhere = (distance[tails] + graph.weights == distance[tails]) & (tails != heads)

@@ -134,6 +134,47 @@ def test_edges_of_parallel_and_unsorted_rows() -> None:
     np.testing.assert_allclose(found.edge_centrality, wanted, **CLOSE)
 
 
+def _random(directed: bool) -> Graph:
+    ends = np.random.default_rng(4).integers(0, 30, (2, 70))
+    return Graph.from_edges(*ends, vertex_count=30, directed=directed)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("endpoints", [False, True])
+def test_plain_sums_are_those_of_brandes(directed: bool, endpoints: bool) -> None:
+    graph = _random(directed)
+    sources = [3, 7, 8, 20]
+    vertices, arcs = _exact(graph, sources)
+    found = gw.betweenness_centrality(
+        graph, sources=sources, scale="sum", endpoints=endpoints, edges=True, devices="cpu"
+    )
+    if not endpoints:
+        np.testing.assert_allclose(found.centrality, [float(x) for x in vertices], **CLOSE)
+    if directed:
+        np.testing.assert_allclose(found.edge_centrality, [float(x) for x in arcs], **CLOSE)
+    gw.verify_betweenness_centrality(
+        graph, found.centrality, found.edge_centrality, sources=sources, scale="sum",
+        endpoints=endpoints,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_plain_sums_as_networkx_subset(directed: bool) -> None:
+    graph = _simple(_random(directed))
+    other, sources = _networkx(graph), [3, 7, 8, 20]
+    found = gw.betweenness_centrality(
+        graph, sources=sources, scale="sum", edges=True, devices="cpu"
+    )
+    halves = 1 if directed else 2  # NetworkX counts undirected pairs once
+    expected = nx.betweenness_centrality_subset(other, sources, list(other), normalized=False)
+    for vertex, value in found.to_dict().items():
+        assert value == pytest.approx(halves * expected[vertex])
+    of_edges = nx.edge_betweenness_centrality_subset(other, sources, list(other))
+    for edge, value in found.edges_to_dict().items():
+        at = edge if edge in of_edges else edge[::-1]
+        assert value == pytest.approx(halves * of_edges[at])
+
+
 def _chain(diamonds: int, *, copies: int, tail: bool) -> Graph:
     """Diamonds in a row, ``copies`` parallel ways through each; perhaps a plain path beside them."""
     sources, targets, at = [], [], 0
@@ -310,6 +351,8 @@ def test_one_source_is_no_nan() -> None:
         ({"weighted": True}, "needs a graph with weights"),
         ({"weighted": "no"}, "weighted"),
         ({"normalized": 1}, "normalized"),
+        ({"scale": "none"}, "scale must be 'all' or 'sum', got 'none'"),
+        ({"scale": None}, "scale must be"),
         ({"endpoints": None}, "endpoints"),
         ({"edges": "yes"}, "edges"),
         ({"devices": ["cpu:0", "cpu:1"]}, "betweenness runs on one device of the CPU, or on GPUs"),

@@ -303,7 +303,7 @@ class TestBadInput:
             gw.connected_components_of_edges(path)
         with path.open("wb") as file:
             np.save(file, np.arange(8).reshape(4, 2))
-        with pytest.raises(FormatError, match=r"takes edges from one that is called \.npy"):
+        with pytest.raises(FormatError, match=r"takes edges from (one|files) (that is )?called \.npy"):
             gw.connected_components_of_edges(path)
         with pytest.raises(FileError, match="no such file"):
             gw.connected_components_of_edges(tmp_path / "graph.none")
@@ -418,7 +418,7 @@ class TestCommand:
             seen.append(edges)
             raise InputError("no more")
 
-        monkeypatch.setattr("godwit.connected_components", find)
+        monkeypatch.setattr("godwit.connected_components_of_edges", find)
         assert self.run("-", "--stream").exit_code == 2
         assert seen == ["/dev/stdin"]
 
@@ -451,7 +451,7 @@ class TestCommand:
             (tmp_path / "graph.godwit", "is of format godwit, for which columns means nothing"),
             (tmp_path / "edges.npy", "columns is for tables .* holds pairs"),
             ([[0, 1]], "columns is for tables in files"),
-            (grid(3, 3), "columns is for edges without a graph"),
+            (grid(3, 3), "columns is for tables in files"),
         ):
             with pytest.raises(InputError, match=said):
                 gw.connected_components_of_edges(edges, **given)

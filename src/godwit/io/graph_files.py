@@ -256,13 +256,13 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
     if head.content.startswith(b"\x93NUMPY"):
         raise FormatError(
             head.path,
-            "this is an array of NumPy's, not a graph: godwit.connected_components (godwit components) "
+            "this is an array of NumPy's, not a graph: godwit.connected_components_of_edges "
             "takes edges from files called .npy, godwit.Graph.from_edges makes a graph of its columns",
         )
     if not head.is_text:
         raise FormatError(
             head.path,
-            f"{problem}; this is not a text file (godwit.connected_components takes bare pairs with their "
+            f"{problem}; this is not a text file (connected_components_of_edges takes bare pairs with their "
             "edge_dtype)",
         )
     if b"\r" in head.content and b"\n" not in head.content:

@@ -303,7 +303,9 @@ class TestBadInput:
             gw.connected_components_of_edges(path)
         with path.open("wb") as file:
             np.save(file, np.arange(8).reshape(4, 2))
-        with pytest.raises(FormatError, match=r"takes edges from (one|files) (that is )?called \.npy"):
+        with pytest.raises(
+            FormatError, match=r"takes edges from (one|files) (that is )?called \.npy"
+        ):
             gw.connected_components_of_edges(path)
         with pytest.raises(FileError, match="no such file"):
             gw.connected_components_of_edges(tmp_path / "graph.none")

@@ -262,8 +262,8 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
     if not head.is_text:
         raise FormatError(
             head.path,
-            f"{problem}; this is not a text file (connected_components_of_edges takes bare pairs with their "
-            "edge_dtype)",
+            f"{problem}; this is not a text file (connected_components_of_edges takes bare pairs with "
+            "their edge_dtype)",
         )
     if b"\r" in head.content and b"\n" not in head.content:
         raise FormatError(head.path, "its lines end with CR alone: convert them to LF or CR LF")

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
+from component_graphs import generate
 from godwit.errors import GodwitError, RunTimeoutError
 from godwit.runtime.cuda import driver
 from godwit.supersteps.place import place_positions
@@ -226,7 +227,7 @@ def measure_graph(name: str, settings: Sequence[Setting], limits: Any) -> Iterab
     begin = perf_counter()
     spec = spec_of(name, quick=limits.quick)
     on_gpu = driver.device_count() > 0 and spec.startswith(("rmat:", "road:"))
-    graph = gw.generate(spec, device="cuda:0" if on_gpu else None)
+    graph = generate(spec, device="cuda:0" if on_gpu else None)
     made_s, begin = perf_counter() - begin, perf_counter()
     wanted = gw.connected_components(graph, devices="cpu")
     facts = {

@@ -89,7 +89,7 @@ def kind_of(name: str) -> tuple[Kind, int]:
 
 
 def spec_of(name: str, *, quick: bool) -> str:
-    """What ``gw.generate`` makes the graph of that name from."""
+    """Return the description of the graph of that name, for ``component_graphs.generate``."""
     kind, copies = kind_of(name)
     spec = kind.quick if quick else kind.spec
     return spec if copies == 1 else f"{spec},copies={copies}"

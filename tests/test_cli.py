@@ -657,8 +657,8 @@ class TestGenerators:
     def test_stand_where_a_file_does(self) -> None:
         facts = run_json("info", "watts-strogatz:60,neighbours=4,rewire=0,copies=3")
         assert (facts["vertices"], facts["arcs"]) == (180, 720)
-        assert "expected stencil:NXxNYxNZ" in run("info", "stencil:4x4", status=2).stderr
-        assert "got 9" in run("info", "stencil:4,points=9", status=2).stderr
+        assert "expected grid:ROWSxCOLUMNS" in run("info", "grid:4x4x4", status=2).stderr
+        assert "got 9" in run("info", "watts-strogatz:20,neighbours=9", status=2).stderr
 
     def test_help_lists_all(self) -> None:
         words = set(re.split(r"[\s,.;:)│]+", run("--help").stdout))

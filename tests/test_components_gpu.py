@@ -79,7 +79,7 @@ class TestEmulated:
     def test_more_neighbours_are_linked_where_trees_are_many(self, devices: list[str]) -> None:
         """Cliques: first neighbours join hardly more than one. A star needs no more."""
         supersteps = {}
-        cliques, star = gw.generators.cliques(1200, seed=3), gw.generators.star(500)
+        cliques, star = gw.generate("complete:12,copies=100"), gw.generators.star(500)
         for name, graph in (("cliques", cliques), ("star", star)):
             for rounds in (None, 1):
                 found = check(graph, devices, method="afforest", rounds=rounds)

@@ -243,9 +243,7 @@ class TestAsked:
     @staticmethod
     def pretend(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         found = tuple(Device(name, "cuda") for name in names)
-        monkeypatch.setattr(
-            "godwit.graph.generators.generate.resolve_devices", lambda device: found
-        )
+        monkeypatch.setattr("godwit.runtime.registry.resolve_devices", lambda device: found)
 
     def test_by_name(self) -> None:
         expected = gw.generate("rmat:6,seed=2,copies=2")

@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import Delaunay, cKDTree
 
+import component_graphs
 from godwit.errors import GodwitError, GraphTooLargeError, InputError
 from godwit.graph import generators
 from godwit.graph.csr import Graph
 from godwit.graph.generators import (
     barabasi_albert,
     binary_tree,
-    bubbles,
     caterpillar,
-    cliques,
     complete,
     delaunay,
     grid,
@@ -35,18 +34,14 @@ from godwit.graph.generators import (
     rmat,
     road,
     star,
-    stencil,
-    streets,
     triangulation,
     uniform,
     watts_strogatz,
 )
-from godwit.graph.generators.generate import generate
+from godwit.graph.generators.common import draw_graph
 from godwit.graph.generators.geometric import Points, sorted_points
-from godwit.graph.generators.recursive import _draw_rmat
-from godwit.graph.generators.spec import GENERATORS, is_spec, parse_spec
-from godwit.graph.hashing import seed_word
-from godwit.runtime.cpu.team import run_team
+from godwit.graph.generators.random import _rmat_edge
+from godwit.graph.generators.spec import GENERATORS, generate, is_spec, parse_spec
 from graphs import arcs_of, forced_threads
 
 # One graph of every generator, with the beginning of its SHA-256: see `digest`.
@@ -56,14 +51,10 @@ FROZEN: dict[str, str] = {
     "uniform:300,edges=900,weights=1..64": "0f432c5707c12ce7",
     "watts-strogatz:200,rewire=0.3": "b8e0eda8245fe78e",
     "barabasi-albert:400": "89e7bc7c70ee86b8",
-    "cliques:300,largest=12": "3d58ab0ee742f79e",
     "grid:9x12": "e38d697f2008c470",
     "road:50x40": "c12b962610ba6c9b",
-    "stencil:5x6x7,points=27": "686237eeff952ef9",
-    "streets:30x20": "ed97579dd1419665",
     "random-geometric:500,weights=0.0..1.0": "0df7ba06586f83f6",
     "delaunay:300": "06ae4f3e00afafbe",
-    "bubbles:60x70,spacing=16": "055849c0bdff38a9",
     "path:40,weights=0..3": "6bfa65c347496a5e",
     "star:30": "843919b0a5b659b4",
     "complete:20": "e33bfed488e8f243",
@@ -129,8 +120,7 @@ class TestAll:
         "spec",
         [
             "rmat:7", "uniform:80,edges=300", "watts-strogatz:90", "barabasi-albert:60",
-            "cliques:70", "road:20", "random-geometric:200", "delaunay:60",
-            "bubbles:40,spacing=16", "streets:20",
+            "road:20", "random-geometric:200", "delaunay:60",
         ],
     )  # fmt: skip
     def test_seed_decides(self, spec: str) -> None:
@@ -157,13 +147,11 @@ class TestAll:
         "spec",
         [
             "rmat:30,edge_factor=64", "rmat:40", "road:1000000", "grid:2000000000",
-            "streets:1000000", "streets:1000,pieces=65536",
             "path:1099511627776", "star:200000000000000", "complete:1000000",
-            "binary-tree:99999999999", "caterpillar:1000000x1000000", "stencil:100000",
-            "stencil:2000,points=27", "random-geometric:1000000000000",
-            "random-geometric:1000000,radius=0.5", "delaunay:2000000000", "bubbles:1000000",
-            "uniform:1000000000", "uniform:1000000,edges=100000000000", "cliques:1000000000000",
-            "cliques:1000000,largest=65536", "watts-strogatz:1000000000000",
+            "binary-tree:99999999999", "caterpillar:1000000x1000000", "random-geometric:1000000000000",
+            "random-geometric:1000000,radius=0.5", "delaunay:2000000000",
+            "uniform:1000000000", "uniform:1000000,edges=100000000000",
+            "watts-strogatz:1000000000000",
             "barabasi-albert:1000000000000", "path:1000000,copies=1000000000000",
         ],
     )  # fmt: skip
@@ -194,10 +182,6 @@ class TestAll:
             (lambda: road(3, -3), "columns must be"),
             (lambda: road(3, keep=1.5), r"in \[0, 1\], got 1.5"),
             (lambda: road(3, keep=float("nan")), "got nan"),
-            (lambda: streets(4, pieces=0), "pieces must be at least 1, got 0"),
-            (lambda: stencil(0), "nx must be at least 1, got 0"),
-            (lambda: stencil(2, 2, -1), "nz must be at least 1, got -1"),
-            (lambda: stencil(2, points=9), "points must be 7 or 27, got 9"),
             (lambda: path(-1), "n must not be negative, got -1"),
             (lambda: caterpillar(2, -1), "legs must not be negative, got -1"),
             (lambda: uniform(4, 7), "edges must be at most 6, got 7"),
@@ -209,9 +193,6 @@ class TestAll:
             (lambda: barabasi_albert(4, 0), "attach must be at least 1, got 0"),
             (lambda: random_geometric(9, 0), "radius must be positive, got 0"),
             (lambda: random_geometric(9, float("nan")), "radius must be positive, got nan"),
-            (lambda: bubbles(9, spacing=0), "spacing must be at least 1, got 0"),
-            (lambda: cliques(9, -1), "count must not be negative, got -1"),
-            (lambda: cliques(9, largest=1), "largest must be at least 2, got 1"),
         ],
     )
     def test_nonsense_is_refused(self, make: Callable[[], Graph], message: str) -> None:
@@ -245,11 +226,13 @@ class TestRmat:
     def test_draws_each_quadrant_as_often_as_asked(self) -> None:
         """With one level of recursion the quadrants are the pairs of two vertices."""
         edges = 200_000
-        sources, targets = np.empty((2, edges), np.int32)
         probabilities = np.array([0.4, 0.3, 0.2, 0.1])
         thresholds = [round(t * 2**21) for t in np.cumsum(probabilities)[:3]]
-        run_team(_draw_rmat, 1, seed_word(1), *thresholds, sources, targets, threads=1)
-        drawn = np.bincount(2 * sources + targets, minlength=4) / edges
+        graph = draw_graph(
+            _rmat_edge, (1, *thresholds), 2, edges, "", 1, None, both_directions=False, simple=False
+        )
+        sources = np.repeat(np.arange(2), graph.out_degree())
+        drawn = np.bincount(2 * sources + graph.targets, minlength=4) / edges
         if drawn[3] > drawn[0]:  # the two vertices have exchanged names
             drawn = drawn[::-1]
         np.testing.assert_allclose(drawn, probabilities, atol=0.005)
@@ -285,42 +268,6 @@ class TestGrids:
         assert set(arcs_of(graph)) < set(arcs_of(grid(100)))
         _, labels = connected_components(graph.to_scipy(merge="min"))
         assert np.bincount(labels).max() > 0.85 * graph.vertex_count
-
-    @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 1, 1), (1, 2, 6), (2, 2, 2), (3, 4, 5)])
-    def test_stencil(self, shape: tuple[int, int, int]) -> None:
-        # NetworkX takes the dimensions from the last to the first.
-        assert_like_networkx(stencil(*shape), nx.grid_graph(shape[::-1]))
-        ends = [nx.path_graph(length) for length in shape]
-        whole = nx.strong_product(nx.strong_product(ends[0], ends[1]), ends[2])
-        assert_like_networkx(stencil(*shape, points=27), whole)
-
-    @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 9), (9, 1), (2, 2), (12, 17)])
-    @pytest.mark.parametrize("pieces", [1, 2, 5])
-    def test_streets_are_roads_with_bends(self, rows: int, columns: int, pieces: int) -> None:
-        """Labels of NetworkX's vertices sort as ours are numbered: junction, right edge, lower edge."""
-        plain = road(rows, columns, keep=0.7, seed=2)
-        whole = nx.Graph()
-        whole.add_nodes_from((v, 0, 0) for v in range(plain.vertex_count))
-        for source, target in arcs_of(plain):
-            if source < target:
-                side = 1 if target == source + 1 and (columns > 1) else 2
-                bends = [(source, side, i) for i in range(1, pieces)]
-                nx.add_path(whole, [(source, 0, 0), *bends, (target, 0, 0)])
-        parts = sorted(nx.connected_components(whole), key=lambda part: (-len(part), min(part)))
-        graph = streets(rows, columns, keep=0.7, pieces=pieces, seed=2)
-        assert_like_networkx(graph, whole.subgraph(parts[0]))
-        assert graph.ids.kind == "consecutive"
-
-    def test_streets_are_like_maps(self) -> None:
-        """asia.osm has 1.035 edges a vertex, europe_osm 1.062; most vertices are bends."""
-        graph = streets(200)
-        assert graph.edge_count is not None
-        assert graph.edge_count / graph.vertex_count == pytest.approx(1.065, abs=0.015)
-        assert (graph.out_degree() == 2).mean() > 0.75
-        assert component_count(graph) == 1
-
-    def test_stencil_is_a_cube_by_default(self) -> None:
-        assert_equal(stencil(3), stencil(3, 3, 3))
 
 
 class TestClassic:
@@ -511,59 +458,25 @@ class TestGeometric:
         assert all((v, v + 1) in pairs for v in range(0, 60, 2))
 
 
-class TestMeshes:
-    def test_without_a_hole_is_a_honeycomb(self) -> None:
-        """Inside, all degrees are 3, and six triangles stand round every point."""
-        graph = bubbles(6, 9, spacing=10**6, seed=1)
-        assert graph.vertex_count == 54
-        assert graph.edge_count == 6 * 8 + sum((r + c) % 2 == 0 for r in range(5) for c in range(9))
-        whole = nx.Graph(arcs_of(graph))
-        assert nx.is_bipartite(whole)
-        assert {len(cycle) for cycle in nx.minimum_cycle_basis(whole)} == {6}
+class TestOfBenchmarks:
+    """Graphs of benchmarks/component_graphs.py."""
 
-    def test_holes_are_cut(self) -> None:
-        graph = bubbles(300, seed=1)
-        assert component_count(graph) == 1
-        assert 0.5 < graph.vertex_count / 90_000 < 0.9
-        degree = graph.out_degree()
-        assert degree.max() == 3
-        assert (degree == 3).mean() > 0.9
+    @pytest.mark.parametrize(
+        ("spec", "start"),
+        [
+            ("bubbles:70,spacing=16", "e3ffb8c26d250f86"),
+            ("cliques:300,largest=12", "3d58ab0ee742f79e"),
+            ("streets:30", "718feff4ef5f0bf5"),
+            ("stencil:7,points=27", "849d0e58305d7a8d"),
+            ("stencil:6,copies=1", "2459342c1501f988"),
+            ("rmat:10", FROZEN["rmat:10"]),
+        ],
+    )
+    def test_are_the_same_for_ever(self, spec: str, start: str) -> None:
+        graph = component_graphs.generate(spec)
+        assert digest(graph) == start
+        assert_simple(graph)
         assert graph.ids.kind == "consecutive"
-        # Some faces are holes, as long round as they are wide; the others have six sides.
-        edges = graph.edge_count
-        assert edges is not None
-        faces = edges - graph.vertex_count + 1
-        assert faces < edges / 3 < 1.2 * faces
-
-    def test_of_nothing_but_a_hole_a_vertex_remains(self) -> None:
-        assert all(bubbles(1, seed=seed, spacing=1).vertex_count == 1 for seed in range(9))
-
-
-class TestCliques:
-    def test_one_clique(self) -> None:
-        for seed in range(20):
-            graph = cliques(20_000, 1, largest=9, seed=seed)
-            degree = graph.out_degree()
-            members = np.flatnonzero(degree)
-            assert 2 <= len(members) <= 9
-            assert (degree[members] == len(members) - 1).all()
-
-    def test_sizes_fall_with_their_square(self) -> None:
-        graphs = [cliques(20_000, 1, largest=30, seed=seed) for seed in range(300)]
-        sizes = np.bincount([np.count_nonzero(g.out_degree()) for g in graphs], minlength=31)
-        shares = 1 / np.arange(2, 31) ** 2.0
-        assert sizes[2] / 300 == pytest.approx(shares[0] / shares.sum(), abs=0.1)
-        assert sizes[10:].sum() / 300 == pytest.approx(shares[8:].sum() / shares.sum(), abs=0.06)
-
-    def test_are_clustered_and_overlap(self) -> None:
-        graph = cliques(4000)
-        degree = graph.out_degree()
-        assert degree.mean() == pytest.approx(43, rel=0.2)
-        assert degree.max() > 4 * degree.mean()
-        assert np.bincount(connected_components(graph.to_scipy(merge="min"))[1]).max() > 3500
-        assert nx.transitivity(nx.Graph(arcs_of(graph))) > 0.2
-        assert cliques(5, 0).arc_count == 0
-        assert cliques(0, 7).vertex_count == 0
 
 
 class TestSpecs:
@@ -575,15 +488,10 @@ class TestSpecs:
             ("rmat:6,simple=false,symmetrize=false",
              lambda: rmat(6, simple=False, symmetrize=False)),
             ("road:4x9,keep=0.7,seed=1", lambda: road(4, 9, keep=0.7, seed=1)),
-            ("streets:4x9,keep=0.7,pieces=2", lambda: streets(4, 9, keep=0.7, pieces=2)),
-            ("stencil:3", lambda: stencil(3, 3, 3)),
-            ("stencil:2x3x4,points=27", lambda: stencil(2, 3, 4, points=27)),
             ("watts-strogatz:50,neighbours=4,rewire=0.5", lambda: watts_strogatz(50, 4, 0.5)),
             ("barabasi-albert:50,attach=2", lambda: barabasi_albert(50, 2)),
             ("uniform:50,edges=70", lambda: uniform(50, 70)),
-            ("cliques:50,count=9,largest=5", lambda: cliques(50, 9, largest=5)),
             ("random-geometric:50,radius=2e-1", lambda: random_geometric(50, 0.2)),
-            ("bubbles:20x30,spacing=7", lambda: bubbles(20, 30, spacing=7)),
             ("binary-tree:6,weights=-4..64", lambda: binary_tree(6, weights=(-4, 64))),
             ("caterpillar:6", lambda: caterpillar(6, 1)),
             ("caterpillar:6x3,weights=0.5..1", lambda: caterpillar(6, 3, weights=(0.5, 1))),
@@ -601,7 +509,7 @@ class TestSpecs:
         "spec",
         [
             "rmat:", "rmat:x", "rmat:5x5", "rmat:5,simple=no", "rmat:5,parameters=", "rmat:5,seed",
-            "rmat:5,parameters=0.1/x", "stencil:2x3", "stencil:2x3x4x5", "path:5,copies=1.5",
+            "rmat:5,parameters=0.1/x", "grid:2x", "grid:2x3x4", "path:5,copies=1.5",
             "path:5,weights=1..2..3", "path:5,weights=1..nan", "path:5,weights=", "path:5,n=3",
         ],
     )  # fmt: skip

@@ -149,10 +149,10 @@ class TestNumbering:
         ("spec", "stays"),
         [
             ("delaunay:2000,seed=1", True),
-            ("stencil:5,points=27,copies=12", True),
+            ("watts-strogatz:1500,rewire=0", True),
             ("random-geometric:2000,seed=1", True),
             ("rmat:10", False),
-            ("cliques:2000,count=1300,seed=1", False),
+            ("watts-strogatz:2000,rewire=0.5,seed=1", False),
         ],
     )
     def test_ranges_where_arcs_stay_in_them(self, spec: str, stays: bool, parts: int) -> None:

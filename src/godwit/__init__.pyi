@@ -39,7 +39,7 @@ from godwit.frontier.explorer import explore as explore
 from godwit.frontier.program import StepProgram as StepProgram
 from godwit.graph import generators as generators
 from godwit.graph.csr import Graph as Graph
-from godwit.graph.generators.generate import generate as generate
+from godwit.graph.generators.spec import generate as generate
 from godwit.graph.partition import Partition as Partition
 from godwit.graph.partition import partition as partition
 from godwit.io.datasets import dataset as dataset

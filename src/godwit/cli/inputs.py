@@ -46,7 +46,7 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
             raise InputError(f"{_options(reading)} is for files; {text} is a generated graph")
         make: Callable[[], Graph] = parse_spec(text)
         if device is not None:
-            from godwit.graph.generators.generate import generate
+            from godwit.graph.generators.spec import generate
 
             make = partial(generate, text, device=device)
         with display.waiting(f"generating {text}"):

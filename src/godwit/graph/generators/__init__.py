@@ -16,18 +16,14 @@ if TYPE_CHECKING:
     from godwit.graph.generators.classic import complete as complete
     from godwit.graph.generators.classic import path as path
     from godwit.graph.generators.classic import star as star
-    from godwit.graph.generators.collaboration import cliques as cliques
     from godwit.graph.generators.geometric import delaunay as delaunay
     from godwit.graph.generators.geometric import random_geometric as random_geometric
     from godwit.graph.generators.grids import grid as grid
     from godwit.graph.generators.grids import road as road
-    from godwit.graph.generators.grids import stencil as stencil
-    from godwit.graph.generators.grids import streets as streets
-    from godwit.graph.generators.meshes import bubbles as bubbles
     from godwit.graph.generators.random import barabasi_albert as barabasi_albert
+    from godwit.graph.generators.random import rmat as rmat
     from godwit.graph.generators.random import uniform as uniform
     from godwit.graph.generators.random import watts_strogatz as watts_strogatz
-    from godwit.graph.generators.recursive import rmat as rmat
 
 _MODULE_OF = {generator.function: generator.module for generator in GENERATORS.values()}
 

@@ -1,6 +1,6 @@
 """Graphs of the textbook: paths, stars, complete graphs, binary trees, caterpillars.
 
-A tree is made of the parents of its vertices, of which vertex 0 has none.
+A tree is given by the parents of its vertices; vertex 0 has none.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MOST_VERTICES = 2**48
 
 
 def path(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
-    """The undirected path 0 - 1 - ... - (n - 1): the longest way that n vertices allow.
+    """Return the undirected path 0 - 1 - ... - (n - 1).
 
-    :param seed: of the weights
+    :param seed: the seed of the weights
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
@@ -35,9 +35,9 @@ def path(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
 
 
 def star(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
-    """Vertex 0 with an edge to each of the n - 1 others.
+    """Return the star of vertex 0 with an edge to each of the n - 1 others.
 
-    :param seed: of the weights
+    :param seed: the seed of the weights
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
@@ -46,9 +46,9 @@ def star(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
 
 
 def binary_tree(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
-    """The undirected binary tree of n vertices filled level by level: v has 2 v + 1 and 2 v + 2.
+    """Return the undirected binary tree of n vertices filled level by level: v has 2 v + 1 and 2 v + 2.
 
-    :param seed: of the weights
+    :param seed: the seed of the weights
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
@@ -61,12 +61,12 @@ def binary_tree(n: int, *, seed: int = 0, weights: WeightRange | None = None) ->
 def caterpillar(
     spine: int, legs: int = 1, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:
-    """A path of ``spine`` vertices, each of which has ``legs`` vertices of degree 1 besides.
+    """Return a path of ``spine`` vertices, each joined to ``legs`` further vertices of degree 1.
 
-    Undirected. The spine is 0 - 1 - ... - (spine - 1); the legs of vertex v are numbered from
+    Undirected. The path is 0 - 1 - ... - (spine - 1); the legs of vertex v are numbered from
     ``spine + v * legs`` on.
 
-    :param seed: of the weights
+    :param seed: the seed of the weights
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
@@ -82,19 +82,19 @@ def caterpillar(
 
 
 def _tree(n: int, what: str, parent: Any, seed: Any, weights: Any) -> Graph:
-    """The undirected tree of n vertices; ``parent`` maps an array of vertices to their parents."""
+    """Return the undirected tree of n vertices; ``parent`` maps an array of vertices to their parents."""
     seed = as_integer(seed, "seed")
     weights = as_weight_range(weights)
-    ends = edge_arrays(n, max(n - 1, 0), what)
-    ends[0] = np.arange(1, max(n, 1), dtype=ends.dtype)
-    ends[1] = parent(ends[0])
-    return weighted(graph_of_edges(n, ends), weights, seed)
+    endpoints = edge_arrays(n, max(n - 1, 0), what)
+    endpoints[0] = np.arange(1, max(n, 1), dtype=endpoints.dtype)
+    endpoints[1] = parent(endpoints[0])
+    return weighted(graph_of_edges(n, endpoints), weights, seed)
 
 
 def complete(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
-    """The undirected graph with an edge between any two of n vertices.
+    """Return the undirected graph with an edge between any two of n vertices.
 
-    :param seed: of the weights
+    :param seed: the seed of the weights
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
     """
@@ -103,7 +103,7 @@ def complete(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Gr
     weights = as_weight_range(weights)
     dtype = id_dtype_for(n)
     degree = max(n - 1, 0)
-    # A byte more for each arc, which tells those to greater vertices.
+    # One byte more for each arc: the mask of arcs to greater vertices.
     require_memory(
         estimate_bytes(n, n * degree, dtype.itemsize + 1), f"a complete graph of {n:,} vertices"
     )

@@ -1,4 +1,4 @@
-"""What generators share: numbers out of hashes, checked arguments, edges or rows into a graph.
+"""What generators share: checked arguments, edges drawn by hashes, and edges or rows made into a graph.
 
 Every random decision is a hash of (seed, edge, step), so a graph depends on its arguments alone:
 not on the number of threads, the machine, or the version of NumPy. Arithmetic is of integers, or of
@@ -7,18 +7,20 @@ floats by operations that IEEE 754 rounds one way only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from godwit.dtypes import Array, as_float, id_dtype_for
+from godwit.dtypes import Array, as_float, as_integer, id_dtype_for
 from godwit.errors import InputError, shown
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph
-from godwit.graph.hashing import check_weight_range
+from godwit.graph.hashing import check_weight_range, seed_word
 from godwit.graph.rows import estimate_bytes, require_memory, thread_count_for
-from godwit.runtime.cpu.compile import Kernel
-from godwit.runtime.cpu.team import run_team
+from godwit.runtime.cpu.atomics import load_acquire
+from godwit.runtime.cpu.compile import Kernel, kernel
+from godwit.runtime.cpu.team import ABORT, block_range, run_team
 
 WeightRange = tuple[float, float]
 """(low, high) of random weights, as of :meth:`Graph.with_random_weights`."""
@@ -28,7 +30,7 @@ POLL_STEPS = 16_384
 
 
 def as_probability(value: Any, name: str) -> float:
-    """The value as a float in [0, 1]; InputError if it is none."""
+    """Return the value as a float in [0, 1]; InputError if it is none."""
     try:
         number = as_float(value, name)
     except InputError:
@@ -39,7 +41,7 @@ def as_probability(value: Any, name: str) -> float:
 
 
 def as_weight_range(weights: Any) -> WeightRange | None:
-    """The bounds of random weights, checked before anything is made; None stays None."""
+    """Return the bounds of random weights, checked; None stays None."""
     if weights is None:
         return None
     try:
@@ -50,12 +52,12 @@ def as_weight_range(weights: Any) -> WeightRange | None:
 
 
 def weighted(graph: Graph, weights: WeightRange | None, seed: int) -> Graph:
-    """The graph with random weights, if any were asked for."""
+    """Return the graph with random weights, unless ``weights`` is None."""
     return graph if weights is None else graph.with_random_weights(*weights, seed)
 
 
 def edge_arrays(n: int, edges: int, what: str, *, both_directions: bool = True) -> Array:
-    """(2, edges) ids, to be filled with the ends of edges and given to :func:`graph_of_edges`.
+    """Return (2, edges) ids, to be filled with the endpoints of edges for :func:`graph_of_edges`.
 
     :raises GraphTooLargeError: if they, or the graph that they become, will not fit
     """
@@ -68,32 +70,81 @@ def edge_arrays(n: int, edges: int, what: str, *, both_directions: bool = True) 
 
 
 def graph_of_edges(
-    n: int, ends: Array, *, both_directions: bool = True, simple: bool = True
+    n: int, endpoints: Array, *, both_directions: bool = True, simple: bool = True
 ) -> Graph:
-    """The graph of edges in any order.
+    """Return the graph of edges in any order.
 
     :param simple: leave out self-loops, and all but one of parallel edges
     """
-    sources, targets = ends
-    offsets, row_targets, _ = arcs_to_rows(
+    sources, targets = endpoints
+    rows = arcs_to_rows(
         sources,
         targets,
         None,
         n,
-        ends.dtype,
+        endpoints.dtype,
         both_directions=both_directions,
         drop_loops=simple,
         merge=simple,
     )
-    return Graph.trusted(offsets, row_targets, directed=not both_directions)
+    return Graph.trusted(*rows, directed=not both_directions)
+
+
+def draw_graph(
+    edge: Callable[[Any, Any, Any], Any],
+    settings: tuple[Any, ...],
+    n: int,
+    edges: int,
+    what: str,
+    seed: Any,
+    weights: Any,
+    *,
+    both_directions: bool = True,
+    simple: bool = True,
+) -> Graph:
+    """Return the graph of edges that are drawn independently of each other, in parallel.
+
+    :param edge: compiled ``edge(i, seed, settings)``, which returns source and target of edge i
+    :param what: the graph in words, for messages
+    :param seed: any integer
+    :param weights: (low, high) of random weights, or None
+    :raises GraphTooLargeError: if the graph will not fit
+    """
+    seed = as_integer(seed, "seed")
+    weights = as_weight_range(weights)
+    endpoints = edge_arrays(n, edges, what, both_directions=both_directions)
+    draw = _draw_edges.bind(draw_edge=edge)
+    run_team(draw, seed_word(seed), settings, *endpoints, threads=thread_count_for(edges))
+    graph = graph_of_edges(n, endpoints, both_directions=both_directions, simple=simple)
+    return weighted(graph, weights, seed)
+
+
+def draw_edge(i: Any, seed: Any, settings: Any) -> Any:
+    """Stand for a generator's function, which is bound in its place."""
+    raise NotImplementedError
+
+
+@kernel
+def _draw_edges(
+    rank: int, size: int, control: Any, seed: Any, settings: Any, sources: Any, targets: Any
+) -> None:
+    """Draw this thread's edges."""
+    begin, end = block_range(rank, size, sources.size)
+    for i in range(begin, end):
+        if i % POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
+            return
+        source, target = draw_edge(i, seed, settings)
+        sources[i] = source
+        targets[i] = target
 
 
 def graph_of_rows(rows: Kernel, settings: tuple[Any, ...], n: int, what: str) -> Graph:
-    """The undirected graph whose rows a kernel first counts, then writes.
+    """Return the undirected graph whose rows a kernel first counts, then writes.
 
     :param rows: ``rows(rank, size, control, *settings, fill, offsets, targets)``: where ``fill`` is
         False it writes the number of neighbours of v to ``offsets[v + 1]``, else the neighbours to
         ``targets``, ascending, from ``offsets[v]``
+    :param what: the graph in words, for messages
     :raises GraphTooLargeError: if the graph will not fit
     """
     dtype = id_dtype_for(n)

@@ -1,6 +1,6 @@
-"""Generated graphs, made on a GPU: the same as godwit.graph.generators makes of the same arguments.
+"""Graphs generated on a GPU: the same as godwit.graph.generators makes of the same arguments.
 
-Random decisions are hashes of (seed, edge, step), so where a graph is made makes no difference.
+Random decisions are hashes of (seed, edge, step), so they do not depend on the device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from godwit.graph.cuda.builder import TILE, GraphBuilder, c_id, kernel_source
 from godwit.graph.cuda.rows import ArcsOnGpu, RandomWeights, build_rows
 from godwit.graph.generators.common import WeightRange
 from godwit.graph.generators.grids import Percolation
-from godwit.graph.generators.recursive import RmatDrawing
+from godwit.graph.generators.random import RmatDrawing
 from godwit.graph.hashing import seed_word
 from godwit.graph.rows import estimate_bytes, require_memory
 from godwit.runtime.cuda.download import download
@@ -61,10 +61,10 @@ def rmat(
     seconds: dict[str, float] | None = None,
     **building: int,
 ) -> Graph:
-    """As :func:`godwit.generators.rmat`, made on a GPU.
+    """Return :func:`godwit.generators.rmat`'s graph, made on a GPU.
 
-    :param index: which GPU
-    :param seconds: gets the time of each step, by name
+    :param index: the number of the GPU
+    :param seconds: a dictionary to which the time of each step is added, by name
     :param building: ``arcs_at_once`` of :func:`build_rows`
     :raises GraphTooLargeError: it does not fit on the host, or not even part by part on the GPU
     """
@@ -102,10 +102,10 @@ def road(
     index: int = 0,
     seconds: dict[str, float] | None = None,
 ) -> Graph:
-    """As :func:`godwit.generators.road`, made on a GPU.
+    """Return :func:`godwit.generators.road`'s graph, made on a GPU.
 
-    :param index: which GPU
-    :param seconds: gets the time of each step, by name
+    :param index: the number of the GPU
+    :param seconds: a dictionary to which the time of each step is added, by name
     :raises GraphTooLargeError: it does not fit on the host or on the GPU
     """
     grid = Percolation.checked(rows, columns, keep, seed, weights)
@@ -145,9 +145,9 @@ def road(
 
 
 def grid(rows: int, columns: int | None = None, **settings: Any) -> Graph:
-    """As :func:`godwit.generators.grid`, made on a GPU; settings as of :func:`road`."""
+    """Return :func:`godwit.generators.grid`'s graph, made on a GPU; settings as of :func:`road`."""
     return road(rows, columns, keep=1.0, **settings)
 
 
 GENERATORS: dict[str, Callable[..., Graph]] = {"rmat": rmat, "road": road, "grid": grid}
-"""Those that a GPU has, by the names of the CPU's functions."""
+"""The generators of GPUs, by the names of the CPU's functions."""

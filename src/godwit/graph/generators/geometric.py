@@ -1,7 +1,7 @@
 """Graphs of random points in the unit square: neighbours within a radius, Delaunay triangulations.
 
 Point i is a hash of (seed, i). Points are sorted into square cells, row by row, and numbered in
-that order, so that near points have near numbers.
+that order, so that points near each other have close numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _point(start: Any, i: Any) -> Any:
 
 @kernel
 def _find_cells(rank: int, size: int, control: Any, seed: Any, side: int, cell: Any) -> None:
-    """The cell of every point, in the order in which they are drawn."""
+    """Write the cell of every point, in the order of drawing."""
     begin, end = block_range(rank, size, cell.size)
     start = mix(seed)
     for i in range(begin, end):
@@ -54,7 +54,7 @@ def _find_cells(rank: int, size: int, control: Any, seed: Any, side: int, cell: 
 
 @kernel
 def _draw_points(rank: int, size: int, control: Any, seed: Any, order: Any, x: Any, y: Any) -> None:
-    """The coordinates of the points, in the order that the cells gave them."""
+    """Write the coordinates of the points in the order of their cells."""
     begin, end = block_range(rank, size, order.size)
     start = mix(seed)
     for i in range(begin, end):
@@ -62,12 +62,12 @@ def _draw_points(rank: int, size: int, control: Any, seed: Any, order: Any, x: A
 
 
 def sorted_points(n: int, side: int, seed: int) -> Points:
-    """Random points in the order of their cells, of which each row has ``side``."""
+    """Return random points in the order of their cells, of which each row has ``side``."""
     threads = thread_count_for(n)
     dtype = id_dtype_for(max(n, side * side))
     cell = np.empty(n, dtype)
     run_team(_find_cells, seed_word(seed), side, cell, threads=threads)
-    # A stable sort by cell is what builds the rows of a graph with an arc from each cell to its points.
+    # A stable sort by cell builds the rows of a graph with an arc from each cell to its points.
     offsets, order, _ = arcs_to_rows(
         cell, np.arange(n, dtype=dtype), None, max(n, side * side), dtype
     )
@@ -90,7 +90,7 @@ def _geometric_rows(
     offsets: Any,
     targets: Any,
 ) -> None:
-    """Rows of the neighbours within ``radius``, which is no more than the side of a cell."""
+    """Count or write the neighbours within ``radius``, which is at most the side of a cell."""
     begin, end = block_range(rank, size, x.size)
     square = radius * radius
     for v in range(begin, end):
@@ -116,10 +116,10 @@ def _geometric_rows(
 def random_geometric(
     n: int, radius: float | None = None, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:
-    """Random points in the unit square, joined where they are at most ``radius`` apart.
+    """Return the graph of random points in the unit square, joined if at most ``radius`` apart.
 
-    Undirected. The default makes what the DIMACS-10 collection calls rgg_n_2_k, for n = 2**k:
-    one component but for a few vertices, of mean degree near ``0.95 * log(n)``.
+    Undirected. With the default radius and n = 2**k it is the DIMACS-10 collection's rgg_n_2_k: all but
+    a few vertices are in one component, and the mean degree is about ``0.95 * log(n)``.
 
     :param radius: positive; ``0.55 * sqrt(log(n) / n)`` by default. The mean degree is about
         ``pi * radius**2 * n``, less at the border
@@ -128,15 +128,15 @@ def random_geometric(
     """
     n = as_count(n, "n", 0, _MOST_POINTS)
     if radius is None:
-        # Rounded, since the last bits of a logarithm are not the same everywhere.
+        # Rounded, because the last bits of a logarithm differ between machines.
         radius = round(0.55 * math.sqrt(math.log(max(n, 2)) / max(n, 2)), 12)
     radius = as_positive_number(radius, "radius")
     seed = as_integer(seed, "seed")
     weights = as_weight_range(weights)
     what = f"a geometric graph of {n:,} vertices and radius {radius:g}"
-    # Cells no narrower than the radius, a rounding error allowed for, and no more than points.
+    # Cells are at least as wide as the radius, with a margin for rounding, and no more than points.
     side = max(1, math.floor(min((1 - 1e-9) / radius, math.sqrt(n))))
-    # In the worst place, the corner, a quarter of the disc is inside.
+    # In a corner only a quarter of the disc is inside the square.
     least_arcs = n * max(0.0, n * min(1.0, math.pi * radius**2 / 4) / 2 - 1)
     id_bytes = id_dtype_for(n).itemsize
     require_memory(estimate_bytes(n, round(least_arcs), id_bytes) + n * (2 * id_bytes + 24), what)
@@ -146,10 +146,10 @@ def random_geometric(
 
 
 def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
-    """The Delaunay triangulation of random points in the unit square, by SciPy (Qhull).
+    """Return the Delaunay triangulation of random points in the unit square, by SciPy (Qhull).
 
-    Undirected, planar, of mean degree near 6: what the DIMACS-10 collection calls delaunay_nk, for
-    n = 2**k. Many points are triangulated in pieces, several at once.
+    Undirected, planar, of mean degree near 6: the DIMACS-10 collection's delaunay_nk, for n = 2**k. Large
+    sets of points are triangulated in pieces, several at the same time.
 
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
     :raises GraphTooLargeError: before anything is allocated
@@ -162,12 +162,13 @@ def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Gr
     what = f"a Delaunay triangulation of {n:,} points"
     require_memory(triangulation_bytes(n), what)
     parts = triangulated(sorted_points(n, max(1, math.isqrt(n // 2)), seed))
-    # Points that Qhull cannot tell apart from another, within rounding, are joined to that one.
-    ends = edge_arrays(n, sum(3 * len(part.corners) + len(part.twins) for part in parts), what)
+    # Points that coincide with another, within rounding, are joined to it.
+    edges = sum(3 * len(part.corners) + len(part.duplicates) for part in parts)
+    endpoints = edge_arrays(n, edges, what)
     to = 0
-    for corners, twins in parts:
+    for corners, duplicates in parts:
         sides = (corners[:, [side, (side + 1) % 3]] for side in range(3))
-        for pairs in (*sides, twins):
-            ends[:, to : to + len(pairs)] = pairs.T
+        for pairs in (*sides, duplicates):
+            endpoints[:, to : to + len(pairs)] = pairs.T
             to += len(pairs)
-    return weighted(graph_of_edges(n, ends), weights, seed)
+    return weighted(graph_of_edges(n, endpoints), weights, seed)

@@ -1,8 +1,8 @@
 """Generated graphs in one line of text: ``name:size[,key=value...]``, as ``rmat:20,seed=3``.
 
 The size is one or several integers with ``x`` between them, of which all but the first may be left
-out together; keys are the keyword arguments of the function, besides ``copies``, the number of
-disjoint copies that the graph is made of. Needs no NumPy until a graph is made.
+out together; keys are the keyword arguments of the function, and ``copies``, the number of disjoint
+copies that the graph is made of. Needs no NumPy until a graph is made.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,19 @@ from godwit.errors import InputError, shown
 
 if TYPE_CHECKING:
     from godwit.graph.csr import Graph
+    from godwit.runtime.protocol import Device
 
 # Narrower than int() and float(), which take 1_000 and digits of any script.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def plain_integer(text: str) -> int | None:
-    """The integer that is written, or None if it is none."""
+    """Return the integer that a text is, or None."""
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def plain_number(text: str) -> float | None:
-    """The number that is written, infinity included, or None if it is none."""
+    """Return the number that a text is, infinity included, or None."""
     try:
         value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -42,7 +44,7 @@ def _flag(text: str) -> bool | None:
 
 
 def weight_range(text: str) -> tuple[float, float] | None:
-    """The bounds that are written, integers as in ``1..64`` or floats as in ``0.0..1.0``, or None."""
+    """Return the bounds that a text is, integers as ``1..64`` or floats as ``0.0..1.0``, or None."""
     bounds = text.split("..")
     for read in (plain_integer, plain_number):
         values = [read(bound) for bound in bounds]
@@ -52,7 +54,7 @@ def weight_range(text: str) -> tuple[float, float] | None:
 
 
 def _quadrants(text: str) -> str | tuple[float, ...] | None:
-    """A name, or ``0.57/0.19/0.19``."""
+    """Return a name, or the three numbers of ``0.57/0.19/0.19``."""
     if text.isalnum() and not text[0].isdigit():
         return text
     values = [plain_number(part) for part in text.split("/")]
@@ -113,7 +115,7 @@ GENERATORS = {
     for generator in (
         Generator(
             "rmat",
-            "recursive",
+            "random",
             "SCALE",
             "R-MAT: 2**SCALE vertices, degrees very skewed",
             {
@@ -147,16 +149,6 @@ GENERATORS = {
             "scale-free: new vertices attach to well-connected ones",
             {"attach": _Option("4", plain_integer)},
         ),
-        Generator(
-            "cliques",
-            "collaboration",
-            "VERTICES",
-            "overlapping cliques, as of co-authors",
-            {
-                "count": _Option("VERTICES/2", plain_integer),
-                "largest": _Option("64", plain_integer),
-            },
-        ),
         Generator("grid", "grids", "ROWSxCOLUMNS", "full 2-D grid"),
         Generator(
             "road",
@@ -166,20 +158,6 @@ GENERATORS = {
             {"keep": _Option("0.6", plain_number)},
         ),
         Generator(
-            "streets",
-            "grids",
-            "ROWSxCOLUMNS",
-            "percolated 2-D grid with bent edges, like a street map",
-            {"keep": _Option("0.6", plain_number), "pieces": _Option("3", plain_integer)},
-        ),
-        Generator(
-            "stencil",
-            "grids",
-            "NXxNYxNZ",
-            "3-D grid of 6 or 26 neighbours",
-            {"points": _Option("7", plain_integer)},
-        ),
-        Generator(
             "random-geometric",
             "geometric",
             "VERTICES",
@@ -187,13 +165,6 @@ GENERATORS = {
             {"radius": _Option("0.55*sqrt(log(n)/n)", plain_number)},
         ),
         Generator("delaunay", "geometric", "VERTICES", "Delaunay triangulation of random points"),
-        Generator(
-            "bubbles",
-            "meshes",
-            "ROWSxCOLUMNS",
-            "triangles of a mesh with round holes",
-            {"spacing": _Option("64", plain_integer)},
-        ),
         Generator("path", "classic", "VERTICES", "path"),
         Generator("star", "classic", "VERTICES", "one vertex joined to all others"),
         Generator("complete", "classic", "VERTICES", "every vertex joined to every other"),
@@ -201,23 +172,23 @@ GENERATORS = {
         Generator("caterpillar", "classic", "SPINExLEGS", "path with legs"),
     )
 }
-"""The generators by the names that text gives them; each has ``.usage`` and ``.help``."""
+"""The generators by their names in texts; each has ``.usage`` and ``.help``."""
 
 _SPEC = re.compile(rf"({'|'.join(GENERATORS)}):(.*)", re.DOTALL)
 
 
 def is_spec(text: str) -> bool:
-    """Whether the text begins as the description of a generated graph does."""
+    """Return True if a text begins like the description of a generated graph."""
     return _SPEC.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A text, understood: calling it makes the graph.
+    """A parsed text; a call makes the graph.
 
-    :param arguments: positional ones of the generator's function
-    :param keywords: the others
-    :param copies: how many disjoint ones of it the graph is made of
+    :param arguments: positional arguments of the generator's function
+    :param keywords: keyword arguments of the generator's function
+    :param copies: number of disjoint copies
     """
 
     generator: Generator
@@ -226,7 +197,7 @@ class Recipe:
     copies: Any
 
     def __call__(self, function: Callable[..., Graph] | None = None) -> Graph:
-        """The graph, made by another function that takes the same arguments if one is given."""
+        """Return the graph, made by ``function`` in place of the generator's if one is given."""
         if function is None:
             module = import_module(f"godwit.graph.generators.{self.generator.module}")
             function = getattr(module, self.generator.function)
@@ -234,9 +205,9 @@ class Recipe:
 
 
 def parse_spec(spec: str) -> Recipe:
-    """What makes the graph described by, say, ``road:1000x1000,keep=0.7,weights=1..64``.
+    """Parse the description of a graph, such as ``road:1000x1000,keep=0.7,weights=1..64``.
 
-    :raises InputError: if the text cannot be understood; values are judged when the graph is made
+    :raises InputError: if the text cannot be understood; values are checked when the graph is made
     """
     match = _SPEC.fullmatch(spec) if isinstance(spec, str) else None
     if match is None:
@@ -267,3 +238,50 @@ def parse_spec(spec: str) -> Recipe:
         keywords[key] = understood(options[key].read(text), setting)
     copies = keywords.pop("copies", 1)
     return Recipe(generator, tuple(arguments), keywords, copies)
+
+
+def generate(spec: str, *, device: str | None = None) -> Graph:
+    """Return the graph that a text such as ``rmat:20,seed=3`` describes; commands take it for a file.
+
+    ``NAME:SIZE[,key=value...]``: the name of a function of :mod:`godwit.generators` with ``-`` for
+    ``_``, its sizes with ``x`` between them, and its keyword arguments as ``keep=0.7``,
+    ``simple=false``, ``weights=1..64`` (integers) or ``weights=0.0..1.0`` (floats); ``copies=4`` makes
+    four disjoint copies, as :meth:`Graph.replicate` does.
+
+    >>> import godwit as gw
+    >>> gw.generate("road:20x30,keep=1.0").vertex_count
+    600
+
+    :param device: ``"cuda:0"`` to make it on that GPU, for some generators; the graph is the same
+    :raises InputError: if the text cannot be understood, the function refuses a value, or the device does
+        not have the generator
+    :raises DeviceError: there is no such device
+    :raises GraphTooLargeError: before anything large is allocated
+    """
+    recipe = parse_spec(spec)
+    place = None if device is None else _single_device(device)
+    if place is None or place.kind == "cpu":
+        return recipe()
+    from godwit.graph.generators.cuda import GENERATORS
+
+    function = GENERATORS.get(recipe.generator.function)
+    if function is None:
+        raise InputError(
+            f"{recipe.generator.name} has no version for {place.name}; those that have are "
+            f"{', '.join(GENERATORS)}, and the CPU makes all (device=None)"
+        )
+    return recipe(partial(function, index=int(place.name.partition(":")[2])))
+
+
+def _single_device(device: str) -> Device:
+    """Return the one device that a name stands for; InputError if it stands for several."""
+    from godwit.runtime.registry import resolve_devices
+
+    if not isinstance(device, str):
+        raise InputError(f"device must be a name such as 'cuda:0', got {shown(device)}")
+    devices = resolve_devices(device)
+    if len(devices) > 1:
+        raise InputError(
+            f"device must be one, as {devices[0].name!r} is; {device!r} is {len(devices)}"
+        )
+    return devices[0]

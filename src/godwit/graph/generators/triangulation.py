@@ -1,12 +1,11 @@
-"""Delaunay triangulations of many points by pieces, each by Qhull, several at once.
+"""Delaunay triangulations of many points by pieces, several at the same time, each by Qhull.
 
-Invariant: what is kept is of the triangulation of all points. A triangle is, if there is no other point
-inside its circumcircle; of a piece's own triangles that is known where the circle reaches no part of the
-unit square whose points the piece does not have. A point is done once a piece keeps all triangles round it.
+Invariant: only triangles of the triangulation of all points are kept. A triangle is one of these if no
+other point lies inside its circumcircle; for a piece's triangle that is certain where the circle reaches no
+part of the unit square whose points the piece lacks. A point is done once a piece keeps all its triangles.
 
-Pieces: square tiles with a margin of what circles reach, usually, and the border of the square, along which
-triangles can be long and only one piece has all that they may touch. Where a point is left, margins are
-doubled: in the end, if need be, the border is everything.
+Pieces: square tiles with a margin as wide as usual circles, and the border of the square, along which
+triangles can be long. While points are left, margins are doubled: in the end the border is everything.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from godwit.dtypes import Array, id_dtype_for
 
 TILE_POINTS = 1 << 14  # Qhull takes longer for a point where there are more
 SMALLEST = 1 << 16
-"""Fewer points are one piece."""
+"""Below this number of points there is one piece."""
 
 _QHULL_BYTES_PER_POINT = 800  # at its peak: 708 measured, of 300,000 and of a million
 _TRIANGLE_BYTES_PER_POINT = 80  # 2.3 triangles with their margins, and the points themselves
 
-_SLACK = 1e-9  # of the terms whose sum says on which side of a circle something is
+_SLACK = 1e-9  # relative to the terms whose sum decides on which side of a circle a point lies
 
 
 class Points(NamedTuple):
     """Points of the unit square, sorted into ``side * side`` cells, row by row.
 
     :param x, y: (n) float64 in [0, 1)
-    :param cells: (side * side + 1) int64: where the points of each cell begin
+    :param cells: (side * side + 1) int64: the first point of each cell
     """
 
     x: Array
@@ -45,7 +44,7 @@ class Points(NamedTuple):
     side: int
 
     def spans(self, rows: tuple[int, int], columns: tuple[int, int]) -> list[tuple[int, int]]:
-        """Where the points of a rectangle of cells begin and end, row by row."""
+        """Return begin and end of the points of a rectangle of cells, row by row."""
         firsts = self.cells[rows[0] * self.side + columns[0] : rows[1] * self.side : self.side]
         lasts = self.cells[rows[0] * self.side + columns[1] : rows[1] * self.side + 1 : self.side]
         return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
@@ -55,8 +54,9 @@ class Points(NamedTuple):
 class _Piece:
     """Points that are triangulated together.
 
-    :param spans: their numbers, from the first to the last of each excluded
+    :param spans: ranges [begin, end) of their numbers
     :param elsewhere: boxes (left, low, right, high) that make up the rest of the unit square
+    :param has_hull: True if the convex hull of the piece is that of all points
     """
 
     spans: list[tuple[int, int]]
@@ -65,32 +65,31 @@ class _Piece:
 
 
 class Triangles(NamedTuple):
-    """What is known of a triangulation.
+    """Triangles of a triangulation.
 
     :param corners: (k, 3) points
-    :param twins: (l, 2) points that Qhull cannot tell apart, within rounding, of which only the second
-        is a corner
+    :param duplicates: (l, 2) points that coincide within rounding; only the second is a corner
     """
 
     corners: Array
-    twins: Array
+    duplicates: Array
 
 
 def triangulation_bytes(n: int) -> int:
-    """What the triangles of so many points take, and what it takes to find them, more or less."""
+    """Return an estimate of the memory for triangulating n points, the triangles included."""
     border = 40 * math.isqrt(n)
     most = n if n < SMALLEST else min(n, border + 2 * TILE_POINTS * config.thread_count())
     return n * _TRIANGLE_BYTES_PER_POINT + most * _QHULL_BYTES_PER_POINT
 
 
 def triangulated(points: Points) -> list[Triangles]:
-    """The triangles of all points, of which there are four at least; some of them more than once."""
+    """Return the triangles of at least four points; some of them occur more than once."""
     n, side = points.x.size, points.side
     everything = _Piece([(0, n)], [], has_hull=True)
     if n < SMALLEST:
         return [_triangulate(points, np.zeros(n, np.bool_), everything)]
     tiles = max(1, round(math.sqrt(n / TILE_POINTS)))
-    bounds = [place * side // tiles for place in range(tiles + 1)]
+    bounds = [tile * side // tiles for tile in range(tiles + 1)]
     cores = [
         ((bounds[row], bounds[row + 1]), (bounds[column], bounds[column + 1]))
         for row in range(tiles)
@@ -98,25 +97,25 @@ def triangulated(points: Points) -> list[Triangles]:
     ]
     margin = _margin_cells(n, side)
     done = np.zeros(n, np.bool_)
-    found: list[Triangles] = []
+    triangles: list[Triangles] = []
     while not done.all():
         cores = [core for core in cores if not all(done[a:b].all() for a, b in points.spans(*core))]
         border = everything if 2 * margin >= side else _border(points, margin)
         pieces = [border, *(_tile(points, *core, margin) for core in cores)]
         with ThreadPoolExecutor(config.thread_count(), "godwit-qhull") as pool:
-            found += pool.map(partial(_triangulate, points, done), pieces)
+            triangles += pool.map(partial(_triangulate, points, done), pieces)
         margin *= 2
-    return found
+    return triangles
 
 
 def _margin_cells(n: int, side: int) -> int:
-    """The diameter of a disc that has no point of n anywhere in the square, nearly always."""
+    """Return the cells across a disc so large that nearly every one has a point of n in it."""
     diameter = 2 * math.sqrt((math.log(n) + 10) / (math.pi * n))
     return math.ceil(diameter * side)
 
 
 def _tile(points: Points, rows: tuple[int, int], columns: tuple[int, int], margin: int) -> _Piece:
-    """The cells of a core, and those round it."""
+    """Return the piece of a core of cells, and of the cells around it."""
     side = points.side
     low, high = max(0, rows[0] - margin), min(side, rows[1] + margin)
     left, right = max(0, columns[0] - margin), min(side, columns[1] + margin)
@@ -133,7 +132,7 @@ def _tile(points: Points, rows: tuple[int, int], columns: tuple[int, int], margi
 
 
 def _border(points: Points, width: int) -> _Piece:
-    """The cells at most so far from the border, which have the hull of all points, if any are inside."""
+    """Return the piece of the cells at most ``width`` from the border; it has the hull of all points."""
     side = points.side
     across = (0, side)
     spans = [
@@ -147,41 +146,41 @@ def _border(points: Points, width: int) -> _Piece:
 
 
 def _triangulate(points: Points, done: Array, piece: _Piece) -> Triangles:
-    """The triangles of a piece that are of the whole; marks the points that need no other."""
+    """Return the triangles of a piece that are certain, and mark the points that are done."""
     from scipy.spatial import Delaunay
 
     numbers = np.concatenate([np.arange(first, last) for first, last in piece.spans])
     if len(numbers) < 4:
         return Triangles(np.empty((0, 3), np.int64), np.empty((0, 2), np.int64))
-    places = np.column_stack([points.x[numbers], points.y[numbers]])
-    triangulation = Delaunay(places)
+    coordinates = np.column_stack([points.x[numbers], points.y[numbers]])
+    triangulation = Delaunay(coordinates)
     corners = triangulation.simplices
-    is_whole = _are_whole(places, corners, piece)
+    is_whole = _are_whole(coordinates, corners, piece)
     is_open = np.zeros(len(numbers), np.bool_)
     is_open[corners[~is_whole]] = True
     if not piece.has_hull:
         is_open[triangulation.convex_hull] = True
-    # Whoever has a twin is no corner, and is done as soon as that one is.
-    twins = triangulation.coplanar[:, [0, 2]]
-    is_open[twins[:, 0]] = is_open[twins[:, 1]]
+    # A duplicate is no corner, and is done as soon as the point that it coincides with.
+    duplicates = triangulation.coplanar[:, [0, 2]]
+    is_open[duplicates[:, 0]] = is_open[duplicates[:, 1]]
     done[numbers[~is_open]] = True
     dtype = id_dtype_for(points.x.size)
     return Triangles(
         numbers[corners[is_whole]].astype(dtype, copy=False),
-        numbers[twins].astype(dtype, copy=False),
+        numbers[duplicates].astype(dtype, copy=False),
     )
 
 
-def _are_whole(places: Array, corners: Array, piece: _Piece) -> Array:
-    """Of which triangles the circumcircle reaches no box of what is elsewhere.
+def _are_whole(coordinates: Array, corners: Array, piece: _Piece) -> Array:
+    """Return which triangles have a circumcircle that reaches no box of the piece's ``elsewhere``.
 
     A point p is outside if ``|p - a|**2 > 2 (c - a) (p - a)``, for a corner a and the centre c: rounding
-    hardly matters there even for flat triangles, whose centre is far away and not well known. The point
-    of a box that is nearest to the centre is the first that is inside, if any is.
+    hardly matters there even for flat triangles, whose centre is far away and inexact. If any point of a
+    box is inside, the point nearest to the centre is.
     """
-    a = places[corners[:, 0]]
-    ux, uy = (places[corners[:, 1]] - a).T
-    vx, vy = (places[corners[:, 2]] - a).T
+    a = coordinates[corners[:, 0]]
+    ux, uy = (coordinates[corners[:, 1]] - a).T
+    vx, vy = (coordinates[corners[:, 2]] - a).T
     is_whole = np.ones(len(corners), np.bool_)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         double = 2 * (ux * vy - uy * vx)

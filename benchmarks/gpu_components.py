@@ -35,9 +35,10 @@ import numpy as np
 
 import godwit as gw
 from component_graphs import generate
+from godwit.algorithms.components.cuda import LabelArrays
 from godwit.errors import GodwitError, RunTimeoutError
 from godwit.runtime.cuda import driver
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from gpu_components_plans import (
     DIRECT,
     KINDS,
@@ -61,9 +62,6 @@ from gpu_runs import (
     options,
     run,
 )
-
-_OWN_BUFFERS = ("parents", "labels", "left rows", "leaving")
-"""What components have on a GPU beside the graph."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +131,9 @@ def own_bytes(placed: gw.PlacedGraph | Stream, setting: Setting) -> int | None:
     if isinstance(placed, Stream) or setting.devices == "cpu":
         return None
     steps: Any = place_positions(placed)
-    return max(
-        sum(int(part.buffers[name].nbytes) for name in _OWN_BUFFERS if name in part.buffers)
-        for part in steps.parts
-    )
+    arrays = steps.kept(LabelArrays)
+    own = (arrays.parents, arrays.labels, arrays.left_rows)
+    return max(sum(array.nbytes(part) for array in own) for part in steps.parts)
 
 
 def measured(

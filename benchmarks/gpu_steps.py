@@ -37,7 +37,7 @@ import numpy as np
 import godwit as gw
 from godwit.errors import GodwitError, RunTimeoutError
 from godwit.runtime.cuda import driver
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from gpu_runs import (
     OUT_OF_TIME,
     ElsewhereError,

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import godwit as gw
+from godwit.algorithms.pagerank.cuda import RankArrays
+from godwit.frontier.cuda.layout import ProgramArrays
 from godwit.runtime.gpu_options import ExperimentOptions
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from gpu_steps_plans import (
     FIXED,
     LEVELS,
@@ -46,8 +48,6 @@ TINY_TOLERANCE = 1e-30
 """Of PageRank: below what an iteration changes, so that there are as many as are allowed."""
 
 _ITEM_BYTES = 2 * 4  # there are two queues
-_NO_FRONTIER = ("step vertices", "step degrees", "step extremes")
-"""What a step program has on a GPU beside its fields, and what no frontier is."""
 
 
 class UnknownSizeError(Exception):
@@ -153,8 +153,8 @@ def carried_bytes(placed: gw.PlacedGraph, setting: Setting) -> int | None:
     if "transport" in dict(setting.gpu):  # on what other settings have left there
         return None
     steps: Any = place_positions(placed)
-    names = [f"carried ranks {parity} {setting.dtype}" for parity in (0, 1)]
-    return max(sum(part.buffers[name].nbytes for name in names) for part in steps.parts)
+    carried = steps.kept(RankArrays).carried[setting.dtype]
+    return max(sum(array.nbytes(part) for array in carried) for part in steps.parts)
 
 
 def frontier_bytes(placed: gw.PlacedGraph, setting: Setting, statistics: Any) -> int | None:
@@ -162,9 +162,7 @@ def frontier_bytes(placed: gw.PlacedGraph, setting: Setting, statistics: Any) ->
     if setting.devices == "cpu" or not setting.is_program:
         found: int | None = statistics.frontier_bytes
         return found
-    return sum(
-        buffer.nbytes
-        for part in place_positions(placed).parts
-        for name, buffer in part.buffers.items()
-        if name.startswith("step ") and name not in _NO_FRONTIER
-    )
+    steps = place_positions(placed)
+    arrays = steps.kept(ProgramArrays)
+    kept = (arrays.frontier, *arrays.queue, arrays.queues, arrays.left_rows, arrays.arcs)
+    return sum(array.nbytes(part) for part in steps.parts for array in kept)

@@ -140,9 +140,9 @@ def run_dependencies(devices: list[str]) -> None:
 
 def run_searches(devices: list[str]) -> None:
     """BFS in supersteps: pushed and pulled, queues that grow, long rows, hubs, one block, schedules."""
-    from godwit.supersteps import hubs as step_hubs
+    from godwit.supersteps import rows as step_rows
 
-    hub_arcs = step_hubs.HUB_ARCS
+    hub_arcs = step_rows.HUB_ARCS
     wide = gw.generators.rmat(10, 8, seed=1)
     arcs = gw.generators.rmat(9, 6, seed=1, symmetrize=False)
     hub, path = gw.generators.star(4500), gw.generators.path(300)
@@ -151,7 +151,7 @@ def run_searches(devices: list[str]) -> None:
         source = graph.highest_degree_vertex()
         wanted = gw.bfs(graph, source, devices="cpu").distance
         for turn in ({}, {"turn_down": math.inf}, {"turn_down": 0.0, "turn_back": math.inf}):
-            step_hubs.HUB_ARCS = 8 if turn else hub_arcs
+            step_rows.HUB_ARCS = 8 if turn else hub_arcs
             for more in (
                 {},
                 {"slice_s": 0, "blocks": 2, "frontier_items": 1},
@@ -162,7 +162,7 @@ def run_searches(devices: list[str]) -> None:
                     graph, source, devices=devices, execution="bulk-synchronous", gpu=gpu
                 )
                 check(f"search {name}, {turn=}, {more=}", found.distance, wanted)
-    step_hubs.HUB_ARCS = hub_arcs
+    step_rows.HUB_ARCS = hub_arcs
     wanted = gw.bfs(hub, 9, devices="cpu").distance
     for schedule in get_args(Schedule):
         gpu = ExperimentOptions(schedule=schedule, turn_down=math.inf)

@@ -6,7 +6,6 @@ Without a GPU the very kernels run on emulated ones.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,11 +26,11 @@ from godwit.algorithms.paths.verify import verify_bfs
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import ARCHITECTURES, INCLUDE_FOLDER, cubin
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.runtime.cuda.slices import SlicedRun
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
-from godwit.supersteps import hubs as step_hubs
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
+from godwit.supersteps import rows as step_rows
 from graphs import each_graph, graphs, named_graph
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -57,13 +56,13 @@ def emulated() -> Iterator[Machine]:
 @pytest.fixture(params=TURNS)
 def turn(request: pytest.FixtureRequest) -> Turn:
     """Options that say when the search turns its direction, among others."""
-    return partial(GpuOptions, **TURNS[request.param])
+    return partial(ExperimentOptions, **TURNS[request.param])
 
 
-@pytest.fixture(params=[0, step_hubs.HUB_ARCS], ids=["hubs", "no hubs"])
+@pytest.fixture(params=[0, step_rows.HUB_ARCS], ids=["hubs", "no hubs"])
 def hubs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Vertices with more arcs are hubs."""
-    monkeypatch.setattr(step_hubs, "HUB_ARCS", request.param)
+    monkeypatch.setattr(step_rows, "HUB_ARCS", request.param)
     return int(request.param)
 
 
@@ -272,27 +271,11 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
     assert "is at work for this thread" in refused[0]
 
 
-def _names_of(enum: str) -> list[str]:
-    text = (INCLUDE_FOLDER / "algorithms/bfs/search.cuh").read_text()
-    body = re.search(rf"enum {enum} : u32 \{{(.*?)\}};", text, re.DOTALL)
-    assert body is not None
-    names = re.sub(r"//.*", "", body[1]).split(",")
-    return [name.strip().lower() for name in names if name.strip()]
-
-
-def test_numbers_are_those_of_the_kernel() -> None:
-    assert tuple(_names_of("BfsState")) == bfs_steps.STATE
-    assert _names_of("BfsPhase")[bfs_steps._QUEUE_AGAIN] == "queue_again"
-    counts = _names_of("BfsCount")
-    assert (counts[bfs_steps._FOUND], counts[bfs_steps._LOOKED]) == ("found", "looked")
-
-
 @pytest.mark.parametrize("ids", ["int32", "int64"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_compiles(architecture: str, ids: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
     assert cubin(bfs_steps.source(np.dtype(ids)), (), architecture)
-    assert cubin(step_hubs.source(np.dtype(ids)), (), architecture)
 
 
 @pytest.mark.gpu

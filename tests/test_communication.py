@@ -5,7 +5,6 @@ Without a GPU the very kernels run on emulated ones.
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,14 +18,15 @@ import pytest
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.betweenness import cuda as brandes_steps
+from godwit.algorithms.pagerank.cuda import RankArrays
 from godwit.errors import GraphTooLargeError, InputError
+from godwit.frontier.cuda.layout import ProgramArrays
 from godwit.frontier.reads import reads_anywhere, shared_fields, ways_of_arcs
 from godwit.graph.partition import partition
-from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device
-from godwit.supersteps import readers as step_readers
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import halos as step_halos
+from godwit.supersteps import place_positions
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
 from step_programs import COMPONENTS, FAR, K_CORE, LEVELS, LEVELS_PULLED, LEVELS_TURNED, start_of
@@ -83,7 +83,7 @@ def check_program(
 
 
 @emulates
-class TestReaders:
+class TestSubscriberMasks:
     """The bits that say who reads what."""
 
     @pytest.mark.parametrize("method", PARTITIONS)
@@ -97,8 +97,8 @@ class TestReaders:
             placed = StepPlacement(devices, graph, division)
             with placed.held():
                 for directions in (("out",), ("in",), ("in", "out")):
-                    found = placed.readers(*directions)
-                    assert placed.readers(*reversed(directions)) is found
+                    found = placed.subscriber_masks(*directions)
+                    assert placed.subscriber_masks(*reversed(directions)) == found
                     assert np.array_equal(_bits(placed, found), _expected(placed, directions))
             placed.close()
 
@@ -109,7 +109,7 @@ class TestReaders:
             with placed.held():
                 placed.rows("in", ordered=True)
                 before = machine.launched["place_targets"]
-                placed.readers("in")
+                placed.subscriber_masks("in")
                 assert machine.launched["place_targets"] == before
                 assert machine.launched["mark_targets"] == 2
             placed.close()
@@ -121,11 +121,11 @@ class TestReaders:
             placed = StepPlacement([Device(one, "cuda") for one in names_of(2)], graph)
             with placed.held():
                 placed.rows("out")
-                monkeypatch.setattr(step_readers, "spare_bytes", lambda index: 100)
+                monkeypatch.setattr(step_halos, "spare_bytes", lambda index: 100)
                 with pytest.raises(GraphTooLargeError, match=r"cuda:1 needs 512 B and has 100 B"):
-                    placed.readers("out")
+                    placed.subscriber_masks("out")
                 monkeypatch.undo()
-                assert len(placed.readers("out")) == 2
+                assert len(placed.subscriber_masks("out")) == 2
             placed.close()
 
 
@@ -204,10 +204,10 @@ class TestEmulated:
         with emulated_gpus(3), gw.place(graph, names_of(3), "random") as placed:
             gw.pagerank(placed, max_iterations=4)
             steps: Any = place_positions(placed)
-            carried = [f"carried ranks {parity} float64" for parity in (0, 1)]
-            for part in steps.parts:
-                for name in carried:
-                    part.buffers[name].fill_bytes(0x55)
+            carried = steps.kept(RankArrays).carried["float64"]
+            for array in carried:
+                for buffer in array.buffers:
+                    buffer.fill_bytes(0x55)
             gw.pagerank(placed, max_iterations=4, gpu=GpuOptions(communication=way))
             # What comes out of the last iteration takes the place of what it read, at the owner only.
             seen = _everywhere(steps, carried[0], np.float64)
@@ -224,7 +224,7 @@ class TestEmulated:
         with emulated_gpus(3), gw.place(graph, names_of(3), "random") as placed:
             found = program.run(placed, start, gpu=GpuOptions(communication=way))
             steps: Any = place_positions(placed)
-            seen = _everywhere(steps, "field 0", np.int32)
+            seen = _everywhere(steps, steps.kept(ProgramArrays).field(0), np.int32)
             seen[:, steps.numbering.vertex < 0] = FAR
             level = np.full(steps.count, FAR)
             level[steps.numbering.position] = found.fields["level"]
@@ -238,7 +238,7 @@ class TestEmulated:
     def test_who_is_told_that_nobody_reads_sends_nothing(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = StepPlacement.readers
+        real = StepPlacement.subscriber_masks
 
         def nobody(placement: StepPlacement, *directions: Any) -> Any:
             found = real(placement, *directions)
@@ -246,7 +246,7 @@ class TestEmulated:
                 buffer.fill_bytes(0)
             return found
 
-        monkeypatch.setattr(StepPlacement, "readers", nobody)
+        monkeypatch.setattr(StepPlacement, "subscriber_masks", nobody)
         graph, devices = GRAPHS["undirected"](), names_of(2)
         for check in (check_ranks, check_sums):
             with emulated_gpus(2), pytest.raises(AssertionError):
@@ -277,10 +277,10 @@ def _owners(steps: Any) -> Any:
     return positions // steps.capacity, positions
 
 
-def _everywhere(steps: Any, name: str, dtype: Any) -> np.ndarray[Any, Any]:
+def _everywhere(steps: Any, array: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """(devices, positions): what lies where."""
     with steps.held():
-        return np.stack([part.buffers[name].download(dtype, steps.count) for part in steps.parts])
+        return np.stack([buffer.download(dtype, steps.count) for buffer in array.buffers])
 
 
 def _check_sent(steps: Any, seen: Any, written: Any, way: str, directions: tuple[Any, ...]) -> None:
@@ -465,16 +465,6 @@ def test_a_step_that_turns_reads_what_it_reads_either_way() -> None:
     assert (shared_fields(code), ways_of_arcs(code)) == ({1}, ("in",))
     turning = replace(code, steps=(replace(code.steps[0], turns=True),))
     assert (shared_fields(turning), ways_of_arcs(turning)) == ({1, 2}, ("in", "out"))
-
-
-@pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("numba_cuda", "cuda")),
-    reason="no compilers (extra 'cuda')",
-)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("ids", [np.int32, np.int64])
-def test_readers_compile(architecture: str, ids: Any) -> None:
-    assert cubin(step_readers.source(np.dtype(ids)), (), architecture)[:4] == b"\x7fELF"
 
 
 @pytest.mark.gpu

@@ -17,7 +17,7 @@ from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import names_of
 from graphs import each_graph, graphs, named_graph

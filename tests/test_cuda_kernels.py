@@ -22,7 +22,7 @@ from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.supersteps import halos as step_halos
+from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
 from godwit.worker.cuda.program import Variant
 from godwit.worker.program import VertexProgram
@@ -131,9 +131,11 @@ def test_pagerank_compiles(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("ids", [INT32, INT64])
-def test_halos_compile(ids: Any, architecture: str) -> None:
-    assert b".text.localize_targets\0" in cubin(step_halos.source(ids), (), architecture)
+@pytest.mark.parametrize(("ids", "weights"), [(INT32, INT32), (INT32, INT64), (INT64, INT32)])
+def test_rows_compile(ids: Any, weights: Any, architecture: str) -> None:
+    code = cubin(step_rows.source(ids, INT32, weights), (), architecture)
+    for name in ("place_weights", "place_hub_arcs", "localize_targets"):
+        assert f".text.{name}\0".encode() in code
 
 
 UNIONS = [(ids, merge, splices) for ids in (INT32, INT64) for merge, splices in (

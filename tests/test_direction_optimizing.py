@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import graphs as zoo
 from godwit.algorithms.bfs import cpu as driver
-from godwit.algorithms.bfs.cpu import UNREACHED, direction_optimizing_bfs
+from godwit.algorithms.bfs.cpu import UNREACHED, bfs_on_cpu
 from godwit.graph.csr import Graph
 from godwit.runtime.cpu.team import ABORT, new_control
 from graphs import each_graph, named_graph
@@ -73,7 +73,7 @@ def test_distances_are_those_of_a_plain_search(name: str, threads: int, way: str
     graph = named_graph(name)
     sources = some_sources(graph)
     with forced(way) as arguments:
-        distance, counts = direction_optimizing_bfs(graph, sources, threads=threads, **arguments)
+        distance, counts = bfs_on_cpu(graph, sources, threads=threads, **arguments)
     assert distance.dtype == np.int32
     assert distance.tolist() == reference(graph, sources)
     assert counts.completed
@@ -97,7 +97,7 @@ def test_sources_targets_cutoffs_of_any_graph(data: Any) -> None:
         if "alpha" in arguments:
             # Small betas turn back to top-down after a sweep, large ones stay bottom-up.
             arguments["beta"] = data.draw(st.sampled_from([0, 18, 1 << 40]), "beta")
-        distance, counts = direction_optimizing_bfs(
+        distance, counts = bfs_on_cpu(
             graph,
             np.array(sources, np.int64),
             target=target,
@@ -125,7 +125,7 @@ def test_large_graphs_are_as_scipy_has_them(directed: bool, threads: int) -> Non
     source = graph.highest_degree_vertex()
     expected = dijkstra(graph.to_scipy(merge="min"), indices=source, unweighted=True)
     with forced("as it likes"):
-        distance, counts = direction_optimizing_bfs(graph, np.array([source]), threads=threads)
+        distance, counts = bfs_on_cpu(graph, np.array([source]), threads=threads)
     assert np.array_equal(np.where(distance == UNREACHED, np.inf, distance), expected)
     assert counts.levels == expected[np.isfinite(expected)].max() + 1
     assert (counts.bottom_up_levels > 0) == (not directed)
@@ -139,20 +139,20 @@ def test_large_graphs_are_as_scipy_has_them(directed: bool, threads: int) -> Non
 def test_a_directed_graph_goes_bottom_up_once_its_reverse_is_there() -> None:
     graph = random_graph(20_000, 300_000, directed=True)
     sources = np.array([graph.highest_degree_vertex()])
-    top_down, counts = direction_optimizing_bfs(graph, sources)
+    top_down, counts = bfs_on_cpu(graph, sources)
     assert counts.bottom_up_levels == 0
     assert "reverse" not in graph._cache
     reverse = graph.reverse
-    both_ways, counts = direction_optimizing_bfs(graph, sources)
+    both_ways, counts = bfs_on_cpu(graph, sources)
     assert counts.bottom_up_levels > 0
     assert np.array_equal(both_ways, top_down)
     # The reverse knows its original.
-    assert direction_optimizing_bfs(reverse, sources)[1].bottom_up_levels > 0
+    assert bfs_on_cpu(reverse, sources)[1].bottom_up_levels > 0
 
 
 def test_long_thin_graphs_never_go_bottom_up() -> None:
     graph = Graph.from_edges(np.arange(70_000), np.arange(1, 70_001), directed=False)
-    distance, counts = direction_optimizing_bfs(graph, np.array([0]))
+    distance, counts = bfs_on_cpu(graph, np.array([0]))
     assert np.array_equal(distance, np.arange(70_001))
     assert counts.bottom_up_levels == 0
     assert counts.arcs_examined == graph.arc_count
@@ -168,7 +168,7 @@ def test_what_is_left_behind_a_hub_is_not_swept_level_by_level() -> None:
     heads = np.concatenate([core, [hub], core, ahead + 1])
     graph = Graph.from_edges(tails, heads, vertex_count=hub + path + 1, directed=True)
     assert graph.reverse is not None
-    distance, counts = direction_optimizing_bfs(graph, np.array([0]))
+    distance, counts = bfs_on_cpu(graph, np.array([0]))
     assert distance.max() == counts.levels - 1 == path + 1
     assert counts.arcs_examined < 3 * graph.arc_count
 
@@ -181,7 +181,7 @@ def test_a_cutoff_leaves_what_is_farther_unreached(cutoff: int, threads: int, wa
     for name in ("path", "grid", "star", "random undirected"):
         graph = named_graph(name)
         with forced(way) as arguments:
-            distance, counts = direction_optimizing_bfs(
+            distance, counts = bfs_on_cpu(
                 graph, np.array([3]), cutoff=cutoff, threads=threads, **arguments
             )
         assert distance.tolist() == reference(graph, [3], cutoff)
@@ -190,16 +190,16 @@ def test_a_cutoff_leaves_what_is_farther_unreached(cutoff: int, threads: int, wa
 
 def test_a_target_stops_the_search() -> None:
     graph = Graph.from_edges(np.arange(999), np.arange(1, 1000), directed=False)
-    distance, counts = direction_optimizing_bfs(graph, np.array([500]), target=503)
+    distance, counts = bfs_on_cpu(graph, np.array([500]), target=503)
     assert counts.levels == 3
     assert np.flatnonzero(distance != UNREACHED).tolist() == list(range(497, 504))
 
 
 def test_the_arrays_of_a_graph_are_left_alone_and_results_are_the_callers() -> None:
     graph = named_graph("grid")
-    first, _ = direction_optimizing_bfs(graph, np.array([0]))
+    first, _ = bfs_on_cpu(graph, np.array([0]))
     kept = first.copy()
-    second, _ = direction_optimizing_bfs(graph, np.array([5]))
+    second, _ = bfs_on_cpu(graph, np.array([5]))
     assert np.array_equal(first, kept)
     assert not np.array_equal(first, second)
 
@@ -207,13 +207,13 @@ def test_the_arrays_of_a_graph_are_left_alone_and_results_are_the_callers() -> N
 def test_searches_of_one_graph_at_the_same_time_do_not_meet() -> None:
     graph = random_graph(3_000, 40_000, directed=False)
     sources = list(range(0, 3_000, 100))
-    expected = [direction_optimizing_bfs(graph, np.array([s]), threads=1)[0] for s in sources]
+    expected = [bfs_on_cpu(graph, np.array([s]), threads=1)[0] for s in sources]
     wrong = []
 
     def search(part: int) -> None:
         for i in range(part, len(sources), 3):
             with_threads = 1 + i % 2
-            found, _ = direction_optimizing_bfs(
+            found, _ = bfs_on_cpu(
                 graph, np.array([sources[i]]), threads=with_threads, alpha=1 << 40
             )
             if not np.array_equal(found, expected[i]):
@@ -236,13 +236,9 @@ def test_an_abort_ends_the_search_early(threads: int, way: str) -> None:
     control = new_control()
     control[ABORT] = 1
     with forced(way) as arguments:
-        _, counts = direction_optimizing_bfs(
-            graph, np.array([0]), threads=threads, control=control, **arguments
-        )
+        _, counts = bfs_on_cpu(graph, np.array([0]), threads=threads, control=control, **arguments)
         assert not counts.completed
         # The next search of the graph is not disturbed.
-        distance, counts = direction_optimizing_bfs(
-            graph, np.array([0]), threads=threads, **arguments
-        )
+        distance, counts = bfs_on_cpu(graph, np.array([0]), threads=threads, **arguments)
     assert counts.completed
     assert distance.tolist() == list(range(300))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms.pagerank.cuda import rank_on_gpus
+from godwit.algorithms.pagerank.cuda import RankArrays, rank_on_gpus
 from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -25,10 +25,11 @@ from godwit.runtime.cuda.driver import Buffer
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device
 from godwit.supersteps import halos as step_halos
-from godwit.supersteps import readers as step_readers
+from godwit.supersteps import place_positions
 from godwit.supersteps import results as step_results
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import rows as step_rows
 from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import DeliveryArrays
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from step_programs import LEVELS
@@ -66,7 +67,7 @@ def check_cpu(graph: Graph, found: Any, asked: dict[str, Any]) -> None:
 def carried_bytes(placed: gw.PlacedGraph, dtype: str = "float64") -> list[int]:
     """Of one of the two arrays of each device."""
     steps: Any = place_positions(placed)
-    return [part.buffers[f"carried ranks 0 {dtype}"].nbytes for part in steps.parts]
+    return [buffer.nbytes for buffer in steps.kept(RankArrays).carried[dtype][0].buffers]
 
 
 class TestEmulated:
@@ -200,9 +201,11 @@ class TestRoom:
                     room[duplication] = carried_bytes(placed)
                     steps: Any = place_positions(placed)
                     targets = [
-                        name
-                        for name in steps.parts[0].buffers
-                        if "targets" in name or "places," in name
+                        array
+                        for arrays in steps.row_arrays.values()
+                        for kind in (arrays.targets, arrays.local_targets)
+                        for array in kind.values()
+                        if array
                     ]
                     assert len(targets) == 1  # rows are there once, whatever they name
         owned = [8192 // count] * count
@@ -219,8 +222,9 @@ class TestRoom:
             gw.pagerank(placed, max_iterations=2, dtype="float32")
             assert carried_bytes(placed, "float32") == [4 * 4097] * 2
             steps: Any = place_positions(placed)
-            assert [part.buffers["flows"].nbytes for part in steps.parts] == [8 * 4097] * 2
-            assert all("positions" not in part.buffers for part in steps.parts)
+            flows = steps.kept(RankArrays).flows
+            assert [buffer.nbytes for buffer in flows.buffers] == [8 * 4097] * 2
+            assert not steps.position_of
 
     def test_a_graph_that_fits_by_1_hop_only(self) -> None:
         graph = gw.generators.path(1 << 15)
@@ -245,7 +249,7 @@ class TestRoom:
             with gw.place(graph, names_of(2), duplication="1-hop") as placed:
                 wanted = gw.pagerank(placed).rank
             with gw.place(graph, names_of(2), duplication="1-hop") as placed:
-                for module in (step_readers, step_halos, step_halos):
+                for module in (step_rows, step_halos):
                     monkeypatch.setattr(module, "spare_bytes", lambda index: 100)
                     with pytest.raises(GraphTooLargeError, match=r"cuda:1 needs .* and has 100 B"):
                         gw.pagerank(placed)
@@ -284,10 +288,10 @@ class TestHalos:
             placement_of(graph, count, id_dtype=ids) as placed,
             placed.held(),
         ):
-            made = step_halos.halos_of(placed, "in", False)
+            made = placed.halos("in", False)
             wanted = placed.rows("in")
             for part, rows, of_all in zip(placed.parts, made.rows, wanted, strict=True):
-                halo = step_halos.halo_positions(placed, made, part.device)
+                halo = made.halo_positions(placed, part.device)
                 positions = of_all.targets.download(ids, of_all.arcs)
                 others = positions[positions // placed.capacity != part.device]
                 assert np.array_equal(halo, np.unique(others))
@@ -340,7 +344,7 @@ def test_results_where_there_is_no_room_to_gather(monkeypatch: pytest.MonkeyPatc
             for _ in range(2):
                 found.append(np.empty(graph.vertex_count))
                 ask(placed, found[-1], one_hop=True)
-                assert all("together" not in name for part in placed.parts for name in part.buffers)
+                assert not placed.kept(DeliveryArrays).joined
     for other in found[1:]:
         assert np.array_equal(found[0], other)
 

@@ -22,7 +22,7 @@ from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.frontier.cuda import text as step_program_text
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
-from godwit.supersteps import hubs as step_hubs
+from godwit.supersteps import rows as step_rows
 from godwit.supersteps.exchange import Exchange
 from gpu_endpoints import COUNT, ENDPOINTS, names_of, needs_gpu
 from graphs import each_graph, graphs, named_graph
@@ -195,7 +195,7 @@ def test_random_graphs(graph: gw.Graph, count: int, seed: int) -> None:
 @emulates
 def test_hubs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their rows are shared out, and who finds one tells all."""
-    monkeypatch.setattr(step_hubs, "HUB_ARCS", 8)
+    monkeypatch.setattr(step_rows, "HUB_ARCS", 8)
     with emulated_gpus(3, peers=APART, checks=True):
         for spec in ("rmat:7,seed=3", "rmat:8,seed=1"):
             graph = gw.generate(spec)
@@ -319,7 +319,7 @@ def test_a_graph_that_no_gpu_holds() -> None:
 
 
 @emulates
-@pytest.mark.parametrize("forgotten", ["spread", "reset"])
+@pytest.mark.parametrize("forgotten", ["broadcast", "reset"])
 def test_nothing_is_copied_in_vain(forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were one of the copies left out, these tests would tell; without the third, kernels read anything."""
     monkeypatch.setattr(Exchange, forgotten, lambda *_: None)

@@ -26,7 +26,7 @@ from godwit.frontier.cuda.text import ProgramText
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions, Schedule
-from godwit.supersteps.schedules import left_rows_bytes, schedule_define
+from godwit.supersteps.run import left_rows_bytes, schedule_define
 from graphs import named_graph
 from step_programs import ARCS, K_CORE, LENGTHS, LEVELS, start_of
 

@@ -1,4 +1,4 @@
-"""What verifiers have in common: arguments, arcs in blocks, and the way to fail."""
+"""Common functions of verifiers: checks of arguments, arcs in blocks, and the error."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 
 BLOCK_ARCS = 1 << 20
-"""Arcs looked at together: memory stays near that of a few arrays of n."""
+"""Arcs of a block, so that memory stays near that of a few arrays of n."""
 
 
 def check_graph(graph: Any) -> None:
-    """Raise InputError for what is no graph."""
+    """Raise InputError for an object that is no graph."""
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
 
@@ -25,7 +25,7 @@ def check_graph(graph: Any) -> None:
 def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:
     """Return the values as an array of shape (count) whose dtype is of one of the kinds.
 
-    :raises InputError: they are not
+    :raises InputError: shape or dtype is wrong
     """
     array = as_array(values, name)
     if array.shape != (count,):
@@ -36,7 +36,7 @@ def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:
 
 
 def arc_blocks(graph: Graph) -> Iterator[tuple[Array, slice]]:
-    """Yield the tails of some arcs, and where these arcs lie in ``graph.targets``; whole rows."""
+    """Yield the tails of a block of arcs, and its range of ``graph.targets``; blocks are whole rows."""
     offsets = graph.offsets
     n = graph.vertex_count
     begin = 0
@@ -51,9 +51,13 @@ def arc_blocks(graph: Graph) -> Iterator[tuple[Array, slice]]:
 def check_finite(values: Array, what: str) -> None:
     """Raise VerificationError for the first vertex whose value is negative, infinite or NaN."""
     wrong = ~(values >= 0) | (values == np.inf)
-    if wrong.any():
-        v = int(np.argmax(wrong))
+    if (v := first_true(wrong)) is not None:
         fail(f"the {what} of vertex {v} is {values[v]}")
+
+
+def first_true(mask: Array) -> int | None:
+    """Return the index of the first True."""
+    return int(np.argmax(mask)) if mask.any() else None
 
 
 def fail(message: str) -> NoReturn:

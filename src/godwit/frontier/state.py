@@ -32,7 +32,7 @@ from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, GpuOptions, check
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from godwit.trace import PROGRESS, active
 from godwit.worker.options import SolverOptions
 from godwit.worker.solve import make_poll

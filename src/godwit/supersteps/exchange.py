@@ -1,180 +1,146 @@
-"""How devices get at each other's arrays in supersteps: directly, or by copies that the host makes.
+"""How devices reach each other's arrays in supersteps: directly, or by copies that the host makes.
 
-A superstep reads what the one before has left (step.cuh). So it makes no difference whether a device
-stores into another's memory as it goes, or the host copies what it stored at home when all have ended the
-superstep. Devices that are no peers work that way. Arrays have room for all positions on every device,
-and are of two kinds:
+A superstep reads what the previous one has left (step.cuh). So a device may store into another's memory as
+it goes, or, if the GPUs lack peer access, into its own, and the host copies at the end of the superstep.
+Arrays have room for all positions on every device, and are of two kinds:
 
-- *Shared*: an owner alone changes its range, for all to read. What kernels take for the arrays of others
-  is the device's own then, so a store at all of them is one at home; the host *spreads* own ranges.
-- *Left*: others leave something for an owner in its range of theirs, and the owner takes it and resets it
-  in the superstep after. What an owner's kernel takes for the arrays of others are copies of its range of
-  them, which the host *fetches*; afterwards it *resets* the originals by what each device has in its own
-  range, where nobody leaves anything.
+- *Broadcast*: only an owner changes its range, and all read it. Where the host copies, kernels get the
+  device's own array in place of all others'; the host *broadcasts* the owners' ranges.
+- *Collected*: devices store messages for an owner in its range of their own array, and the owner takes and
+  resets them in the superstep after. Where the host copies, it *fetches* these ranges into staging buffers
+  of the owner, which its kernel gets in place of the others' arrays; afterwards it *resets* the originals
+  with the content of each device's own range, which has no messages.
 
-Arrays that have room for neighbours only (halos.py) are *packed*: what is stored for another device
-comes into a room of its own, from which the host *sends* it.
+Arrays of slots (halos.py) are *packed*: a device stores what it sends into a staging buffer for each
+subscriber, from which the host *sends* it.
 
-What is not copied by the host must not be read: an array of neither kind is no other device's.
+Where the host copies, a kernel must not read arrays of others that are of no such kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES
-from godwit.supersteps.placement import StepPart
-
-
-def left_sizes(
-    parts: Sequence[StepPart], capacity: int, name: str, bits: int
-) -> list[dict[str, int]]:
-    """Of each device: bytes of the buffers that :meth:`Exchange.left` needs where the host copies."""
-    nbytes = capacity * bits // 8
-    return [
-        {_copy_name(name, other): nbytes for other in parts if other is not owner}
-        for owner in parts
-    ]
-
-
-def packed_sizes(begins: Array, item_bytes: int) -> list[dict[str, int]]:
-    """Likewise, :meth:`Exchange.packed`."""
-    devices = range(len(begins))
-    return [
-        {
-            _halo_name(reader): item_bytes * max(1, _halo_range(begins, owner, reader)[1])
-            for reader in devices
-            if reader != owner
-        }
-        for owner in devices
-    ]
-
-
-def pointers(parts: Sequence[StepPart], name: str) -> Array:
-    """Where a buffer lies at each device, as :data:`godwit.supersteps.run.PEERS` takes it."""
-    found = np.zeros(MAXIMAL_DEVICES, np.uint64)
-    for place, part in enumerate(parts):
-        found[place] = part.buffers[name].pointer
-    return found
+from godwit.runtime.cuda.driver import Buffer
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.halos import Halos
+from godwit.supersteps.placement import StepCopies, StepPlacement
 
 
 class Exchange:
-    """The devices' arrays, by the names of their buffers.
+    """The devices' access to each other's arrays during one run.
 
-    :param parts: the devices; buffers have room for all positions
-    :param capacity: positions of each
     :param by_host: whether the host copies
     """
 
-    def __init__(self, parts: Sequence[StepPart], capacity: int, *, by_host: bool) -> None:
+    def __init__(self, placement: StepPlacement | StepCopies, *, by_host: bool) -> None:
         self.by_host = by_host
-        self._parts = parts
-        self._capacity = capacity
+        self._parts = placement.parts
+        self._capacity = placement.capacity
+        self._staging: dict[tuple[DeviceArray, int, int], Buffer] = {}
 
-    def shared(self, name: str) -> Array:
-        """(devices) :data:`PEERS`: where each device finds the arrays of all, which owners spread."""
+    def close(self) -> None:
+        """Free the staging buffers."""
+        for buffer in self._staging.values():
+            buffer.close()
+        self._staging.clear()
+
+    def broadcast_pointers(self, array: DeviceArray) -> Array:
+        """Return (devices, MAXIMAL_DEVICES): by device, where it finds the arrays of all."""
+        every: Array = np.tile(array.pointers, (len(self._parts), 1))
         if self.by_host:
-            own = [part.buffers[name].pointer for part in self._parts]
-            return np.tile(np.array(own, np.uint64)[:, None], MAXIMAL_DEVICES)
-        return np.tile(pointers(self._parts, name), (len(self._parts), 1))
+            every[:] = array.pointers[: len(self._parts), None]
+        return every
 
-    def left(self, name: str, bits: int) -> Array:
-        """Likewise, of arrays in which others leave something for owners: nothing as yet.
+    def collected_pointers(self, array: DeviceArray, bits: int) -> Array:
+        """Return likewise for an array of messages to owners; staging buffers begin as zero.
 
-        :param bits: of a position
+        :param bits: of one position
+        :raises GraphTooLargeError: no room for staging buffers
         """
-        found = self.shared(name)
+        every = self.broadcast_pointers(array)
+        nbytes = self._own_bytes(bits)
         if self.by_host:
             for owner, other in self._pairs():
-                room = owner.room(_copy_name(name, other), self._own_bytes(bits))
+                room = self._stage(array, owner, other, nbytes)
                 room.fill_bytes(0)
-                offset = owner.device * self._own_bytes(bits)
-                found[owner.device, other.device] = room.pointer - offset
-        return found
+                every[owner.device, other.device] = room.pointer - owner.device * nbytes
+        return every
 
-    def packed(self, name: str, item_bytes: int, begins: Array) -> Array:
-        """As :meth:`shared`, of arrays that have what a device reads of others behind its own values.
+    def packed_pointers(self, array: DeviceArray, item_bytes: int, halos: Halos) -> Array:
+        """Return likewise for an array of slots.
 
-        :param begins: as of :class:`godwit.supersteps.halos.Halos`
+        :raises GraphTooLargeError: no room for staging buffers
         """
-        found = self.shared(name)
+        every = self.broadcast_pointers(array)
         if self.by_host:
-            for owner, reader in self._pairs():
-                first, count = _halo_range(begins, owner.device, reader.device)
-                room = owner.room(_halo_name(reader.device), item_bytes * max(1, count))
-                found[owner.device, reader.device] = room.pointer - item_bytes * first
-        return found
+            for owner, other in self._pairs():
+                first, count = halos.halo_range(owner.device, other.device)
+                room = self._stage(array, owner, other, item_bytes * count)
+                every[owner.device, other.device] = room.pointer - item_bytes * first
+        return every
 
-    def send(self, name: str, item_bytes: int, begins: Array) -> None:
-        """Readers get what owners have stored for them in a packed array."""
-        for owner, reader in self._pairs():
-            first, count = _halo_range(begins, owner.device, reader.device)
+    def send(self, array: DeviceArray, item_bytes: int, halos: Halos) -> None:
+        """Copy what owners have stored for subscribers in a packed array."""
+        for owner, other in self._pairs():
+            first, count = halos.halo_range(owner.device, other.device)
             _copy(
-                reader, reader.buffers[name].pointer + item_bytes * first,
-                owner, owner.buffers[_halo_name(reader.device)].pointer, item_bytes * count,
+                other, array[other].pointer + item_bytes * first,
+                owner, self._staging[array, owner.device, other.device].pointer, item_bytes * count,
             )  # fmt: skip
 
-    def spread(self, name: str, bits: int) -> None:
-        """All devices get what owners have in their ranges."""
-        self.spread_rows(name, 1, self._own_bytes(bits))
+    def broadcast(self, array: DeviceArray, bits: int) -> None:
+        """Copy each owner's range to all devices."""
+        self.broadcast_rows(array, 1, self._own_bytes(bits))
 
-    def spread_rows(self, name: str, rows: int, nbytes: int) -> None:
-        """Likewise, of an array of rows, in each of which a device has so many bytes after those before."""
-        for owner, reader in self._pairs():
+    def broadcast_rows(self, array: DeviceArray, rows: int, nbytes: int) -> None:
+        """Copy likewise, of an array of rows, in each of which a device owns `nbytes`."""
+        for owner, other in self._pairs():
             for row in range(rows):
                 offset = nbytes * (row * len(self._parts) + owner.device)
                 _copy(
-                    reader, reader.buffers[name].pointer + offset,
-                    owner, owner.buffers[name].pointer + offset, nbytes,
+                    other, array[other].pointer + offset,
+                    owner, array[owner].pointer + offset, nbytes,
                 )  # fmt: skip
 
-    def fetch(self, name: str, bits: int) -> None:
-        """Owners get what others have left for them."""
+    def fetch(self, array: DeviceArray, bits: int) -> None:
+        """Copy the messages of all devices to the owners' staging buffers."""
         nbytes = self._own_bytes(bits)
         for owner, other in self._pairs():
             _copy(
-                owner, owner.buffers[_copy_name(name, other)].pointer,
-                other, other.buffers[name].pointer + owner.device * nbytes, nbytes,
+                owner, self._staging[array, owner.device, other.device].pointer,
+                other, array[other].pointer + owner.device * nbytes, nbytes,
             )  # fmt: skip
 
-    def reset(self, name: str, bits: int) -> None:
-        """What was fetched, and taken since, is not there any more."""
+    def reset(self, array: DeviceArray, bits: int) -> None:
+        """Clear the messages that were fetched, after owners have taken them."""
         nbytes = self._own_bytes(bits)
         for owner, other in self._pairs():
-            array = other.buffers[name].pointer
+            pointer = array[other].pointer
             _copy(
-                other, array + owner.device * nbytes,
-                other, array + other.device * nbytes, nbytes,
+                other, pointer + owner.device * nbytes,
+                other, pointer + other.device * nbytes, nbytes,
             )  # fmt: skip
+
+    def _stage(self, array: DeviceArray, owner: StepPart, other: StepPart, nbytes: int) -> Buffer:
+        """Return a staging buffer at an owner for what it exchanges with another device."""
+        room = self._staging[array, owner.device, other.device] = Buffer(owner.index, nbytes)
+        return room
 
     def _pairs(self) -> Iterator[tuple[StepPart, ...]]:
-        """Of different devices, an owner first."""
+        """Yield pairs of different devices, the owner first."""
         return permutations(self._parts, 2)
 
     def _own_bytes(self, bits: int) -> int:
-        """Of a device's range."""
+        """Return the size of a device's range."""
         return self._capacity * bits // 8
 
 
 def _copy(to: StepPart, destination: int, source: StepPart, pointer: int, nbytes: int) -> None:
     if nbytes:
         driver.copy_peer_async(destination, to.index, pointer, source.index, nbytes, to.stream)
-
-
-def _copy_name(name: str, other: StepPart) -> str:
-    return f"{name} of {other.device}"
-
-
-def _halo_name(reader: int) -> str:
-    return f"halo of {reader}"
-
-
-def _halo_range(begins: Array, owner: int, reader: int) -> tuple[int, int]:
-    """Where at a reader what it reads of an owner begins, and how much that is."""
-    first, end = begins[reader, owner : owner + 2].tolist()
-    return first, end - first

@@ -1,16 +1,26 @@
-// Where a device that has room for its own vertices and its halo keeps the value of a position.
+// Which devices read a vertex (its subscribers), and in which slot a device with a halo keeps its value.
 //
-// Encoding: the *halo* of a device are the positions of others that it reads. Its own vertices come first, by
-// own index, then the halo in the order of positions: what it reads of one owner is one range. `needs` is a
-// bitmap of positions, `places` has, for each word of it, where the halo goes on. An owner has both for its own
-// range and each device, one behind the other (supersteps/halos.py).
+// Encoding: the *halo* of a device are the positions of other devices that its rows name. Slots hold its
+// own vertices by local index, then the halo in the order of positions, so the halo vertices of one owner
+// are one range. `needs` is a bitmap of all positions, set for the halo; `slots` has, for each word of it,
+// the slot of the first halo vertex there. Of both, each owner has the words of its own range for every
+// device, one device after the other (supersteps/halos.py): the words of `needs` there are its *subscriber
+// mask*.
 #pragma once
 
 #include "runtime/cuda/include/memory.cuh"
 
-// Of a position that is needed.
+// The slot of a position in the halo.
 template <class Id>
-__device__ __forceinline__ i64 halo_place(const u32 *needs, const Id *places, i64 position) {
+__device__ __forceinline__ i64 halo_slot(const u32 *needs, const Id *slots, i64 position) {
     const u32 before = needs[position >> 5] & ((1u << (position & 31)) - 1);
-    return static_cast<i64>(places[position >> 5]) + __popc(before);
+    return static_cast<i64>(slots[position >> 5]) + __popc(before);
+}
+
+// Whether `device` reads the vertex of local index `own`, by the owner's subscriber mask.
+template <class Stage>
+__device__ __forceinline__ bool is_read_at(const Stage &stage, const u32 *mask, u32 device,
+                                           i64 own) {
+    const u32 *bits = mask + device * (stage.capacity / 32);
+    return bits[own >> 5] >> (own & 31) & 1;
 }

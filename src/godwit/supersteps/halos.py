@@ -1,221 +1,221 @@
-"""Duplicate-1-hop in supersteps: a device has room for its own vertices and its *halo*, and for no others.
+"""Which devices read which vertices, and rows for devices that store own vertices and their halo only.
 
-The halo are the positions of other devices that it reads. What a device has room for is numbered: its own
-vertices by own index, then the halo in the order of positions, so what it reads of one owner is one range.
-Its rows name these *places* instead of positions. An owner has, for each device, a bitmap of its own
-vertices, and for each word of it the place of the first vertex there that is read: it knows where a value
-goes.
-
-Rows of positions that nobody else has asked for are turned into such rows where they lie. All of it is kept
-by the parts, by name, as rows are. Kernels: supersteps/halo_kernels.cuh.
+A *subscriber mask* of an owner tells, for each device, which of its vertices that device's rows name: an
+owner sends a value to its subscribers. In the 1-hop layout a device has *slots* for its own vertices and
+its halo, and its rows name slots instead of positions. Encoding: supersteps/halos.cuh; kernels:
+supersteps/rows.cuh. Both are made by small launches with the host in between, and kept like rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.graph.cuda.builder import c_id, kernel_source, spare_bytes
+from godwit.graph.cuda.builder import spare_bytes
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Buffer
-from godwit.supersteps import readers as step_readers
-from godwit.supersteps import rows as step_rows
-from godwit.supersteps.readers import exchange_ranges
-from godwit.supersteps.rows import StepRows, start_kernel, start_sum
-from godwit.trace import seconds_since
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.rows import Direction, RowBuilder, StepRows, start_kernel
 from godwit.worker.cuda.placement import require_room, settle
 
 if TYPE_CHECKING:
-    from godwit.supersteps.placement import Direction, StepPlacement
+    from godwit.supersteps.placement import StepPlacement
 
 _WORD = 32  # positions of a word
 
 
+def make_subscriber_masks(
+    placement: StepPlacement, row_sets: Sequence[Sequence[StepRows]]
+) -> DeviceArray:
+    """Return, on each device, (devices, capacity / 32) uint32: a bit for each own position and subscriber.
+
+    A device's mask for itself is undefined.
+
+    :param row_sets: for each direction the rows of all devices; without any, all devices read everything
+    :raises GraphTooLargeError: need against free, before anything is allocated
+    """
+    nbytes = placement.count // 8
+    indexes = [part.index for part in placement.parts]
+    require_room(indexes, [2 * nbytes] * len(indexes), spare_bytes)
+    array = DeviceArray(placement)
+    with ExitStack() as stack:
+        masks = [stack.enter_context(Buffer(index, nbytes)) for index in indexes]
+        with ExitStack() as scratch:
+            needs = [scratch.enter_context(Buffer(index, nbytes)) for index in indexes]
+            scratch.callback(settle, placement.parts)  # before any of it is freed
+            for own_needs in needs:
+                own_needs.fill_bytes(0 if row_sets else 0xFF)
+            for rows in row_sets:
+                _mark_targets(placement, rows, needs)
+            _send_to_owners(placement, needs, masks)
+        stack.pop_all()
+    array.adopt(masks)
+    return array
+
+
+def _mark_targets(
+    placement: StepPlacement, rows: Sequence[StepRows], needs: Sequence[Buffer]
+) -> None:
+    """Set the bits of the positions that each device's rows name."""
+    for part, local_rows, bits in zip(placement.parts, rows, needs, strict=True):
+        start_kernel(
+            placement, part, "mark_targets", local_rows.targets.pointer, local_rows.arcs, bits.pointer
+        )  # fmt: skip
+
+
+def _send_to_owners(
+    placement: StepPlacement, at_subscribers: Sequence[Buffer], at_owners: Sequence[Buffer]
+) -> None:
+    """Copy, of arrays of all positions, each owner's range from all other devices to the owner, a row each.
+
+    The row of the owner itself stays undefined.
+    """
+    row_bytes = at_owners[0].nbytes // len(placement.parts)
+    for part, owner in permutations(placement.parts, 2):
+        driver.copy_peer_async(
+            at_owners[owner.device].pointer + part.device * row_bytes, owner.index,
+            at_subscribers[part.device].pointer + owner.device * row_bytes, part.index,
+            row_bytes, part.stream,
+        )  # fmt: skip
+    settle(placement.parts)
+
+
 @dataclass(frozen=True)
 class Halos:
-    """Rows of a direction that name places, and who reads what where.
+    """Rows of a direction that name slots, and where owners send values.
 
-    :param rows: of each device; the targets are places, the heads positions
-    :param readers: on each device (devices, capacity / 32) uint32: a bit for each own vertex and reader
-    :param places: likewise ids: the place, at that reader, of the first vertex of a word that it reads
-    :param begins: (devices, devices + 1) int64: at which place, of each device, what it reads of each owner
-        begins, and where the last ends
+    :param rows: of each device; the targets are slots, the heads positions
+    :param subscribers: on each device, the subscriber masks: (devices, capacity / 32) uint32
+    :param slots: likewise ids: the slot, at that subscriber, of the first vertex of a word that it reads
+    :param begins: (devices, devices + 1) int64: by device, the first slot of the halo vertices of each
+        owner, and the end of the last
     """
 
     rows: list[StepRows]
-    readers: list[Buffer]
-    places: list[Buffer]
+    subscribers: list[Buffer]
+    slots: list[Buffer]
     begins: Array
 
     def width(self, device: int) -> int:
-        """How many values a device has room for: its own and those of its halo."""
+        """Return the number of slots of a device."""
         return int(self.begins[device, -1])
 
+    def halo_range(self, owner: int, device: int) -> tuple[int, int]:
+        """Return the first slot at `device` of an owner's vertices, and their number."""
+        first, end = self.begins[device, owner : owner + 2].tolist()
+        return first, end - first
 
-def halos_of(placement: StepPlacement, direction: Direction, weighted: bool) -> Halos:
-    """Rows that name places; made once, and kept by the parts.
+    def halo_positions(self, placement: StepPlacement, device: int) -> Array:
+        """Return (halo) int64: the positions of a device's halo in the order of slots."""
+        row_bytes = placement.capacity // 8
+        positions = [np.empty(0, np.int64)]
+        for owner in placement.parts:
+            if owner.device != device:
+                mask = self.subscribers[owner.device]
+                bits = mask.download(np.uint8, row_bytes, device * row_bytes)
+                indexes = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+                positions.append(owner.first + indexes)
+        return np.concatenate(positions)
 
-    :param weighted: with weights, in the graph's order; else neighbours of high degree first
-    :raises GraphTooLargeError: need against free
+
+class HaloBuilder:
+    """Makes rows that name slots; with weights in the graph's order, otherwise by descending degree.
+
+    Rows of positions that no other query has asked for are changed where they lie.
     """
-    begin = perf_counter()
-    making = _Making(placement, direction if placement.graph.directed else "out", weighted)
-    if making.local not in placement.parts[0].buffers:
-        making.make()
-        placement.add_seconds("rows", begin)
-        seconds_since(begin, "rows")
-    step_rows.drop_positions(placement)
-    return making.found()
-
-
-def halo_positions(placement: StepPlacement, halos: Halos, device: int) -> Array:
-    """(halo) int64: which positions a device reads of others, in the order of their places."""
-    row_bytes = placement.capacity // 8
-    found = []
-    for owner in placement.parts:
-        if owner.device != device:
-            bits = halos.readers[owner.device].download(np.uint8, row_bytes, device * row_bytes)
-            found.append(owner.first + np.flatnonzero(np.unpackbits(bits, bitorder="little")))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-class _Making:
-    """The names of what the parts keep, and how it is made."""
 
     def __init__(self, placement: StepPlacement, direction: Direction, weighted: bool) -> None:
-        self.placement = placement
+        self.placement, self.direction, self.weighted = placement, direction, weighted
         self.parts = placement.parts
-        self.direction: Direction = direction
-        self.weighted = weighted
-        order = "ordered" if weighted else "hot first"
-        self.targets = f"{direction} targets, {order}"  # as step_rows names them
-        self.heads = f"{direction} heads, {order}"
-        self.local = f"{direction} places, {order}"
-        self.readers = f"readers of {direction} halos"
-        self.places = f"places of {direction} halos"
-        self.begins = f"begins of {direction} halos"
-        self.source = source(placement.id_dtype)
         self.words = placement.count // _WORD
-        self.needs_bytes = 4 * self.words
-        self.places_bytes = placement.id_dtype.itemsize * self.words
+        self.arrays = placement.row_arrays[direction]
 
-    def make(self) -> None:
-        """Have all of it on the devices, or nothing that is half made."""
-        known = self.targets in self.parts[0].buffers
-        rows = step_rows.make_rows(self.placement, self.direction, self.weighted, self.weighted)
+    def make(self) -> Halos:
+        """Return the rows; on an error, nothing that is half made stays.
+
+        :raises GraphTooLargeError: need against free, before anything but rows is allocated
+        """
+        placement, parts = self.placement, self.parts
+        targets = self.arrays.targets[self.weighted]
+        local_targets = self.arrays.local_targets[self.weighted]
+        is_shared = bool(targets)
+        rows = RowBuilder(placement, self.direction, self.weighted, self.weighted).make()
         with ExitStack() as failed:
-            if not known:  # from now on ours: nobody else shall find them when they are changed
-                for part in self.parts:
-                    failed.callback(part.buffers.pop(self.targets).close)
-            if self.readers not in self.parts[0].buffers:
-                step_readers.make_readers(self.placement, self.readers, [rows])
-            if self.places not in self.parts[0].buffers:
-                self._make_places()
-            with ExitStack() as owned:
-                needs, places = self._brought_back(owned)
-                owned.callback(settle, self.parts)  # before any of it is given back
-                local = [one.targets for one in rows]
-                if known:
-                    nbytes = [one.targets.nbytes for one in rows]
-                    self._require_room(nbytes)
-                    local = [
-                        failed.enter_context(Buffer(part.index, n))
-                        for part, n in zip(self.parts, nbytes, strict=True)
-                    ]
-                for place, part in enumerate(self.parts):
-                    start_kernel(
-                        part, self.source, "localize_targets",
-                        rows[place].targets.pointer, rows[place].arcs, part.first,
-                        self.placement.capacity, needs[place].pointer, places[place].pointer,
-                        local[place].pointer,
-                    )  # fmt: skip
-                settle(self.parts)
-            failed.pop_all()
-        self._keep(self.local, local)
-
-    def _make_places(self) -> None:
-        """For each device the places of its halo; and of these, to each owner, those in its range."""
-        devices, words = len(self.parts), self.words
-        counts_bytes = 8 * (words + 1)
-        needed = self.needs_bytes + counts_bytes + 2 * self.places_bytes
-        self._require_room([needed] * devices)
-        with ExitStack() as failed:
-            at_owners = self._room(failed, self.places_bytes)
-            begins = self._room(failed, 8 * (devices + 1))
-            with ExitStack() as owned:
-                places = self._room(owned, self.places_bytes)
-                counts = self._room(owned, counts_bytes)
-                needs = self._needs(owned)
-                owned.callback(settle, self.parts)  # before any of it is given back
-                for place, part in enumerate(self.parts):
-                    sums = counts[place].pointer
-                    start_kernel(
-                        part, self.source, "count_needs", needs[place].pointer, words, sums
-                    )
-                    start_sum(part, self.source, sums, words)
-                    start_kernel(
-                        part, self.source, "write_places", sums, words, self.placement.capacity // _WORD,
-                        part.owned, places[place].pointer, begins[place].pointer,
-                    )  # fmt: skip
-                settle(self.parts)
-                exchange_ranges(self.placement, places, at_owners)
-            failed.pop_all()
-        self._keep(self.begins, begins)
-        self._keep(self.places, at_owners)
-
-    def _brought_back(self, owned: ExitStack) -> tuple[list[Buffer], list[Buffer]]:
-        """On each device, of all positions: which it needs, and the places of these."""
-        self._require_room([self.needs_bytes + self.places_bytes] * len(self.parts))
-        places = self._room(owned, self.places_bytes)
-        needs = self._needs(owned)
-        at_owners = self._kept(self.places)
-        exchange_ranges(self.placement, places, at_owners, back=True)
-        return needs, places
-
-    def _needs(self, owned: ExitStack) -> list[Buffer]:
-        """On each device a bitmap of the positions of others that it reads."""
-        needs = self._room(owned, self.needs_bytes)
-        for buffer in needs:
-            buffer.fill_bytes(0)  # and so it remains in the own range
-        exchange_ranges(self.placement, needs, self._kept(self.readers), back=True)
-        return needs
-
-    def _room(self, owned: ExitStack, nbytes: int) -> list[Buffer]:
-        return [owned.enter_context(Buffer(part.index, nbytes)) for part in self.parts]
-
-    def _require_room(self, nbytes: list[int]) -> None:
-        require_room([part.index for part in self.parts], nbytes, spare_bytes)
-
-    def _keep(self, name: str, buffers: list[Buffer]) -> None:
-        for part, buffer in reversed(list(zip(self.parts, buffers, strict=True))):
-            part.buffers[name] = buffer  # what the first one has, all have
-
-    def _kept(self, name: str) -> list[Buffer]:
-        return [part.buffers[name] for part in self.parts]
-
-    def found(self) -> Halos:
-        """What was made."""
-        graph, devices = self.placement.graph, len(self.parts)
-        rows = [
-            StepRows(
-                part.buffers[f"{self.direction} offsets"],
-                part.buffers[self.local],
-                part.buffers[self.heads],
-                part.buffers[f"{self.direction} weights"] if self.weighted else None,
-                None if graph.weights is None or not self.weighted else graph.weights.dtype,
-                part.buffers[self.local].nbytes // self.placement.id_dtype.itemsize,
-                part.classes,
+            failed.callback(local_targets.release)
+            if not is_shared:
+                local_targets.take(targets)
+            needs_bytes, slots_bytes = 4 * self.words, placement.id_dtype.itemsize * self.words
+            counts_bytes, begins_bytes = 8 * (self.words + 1), 8 * (len(parts) + 1)
+            needed = 2 * (needs_bytes + slots_bytes) + counts_bytes + begins_bytes
+            require_room(
+                [part.index for part in parts],
+                [needed + (local_rows.targets.nbytes if is_shared else 0) for local_rows in rows],
+                spare_bytes,
             )
-            for part in self.parts
-        ]
-        begins = [one.download(np.int64, devices + 1) for one in self._kept(self.begins)]
-        return Halos(rows, self._kept(self.readers), self._kept(self.places), np.stack(begins))
+            with ExitStack() as scratch:
 
+                def scratch_buffers(nbytes: int) -> list[Buffer]:
+                    return [scratch.enter_context(Buffer(part.index, nbytes)) for part in parts]
 
-def source(id_dtype: np.dtype[Any]) -> str:
-    """Of the kernels."""
-    return kernel_source("supersteps/halo_kernels.cuh", Id=c_id(id_dtype))
+                needs, slots = scratch_buffers(needs_bytes), scratch_buffers(slots_bytes)
+                counts, begins = scratch_buffers(counts_bytes), scratch_buffers(begins_bytes)
+                scratch.callback(settle, parts)  # before any of it is freed
+                self._find_needs(rows, needs)
+                self._number_slots(needs, counts, slots, begins)
+                for part, local_rows in zip(parts, rows, strict=True):
+                    start_kernel(
+                        placement, part, "localize_targets", local_rows.targets.pointer, local_rows.arcs,
+                        part.first, placement.capacity, needs[part.device].pointer,
+                        slots[part.device].pointer,
+                        local_targets.room(part, local_rows.targets.nbytes).pointer,
+                    )  # fmt: skip
+                subscribers, owner_slots = self.arrays.subscribers, self.arrays.slots
+                for array, values in ((subscribers, needs), (owner_slots, slots)):
+                    if not array:
+                        failed.callback(array.release)
+                        for part in parts:
+                            array.room(part, values[0].nbytes)
+                        _send_to_owners(placement, values, array.buffers)
+                settle(parts)
+                slot_begins = [ends.download(np.int64, len(parts) + 1) for ends in begins]
+            failed.pop_all()
+        return Halos(
+            [
+                replace(local_rows, targets=local_targets[part])
+                for part, local_rows in zip(parts, rows, strict=True)
+            ],
+            subscribers.buffers,
+            owner_slots.buffers,
+            np.stack(slot_begins),
+        )
+
+    def _find_needs(self, rows: Sequence[StepRows], needs: Sequence[Buffer]) -> None:
+        """Set the bits of each device's halo."""
+        own_bytes = self.placement.capacity // 8
+        for bits in needs:
+            bits.fill_bytes(0)
+        _mark_targets(self.placement, rows, needs)
+        settle(self.parts)
+        for part, bits in zip(self.parts, needs, strict=True):
+            bits.upload(np.zeros(own_bytes, np.uint8), part.device * own_bytes)
+
+    def _number_slots(
+        self, needs: Sequence[Buffer], counts: Sequence[Buffer], slots: Sequence[Buffer],
+        begins: Sequence[Buffer],
+    ) -> None:  # fmt: skip
+        """Number each device's halo by words of its bitmap."""
+        placement, words = self.placement, self.words
+        for part in self.parts:
+            device, sums = part.device, counts[part.device].pointer
+            start_kernel(placement, part, "count_needs", needs[device].pointer, words, sums)
+            start_kernel(placement, part, "sum_up", sums, words)
+            start_kernel(
+                placement, part, "write_slots", sums, words, placement.capacity // _WORD,
+                part.owned, slots[device].pointer, begins[device].pointer,
+            )  # fmt: skip

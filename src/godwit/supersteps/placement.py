@@ -1,17 +1,16 @@
-"""A graph on GPUs for supersteps: in positions (graph/partition/positions.py), each GPU with its rows.
+"""A graph on GPUs in device order, as the bulk-synchronous engine reads it.
 
-Nothing lies on the GPUs before it is asked for. Rows of a direction, in an order, are made once and kept.
-But for making and closing a placement, whoever touches the GPUs has them: :meth:`StepPlacement.held`.
+Nothing is uploaded before it is asked for; rows of a direction, in an order, are made once and kept. Except
+for making and closing a placement, its GPUs are used under :meth:`StepPlacement.held`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,62 +23,41 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Buffer, Stream
 from godwit.runtime.cuda.gpu_locks import held_gpus
 from godwit.runtime.protocol import Device
-from godwit.supersteps import hubs as step_hubs
-from godwit.supersteps import readers as step_readers
-from godwit.supersteps import rows as step_rows
-from godwit.supersteps.hubs import HubRows
-from godwit.supersteps.rows import StepRows
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.halos import HaloBuilder, Halos, make_subscriber_masks
+from godwit.supersteps.rows import (
+    Direction,
+    HubArrays,
+    HubRows,
+    RowArrays,
+    RowBuilder,
+    StepRows,
+    count_rows,
+    list_vertices,
+    positions_on,
+)
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import GpuEndpoints, GpuMemory, require_room
+from godwit.worker.cuda.placement import GpuEndpoints, require_room
 
-Direction = Literal["out", "in"]
+Kept = TypeVar("Kept")
 
 _CLOSED = "this placed graph was closed; place the graph again"
 
 
-@dataclass
-class StepPart(GpuMemory):
-    """One device's positions, and what it holds.
-
-    :param device: which part it is
-    :param first: its first position
-    :param classes: (7) int64 own index where each class of degrees begins, and where the last ends
-    """
-
-    device: int
-    first: int
-    classes: Array
-
-    @property
-    def owned(self) -> int:
-        """Vertices of its own."""
-        return int(self.classes[-1])
-
-    @property
-    def active(self) -> int:
-        """Those of them that have an arc; they come first."""
-        return int(self.classes[-2])
-
-    def lacks(self, name: str, nbytes: int) -> bool:
-        """Whether there is no such buffer of so many bytes."""
-        return name not in self.buffers or self.buffers[name].nbytes < nbytes
-
-
 class StepPlacement(GpuEndpoints[StepPart]):
-    """A graph on GPUs, in positions.
+    """A graph on GPUs in device order.
 
-    :param devices: one a part; some may be the same
-    :param partition: who owns which vertex; None for what suits the graph
-    :param id_dtype: of positions; None: int32 where that does
-    :param numbering: positions that are known, for so many devices
+    :param devices: one for each part; a GPU may occur several times
+    :param partition: the owner of each vertex; None for a partition that suits the graph
+    :param id_dtype: of positions; None for int32 where that is enough
+    :param numbering: positions that are known already
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
-    :ivar capacity: positions of a part
-    :ivar count: positions of all parts: the length of an array of all vertices' values
-    :ivar copies_fit: whether the whole graph has room on each GPU, as far as is known
-    :ivar seconds: ``"number"``: to find the positions; ``"rows"``: to bring up and make all rows so far,
-        ``"sort"`` of it; ``"deliver"``: results
+    :ivar copies_fit: False once a copy of the whole graph did not fit on one GPU
+    :ivar seconds: time by phase: ``"number"`` for finding positions, ``"rows"`` for making rows, ``"sort"``
+        of that for sorting them, ``"deliver"`` for results
+    :ivar device_arrays: all arrays on the devices; closing the placement frees them
     """
 
     def __init__(
@@ -104,10 +82,19 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.seconds: dict[str, float] = {}
         self._copies: list[StepPlacement] = []
         self.copies_fit = True
-        self._making = Lock()
+        self._copying = Lock()
+        self.device_arrays: list[DeviceArray] = []
+        self.position_of = DeviceArray(self)
+        self._vertex_of = DeviceArray(self)
+        self.row_arrays: dict[Direction, RowArrays] = {
+            "out": RowArrays(self),
+            "in": RowArrays(self),
+        }
         self._rows: dict[tuple[Direction, bool, bool], list[StepRows]] = {}
-        self._readers: dict[tuple[Direction, ...], list[Buffer]] = {}
+        self._halos: dict[tuple[Direction, bool], Halos] = {}
+        self._subscribers: dict[tuple[Direction, ...], DeviceArray] = {}
         self._hub_rows: list[HubRows] | None = None
+        self._kept: dict[Any, Any] = {}
         begin = perf_counter()
         if numbering is None:
             numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
@@ -127,31 +114,31 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     @property
     def capacity(self) -> int:
-        """Positions of a part."""
+        """Number of positions of one device."""
         return self.numbering.capacity
 
     @property
     def count(self) -> int:
-        """Positions of all parts."""
+        """Number of positions of all devices: the length of an array of all vertices' values."""
         return self.numbering.count
 
     @property
     def vertex_count(self) -> int:
-        """Vertices of the graph."""
+        """Number of vertices of the graph."""
         return self.graph.vertex_count
 
     @property
     def id_dtype(self) -> np.dtype[Any]:
-        """Of positions."""
+        """Dtype of positions."""
         return self.numbering.position.dtype
 
     def add_seconds(self, name: str, begin: float) -> None:
-        """Add the time since then to a phase's."""
+        """Add the time since `begin` to a phase."""
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Have the GPUs to oneself.
+        """Hold the GPUs exclusively.
 
         :raises ClosedContextError: the placement is closed
         """
@@ -160,183 +147,223 @@ class StepPlacement(GpuEndpoints[StepPart]):
                 raise ClosedContextError(_CLOSED)
             yield
 
-    def rows(
-        self, direction: Direction, weighted: bool = False, *, ordered: bool = False
-    ) -> list[StepRows]:
-        """The arcs that leave (``"out"``) or reach (``"in"``) each device's vertices.
+    def kept(self, kind: Callable[[StepPlacement], Kept]) -> Kept:
+        """Return an object that is kept between queries, such as a class of arrays of a primitive.
 
-        :param weighted: with weights; in the graph's order, then
-        :param ordered: in the order of the graph, or of its reverse; else neighbours of high degree first
-        :raises GraphTooLargeError: need against free, before anything is allocated
-        :raises InputError: the graph has no weights
+        :param kind: makes it of the placement, once
         """
-        direction = self._direction(direction)
-        if weighted and not self.graph.is_weighted:
-            raise InputError("this graph has no weights")
-        key = (direction, weighted, ordered or weighted)
-        found = self._rows.get(key)
-        if found is None:
-            begin = perf_counter()
-            found = self._rows[key] = step_rows.make_rows(self, *key)
-            self.add_seconds("rows", begin)
-            seconds_since(begin, "rows")
-        return found
+        if kind not in self._kept:
+            self._kept[kind] = kind(self)
+        made: Kept = self._kept[kind]
+        return made
 
-    def hub_rows(self) -> list[HubRows]:
-        """On each device the arcs of all devices' hubs to its vertices; a directed graph has no hubs."""
-        if self._hub_rows is None:
-            self._hub_rows = step_hubs.make_hub_rows(self, self.rows("out"))
-        return self._hub_rows
+    def reserve(self, *needs: tuple[DeviceArray, Sequence[int]]) -> None:
+        """Give arrays at least so many bytes on each device.
 
-    def readers(self, *directions: Direction) -> list[Buffer]:
-        """On each device (devices, capacity / 32) uint32: which devices read which own vertices.
-
-        That is, have an arc to them in their rows of any of these directions; of none: all devices read
-        all. What a device has of itself is of no use.
-
-        :raises GraphTooLargeError: need against free, before anything is allocated
-        """
-        both = sorted({self._direction(direction) for direction in directions})
-        key: tuple[Direction, ...] = tuple(both)
-        found = self._readers.get(key)
-        if found is None:
-            row_sets = [self._rows_there(direction) for direction in key]
-            begin = perf_counter()
-            name = f"readers of {' and '.join(key) or 'all'}"
-            found = self._readers[key] = step_readers.make_readers(self, name, row_sets)
-            self.add_seconds("rows", begin)
-            seconds_since(begin, "rows")
-        return found
-
-    def make_room(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Have buffers of these names on each device, of so many bytes at least.
-
+        :param needs: an array, and its bytes by device
         :raises GraphTooLargeError: need against free, before anything is allocated
         """
         missing = [
-            sum(nbytes for name, nbytes in wanted.items() if part.lacks(name, nbytes))
-            for part, wanted in zip(self.parts, sizes, strict=True)
+            sum(
+                nbytes[part.device]
+                for array, nbytes in needs
+                if part not in array or array.nbytes(part) < nbytes[part.device]
+            )
+            for part in self.parts
         ]
         require_room(self.indexes, missing, driver.free_memory_bytes)
-        for part, wanted in zip(self.parts, sizes, strict=True):
-            for name, nbytes in wanted.items():
-                part.room(name, nbytes)
+        for array, nbytes in needs:
+            for part in self.parts:
+                array.room(part, nbytes[part.device])
 
-    def _rows_there(self, direction: Direction) -> list[StepRows]:
-        """Rows in any order, new ones only where there are none."""
-        for (known, _, _), rows in self._rows.items():
-            if known == direction:
-                return rows
-        return self.rows(direction)
+    def rows(
+        self, direction: Direction, weighted: bool = False, *, ordered: bool = False
+    ) -> list[StepRows]:
+        """Return the arcs that leave (``"out"``) or reach (``"in"``) each device's vertices.
 
-    def _direction(self, direction: Direction) -> Direction:
-        """Where edges are two arcs each, what leaves a vertex is what reaches it."""
+        :param weighted: with weights; this implies `ordered`
+        :param ordered: in the order of the graph or of its reverse; otherwise by descending degree of the
+            neighbours
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        :raises InputError: the graph has no weights
+        """
+        direction = self.stored_direction(direction)
+        if weighted and not self.graph.is_weighted:
+            raise InputError("this graph has no weights")
+        key = (direction, weighted, ordered or weighted)
+        if key not in self._rows:
+            with self._making_rows():
+                self._rows[key] = RowBuilder(self, *key).make()
+        return self._rows[key]
+
+    def hub_rows(self) -> list[HubRows]:
+        """Return each device's share of the rows of all hubs; a directed graph has no hubs."""
+        if self._hub_rows is None:
+            out_rows = self.rows("out")
+            with self._making_rows():
+                self._hub_rows = self.kept(HubArrays).make(out_rows)
+        return self._hub_rows
+
+    def subscriber_masks(self, *directions: Direction) -> list[Buffer]:
+        """Return, on each device, (devices, capacity / 32) uint32: which devices read which own vertices.
+
+        A device reads the vertices that its rows of any of the directions name; without a direction, all.
+        The mask of a device for itself is undefined.
+
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        key = tuple(sorted({self.stored_direction(direction) for direction in directions}))
+        masks = self._subscribers.get(key)
+        if masks is None:
+            row_sets = [self._any_rows(direction) for direction in key]
+            with self._making_rows():
+                masks = make_subscriber_masks(self, row_sets)
+            self._subscribers[key] = masks
+        return masks.buffers
+
+    def halos(self, direction: Direction, weighted: bool) -> Halos:
+        """Return rows that name slots, for devices that store own vertices and their halo only.
+
+        :param weighted: with weights, in the graph's order; otherwise by descending degree
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        key = (self.stored_direction(direction), weighted)
+        if key not in self._halos:
+            with self._making_rows():
+                self._halos[key] = HaloBuilder(self, *key).make()
+        self.position_of.release()
+        return self._halos[key]
+
+    @contextmanager
+    def _making_rows(self) -> Iterator[None]:
+        begin = perf_counter()
+        yield
+        self.add_seconds("rows", begin)
+        seconds_since(begin, "rows")
+
+    def _any_rows(self, direction: Direction) -> list[StepRows]:
+        """Return rows in any order; make them only if there are none."""
+        known = (made for (way, _, _), made in self._rows.items() if way == direction)
+        return next(known, None) or self.rows(direction)
+
+    def stored_direction(self, direction: Direction) -> Direction:
+        """Return ``"out"`` for an undirected graph, whose in- and out-rows are the same."""
         return direction if self.graph.directed else "out"
 
     def degrees(self, direction: Direction) -> list[Buffer]:
-        """On each device (owned) int64: how many arcs leave or reach each own vertex."""
-        return step_rows.make_degrees(self, self._direction(direction))
+        """Return, on each device, (owned) int64: the number of arcs that leave or reach own vertices."""
+        direction = self.stored_direction(direction)
+        array = self.row_arrays[direction].degrees
+        if not array:
+            count_rows(self, direction, array)
+        return array.buffers
 
     def positions(self) -> list[Buffer]:
-        """On each device (n) ids: the position of each vertex."""
-        return [step_rows.positions_on(self, part) for part in self.parts]
+        """Return, on each device, (n) ids: the position of each vertex."""
+        return [positions_on(self, part) for part in self.parts]
 
     def vertices(self) -> list[Buffer]:
-        """On each device (owned) ids: the vertex of each own index."""
-        return step_rows.make_vertices(self)
+        """Return, on each device, (owned) ids: the vertex of each local index."""
+        if not self._vertex_of:
+            list_vertices(self, self._vertex_of)
+        return self._vertex_of.buffers
 
     def position(self, vertices: Any) -> Array:
-        """(k) int64 positions of vertices."""
+        """Return (k) int64 positions of vertices."""
         return self.numbering.position[np.asarray(vertices, np.int64)].astype(np.int64)
 
     def vertex(self, positions: Any) -> Array:
-        """(k) int64 vertices of positions; -1 where there is none."""
+        """Return (k) int64 vertices of positions; -1 for a position without a vertex."""
         return self.numbering.vertex[np.asarray(positions, np.int64)].astype(np.int64)
 
     @property
-    def joint(self) -> int:
-        """How many devices work together: all."""
+    def group_size(self) -> int:
+        """Number of devices that work on one query together: all."""
         return len(self.parts)
 
     @property
     def placements(self) -> tuple[StepPlacement, ...]:
-        """As :attr:`StepCopies.placements`: itself, whose devices search together."""
+        """This placement alone; compare :attr:`StepCopies.placements`."""
         return (self,)
 
     def copies(self, count: int) -> StepCopies:
-        """The whole graph on each of the first GPUs, for what they do faster apart.
+        """Return the whole graph on each of the first GPUs, kept until :meth:`drop_copies`.
 
-        Made once and kept until :meth:`drop_copies`, by someone who does not hold the GPUs.
+        The calling thread must not hold the GPUs.
 
-        :param count: at most as many as there are GPUs
+        :param count: at most the number of GPUs
         :raises ClosedContextError: the placement is closed
         """
-        places = [self.indexes.index(index) for index in dict.fromkeys(self.indexes)][:count]
-        with self._making:
+        firsts = [self.indexes.index(index) for index in dict.fromkeys(self.indexes)][:count]
+        with self._copying:
             while len(self._copies) < count and not self.closed:
-                device = self.devices[places[len(self._copies)]]
+                device = self.devices[firsts[len(self._copies)]]
                 known = self._copies[0].numbering if self._copies else None
                 self._copies.append(StepPlacement([device], self.graph, numbering=known))
             if self.closed:
                 for copy in self._copies:  # it was closed while these were made
                     copy.close()
                 raise ClosedContextError(_CLOSED)
-            return StepCopies(self._copies[:count], places)
+            return StepCopies(self._copies[:count], firsts)
 
     def drop_copies(self) -> None:
-        """Give their memory back, once nobody uses them."""
-        with self._making:
+        """Release the copies once no query uses them."""
+        with self._copying:
             copies, self._copies = self._copies, []
         for copy in copies:
             copy.close()
 
     def _free(self) -> None:
+        for array in self.device_arrays:
+            array.release()
         super()._free()
-        self._rows, self._readers, self._hub_rows = {}, {}, None
+        self._rows, self._halos, self._subscribers, self._hub_rows = {}, {}, {}, None
         for copy in self._copies:
             copy.closed = True
             copy._free()
 
 
 class StepCopies:
-    """The whole graph on each of several GPUs, which know nothing of each other: for one run.
+    """The whole graph on each of several GPUs, which work independently in one run.
 
-    :param placements: of one device each
-    :param places: which devices of the placement that they are copies of
+    :param placements: one of each GPU
+    :param devices: the numbers of these GPUs' first devices in the placement that was copied
     """
 
-    joint = 1
+    group_size = 1
 
-    def __init__(self, placements: Sequence[StepPlacement], places: Sequence[int]) -> None:
+    def __init__(self, placements: Sequence[StepPlacement], devices: Sequence[int]) -> None:
         self.placements = tuple(placements)
-        self.places = list(places)
-        self.indexes = [index for one in placements for index in one.indexes]
+        self.devices = list(devices)
+        self.indexes = [index for copy in placements for index in copy.indexes]
 
     @property
     def parts(self) -> list[StepPart]:
-        """One a GPU."""
-        return [part for one in self.placements for part in one.parts]
+        """One part for each GPU."""
+        return [part for copy in self.placements for part in copy.parts]
 
     @property
     def capacity(self) -> int:
-        """Positions of a part."""
+        """Number of positions of a part."""
         return self.placements[0].capacity
 
     def sharing(self, index: int) -> int:
-        """How many endpoints a GPU has."""
+        """Return the number of endpoints on a GPU."""
         return self.indexes.count(index)
 
     def is_narrow(self) -> bool:
-        """Whether a GPU has less memory left than its copy takes."""
+        """Return True if a GPU has less free memory than its copy takes."""
         return any(
-            driver.free_memory_bytes(part.index) < sum(one.nbytes for one in part.buffers.values())
-            for part in self.parts
+            driver.free_memory_bytes(part.index)
+            < sum(array.nbytes(part) for array in copy.device_arrays)
+            for copy in self.placements
+            for part in copy.parts
         )
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """As :meth:`StepPlacement.held`."""
+        """Hold the GPUs exclusively; compare :meth:`StepPlacement.held`."""
         with held_gpus(self.indexes):
-            if any(one.closed for one in self.placements):
+            if any(copy.closed for copy in self.placements):
                 raise ClosedContextError(_CLOSED)
             yield

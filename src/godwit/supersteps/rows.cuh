@@ -1,18 +1,21 @@
-// A graph's rows in positions (graph/partition/positions.py), made on a device that owns some of them.
+// Rows in device order (graph/partition/positions.py): the kernels that supersteps/rows.py and halos.py
+// start. The including source defines Id (of a position), GraphId (of a target of the graph) and Word (the
+// bits of a weight).
 //
-// Method: rows are counted at their own indexes and summed up. The graph's targets come in chunks, in the
-// order of vertices; a warp takes a tile of a chunk and finds the row of each arc by bisection between the
-// rows in which the tile begins and ends, so long rows are no work for one warp alone. An arc of an own row
-// has its place there, and its order in the row is kept. Rows *hot first* are sorted afterwards, by the
-// caller, by `key = (own index - first own index of the range) << hot_bits | hotness`.
+// Method: each device counts the lengths of its own rows and sums them up. The graph's targets come in
+// chunks, in the order of vertices; a warp takes a tile of a chunk and finds the row of each arc by
+// bisection between the rows in which the tile begins and ends, so a long row is not left to one warp. The
+// order within a row is kept. Rows by descending degree are sorted afterwards by `key = (local index -
+// first local index of the range) << rank_bits | degree rank of the target`.
 //
-// Hotness of a position p: (p % capacity) * devices + p / capacity. The lower, the nearer to the front of its
-// owner's vertices: of higher degree.
+// The degree rank of position p is (p % capacity) * devices + p / capacity: owners number their vertices by
+// descending degree, so a lower rank means a higher degree.
 #pragma once
 
 #include "graph/cuda/tiles.cuh"
+#include "supersteps/halos.cuh"
 
-// How a graph's vertices stand on its devices. Every member has 8 bytes, as Python hands them over.
+// One device's share of the positions. Every member has 8 bytes, as Python passes them.
 struct PartitionView {
     i64 device;
     i64 devices;
@@ -20,21 +23,23 @@ struct PartitionView {
     i64 owned;
     i64 vertices;  // of the graph
 
-    // The own index of a position; negative or not below the capacity where it is another device's.
-    __device__ __forceinline__ i64 own(i64 position) const { return position - device * capacity; }
-    __device__ __forceinline__ bool has(i64 own) const { return own >= 0 && own < capacity; }
-    __device__ __forceinline__ u64 hotness(i64 position) const {
+    // The local index of a position; outside of [0, capacity) for positions of other devices.
+    __device__ __forceinline__ i64 local(i64 position) const {
+        return position - device * capacity;
+    }
+    __device__ __forceinline__ bool has(i64 local) const { return local >= 0 && local < capacity; }
+    __device__ __forceinline__ u64 degree_rank(i64 position) const {
         const i64 owner = devices == 1 ? 0 : position / capacity;
         return static_cast<u64>((position - owner * capacity) * devices + owner);
     }
-    __device__ __forceinline__ i64 position(u64 hotness) const {
-        if (devices == 1) return static_cast<i64>(hotness);
-        const i64 index = static_cast<i64>(hotness) / devices;
-        return (static_cast<i64>(hotness) - index * devices) * capacity + index;
+    __device__ __forceinline__ i64 position(u64 degree_rank) const {
+        if (devices == 1) return static_cast<i64>(degree_rank);
+        const i64 index = static_cast<i64>(degree_rank) / devices;
+        return (static_cast<i64>(degree_rank) - index * devices) * capacity + index;
     }
 };
 
-// The last of the rows [low, high] that begins at an arc or before it; `low` does.
+// The last row of [low, high] that begins at `arc` or before it; row `low` does.
 __device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 high, i64 arc) {
     while (low < high) {
         const i64 middle = low + (high - low + 1) / 2;
@@ -47,81 +52,156 @@ __device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 hi
     return low;
 }
 
-// The lengths of the own rows, at their own indexes.
-template <class Id>
-__device__ __forceinline__ void grid_count_rows(const i64 *graph_offsets, const Id *positions,
-                                                const PartitionView &standing, i64 *lengths) {
-    for (i64 v = grid_thread(); v < standing.vertices; v += grid_threads()) {
-        const i64 own = standing.own(positions[v]);
-        if (standing.has(own)) lengths[own] = graph_offsets[v + 1] - graph_offsets[v];
-    }
-}
-
-// The vertex of each own index.
-template <class Id>
-__device__ __forceinline__ void grid_list_vertices(const Id *positions,
-                                                   const PartitionView &standing, Id *vertices) {
-    for (i64 v = grid_thread(); v < standing.vertices; v += grid_threads()) {
-        const i64 own = standing.own(positions[v]);
-        if (standing.has(own)) vertices[own] = static_cast<Id>(v);
-    }
-}
-
-// The place in own rows of each arc [begin, begin + count) that is one of theirs: `put(arc - begin, place)`.
-template <class Id, class Put>
-__device__ __forceinline__ void grid_place_own_arcs(const i64 *graph_offsets, const Id *positions,
-                                                    const PartitionView &standing,
-                                                    const i64 *offsets, i64 begin, i64 count,
-                                                    Put put) {
-    const i64 warps = grid_warps(), last = standing.vertices - 1;
+// For each arc of [begin, begin + count): `visit(arc, row)`. `first` and `last` bound the rows of these
+// arcs.
+template <class Visit>
+__device__ __forceinline__ void grid_visit_arcs(const i64 *offsets, i64 first, i64 last, i64 begin,
+                                                i64 count, Visit visit) {
+    const i64 warps = grid_warps();
     for (i64 tile = grid_warp(); tile * TILE < count; tile += warps) {
         const i64 from = begin + tile * TILE;
         const i64 to = from + TILE < begin + count ? from + TILE : begin + count;
-        const i64 low = thread_row_of(graph_offsets, 0, last, from);
-        const i64 high = thread_row_of(graph_offsets, low, last, to - 1);
-        for (i64 arc = from + lane_id(); arc < to; arc += WARP) {
-            const i64 v = thread_row_of(graph_offsets, low, high, arc);
-            const i64 own = standing.own(positions[v]);
-            if (standing.has(own)) put(arc - begin, offsets[own] + arc - graph_offsets[v]);
-        }
-    }
-}
-
-// The keys by which the arcs [begin, begin + count) of own rows, of which `first_row` is the first, are sorted.
-template <class Id>
-__device__ __forceinline__ void grid_write_hot_keys(const i64 *offsets, const Id *targets,
-                                                    const PartitionView &standing, i64 first_row,
-                                                    i64 row_count, u32 hot_bits, i64 begin,
-                                                    i64 count, u64 *keys) {
-    const i64 warps = grid_warps(), last = first_row + row_count - 1;
-    for (i64 tile = grid_warp(); tile * TILE < count; tile += warps) {
-        const i64 from = begin + tile * TILE;
-        const i64 to = from + TILE < begin + count ? from + TILE : begin + count;
-        const i64 low = thread_row_of(offsets, first_row, last, from);
+        const i64 low = thread_row_of(offsets, first, last, from);
         const i64 high = thread_row_of(offsets, low, last, to - 1);
-        for (i64 arc = from + lane_id(); arc < to; arc += WARP) {
-            const u64 row = static_cast<u64>(thread_row_of(offsets, low, high, arc) - first_row);
-            keys[arc - begin] = row << hot_bits | standing.hotness(targets[arc]);
+        for (i64 arc = from + lane_id(); arc < to; arc += WARP)
+            visit(arc, thread_row_of(offsets, low, high, arc));
+    }
+}
+
+// For each arc of [begin, begin + count) in a row of this device: `put(arc - begin, its index in own
+// rows)`.
+template <class Put>
+__device__ __forceinline__ void grid_place_own_arcs(const i64 *graph_offsets, const Id *positions,
+                                                    const PartitionView &view, const i64 *offsets,
+                                                    i64 begin, i64 count, Put put) {
+    grid_visit_arcs(graph_offsets, 0, view.vertices - 1, begin, count, [=](i64 arc, i64 v) {
+        const i64 local = view.local(positions[v]);
+        if (view.has(local)) put(arc - begin, offsets[local] + arc - graph_offsets[v]);
+    });
+}
+
+extern "C" __global__ void count_rows(const i64 *graph_offsets, const Id *positions,
+                                      PartitionView view, i64 *lengths) {
+    for (i64 v = grid_thread(); v < view.vertices; v += grid_threads()) {
+        const i64 local = view.local(positions[v]);
+        if (view.has(local)) lengths[local] = graph_offsets[v + 1] - graph_offsets[v];
+    }
+}
+
+extern "C" __global__ void sum_up(u64 *values, i64 count) { block_sum_up(values, count); }
+
+extern "C" __global__ void list_vertices(const Id *positions, PartitionView view, Id *vertices) {
+    for (i64 v = grid_thread(); v < view.vertices; v += grid_threads()) {
+        const i64 local = view.local(positions[v]);
+        if (view.has(local)) vertices[local] = static_cast<Id>(v);
+    }
+}
+
+extern "C" __global__ void place_targets(const i64 *graph_offsets, const Id *positions,
+                                         PartitionView view, const i64 *offsets, i64 begin,
+                                         i64 count, const GraphId *chunk, Id *targets) {
+    const auto put = [=](i64 i, i64 arc) { targets[arc] = positions[chunk[i]]; };
+    grid_place_own_arcs(graph_offsets, positions, view, offsets, begin, count, put);
+}
+
+extern "C" __global__ void place_weights(const i64 *graph_offsets, const Id *positions,
+                                         PartitionView view, const i64 *offsets, i64 begin,
+                                         i64 count, const Word *chunk, Word *weights) {
+    const auto put = [=](i64 i, i64 arc) { weights[arc] = chunk[i]; };
+    grid_place_own_arcs(graph_offsets, positions, view, offsets, begin, count, put);
+}
+
+// Sort keys of the arcs [begin, begin + count) of own rows, which lie in `rows` rows from `first_row` on.
+extern "C" __global__ void write_degree_keys(const i64 *offsets, const Id *targets,
+                                             PartitionView view, i64 first_row, i64 rows,
+                                             u64 rank_bits, i64 begin, i64 count, u64 *keys) {
+    const u32 bits = static_cast<u32>(rank_bits);
+    grid_visit_arcs(offsets, first_row, first_row + rows - 1, begin, count, [=](i64 arc, i64 row) {
+        keys[arc - begin] =
+            static_cast<u64>(row - first_row) << bits | view.degree_rank(targets[arc]);
+    });
+}
+
+// The targets of sorted keys.
+extern "C" __global__ void read_degree_keys(const u64 *keys, i64 count, u64 rank_bits,
+                                            PartitionView view, Id *targets) {
+    const u64 mask = (1ull << static_cast<u32>(rank_bits)) - 1;
+    for (i64 i = grid_thread(); i < count; i += grid_threads())
+        targets[i] = static_cast<Id>(view.position(keys[i] & mask));
+}
+
+// The first target of each own row, -1 for an empty row.
+extern "C" __global__ void write_heads(const i64 *offsets, const Id *targets, i64 owned,
+                                       Id *heads) {
+    for (i64 row = grid_thread(); row < owned; row += grid_threads()) {
+        const i64 first = offsets[row];
+        heads[row] = first < offsets[row + 1] ? targets[first] : static_cast<Id>(-1);
+    }
+}
+
+// Hubs. For each arc from an own row to a hub, `visit(hub, local index of the row)`: hubs come first in
+// rows.
+template <class Visit>
+__device__ __forceinline__ void grid_visit_hub_arcs(const i64 *offsets, const Id *targets, i64 rows,
+                                                    i64 capacity, i64 hubs, Visit visit) {
+    for (i64 row = grid_thread(); row < rows; row += grid_threads()) {
+        for (i64 arc = offsets[row]; arc < offsets[row + 1]; arc++) {
+            const i64 target = targets[arc], owner = target / capacity;
+            const i64 index = target - owner * capacity;
+            if (index >= hubs) break;
+            visit(owner * hubs + index, row);
         }
     }
 }
 
-// The targets that sorted keys stand for.
-template <class Id>
-__device__ __forceinline__ void grid_read_hot_keys(const u64 *keys, i64 count, u32 hot_bits,
-                                                   const PartitionView &standing, Id *targets) {
-    const u64 mask = (1ull << hot_bits) - 1;
-    for (i64 i = grid_thread(); i < count; i += grid_threads()) {
-        targets[i] = static_cast<Id>(standing.position(keys[i] & mask));
+extern "C" __global__ void count_hub_arcs(const i64 *offsets, const Id *targets, i64 rows, i64,
+                                          i64 capacity, i64 hubs, u64 *counts) {
+    grid_visit_hub_arcs(offsets, targets, rows, capacity, hubs,
+                        [=](i64 hub, i64) { atomicAdd(counts + hub, 1ull); });
+}
+
+extern "C" __global__ void place_hub_arcs(const i64 *offsets, const Id *targets, i64 rows,
+                                          i64 first, i64 capacity, i64 hubs, u64 *cursors,
+                                          Id *hub_targets) {
+    grid_visit_hub_arcs(offsets, targets, rows, capacity, hubs, [=](i64 hub, i64 row) {
+        hub_targets[atomicAdd(cursors + hub, 1ull)] = static_cast<Id>(first + row);
+    });
+}
+
+// Subscriptions and halos: supersteps/halos.cuh has the encoding.
+
+// Set the bits of all targets. Most are set already, as hubs have most arcs: a load tells.
+extern "C" __global__ void mark_targets(const Id *targets, i64 arcs, u32 *needs) {
+    for (i64 arc = grid_thread(); arc < arcs; arc += grid_threads()) {
+        const i64 position = load_once(&targets[arc]);
+        u32 *word = &needs[position >> 5];
+        const u32 bit = 1u << (position & 31);
+        if (!(load_relaxed(word) & bit)) set_bits(word, bit);
     }
 }
 
-// The first target of each own row, -1 where there is none.
-template <class Id>
-__device__ __forceinline__ void grid_write_heads(const i64 *offsets, const Id *targets, i64 owned,
-                                                 Id *heads) {
-    for (i64 row = grid_thread(); row < owned; row += grid_threads()) {
-        const i64 at = offsets[row];
-        heads[row] = at < offsets[row + 1] ? targets[at] : static_cast<Id>(-1);
+extern "C" __global__ void count_needs(const u32 *needs, i64 words, u64 *counts) {
+    for (i64 word = grid_thread(); word < words; word += grid_threads())
+        counts[word] = __popc(needs[word]);
+}
+
+// `before` has the number of needed positions before each word, and of all; `begins` gets the first slot of
+// each owner's vertices, and the end of the last. Own vertices take slots [0, owned).
+extern "C" __global__ void write_slots(const u64 *before, i64 words, i64 words_of_owner, i64 owned,
+                                       Id *slots, i64 *begins) {
+    for (i64 word = grid_thread(); word <= words; word += grid_threads()) {
+        const i64 slot = owned + static_cast<i64>(before[word]);
+        if (word < words) slots[word] = static_cast<Id>(slot);
+        if (word % words_of_owner == 0) begins[word / words_of_owner] = slot;
+    }
+}
+
+// Turn positions into slots. `local` may be the same array as `targets`.
+extern "C" __global__ void localize_targets(const Id *targets, i64 arcs, i64 first, i64 capacity,
+                                            const u32 *needs, const Id *slots, Id *local) {
+    for (i64 arc = grid_thread(); arc < arcs; arc += grid_threads()) {
+        const i64 position = targets[arc], own = position - first;
+        const bool is_own = own >= 0 && own < capacity;
+        local[arc] = static_cast<Id>(is_own ? own : halo_slot(needs, slots, position));
     }
 }

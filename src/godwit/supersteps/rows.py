@@ -1,8 +1,8 @@
-"""A graph's rows in positions, made on GPUs. Kernels: supersteps/rows.cuh.
+"""A graph's rows in device order, made on GPUs. Kernels: supersteps/rows.cuh.
 
-The graph's targets go once over the bus, in chunks, to the first GPU, and from there to the others; each
-picks the arcs of its own rows. Rows that are wanted hot first are sorted in ranges that fit into what is
-free then.
+The graph's targets go over the bus once, in chunks, to the first GPU, and from there to the others; each
+picks the arcs of its own rows. Rows by descending degree of the neighbours are sorted in ranges that fit
+into the memory that is free then.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,17 +28,34 @@ from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import Buffer, Module
 from godwit.runtime.cuda.sorting import sort_keys
 from godwit.runtime.cuda.upload import upload
+from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.worker.cuda.placement import require_room, settle
 
 if TYPE_CHECKING:
-    from godwit.supersteps.placement import Direction, StepPart, StepPlacement
+    from godwit.supersteps.placement import StepPlacement
+
+Direction = Literal["out", "in"]
+
+
+class RowClass(IntEnum):
+    """Classes of rows by length: ``CLASS_...`` of step.cuh."""
+
+    CLASS_GRID, CLASS_BLOCK, CLASS_WARP, CLASS_GROUP, CLASS_THREAD, CLASS_NONE = range(6)
+
 
 CHUNK_ARCS = 1 << 26
-"""Of the graph's, that are brought up at once."""
+"""Arcs of the graph that are uploaded at once."""
+
+HUB_ARCS = 1 << 15
+"""A vertex with more arcs is a hub: shorter rows keep one device busy for less than a meeting takes."""
+MOST_HUBS = 256
+"""Limit of hubs of a device, all of which are looked through in every superstep that pushes."""
+_HUB_GROUP = 32
+"""The number of hubs of a device is a multiple of this: a word of a bitmap belongs to one device."""
 
 _MOST_ARCS = 2**31 - 1  # of one sort
 _KEY_BITS = 63
-_SORT_BYTES = 16  # of an arc: its key, and what a sort needs beside
+_SORT_BYTES = 16  # of an arc: its key, and the memory that sorting it needs
 _LEAST_SORTED_ARCS = 1 << 20
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
@@ -45,7 +63,7 @@ _SCAN_THREADS = 1024
 
 
 class PartitionView(ctypes.Structure):
-    """How a graph's vertices stand on its devices; as in supersteps/rows.cuh."""
+    """One device's share of the positions; ``PartitionView`` of supersteps/rows.cuh."""
 
     _fields_ = (
         ("device", ctypes.c_int64),
@@ -55,14 +73,25 @@ class PartitionView(ctypes.Structure):
         ("vertices", ctypes.c_int64),
     )
 
+    @classmethod
+    def of(cls, placement: StepPlacement, part: StepPart) -> PartitionView:
+        """Return the share of one device."""
+        return cls(
+            part.device,
+            len(placement.parts),
+            placement.capacity,
+            part.owned,
+            placement.vertex_count,
+        )
+
 
 @dataclass(frozen=True)
 class StepRows:
-    """The rows of one device's own vertices, by own index.
+    """The rows of one device's own vertices, by local index.
 
-    :param offsets: (owned + 1) int64: where each begins
+    :param offsets: (owned + 1) int64: first arc of each row
     :param targets: (arcs) ids: positions
-    :param heads: (owned) ids: the first target of each row, -1 where there is none
+    :param heads: (owned) ids: the first target of each row, -1 for an empty row
     :param weights: (arcs) of ``weight_dtype``, or None
     :param classes: (7) int64: as of the device's part
     """
@@ -76,236 +105,272 @@ class StepRows:
     classes: Array
 
 
-def make_rows(
-    placement: StepPlacement, direction: Direction, weighted: bool, ordered: bool
-) -> list[StepRows]:
-    """Make the rows of all devices, as far as they are not there already."""
-    making = _Making(placement, direction, weighted, ordered)
-    making.require_room()
-    try:
-        making.count()
-        making.place()
-        if not ordered:
-            begin = perf_counter()
-            making.sort()
-            placement.add_seconds("sort", begin)
-        return making.finished()
-    except BaseException:
-        making.forget()
-        raise
+class RowArrays:
+    """The arrays of one direction's rows.
+
+    :ivar targets: by whether rows are in the graph's order; otherwise by descending degree
+    :ivar heads: likewise
+    :ivar local_targets: likewise, targets as slots (:mod:`godwit.supersteps.halos`)
+    :ivar subscribers: the subscriber masks of the halos of these rows
+    :ivar slots: of each word of the masks, the first slot
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.offsets = DeviceArray(placement)
+        self.degrees = DeviceArray(placement)
+        self.weights = DeviceArray(placement)
+        self.targets = {ordered: DeviceArray(placement) for ordered in (False, True)}
+        self.heads = {ordered: DeviceArray(placement) for ordered in (False, True)}
+        self.local_targets = {ordered: DeviceArray(placement) for ordered in (False, True)}
+        self.subscribers = DeviceArray(placement)
+        self.slots = DeviceArray(placement)
 
 
-def make_degrees(placement: StepPlacement, direction: Direction) -> list[Buffer]:
-    """The lengths of the rows of each device, kept by it."""
-    name = f"{direction} degrees"
-    graph = _graph_of(placement, direction)
-    for part in placement.parts:
-        if name not in part.buffers:
-            part.buffers[name] = _row_lengths(placement, part, graph, 8 * part.owned)
-    return [part.buffers[name] for part in placement.parts]
+def source(id_dtype: Any, graph_ids: Any, weight_dtype: Any = None) -> str:
+    """Return the CUDA source of rows.cuh for dtypes of positions, of the graph's targets and weights."""
+    return kernel_source(
+        "supersteps/rows.cuh",
+        Id=c_id(np.dtype(id_dtype)),
+        GraphId=c_id(np.dtype(graph_ids)),
+        Word=c_word(None if weight_dtype is None else np.dtype(weight_dtype)),
+    )
 
 
-def make_vertices(placement: StepPlacement) -> list[Buffer]:
-    """The vertex of each own index of each device, kept by it."""
-    source = _source(placement, placement.graph.targets.dtype, None)
-    for part in placement.parts:
-        if "vertices" not in part.buffers:
-            positions = positions_on(placement, part).pointer
-            made = Buffer(part.index, placement.id_dtype.itemsize * part.owned)
-            standing = _partition_view(placement, part)
-            start_kernel(part, source, "list_vertices", positions, standing, made.pointer)
-            part.stream.synchronize()
-            part.buffers["vertices"] = made
-    return [part.buffers["vertices"] for part in placement.parts]
+@lru_cache(maxsize=64)
+def _module(index: int, text: str) -> Module:
+    architecture = driver.properties(index).compute_capability
+    return driver.load(index, cubin(text, (), architecture))
+
+
+def start_kernel(placement: StepPlacement, part: StepPart, name: str, *arguments: Any) -> None:
+    """Start a kernel of rows.cuh on a device: on the whole GPU; ``sum_up`` as one block."""
+    graph = placement.graph
+    weight_dtype = None if graph.weights is None else graph.weights.dtype
+    module = _module(part.index, source(placement.id_dtype, graph.targets.dtype, weight_dtype))
+    blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+    threads = _THREADS
+    if name == "sum_up":
+        blocks, threads = 1, _SCAN_THREADS
+    kernel = module.kernel(name)
+    driver.launch(kernel, part.stream, blocks=blocks, threads=threads, arguments=arguments)
 
 
 def positions_on(placement: StepPlacement, part: StepPart) -> Buffer:
-    """The position of each vertex, on a device, brought there once."""
-    found = part.buffers.get("positions")
-    if found is None:
-        found = Buffer(part.index, placement.numbering.position.nbytes)
-        upload(found, placement.numbering.position)
-        part.buffers["positions"] = found
-    return found
+    """Return the position of each vertex on a device; uploaded once."""
+    if part not in placement.position_of:
+        positions = placement.numbering.position
+        upload(placement.position_of.room(part, positions.nbytes), positions)
+    return placement.position_of[part]
 
 
-def drop_positions(placement: StepPlacement) -> None:
-    """Give back where each vertex stands, which takes an id a vertex of the graph; it can be made again."""
+def list_vertices(placement: StepPlacement, array: DeviceArray) -> None:
+    """Fill an array with the vertex of each local index."""
     for part in placement.parts:
-        found = part.buffers.pop("positions", None)
-        if found is not None:
-            found.close()
+        vertices = array.room(part, placement.id_dtype.itemsize * part.owned).pointer
+        positions = positions_on(placement, part).pointer
+        view = PartitionView.of(placement, part)
+        start_kernel(placement, part, "list_vertices", positions, view, vertices)
+        part.stream.synchronize()
 
 
-class _Making:
-    """Rows in the making: names of buffers that each device keeps, and those that are still to be made."""
+def count_rows(
+    placement: StepPlacement, direction: Direction, array: DeviceArray, *, more: int = 0
+) -> None:
+    """Fill an array with the lengths of own rows.
+
+    :param more: additional words of the buffers
+    """
+    offsets = _graph_of(placement, direction).offsets
+    try:
+        for part in placement.parts:
+            lengths = array.room(part, 8 * (part.owned + more))
+            with Buffer(part.index, offsets.nbytes) as graph_offsets:
+                upload(graph_offsets, offsets)
+                start_kernel(
+                    placement, part, "count_rows", graph_offsets.pointer,
+                    positions_on(placement, part).pointer, PartitionView.of(placement, part),
+                    lengths.pointer,
+                )  # fmt: skip
+                part.stream.synchronize()
+    except BaseException:
+        array.release()
+        raise
+
+
+class RowBuilder:
+    """Makes the rows of a direction on all devices, as far as they are not there.
+
+    :ivar missing: the arrays that are to be made
+    """
 
     def __init__(
         self, placement: StepPlacement, direction: Direction, weighted: bool, ordered: bool
     ) -> None:
-        self.placement = placement
+        self.placement, self.direction, self.ordered = placement, direction, ordered
         self.parts = placement.parts
         self.graph = _graph_of(placement, direction)
-        order = "ordered" if ordered else "hot first"
-        self.offsets = f"{direction} offsets"
-        self.targets = f"{direction} targets, {order}"
-        self.heads = f"{direction} heads, {order}"
-        self.weights = f"{direction} weights" if weighted else ""
-        there = self.parts[0].buffers
-        names = (self.offsets, self.targets, self.heads, self.weights)
-        self.missing = [name for name in names if name and name not in there]
+        arrays = placement.row_arrays[direction]
+        self.offsets = arrays.offsets
+        self.targets, self.heads = arrays.targets[ordered], arrays.heads[ordered]
+        self.weights = arrays.weights if weighted else None
+        wanted = [self.offsets, self.targets, self.heads, *([arrays.weights] if weighted else [])]
+        self.missing = [array for array in wanted if not array]
         self.arcs = [int(count) for count in arcs_per_part(self.graph, placement.numbering)]
-        self.ordered = ordered
-        self.source = _source(placement, self.graph.targets.dtype, self._weight_dtype)
+        self.id_bytes = placement.id_dtype.itemsize
+        self.weight_dtype: np.dtype[Any] | None = None
+        if weighted and self.graph.weights is not None:
+            self.weight_dtype = self.graph.weights.dtype
 
-    @property
-    def _weight_dtype(self) -> np.dtype[Any] | None:
-        if not self.weights or self.graph.weights is None:
-            return None
-        return self.graph.weights.dtype
+    def make(self) -> list[StepRows]:
+        """Return the rows of each device.
 
-    def require_room(self) -> None:
-        """Refuse what does not fit."""
-        graph, id_bytes = self.graph, self.placement.id_dtype.itemsize
-        weight_bytes = 0 if self._weight_dtype is None else self._weight_dtype.itemsize
-        chunk = min(graph.arc_count, CHUNK_ARCS) * max(graph.targets.itemsize, weight_bytes)
-        needs = []
-        for part, arcs in zip(self.parts, self.arcs, strict=True):
-            sizes = {
-                self.offsets: 8 * (part.owned + 1),
-                self.targets: id_bytes * arcs,
-                self.heads: id_bytes * part.owned,
-                self.weights: weight_bytes * arcs,
-            }
-            needed = sum(sizes[name] for name in self.missing)
-            if "positions" not in part.buffers:
-                needed += id_bytes * graph.vertex_count
-            sorting = 0 if self.ordered else _SORT_BYTES * min(arcs, _LEAST_SORTED_ARCS)
-            needs.append(needed + max(graph.offsets.nbytes + chunk, sorting))
-        require_room([part.index for part in self.parts], needs, spare_bytes)
-
-    def count(self) -> None:
-        """Where own rows begin."""
-        if self.offsets not in self.missing:
-            return
-        for part in self.parts:
-            made = _row_lengths(self.placement, part, self.graph, 8 * (part.owned + 1))
-            part.buffers[self.offsets] = made
-            start_sum(part, self.source, made.pointer, part.owned)
-            part.stream.synchronize()
-
-    def place(self) -> None:
-        """Bring arcs up, and put those of own rows in their places."""
-        id_bytes = self.placement.id_dtype.itemsize
-        for part, arcs in zip(self.parts, self.arcs, strict=True):
-            if self.targets in self.missing:
-                part.room(self.targets, id_bytes * arcs)
-            if self.weights in self.missing:
-                assert self._weight_dtype is not None
-                part.room(self.weights, self._weight_dtype.itemsize * arcs)
-        with ExitStack() as owned:
-            places = [self._places(part, owned) for part in self.parts]
-            if self.targets in self.missing:
-                self._deal("place_targets", self.graph.targets, self.targets, places)
-            if self.weights in self.missing:
-                assert self.graph.weights is not None
-                self._deal("place_weights", self.graph.weights, self.weights, places)
-
-    def _places(self, part: StepPart, owned: ExitStack) -> tuple[Any, ...]:
-        """What tells a kernel which arcs are a device's own."""
-        offsets = owned.enter_context(Buffer(part.index, self.graph.offsets.nbytes))
-        upload(offsets, self.graph.offsets)
-        positions = positions_on(self.placement, part).pointer
-        standing = _partition_view(self.placement, part)
-        return offsets.pointer, positions, standing, part.buffers[self.offsets].pointer
-
-    def _deal(self, kernel: str, array: Array, name: str, places: list[tuple[Any, ...]]) -> None:
-        """An array of the graph's arcs to the devices, and there into a buffer."""
-        if len(array) == 0:
-            return
-        room = min(len(array), CHUNK_ARCS) * array.itemsize
-        first = self.parts[0]
-        with ExitStack() as owned:
-            chunks = [owned.enter_context(Buffer(part.index, room)) for part in self.parts]
-            owned.callback(settle, self.parts)  # before a chunk is given back
-            for begin in range(0, len(array), CHUNK_ARCS):
-                some = array[begin : begin + CHUNK_ARCS]
-                upload(chunks[0], some)
-                for part, chunk, place in zip(self.parts, chunks, places, strict=True):
-                    if part is not first:
-                        driver.copy_peer_async(
-                            chunk.pointer, part.index, chunks[0].pointer, first.index,
-                            some.nbytes, part.stream,
-                        )  # fmt: skip
-                    to = part.buffers[name].pointer
-                    start_kernel(
-                        part, self.source, kernel, *place, begin, len(some), chunk.pointer, to
-                    )
-                settle(self.parts)
-
-    def sort(self) -> None:
-        """Each row by the hotness of its targets."""
-        if self.targets not in self.missing:
-            return
-        placement = self.placement
-        hot_bits = (placement.count - 1).bit_length()
-        id_bytes = placement.id_dtype.itemsize
-        for part, arcs in zip(self.parts, self.arcs, strict=True):
-            offsets, targets = part.buffers[self.offsets], part.buffers[self.targets]
-            standing = _partition_view(placement, part)
-            for first, rows, begin, count in _ranges(part, offsets, arcs, hot_bits):
-                at = targets.pointer + id_bytes * begin
-                with Buffer(part.index, 8 * count) as keys:
-                    start_kernel(
-                        part, self.source, "write_hot_keys", offsets.pointer, targets.pointer,
-                        standing, first, rows, hot_bits, begin, count, keys.pointer,
-                    )  # fmt: skip
-                    sort_keys(keys, count, part.stream)
-                    start_kernel(
-                        part, self.source, "read_hot_keys", keys.pointer, count, hot_bits,
-                        standing, at,
-                    )  # fmt: skip
-                    part.stream.synchronize()
-
-    def finished(self) -> list[StepRows]:
-        """The rows of each device."""
-        id_bytes = self.placement.id_dtype.itemsize
-        if self.heads in self.missing:
-            for part in self.parts:
-                heads = part.room(self.heads, id_bytes * part.owned)
-                offsets, targets = part.buffers[self.offsets], part.buffers[self.targets]
-                start_kernel(
-                    part, self.source, "write_heads", offsets.pointer, targets.pointer, part.owned,
-                    heads.pointer,
-                )  # fmt: skip
-            settle(self.parts)
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        self._require_room()
+        try:
+            if self.offsets in self.missing:
+                self._sum_lengths()
+            self._place_arcs()
+            if self.targets in self.missing and not self.ordered:
+                begin = perf_counter()
+                self._sort()
+                self.placement.add_seconds("sort", begin)
+            if self.heads in self.missing:
+                self._write_heads()
+        except BaseException:
+            for array in self.missing:
+                array.release()
+            raise
         return [
             StepRows(
-                part.buffers[self.offsets],
-                part.buffers[self.targets],
-                part.buffers[self.heads],
-                part.buffers[self.weights] if self.weights else None,
-                self._weight_dtype,
+                self.offsets[part],
+                self.targets[part],
+                self.heads[part],
+                None if self.weights is None else self.weights[part],
+                self.weight_dtype,
                 arcs,
                 part.classes,
             )
             for part, arcs in zip(self.parts, self.arcs, strict=True)
         ]
 
-    def forget(self) -> None:
-        """Give back what is half made."""
+    def _require_room(self) -> None:
+        graph = self.graph
+        weight_bytes = 0 if self.weight_dtype is None else self.weight_dtype.itemsize
+        chunk = min(graph.arc_count, CHUNK_ARCS) * max(graph.targets.itemsize, weight_bytes)
+        needs = []
+        for part, arcs in zip(self.parts, self.arcs, strict=True):
+            sizes = [
+                (self.offsets, 8 * (part.owned + 1)),
+                (self.targets, self.id_bytes * arcs),
+                (self.heads, self.id_bytes * part.owned),
+                (self.weights, weight_bytes * arcs),
+            ]
+            needed = sum(nbytes for array, nbytes in sizes if array in self.missing)
+            if part not in self.placement.position_of:
+                needed += self.id_bytes * graph.vertex_count
+            sorting = 0 if self.ordered else _SORT_BYTES * min(arcs, _LEAST_SORTED_ARCS)
+            needs.append(needed + max(graph.offsets.nbytes + chunk, sorting))
+        require_room([part.index for part in self.parts], needs, spare_bytes)
+
+    def _sum_lengths(self) -> None:
+        """Make the offsets of own rows."""
+        count_rows(self.placement, self.direction, self.offsets, more=1)
         for part in self.parts:
-            for name in self.missing:
-                found = part.buffers.pop(name, None)
-                if found is not None:
-                    found.close()
+            start_kernel(
+                self.placement, part, "sum_up", self.offsets[part].pointer, part.owned
+            )  # fmt: skip
+        settle(self.parts)
+
+    def _place_arcs(self) -> None:
+        """Upload targets and weights, and store those of own rows."""
+        if self.targets not in self.missing and self.weights not in self.missing:
+            return
+        with ExitStack() as stack:
+            lookups = []
+            for part in self.parts:
+                offsets = stack.enter_context(Buffer(part.index, self.graph.offsets.nbytes))
+                upload(offsets, self.graph.offsets)
+                positions = positions_on(self.placement, part).pointer
+                view = PartitionView.of(self.placement, part)
+                lookups.append((offsets.pointer, positions, view, self.offsets[part].pointer))
+            if self.targets in self.missing:
+                targets = self.graph.targets
+                self._distribute("place_targets", targets, self.targets, self.id_bytes, lookups)
+            if self.weights is not None and self.weights in self.missing:
+                weights = self.graph.weights
+                assert weights is not None
+                self._distribute(
+                    "place_weights", weights, self.weights, weights.itemsize, lookups
+                )  # fmt: skip
+
+    def _distribute(
+        self, kernel: str, values: Array, array: DeviceArray, item_bytes: int,
+        lookups: list[tuple[Any, ...]],
+    ) -> None:  # fmt: skip
+        """Distribute values of the graph's arcs to the devices that own their rows.
+
+        :param lookups: the kernel's arguments that find the place of an arc, by device
+        """
+        for part, arcs in zip(self.parts, self.arcs, strict=True):
+            array.room(part, item_bytes * arcs)
+        if len(values) == 0:
+            return
+        nbytes = min(len(values), CHUNK_ARCS) * values.itemsize
+        first = self.parts[0]
+        with ExitStack() as stack:
+            chunks = [stack.enter_context(Buffer(part.index, nbytes)) for part in self.parts]
+            stack.callback(settle, self.parts)  # before a chunk is freed
+            for begin in range(0, len(values), CHUNK_ARCS):
+                chunk_values = values[begin : begin + CHUNK_ARCS]
+                upload(chunks[0], chunk_values)
+                for part, chunk, lookup in zip(self.parts, chunks, lookups, strict=True):
+                    if part is not first:
+                        driver.copy_peer_async(
+                            chunk.pointer, part.index, chunks[0].pointer, first.index,
+                            chunk_values.nbytes, part.stream,
+                        )  # fmt: skip
+                    start_kernel(
+                        self.placement, part, kernel, *lookup, begin, len(chunk_values),
+                        chunk.pointer, array[part].pointer,
+                    )  # fmt: skip
+                settle(self.parts)
+
+    def _sort(self) -> None:
+        """Sort each row by descending degree of its targets."""
+        placement = self.placement
+        rank_bits = (placement.count - 1).bit_length()
+        for part, arcs in zip(self.parts, self.arcs, strict=True):
+            offsets, targets = self.offsets[part], self.targets[part].pointer
+            view = PartitionView.of(placement, part)
+            for first, rows, begin, count in _ranges(part, offsets, arcs, rank_bits):
+                with Buffer(part.index, 8 * count) as keys:
+                    start_kernel(
+                        placement, part, "write_degree_keys", offsets.pointer, targets, view,
+                        first, rows, rank_bits, begin, count, keys.pointer,
+                    )  # fmt: skip
+                    sort_keys(keys, count, part.stream)
+                    start_kernel(
+                        placement, part, "read_degree_keys", keys.pointer, count, rank_bits, view,
+                        targets + self.id_bytes * begin,
+                    )  # fmt: skip
+                    part.stream.synchronize()
+
+    def _write_heads(self) -> None:
+        for part in self.parts:
+            heads = self.heads.room(part, self.id_bytes * part.owned)
+            start_kernel(
+                self.placement, part, "write_heads", self.offsets[part].pointer,
+                self.targets[part].pointer, part.owned, heads.pointer,
+            )  # fmt: skip
+        settle(self.parts)
 
 
 def _ranges(
-    part: StepPart, offsets: Buffer, arcs: int, hot_bits: int
+    part: StepPart, offsets: Buffer, arcs: int, rank_bits: int
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Rows that are sorted together: (first row, rows, first arc, arcs)."""
-    most_rows = 1 << (_KEY_BITS - hot_bits)
+    """Yield rows that are sorted together: (first row, rows, first arc, arcs)."""
+    most_rows = 1 << (_KEY_BITS - rank_bits)
     most_arcs = min(_MOST_ARCS, spare_bytes(part.index) // _SORT_BYTES)
     if arcs <= most_arcs and part.owned <= most_rows:
         if arcs:
@@ -331,58 +396,87 @@ def _graph_of(placement: StepPlacement, direction: Direction) -> Graph:
     return placement.graph if direction == "out" else placement.graph.reverse
 
 
-def _partition_view(placement: StepPlacement, part: StepPart) -> PartitionView:
-    return PartitionView(
-        part.device, len(placement.parts), placement.capacity, part.owned, placement.vertex_count
-    )
+@dataclass(frozen=True)
+class HubRows:
+    """A device's share of the rows of all devices' hubs: the arcs to its own vertices.
+
+    So all devices push along a hub's row at once, and no message follows.
+
+    :param count: hubs of a device: its first local indexes; hub ``owner * count + local index``
+    :param offsets: (devices * count + 1) int64: first arc of each hub
+    :param targets: (arcs) ids: positions, all of them own
+    """
+
+    count: int
+    offsets: Buffer
+    targets: Buffer
 
 
-def _row_lengths(placement: StepPlacement, part: StepPart, graph: Graph, nbytes: int) -> Buffer:
-    """The lengths of a device's rows at the begin of a new buffer."""
-    source = _source(placement, graph.targets.dtype, None)
-    positions = positions_on(placement, part).pointer
-    made = Buffer(part.index, nbytes)
-    try:
-        with Buffer(part.index, graph.offsets.nbytes) as offsets:
-            upload(offsets, graph.offsets)
-            standing = _partition_view(placement, part)
+class HubArrays:
+    """The rows of hubs, shared out to the devices.
+
+    Only undirected graphs have hubs: there each arc from a hub to an own vertex is also in that vertex's
+    row, near its front if rows are by descending degree, so devices exchange nothing.
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.placement = placement
+        self.offsets = DeviceArray(placement)
+        self.targets = DeviceArray(placement)
+
+    def make(self, rows: list[StepRows]) -> list[HubRows]:
+        """Return each device's share; without hubs where memory is short.
+
+        :param rows: out-rows of all devices, by descending degree
+        """
+        parts = self.placement.parts
+        count = self._hub_count(rows)
+        if count and len(parts) > 1:
+            try:
+                return [
+                    self._share(part, local_rows, count)
+                    for part, local_rows in zip(parts, rows, strict=True)
+                ]
+            except GraphTooLargeError:
+                count = 0
+                self.offsets.release()
+                self.targets.release()
+        return [HubRows(count, local_rows.offsets, local_rows.targets) for local_rows in rows]
+
+    def _hub_count(self, rows: list[StepRows]) -> int:
+        """Return the largest number of hubs of a device, rounded up."""
+        placement = self.placement
+        if placement.graph.directed or not placement.numbering.by_degree:
+            return 0
+        most = 0
+        for part, local_rows in zip(placement.parts, rows, strict=True):
+            first = min(MOST_HUBS, part.active)
+            if first:
+                lengths = np.diff(local_rows.offsets.download(np.int64, first + 1))
+                most = max(most, int(np.count_nonzero(lengths > HUB_ARCS)))
+        return min(-(-most // _HUB_GROUP) * _HUB_GROUP, placement.capacity)
+
+    def _share(self, part: StepPart, rows: StepRows, count: int) -> HubRows:
+        """Count a device's arcs to each hub, then store them."""
+        placement = self.placement
+        hubs = count * len(placement.parts)
+        common = (
+            rows.offsets.pointer, rows.targets.pointer, part.active, part.first,
+            placement.capacity, count,
+        )  # fmt: skip
+        with Buffer(part.index, 8 * hubs) as cursors:
+            cursors.fill_bytes(0)
+            start_kernel(placement, part, "count_hub_arcs", *common, cursors.pointer)
+            part.stream.synchronize()
+            offsets = np.zeros(hubs + 1, np.int64)
+            offsets[1:] = np.cumsum(cursors.download(np.int64, hubs))
+            nbytes = placement.id_dtype.itemsize * max(1, int(offsets[-1]))
+            require_room([part.index], [nbytes + offsets.nbytes], spare_bytes)
+            self.offsets.room(part, offsets.nbytes).upload(offsets)
+            targets = self.targets.room(part, nbytes)
+            cursors.upload(offsets[:-1])
             start_kernel(
-                part, source, "count_rows", offsets.pointer, positions, standing, made.pointer
+                placement, part, "place_hub_arcs", *common, cursors.pointer, targets.pointer
             )
             part.stream.synchronize()
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def _source(
-    placement: StepPlacement, graph_ids: np.dtype[Any], weights: np.dtype[Any] | None
-) -> str:
-    """Of the kernels."""
-    return kernel_source(
-        "supersteps/row_kernels.cuh",
-        Id=c_id(placement.id_dtype),
-        GraphId=c_id(graph_ids),
-        Word=c_word(weights),
-    )
-
-
-@lru_cache(maxsize=64)
-def _module(index: int, source: str) -> Module:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(source, (), architecture))
-
-
-def start_kernel(part: StepPart, source: str, name: str, *arguments: Any) -> None:
-    """Start a kernel on the whole GPU."""
-    blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
-    kernel = _module(part.index, source).kernel(name)
-    driver.launch(kernel, part.stream, blocks=blocks, threads=_THREADS, arguments=arguments)
-
-
-def start_sum(part: StepPart, source: str, values: int, count: int) -> None:
-    """Start the kernel ``sum_up``: the sums of what goes before each value, by one block."""
-    kernel = _module(part.index, source).kernel("sum_up")
-    arguments = (values, count)
-    driver.launch(kernel, part.stream, blocks=1, threads=_SCAN_THREADS, arguments=arguments)
+        return HubRows(count, self.offsets[part], targets)

@@ -1,13 +1,14 @@
-"""Runs a step kernel (supersteps/step.cuh) on placed positions: connects the devices, drives it.
+"""Runs a step kernel (supersteps/step.cuh) on a graph in device order: connects the devices, drives it.
 
 The structs that host and kernels share are declared here with the names and the order of ``step.cuh``; the
-generated code asserts that sizes agree.
+generated code asserts that their layouts agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import InputError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import Buffer, PinnedBuffer
@@ -23,22 +24,23 @@ from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.cuda.topology import reach_each_other
 from godwit.runtime.cuda.types import MAXIMAL_DEVICES
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import Progress
+from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.rows import StepRows
+from godwit.supersteps.rows import RowClass, StepRows
 from godwit.trace import seconds_since
 from godwit.worker.cuda.placement import settle
 
 THREADS = 1024
 STATE_WORDS = 32
 STEP = STATE_WORDS - 2
-"""Of the state: supersteps so far. The last word is the engine's, too."""
+"""Word of the state: supersteps so far. The last word is the engine's, too."""
 _COUNTS, _AMOUNTS = 8, 4
 _PROFILED_STEPS = 64
 _PHASE = 0x3FFFFFFF
-"""Of a phase: but for who does it, and whether the kernel leaves before."""
+"""Bits of a phase; the others say which blocks run it, and whether the kernel leaves before it."""
 
 STAGE = np.dtype(
     [
@@ -64,8 +66,7 @@ STEP_CONTROL = np.dtype(
         ("release", np.uint64),
         ("arrived", np.uint64),
         ("cursors", np.uint64, 4),
-        ("counts", np.uint64, _COUNTS),
-        ("amounts", np.float64, _AMOUNTS),
+        ("mine", [("counts", np.uint64, _COUNTS), ("amounts", np.float64, _AMOUNTS)]),
         ("state", np.uint64, STATE_WORDS),
         ("run_counts", np.uint64, _COUNTS),
         ("ended_ns", np.uint64, _PROFILED_STEPS),
@@ -86,41 +87,113 @@ ROWS = np.dtype(
 """``Rows`` of step.cuh."""
 
 PEERS = np.dtype((np.uint64, MAXIMAL_DEVICES))
-"""A pointer at every device."""
+"""A pointer for every device."""
 
 _BOARD_BYTES = 2 * MAXIMAL_DEVICES * 8 * 2 * (_COUNTS + _AMOUNTS + 1)
 
 
-def step_source(file: str, arguments: np.dtype[Any], *, types: dict[str, str], work: str) -> str:
-    """The few lines that instantiate a step kernel.
+def _layout_asserts(struct: str, dtype: np.dtype[Any]) -> str:
+    """Return C++ that asserts the size of a struct and the offset of each of its members."""
+    size = f"static_assert(sizeof({struct}) == {dtype.itemsize});\n"
+    assert dtype.fields is not None
+    return size + "".join(
+        f"static_assert(__builtin_offsetof({struct}, {name}) == {offset});\n"
+        for name, (_, offset, *_) in dtype.fields.items()
+    )
 
-    :param file: the header that has it
+
+def step_source(
+    file: str,
+    arguments: np.dtype[Any],
+    *,
+    types: dict[str, str],
+    work: str,
+    enums: Sequence[type[IntEnum]] = (),
+) -> str:
+    """Return the source that instantiates a step kernel.
+
+    :param file: the header that defines it
     :param arguments: of its struct ``Arguments``, of which ``stage`` is the first member
-    :param types: what its type names stand for
+    :param types: C++ types by the names that the header uses
     :param work: the device function that is the kernel, which takes the struct
+    :param enums: constants that the header must define with equal names and values
     """
     usings = "\n".join(f"using {name} = {meaning};" for name, meaning in types.items())
+    asserts = "".join(
+        _layout_asserts(struct, dtype)
+        for struct, dtype in (
+            ("Stage", STAGE),
+            ("StepControl", STEP_CONTROL),
+            ("Rows<int>", ROWS),
+            ("Arguments", arguments),
+        )
+    )
+    kinds: list[type[IntEnum]] = [RowClass, *enums]
+    asserts += "".join(
+        f"static_assert({constant.name} == {constant.value});\n"
+        for kind in kinds
+        for constant in kind
+    )
     return f"""#include "supersteps/step.cuh"
 {usings}
 #include "{file}"
-static_assert(sizeof(Stage) == {STAGE.itemsize});
-static_assert(sizeof(StepControl) == {STEP_CONTROL.itemsize});
 static_assert(sizeof(StepBoard) == {_BOARD_BYTES});
-static_assert(sizeof(Rows<int>) == {ROWS.itemsize});
-static_assert(sizeof(Arguments) == {arguments.itemsize});
-extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+{asserts}extern "C" __global__ void __launch_bounds__({THREADS}, 1)
 work(const __grid_constant__ Arguments arguments) {{
     {work}(arguments);
 }}
 """
 
 
-def point_rows(own: Any, rows: StepRows) -> None:
+def point_rows(member: Any, rows: StepRows) -> None:
     """Fill in a :data:`ROWS`."""
-    own["offsets"] = rows.offsets.pointer
-    own["targets"] = rows.targets.pointer
-    own["heads"] = rows.heads.pointer
-    own["classes"] = rows.classes
+    member["offsets"] = rows.offsets.pointer
+    member["targets"] = rows.targets.pointer
+    member["heads"] = rows.heads.pointer
+    member["classes"] = rows.classes
+
+
+_SCHEDULES: dict[Schedule, tuple[str, int]] = {
+    "mixed": ("MixedSchedule", 32),
+    "thread": ("ThreadSchedule", 0),
+    "warp": ("WarpSchedule", 0),
+    "block": ("BlockSchedule", 24),
+    "merge-path": ("MergePathSchedule", 16),
+}
+"""By name: the struct (runtime/cuda/include/schedule.cuh), and the bytes of its ``Row``."""
+
+_LONG_ROW_ARCS = 256
+"""The mixed schedule leaves longer rows to the team: as in schedule_mixed.cuh."""
+_MERGE_PATH_ARC_BITS = 36
+_MERGE_PATH_ROW_BITS = 64 - _MERGE_PATH_ARC_BITS
+"""Bits of the word that counts rows and arcs: as in schedule_merge_path.cuh."""
+
+
+def schedule_define(schedule: Schedule) -> str:
+    """Return the first lines of a kernel's source, which choose a schedule; none for the default one."""
+    return "" if schedule == "mixed" else f"#define SCHEDULE {_SCHEDULES[schedule][0]}\n"
+
+
+def left_rows_bytes(schedule: Schedule, rows: StepRows, most_rows: int) -> int:
+    """Return the size of a device's list of rows that are left to the team.
+
+    :param rows: those that are pushed along
+    :param most_rows: limit of the rows in a frontier
+    :raises GraphTooLargeError: the merge path cannot count them
+    """
+    active = int(rows.classes[RowClass.CLASS_NONE])
+    if schedule == "merge-path" and (
+        active >= 1 << _MERGE_PATH_ROW_BITS or rows.arcs >= 1 << _MERGE_PATH_ARC_BITS
+    ):
+        raise GraphTooLargeError(
+            f"schedule='merge-path' takes fewer than {1 << _MERGE_PATH_ROW_BITS:,} vertices and "
+            f"{1 << _MERGE_PATH_ARC_BITS:,} arcs a device, and one has {active:,} and {rows.arcs:,}; use "
+            "more GPUs, or schedule='mixed'"
+        )
+    left = min(most_rows, active)
+    if schedule == "mixed":
+        left = min(left, rows.arcs // (_LONG_ROW_ARCS + 1))
+    return max(1, _SCHEDULES[schedule][1] * left)
 
 
 @lru_cache(maxsize=64)
@@ -129,37 +202,42 @@ def _loaded(index: int, code: bytes) -> driver.Kernel:
 
 
 def copies_by_host(placement: StepPlacement | StepCopies, gpu: GpuOptions) -> bool:
-    """Whether what devices tell each other is copied by the host, between supersteps."""
+    """Return True if the host copies what devices send each other, between supersteps."""
     if isinstance(placement, StepCopies) or len(placement.parts) == 1:
         return False
     return gpu.transport == "host" or not reach_each_other(placement.devices)
 
 
 def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
-    """InputError if values are to go where they are read only, and the host copies whole ranges."""
+    """Raise InputError if values are to go to subscribers only, but the host copies whole ranges."""
     if gpu.communication == "selective" and copies_by_host(placement, gpu):
         raise InputError(
-            "communication='selective' is not possible here: the host copies what GPUs tell each other "
+            "communication='selective' is not possible here: the host copies what GPUs send each other "
             "(they do not reach each other's memory, or transport='host' was asked for), and all get all; "
             "leave communication out (and duplication='all', where that was asked for)"
         )
 
 
+class RunArrays:
+    """What every run has on the devices: control words, and the boards of meetings."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.control = DeviceArray(placement)
+        self.board = DeviceArray(placement)
+
+
 class StepRun(SlicedRun):
     """One run of a step kernel.
 
-    :param placement: the graph's positions on the devices, or copies for each of them
-    :param source: of :func:`step_source`
-    :param arguments: (devices) structs, whose first field ``stage`` is filled in here
-    :param gpu: how kernels are run
+    :param source: as of :func:`step_source`
+    :param arguments: (devices) structs, whose member ``stage`` is filled in here
     :param functions: a user's operators
-    :param threads: of a block
-    :ivar exchange: how the devices get at each other's arrays
-    :ivar exchange_on_host: where the host copies, called after each superstep but the last to do so, with
-        its phase, the one that comes and the state
-    :ivar exchange_s: seconds that this took
-    :ivar between: called with the control words between two launches: memory may be allocated then
-    :ivar shared_bytes: dynamic shared memory of a block, if any
+    :ivar exchange: how the devices reach each other's arrays
+    :ivar exchange_on_host: makes the host's copies after each superstep but the last; called with its
+        phase, the next phase and the state
+    :ivar exchange_s: seconds that the host's copies took
+    :ivar between: called with the control words between two launches, when memory may be allocated
+    :ivar shared_bytes: dynamic shared memory of a block
     """
 
     control_dtype = STEP_CONTROL
@@ -171,9 +249,7 @@ class StepRun(SlicedRun):
         source: str,
         arguments: Array,
         gpu: GpuOptions,
-        *,
         functions: Sequence[DeviceFunction] = (),
-        threads: int = THREADS,
     ) -> None:
         super().__init__(placement, gpu)
         self.placement: StepPlacement | StepCopies = placement
@@ -181,17 +257,16 @@ class StepRun(SlicedRun):
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
         self._source = delay + source
         self.functions = tuple(functions)
-        self._threads = max(64, gpu.threads or threads)
+        self._threads = max(64, gpu.threads or THREADS)
         self.compile_s = 0.0
         self.shared_bytes = 0
-        by_host = copies_by_host(placement, gpu)
-        self.exchange = Exchange(placement.parts, placement.capacity, by_host=by_host)
+        self.exchange = Exchange(placement, by_host=copies_by_host(placement, gpu))
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
 
     def load(self) -> None:
-        """Compile the kernel, or find it, and load it on every GPU."""
+        """Compile the kernel or take it from the cache, and load it on every GPU."""
         begin = perf_counter()
         for part in self.placement.parts:
             architecture = driver.properties(part.index).compute_capability
@@ -200,67 +275,76 @@ class StepRun(SlicedRun):
         self.compile_s = seconds_since(begin, "compile")
 
     def prepare(self, state: Sequence[Any] = (), *, phase: int = 0, early: bool = False) -> None:
-        """Set the control words up, connect the devices, and launch once to no effect.
+        """Fill in the control words, connect the devices, and launch once without effect.
 
         :param state: the first words of ``control->state``: integers, or floats as bits
         :param phase: of the first superstep
-        :param early: it touches no other device's memory, and so need not wait until all are launched
+        :param early: it accesses no other device's memory, so a device need not wait for the others' launch
         """
-        placement = self.placement
+        control = np.zeros(1, STEP_CONTROL)
+        for word, number in enumerate(state):
+            is_float = isinstance(number, float)
+            control["state"][0, word] = np.float64(number).view(np.uint64) if is_float else number
+        control["phase"] = phase
         board = np.zeros(_BOARD_BYTES, np.uint8)
-        for place, part in enumerate(placement.parts):
-            control = np.zeros(1, STEP_CONTROL)
-            for word, number in enumerate(state):
-                is_float = isinstance(number, float)
-                control["state"][0, word] = (
-                    np.float64(number).view(np.uint64) if is_float else number
-                )
-            control["phase"] = phase
-            part.room("control", STEP_CONTROL.itemsize).upload(control)
-            stage = self.arguments[place]["stage"]
-            stage["control"] = part.buffers["control"].pointer
-            stage["board"] = self.room_for_all("board", place, board).pointer
-            stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(place)
-            stage["capacity"], stage["owned"] = placement.capacity, part.owned
-            # Where the host copies, it does after each superstep.
+        group_size = self.placement.group_size
+        self.control_buffers = []
+        for number, (placement, part) in enumerate(self._members()):
+            arrays = placement.kept(RunArrays)
+            buffer = arrays.control.room(part, STEP_CONTROL.itemsize)
+            buffer.upload(control)
+            self.control_buffers.append(buffer)
+            stage = self.arguments[number]["stage"]
+            stage["control"] = buffer.pointer
+            stage["board"] = self.reachable_room(arrays.board, part, board).pointer
+            stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(number)
+            stage["capacity"], stage["owned"] = self.placement.capacity, part.owned
+            # Where the host copies, a launch is one superstep.
             stage["slice_ns"] = 0 if self.exchange.by_host else nanoseconds(self.gpu.slice_s)
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
             stage["latency_ns"] = self.gpu.latency_ns
-            stage["devices"], stage["device"] = placement.joint, place % placement.joint
+            stage["devices"], stage["device"] = group_size, number % group_size
             stage["early"] = early
-            blocks = self.blocks_with(place, self.shared_bytes)
+            blocks = self.blocks_with(number, self.shared_bytes)
             self.shapes.append((blocks, self._threads, self.shared_bytes))
         boards = self.arguments["stage"]["board"]
         self.arguments["stage"]["boards"][:, : len(boards)] = boards
         self.warm()
 
-    def room_for_all(self, name: str, place: int, content: Array) -> Buffer | PinnedBuffer:
-        """A small array of a device that all others reach while kernels run: on the host, if need be."""
+    def _members(self) -> Iterator[tuple[StepPlacement, StepPart]]:
+        """Yield each device with its placement."""
+        for placement in self.placement.placements:
+            for part in placement.parts:
+                yield placement, part
+
+    def reachable_room(
+        self, array: DeviceArray, part: StepPart, content: Array
+    ) -> Buffer | PinnedBuffer:
+        """Return a small buffer that all devices reach while kernels run: on the host if need be."""
         room: Buffer | PinnedBuffer
         if self.exchange.by_host:
-            assert isinstance(self.placement, StepPlacement)
-            room = self.placement.pinned_room(f"{name} of {place}", content.nbytes)
+            room = array.pinned_room(part, content.nbytes)
         else:
-            room = self.placement.parts[place].room(name, content.nbytes)
+            room = array.room(part, content.nbytes)
         room.upload(content)
         return room
 
-    def blocks_with(self, place: int, shared_bytes: int) -> int:
-        """How many blocks of an endpoint's kernel run at once, with so much dynamic shared memory each."""
+    def blocks_with(self, device: int, shared_bytes: int) -> int:
+        """Return how many blocks of a device's kernel run at once, with dynamic shared memory."""
         if shared_bytes:
-            self.kernels[place].allow_shared(shared_bytes)
-        return self.blocks_for(place, self._threads, shared_bytes)
+            self.kernels[device].allow_shared(shared_bytes)
+        return self.blocks_for(device, self._threads, shared_bytes)
 
     def progress(self, controls: Array) -> Progress:
-        """What the kernels count first is what they got done."""
+        """Return the first of the kernels' counts."""
         return Progress(int(controls["run_counts"][:, 0].sum()))
 
     def reached(self, control: Any) -> dict[str, Any]:
-        """Supersteps and what they got done so far."""
+        """Return supersteps and processed items so far."""
         return {"supersteps": control["state"][STEP], "processed_items": control["run_counts"][0]}
 
     def between_slices(self, controls: Array) -> None:
-        """What the primitive does there, if it does anything."""
+        """Make the host's copies, and call the primitive's hook."""
         if self.exchange.by_host:
             assert self.exchange_on_host is not None
             begin = perf_counter()
@@ -284,14 +368,15 @@ def step_run(
     source: str,
     arguments: Array,
     gpu: GpuOptions,
-    *,
     functions: Sequence[DeviceFunction] = (),
 ) -> Iterator[StepRun]:
-    """A run that leaves no kernel behind, whatever happens. Whoever calls it holds the placement's GPUs."""
-    run = StepRun(placement, source, arguments, gpu, functions=functions)
+    """Yield a run, and leave no kernel running. The caller holds the placement's GPUs."""
+    run = StepRun(placement, source, arguments, gpu, functions)
     run.load()
     try:
         yield run
     except BaseException:
         run.give_up()
         raise
+    finally:
+        run.exchange.close()

@@ -1,36 +1,35 @@
-// Supersteps: all blocks of all devices do one step, meet, and go on; control never leaves the devices.
+// Supersteps: all blocks of all devices run one step, meet, and go on; control stays on the devices.
 //
-// A primitive is a `body`, which does one superstep of a kind (its *phase*), and a `decide`, which says what
-// comes next from sums over all blocks of all devices. Between two supersteps nothing lives in registers or
-// shared memory that is not in arrays or `control->state` as well: so a kernel may leave at any meeting and be
-// started again with the phase that it was about to do.
+// A primitive is a `body`, which runs one superstep of a kind (its *phase*), and a `decide`, which returns
+// the next phase by sums over all blocks of all devices. Between two supersteps all data is in arrays or
+// `control->state`, besides any copies in registers or shared memory: so a kernel may leave at any meeting
+// and be launched again with the phase that was next.
 //
 // Vertices have *positions*: device d owns those from d * capacity on. Arrays of vertices have room for all
-// positions on every device ("duplicate-all"): an owner computes its range, and stores what others need into
-// their memory while it computes. A meeting makes all of it visible.
+// positions on every device ("duplicate-all"): an owner computes its range, and stores what others need
+// into their memory as it goes. A meeting makes all of it visible.
 //
-// Meeting of devices: each writes its report into its slots at every other: halves of words, each with the
-// number of the meeting (the *epoch*) in the same 64 bits, so a half is there when its epoch is, and no flag has
-// to follow behind a fence. A slot of epoch e is written again at e + 2, when its reader has met everyone at
-// e + 1, after reading. Whatever a device stored before in others' memory went before by a fence. Sums are
-// added in the order of devices, so that every device gets the same bits, decides the same, and no one has to
-// tell the others.
+// Meeting of devices: each writes its report into its slots at every other one, in halves of words. A half
+// has the number of the meeting (the *epoch*) in the same 64 bits, so it is valid when its epoch is
+// current, without a flag behind a fence. A slot of epoch e is written again at e + 2, after its reader has
+// passed e + 1. A fence orders a device's earlier stores to others' memory before its report. Sums are
+// added in the order of devices: all devices get the same bits and decide alike.
 //
-// State lives in the shared memory of every block: blocks read it when they are released, the one that ends a
-// superstep changes it and writes it back first. A block that goes on alone has all that it needs at hand.
+// Every block has the state in shared memory. Blocks load it when they are released; the block that ends a
+// superstep changes it, and writes it back first. A block that goes on alone keeps its copy.
 #pragma once
 
 #include "runtime/cuda/include/barrier.cuh"
 
-constexpr u32 COUNTS = 8;   // whole numbers that are added up over blocks and devices
-constexpr u32 AMOUNTS = 4;  // floating-point ones
+constexpr u32 COUNTS = 8;   // integers that are summed over blocks and devices
+constexpr u32 AMOUNTS = 4;  // likewise, floating-point numbers
 constexpr u32 SUM_WORDS = COUNTS + AMOUNTS;
 
-// A phase: there is nothing left to do.
+// Phase: the run is finished.
 constexpr u32 STOP = 0xffffffffu;
-// Of a phase: one block of each device does it, without the others.
+// Bit of a phase: one block of each device runs it alone.
 constexpr u32 ALONE = 0x80000000u;
-// Of a phase that is returned: the kernel leaves before it, for the host to do something.
+// Bit of a phase that `decide` returns: the kernel leaves before it, and the host acts.
 constexpr u32 LEAVE_FIRST = 0x40000000u;
 
 constexpr u32 PROFILED_STEPS = 64;
@@ -42,19 +41,19 @@ struct Sums {
 };
 
 constexpr u32 STATE_WORDS = 32;
-constexpr u32 STEP = STATE_WORDS - 2;   // of the state: supersteps so far
-constexpr u32 EPOCH = STATE_WORDS - 1;  // meetings with other devices so far
+constexpr u32 STEP = STATE_WORDS - 2;   // word of the state: supersteps so far
+constexpr u32 EPOCH = STATE_WORDS - 1;  // likewise: meetings with other devices so far
 
 struct StepControl {
     u64 release;  // as in barrier.cuh
     u64 arrived;
-    u64 cursors[4];          // by which work is dealt out: 0 when a superstep begins
-    Sums mine;               // what this device's blocks bring to the next meeting
-    u64 state[STATE_WORDS];  // of the primitive, but for the last two; the same on every device
-    u64 run_counts[COUNTS];  // what this device counted in all supersteps
-    u64 ended_ns[PROFILED_STEPS];  // when the last so many ended, the gate first, by number
-    u32 phases[PROFILED_STEPS];    // and of which kind they were
-    u32 phase;                     // that comes next
+    u64 cursors[4];          // of work that blocks claim: 0 when a superstep begins
+    Sums mine;               // of this device's blocks, for the next meeting
+    u64 state[STATE_WORDS];  // of the primitive, except the last two words; equal on all devices
+    u64 run_counts[COUNTS];  // of this device, over all supersteps
+    u64 ended_ns[PROFILED_STEPS];  // ends of the last supersteps, the gate first, by number
+    u32 phases[PROFILED_STEPS];    // and their phases
+    u32 phase;                     // the next one
     u32 status;
 };
 
@@ -70,24 +69,24 @@ struct Stage {
     StepControl *control;
     StepBoard *board;
     StepBoard *boards[MAX_DEVICES];
-    const u32 *stop;  // of the host: give up waiting for other devices
-    u32 *ended;    // of the host: set by the last meeting of a launch; nothing is stored after it
-    i64 capacity;  // positions of a device
-    i64 owned;     // vertices of this one
-    u64 slice_ns;  // 0: a launch is a superstep
+    const u32 *stop;  // in host memory: give up waiting for other devices
+    u32 *ended;       // in host memory: set by the last meeting of a launch, after all other stores
+    i64 capacity;     // positions of a device
+    i64 owned;        // own vertices
+    u64 slice_ns;     // 0: one superstep a launch
     u64 patience_ns;
-    u64 latency_ns;  // added to every meeting of devices
+    u64 latency_ns;  // added to every meeting of devices, for experiments
     u32 devices;
     u32 device;
     u32 prepare;  // return at once: the launch only loads the kernel
-    u32 early;    // the first superstep touches no one else's memory: it need not wait for anyone
+    u32 early;  // the first superstep accesses no other device's memory, and so precedes the first meeting
 
     __device__ __forceinline__ i64 first() const { return device * capacity; }
 };
 
-// Own rows, by own index; targets are positions, those of highest degree first but in weighted and ordered rows.
-// Rows of one class of degrees are neighbours: class k goes from classes[k] to before classes[k + 1]. In a
-// directed graph that is the in-degree, also of out-rows, and rows of class THREAD may be empty.
+// Own rows, by local index; targets are positions, by descending degree except in weighted and ordered
+// rows. Rows are grouped by class of degree: class k has rows [classes[k], classes[k + 1]). Of a directed
+// graph that is the in-degree, also of out-rows, and rows of class THREAD may be empty.
 template <class Id>
 struct Rows {
     const i64 *offsets;
@@ -100,13 +99,13 @@ constexpr u32 CLASS_GRID = 0, CLASS_BLOCK = 1, CLASS_WARP = 2, CLASS_GROUP = 3, 
               CLASS_NONE = 5;
 
 struct StepBlock {
-    u64 word;  // of the last release that the block has seen
-    u64 own;   // what a block tells its threads in a superstep
+    u64 word;  // the last release that the block has loaded
+    u64 own;   // broadcast to the threads of the block in a superstep
     Sums sums;
     u64 state[STATE_WORDS];
 };
 
-// The blocks that do a superstep together: the whole grid, or one.
+// The blocks that run a superstep: the whole grid, or one.
 struct Team {
     StepControl *control;
     u32 block;
@@ -116,7 +115,7 @@ struct Team {
         return static_cast<u64>(block) * blockDim.x + threadIdx.x;
     }
     __device__ __forceinline__ u64 threads() const { return static_cast<u64>(blocks) * blockDim.x; }
-    // Neighbouring numbers go to different blocks.
+    // Consecutive numbers belong to different blocks.
     __device__ __forceinline__ u64 warp() const {
         return static_cast<u64>(warp_id()) * blocks + block;
     }
@@ -131,7 +130,7 @@ struct Team {
     }
 };
 
-// Add up what a warp's lanes found. All lanes come.
+// Add the lanes' amounts to the block's sums. All lanes participate.
 __device__ __forceinline__ void warp_count(StepBlock &block, u32 which, u64 amount) {
     if (!__any_sync(FULL_WARP, amount != 0)) return;
     if (__any_sync(FULL_WARP, amount >> 27 != 0)) {
@@ -150,7 +149,7 @@ __device__ __forceinline__ void warp_amount(StepBlock &block, u32 which, double 
     if (lane_id() == 0 && amount != 0) atomicAdd(&block.sums.amounts[which], amount);
 }
 
-// What the block counted becomes the device's. All threads come; blocks have two warps at least.
+// Add the block's sums to the device's. All threads participate; blocks have at least two warps.
 __device__ __forceinline__ void block_add_sums(StepControl *control, StepBlock &block) {
     __syncthreads();
     u32 which = threadIdx.x;
@@ -181,8 +180,8 @@ __device__ __forceinline__ u64 bits_of_amount(double amount) {
 constexpr u32 REPORT_HALVES = 2 * (SUM_WORDS + 1);
 static_assert(REPORT_HALVES <= WARP);
 
-// A warp of each device: send what it brings to a meeting. Lane k < SUM_WORDS has word k, lane SUM_WORDS the
-// flags. Returns the lane's half of it, as the others get it.
+// Send the device's report to all others, by one warp. Lane k < SUM_WORDS has word k, lane SUM_WORDS the
+// flags. Returns the lane's half of the report.
 __device__ __forceinline__ u64 warp_send_sums(const Stage &stage, u32 epoch, u64 word) {
     u32 lane = lane_id();
     u64 whole = __shfl_sync(FULL_WARP, word, lane / 2);
@@ -191,7 +190,7 @@ __device__ __forceinline__ u64 warp_send_sums(const Stage &stage, u32 epoch, u64
         u64 until = now_ns() + stage.latency_ns;
         while (now_ns() < until) __nanosleep(100);
     }
-    __threadfence_system();  // what this device's blocks stored elsewhere goes before
+    __threadfence_system();  // order the stores of this device's blocks to others first
     __syncwarp();
     for (u32 other = 0; other < stage.devices; other++)
         if (other != stage.device && lane < REPORT_HALVES)
@@ -199,8 +198,8 @@ __device__ __forceinline__ u64 warp_send_sums(const Stage &stage, u32 epoch, u64
     return half;
 }
 
-// Then: the sums of all devices and the union of their flags, in the same lanes. Returns whether all devices
-// came in time.
+// Receive the sums of all devices and the union of their flags, in the same lanes. Returns false on a
+// timeout.
 __device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch, u64 half,
                                                   u64 &word) {
     u32 lane = lane_id();
@@ -209,7 +208,7 @@ __device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch,
     for (u32 first = 0; first < stage.devices; first += REPORTS_AT_ONCE) {
         u64 theirs[REPORTS_AT_ONCE];
         do {
-            // All of them are asked for before the first is waited for.
+            // All loads are issued before the first result is used.
 #pragma unroll
             for (u32 i = 0; i < REPORTS_AT_ONCE; i++) {
                 u32 other = first + i;
@@ -223,7 +222,7 @@ __device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch,
             for (u32 i = 0; i < REPORTS_AT_ONCE; i++) are_here &= theirs[i] >> 32 == epoch;
             if (are_here) break;
             u64 waiting = now_ns() - begin;
-            // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
+            // The host's word is behind a bus: it is not loaded in a wait of usual length.
             in_time =
                 waiting <= stage.patience_ns && !(waiting > ASK_HOST_NS && load_system(stage.stop));
         } while (in_time);
@@ -247,8 +246,8 @@ __device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch,
     return in_time;
 }
 
-// A warp of each device: end a superstep, or let the first begin. Returns flags << 32 | phase. `counted` is what
-// the device's blocks brought: of one block that was alone, its own sums.
+// End a superstep, or begin the first one, by one warp of each device. Returns flags << 32 | phase.
+// `counted` are the sums of the device's blocks; after a superstep of one block alone, its own.
 template <class Decide>
 __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &block, u64 *counted,
                                              u32 phase, bool is_gate, u64 begin_ns, Decide decide) {
@@ -258,7 +257,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     if (lane < SUM_WORDS)
         word = load_system(&counted[lane]);
     else if (lane == SUM_WORDS && now - begin_ns >= stage.slice_ns)
-        word = FLAG_LEAVE;  // clocks differ, but all devices hear the same
+        word = FLAG_LEAVE;  // clocks differ, but all devices receive the same flags
     if (is_gate) {
         block.state[lane] = control->state[lane];
         phase = control->phase;
@@ -266,7 +265,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     __syncwarp();
     u32 epoch = static_cast<u32>(block.state[EPOCH]) + 1;
     u64 half = stage.devices == 1 ? 0 : warp_send_sums(stage, epoch, word);
-    // While it is on its way.
+    // While the report is under way:
     if (lane < SUM_WORDS) counted[lane] = 0;
     if (lane < COUNTS && word) atomicAdd(&control->run_counts[lane], word);
     if (lane < 4) control->cursors[lane] = 0;
@@ -298,14 +297,14 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     }
     __syncwarp();
     control->state[lane] = block.state[lane];
-    __syncwarp();  // all of it goes before the release, which lane 0 writes
+    __syncwarp();  // order it before the release, which lane 0 stores
     return __shfl_sync(FULL_WARP, told, 0);
 }
 
-// The meeting between two supersteps. As grid_meet; but a block knows the generation from the release that it
-// saw last, and after a superstep that one block did alone, the others only wait for its release: they did not
-// arrive. Nor can the generation after the one that they saw last have passed: nothing is released without
-// them but by the one that is alone, who stays in its generation until it ends to be alone.
+// The meeting between two supersteps. As grid_meet, except: a block has the generation of the last release
+// that it loaded, and after a superstep of one block alone, the others only wait for its release, without
+// arriving. They miss no generation: only the block that is alone releases without them, and it stays in
+// its generation until it is no longer alone.
 template <class Decide>
 __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &block, Meeting last,
                                              bool is_gate, bool was_alone, u64 begin_ns,
@@ -351,7 +350,7 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
                 } while ((word >> 40) == generation);
             }
             word = __shfl_sync(FULL_WARP, word, 0);
-            // Where one block goes on alone, it changes the state while others would read it.
+            // If one block goes on alone, it changes the state while others would load it.
             Meeting next{word};
             if (next.stops() || !(next.phase() & ALONE) || blockIdx.x == 0)
                 block.state[lane_id()] = control->state[lane_id()];
@@ -362,9 +361,9 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
     return Meeting{block.word};
 }
 
-// Do supersteps until there is nothing left to do, or the slice of time is over. The first meeting is the start
-// gate: no one begins before all devices run. Where the first superstep is *early* it comes before that meeting,
-// which is its end and the gate: devices that were launched first do it while others are launched.
+// Run supersteps until the run is finished or the slice of time is over. The first meeting is the start
+// gate: no device begins before all run. An *early* first superstep comes before that meeting, which ends
+// it and is the gate: devices that are launched first run it while others are launched.
 template <class Body, class Decide>
 __device__ __forceinline__ void run_steps(const Stage &stage, Body body, Decide decide) {
     __shared__ StepBlock block;
@@ -374,7 +373,7 @@ __device__ __forceinline__ void run_steps(const Stage &stage, Body body, Decide 
     if (threadIdx.x == 0) block.word = load_relaxed(&control->release);
     if (threadIdx.x < SUM_WORDS) reinterpret_cast<u64 *>(&block.sums)[threadIdx.x] = 0;
     Meeting meeting{control->phase};
-    // One place for all meetings, so that there is one copy of the code.
+    // All meetings are one call, so that there is one copy of the code.
     bool is_gate = !stage.early || control->state[STEP] != 0;
     if (!is_gate) {
         if (warp_id() == 0) block.state[lane_id()] = control->state[lane_id()];

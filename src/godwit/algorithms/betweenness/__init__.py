@@ -40,7 +40,7 @@ from godwit.runtime.gpu_options import (
 from godwit.runtime.protocol import Array
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores

@@ -19,10 +19,10 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.types import MAXIMAL_DEVICES, c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
-from godwit.supersteps.exchange import pointers
-from godwit.supersteps.placement import StepCopies, StepPart, StepPlacement
-from godwit.supersteps.results import deliver_positions
-from godwit.supersteps.rows import StepRows
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.placement import StepCopies, StepPlacement
+from godwit.supersteps.results import deliver_arcs, deliver_positions
+from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
@@ -55,7 +55,6 @@ _STATE_COUNT, _DENSE_BEGIN, _DENSE_END = 6, 3, 4
 _STATE_PHASE, _FAILED, _ALL_COUNT, _ALL_ARCS = 8, 9, 10, 11
 _NO_DEPTH = 0xFFFFFFFF
 _BEGIN, _ROUND = 0, 5
-_CLASS_BLOCK, _CLASS_THREAD = 1, 4
 _COUNTERS_BYTES = 8 * (2 + 4 * MAXIMAL_DEVICES + 32)
 _MAX_PER_ROUND = 16
 _ROUND_ARCS = 1 << 24
@@ -78,7 +77,7 @@ ARGUMENTS = np.dtype(
         ("sources", np.uint64),
         ("centrality", np.uint64),
         ("edges", np.uint64),
-        ("readers", np.uint64),
+        ("subscribers", np.uint64),
         ("searches", PEERS),
         ("layout", [(name, np.int64) for name in (*_ARRAYS, "nbytes")]),
         ("words", np.int64),
@@ -186,7 +185,9 @@ def _blocks_pay(placement: StepPlacement, sources: int, blocks: int) -> bool:
     """Return True if it is faster for blocks to do a search each than to do one together."""
     if sources < 2:
         return False
-    if not placement.numbering.classes[:, _CLASS_THREAD].any():  # no row of more than 4 arcs
+    if not placement.numbering.classes[
+        :, RowClass.CLASS_THREAD
+    ].any():  # no row of more than 4 arcs
         return sources >= LEAST_LONG_SOURCES
     arcs = placement.graph.arc_count
     return arcs <= BLOCK_SEARCH_ARCS and sources >= min(blocks, arcs / ARCS_PER_SOURCE)
@@ -208,7 +209,7 @@ def _run_apart(
         placement.drop_copies()
     for name in ("visited", "examined", "supersteps"):
         counts = np.zeros(len(placement.indexes), np.int64)
-        counts[copies.places] = getattr(outcome, name)
+        counts[copies.devices] = getattr(outcome, name)
         setattr(outcome, name, counts)
     return outcome
 
@@ -254,7 +255,7 @@ def _run(
             if query.edges:
                 arcs = _sum(team.edges() for team in teams)
     # Devices that search together all count the same work.
-    is_counted = np.arange(len(words)) % placed.joint == 0
+    is_counted = np.arange(len(words)) % placed.group_size == 0
     return DependencyOutcome(
         vertices,
         arcs,
@@ -285,6 +286,18 @@ def _sum(arrays: Iterator[Array]) -> Array:
     return total
 
 
+class SearchArrays:
+    """The arrays of searches, kept on the devices between queries."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.searches = DeviceArray(placement)
+        self.sums = DeviceArray(placement)
+        self.arc_sums = DeviceArray(placement)
+        self.sources = DeviceArray(placement)
+        self.long_out = DeviceArray(placement)
+        self.long_in = DeviceArray(placement)
+
+
 class _SearchTeam:
     """Devices that do each search together, with their rows, buffers and arguments.
 
@@ -296,6 +309,7 @@ class _SearchTeam:
         self.query = query
         self.arguments = arguments
         self.positions = placement.position(query.sources).astype(placement.id_dtype)
+        self.arrays = placement.kept(SearchArrays)
         self.block_searches = 0
         begin = perf_counter()
         # Sums of arcs are gathered by the position of arcs in the graph's rows.
@@ -307,7 +321,7 @@ class _SearchTeam:
         self.long_out = [self._long_rows(place, self.out[place]) for place in range(self.devices)]
         # Paths come along arcs in, coefficients along arcs out.
         selects = self.devices > 1 and query.gpu.communication == "selective"
-        self.readers = placement.readers("in", "out") if selects else None
+        self.subscribers = placement.subscriber_masks("in", "out") if selects else None
         self.rows_s = perf_counter() - begin
 
     @property
@@ -318,7 +332,7 @@ class _SearchTeam:
     def _long_rows(self, place: int, rows: StepRows) -> Array:
         """Return the own indexes of the longest out-rows; classes are by in-degree."""
         if not self.placement.graph.directed:
-            return _first(int(rows.classes[_CLASS_BLOCK]), self.placement.id_dtype)
+            return _first(int(rows.classes[RowClass.CLASS_BLOCK]), self.placement.id_dtype)
         offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
         return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
 
@@ -336,27 +350,31 @@ class _SearchTeam:
         if self.block_searches:
             layout = self._layout(placement.parts[0], self.out[0], is_block=True)
         search_bytes = layout["nbytes"] * max(1, self.block_searches)
-        sizes = [self._sizes(place, search_bytes) for place in range(self.devices)]
-        placement.make_room(sizes)
+        placement.reserve(*self._needs(search_bytes))
         for place, part in enumerate(placement.parts):
             self._fill(place, part, layout)
-        self.arguments["searches"] = pointers(placement.parts, "searches")
+        self.arguments["searches"] = self.arrays.searches.pointers
 
     def _each(self) -> list[tuple[StepPart, StepRows]]:
         return list(zip(self.placement.parts, self.out, strict=True))
 
-    def _sizes(self, place: int, search_bytes: int) -> dict[str, int]:
-        """Return the size of each buffer of a part."""
+    def _needs(self, search_bytes: int) -> list[tuple[DeviceArray, list[int]]]:
+        """Return the bytes of each array on each device, as :meth:`StepPlacement.reserve` takes them."""
+        arrays, count = self.arrays, self.placement.count
         id_bytes = self.placement.id_dtype.itemsize
-        into = self.into[place]
-        return {
-            "searches": search_bytes,
-            "sums": 8 * self.placement.count,
-            "sums of arcs": 8 * self.out[place].arcs if self.query.edges else 0,
-            "sources": self.positions.nbytes,
-            "long rows out": max(1, self.long_out[place].nbytes),
-            "long rows in": max(1, id_bytes * int(into.classes[_CLASS_BLOCK])),
-        }
+        needs = [
+            (arrays.searches, [search_bytes] * self.devices),
+            (arrays.sums, [8 * count] * self.devices),
+            (arrays.sources, [self.positions.nbytes] * self.devices),
+            (arrays.long_out, [max(1, rows.nbytes) for rows in self.long_out]),
+            (
+                arrays.long_in,
+                [max(1, id_bytes * int(rows.classes[RowClass.CLASS_BLOCK])) for rows in self.into],
+            ),
+        ]
+        if self.query.edges:
+            needs.append((arrays.arc_sums, [8 * rows.arcs for rows in self.out]))
+        return needs
 
     def _layout(self, part: StepPart, rows: StepRows, *, is_block: bool = False) -> dict[str, int]:
         """Return the offset of each array in the memory of a search, and the size of that."""
@@ -391,9 +409,8 @@ class _SearchTeam:
         part = self.placement.parts[0]
         nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
         free = driver.free_memory_bytes(part.index)
-        if "searches" in part.buffers:
-            free += part.buffers["searches"].nbytes
-        free -= sum(self._sizes(0, 0).values()) + free // _SPARE_SHARE
+        free += self.arrays.searches.nbytes(part)
+        free -= sum(nbytes[0] for _, nbytes in self._needs(0)) + free // _SPARE_SHARE
         wanted = min(blocks, len(self.positions))
         # With fewer, the rest of the GPU would be idle.
         return wanted if wanted * nbytes <= free else 0
@@ -404,23 +421,27 @@ class _SearchTeam:
         own = self.arguments[place]
         for name, rows in (("out", self.out[place]), ("in", self.into[place])):
             point_rows(own[name], rows)
-        long_in = _first(int(self.into[place].classes[_CLASS_BLOCK]), placement.id_dtype)
-        for name, given in (("out", self.long_out[place]), ("in", long_in)):
-            buffer = part.buffers[f"long rows {name}"]
+        long_in = _first(int(self.into[place].classes[RowClass.CLASS_BLOCK]), placement.id_dtype)
+        arrays = self.arrays
+        for name, array, given in (
+            ("out", arrays.long_out, self.long_out[place]),
+            ("in", arrays.long_in, long_in),
+        ):
+            buffer = array[part]
             buffer.upload(given)
             own[f"long_{name}"]["rows"] = buffer.pointer
             own[f"long_{name}"]["count"] = len(given)
-        if self.readers is not None:
-            own["readers"] = self.readers[place].pointer
-        part.buffers["sources"].upload(self.positions)
-        own["sources"] = part.buffers["sources"].pointer
-        part.buffers["sums"].fill_bytes(0, 8 * placement.count)
-        own["centrality"] = part.buffers["sums"].pointer + 8 * part.first
+        if self.subscribers is not None:
+            own["subscribers"] = self.subscribers[place].pointer
+        arrays.sources[part].upload(self.positions)
+        own["sources"] = arrays.sources[part].pointer
+        arrays.sums[part].fill_bytes(0, 8 * placement.count)
+        own["centrality"] = arrays.sums[part].pointer + 8 * part.first
         if query.edges:
-            part.buffers["sums of arcs"].fill_bytes(0, 8 * self.out[place].arcs)
-            own["edges"] = part.buffers["sums of arcs"].pointer
+            arrays.arc_sums[part].fill_bytes(0, 8 * self.out[place].arcs)
+            own["edges"] = arrays.arc_sums[part].pointer
         if self.block_searches:
-            part.buffers["searches"].fill_bytes(0, layout["nbytes"] * self.block_searches)
+            arrays.searches[part].fill_bytes(0, layout["nbytes"] * self.block_searches)
         for name, offset in layout.items():
             own["layout"][name] = offset
         own["words"] = placement.count // 32
@@ -435,27 +456,20 @@ class _SearchTeam:
         own["is_directed"] = graph.directed
         # All devices decide alike, so each is given this for all.
         own["has_long_rows"] = any(map(len, self.long_out)) or any(
-            rows.classes[_CLASS_BLOCK] for rows in self.into
+            rows.classes[RowClass.CLASS_BLOCK] for rows in self.into
         )
 
     def vertices(self) -> Array:
         """Return the sums of vertices in the graph's order."""
         vertices = np.empty(self.placement.vertex_count)
-        deliver_positions(self.placement, "sums", np.float64, vertices)
+        deliver_positions(self.placement, self.arrays.sums, np.float64, vertices)
         return vertices
 
     def edges(self) -> Array:
-        """Return the sums of arcs in the graph's order; rows are contiguous in both."""
-        placement = self.placement
-        offsets = placement.graph.offsets
-        arc_sums = np.empty(placement.graph.arc_count)
-        for part, rows in self._each():
-            sums = part.buffers["sums of arcs"].download(np.float64, rows.arcs)
-            own_offsets = rows.offsets.download(np.int64, part.owned + 1)
-            vertices = placement.vertex(part.first + np.arange(part.owned))
-            shift = np.repeat(offsets[vertices] - own_offsets[:-1], np.diff(own_offsets))
-            arc_sums[shift + np.arange(rows.arcs)] = sums
-        return arc_sums
+        """Return the sums of arcs in the graph's order."""
+        sums = np.empty(self.placement.graph.arc_count)
+        deliver_arcs(self.placement, self.arrays.arc_sums, sums)
+        return sums
 
 
 def _first(count: int, dtype: np.dtype[Any]) -> Array:

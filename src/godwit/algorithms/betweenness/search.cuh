@@ -13,7 +13,7 @@
 // those of the devices that read them, or into all; depths, lists and centralities are local.
 #pragma once
 
-#include "supersteps/readers.cuh"
+#include "supersteps/halos.cuh"
 
 constexpr u32 SETS = 4;
 constexpr u32 UNROLL = 4;
@@ -100,7 +100,7 @@ struct Arguments {
     const Id *sources;   // positions
     double *centrality;  // by own index
     double *edges;       // by own arc, or null
-    const u32 *readers;  // of own vertices' values (supersteps/readers.cuh); null: all devices
+    const u32 *subscribers;  // of own vertices' values (supersteps/halos.cuh); null: all devices
     char *searches[MAX_DEVICES];
     SearchLayout layout;
     i64 words;  // of a bitmap of all positions
@@ -172,7 +172,7 @@ struct Search {
         *mine = value;
         for (u32 other = 0; other < devices; other++)
             if (other != device() &&
-                (!given.readers || is_read_at(given.stage, given.readers, other, own)))
+                (!given.subscribers || is_read_at(given.stage, given.subscribers, other, own)))
                 *at(other, mine) = value;
     }
 

@@ -1,9 +1,8 @@
 """Breadth-first search: distances in arcs.
 
-On one device with shared memory it is a driver of its own that may search bottom-up
-(:mod:`godwit.algorithms.bfs.cpu`); on GPUs, where waves are wide, the same in supersteps
-(:mod:`godwit.algorithms.bfs.cuda`); elsewhere a vertex program on the asynchronous engine, whose priority
-is the level.
+One device with shared memory runs a direction-optimizing search (:mod:`godwit.algorithms.bfs.cpu`). GPUs
+run one in supersteps if frontiers are wide (:mod:`godwit.algorithms.bfs.cuda`). Everything else is a vertex
+program on the asynchronous engine, with the level as its priority.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.bfs.queries import SearchQuery
 from godwit.algorithms.paths.result import PathResult, check_query
+from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
@@ -33,7 +32,7 @@ from godwit.runtime.gpu_options import (
 )
 from godwit.runtime.registry import DevicesArgument, are_peers
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions, refuse_positions
+from godwit.supersteps import place_positions, refuse_positions
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import (
     DEFAULT_WORKER_OPTIONS,
@@ -71,7 +70,7 @@ def run_bfs(
     cutoff: float | None = None,
     options: SolverOptions,
 ) -> PathResult:
-    """Distances in arcs from the nearest source; see :func:`godwit.bfs`."""
+    """Return distances in arcs from the nearest source; see :func:`godwit.bfs`."""
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
@@ -86,25 +85,18 @@ def run_bfs(
     solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
     for phase, seconds in given_up.items():
         solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds
-    return PathResult(
-        graph,
-        sources,
-        solution.values,
-        solution.statistics,
-        unit_lengths=True,
-        location=options.location,
-    )
+    return _result(placed, sources, solution.values, solution.statistics, options)
 
 
 _WIDE_DEGREE = 4
-"""Arcs a vertex from which on a graph is expected to have few, wide waves."""
+"""Arcs per vertex from which a graph is expected to have few, wide frontiers."""
 
 
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
-    """Whether to begin on GPUs in supersteps, which turn their direction.
+    """Return True if GPUs begin with the direction-optimizing search in supersteps.
 
-    Where nothing else is asked for, graphs of low degree (roads) are left to the asynchronous solver at
-    once, and so are directed ones: looking backward takes their arcs turned round.
+    By default graphs of low degree, such as roads, run asynchronously, and so do directed ones: a pull
+    needs their reverse.
     """
     devices = placed.context.devices
     if devices[0].kind != "cuda" or options.execution == "asynchronous":
@@ -129,84 +121,74 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     wide = graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
     if graph.directed or not wide or not placed.suits_steps or not _takes_any_solver(options):
         return False
-    if placed.duplication == "1-hop":  # supersteps have a place for every vertex
+    if placed.duplication == "1-hop":  # in supersteps each GPU has room for all vertices
         return False
-    # Where the host is between them, what meets less often is faster.
+    # Without peer access the solver with fewer meetings is faster.
     is_direct = options.gpu.transport == "direct" and are_peers(devices)
     return options.gpu.communication is None and is_direct
 
 
 def _asks_for_supersteps(options: SolverOptions) -> bool:
-    """Whether nothing else will do."""
+    """Return True if only supersteps have what was asked for."""
     if options.execution == "auto":
         return bool(_of_supersteps(options.gpu))
     return options.execution == "bulk-synchronous"
 
 
 def _of_supersteps(gpu: GpuOptions) -> list[str]:
-    """What was asked for that only supersteps have: they alone broadcast, and have frontiers."""
+    """Return the options asked for that only supersteps have: they broadcast, and have frontiers."""
     broadcasts = ["communication='broadcast'"] if gpu.communication == "broadcast" else []
     return broadcasts + asked_for(gpu, OF_SEARCHES)
 
 
 def _takes_any_solver(options: SolverOptions) -> bool:
-    """Whether nothing was asked for that only the asynchronous solver has."""
+    """Return True if no option asked for is of the asynchronous solver only."""
     return options.worker == DEFAULT_WORKER_OPTIONS and not only_of_workers(options.gpu)
 
 
 def _in_supersteps(
-    placed: PlacedGraph, sources: Any, target: int | None, cutoff: int | None,
+    placed: PlacedGraph, sources: Array, target: int | None, cutoff: int | None,
     options: SolverOptions, given_up: dict[str, float],
 ) -> PathResult | None:  # fmt: skip
-    """None if there turn out to be many levels, and the asynchronous solver may be taken.
+    """Return None if the search has many levels and the asynchronous solver may take over.
 
-    :param given_up: gets the time that this took then
+    :param given_up: gets the seconds by phase of a search that gave up
     """
-    statistics = RunStatistics(
-        tuple(device.name for device in placed.context.devices), "direction-optimizing"
-    )
-    graph = placed.graph
-    distance = options.location.empty(graph.vertex_count, np.int32)
     may_give_up = not _asks_for_supersteps(options)
-    query = SearchQuery(sources, target, cutoff, may_give_up, distance, options.gpu)
+    statistics = _statistics(placed)
+    distance = options.location.empty(placed.graph.vertex_count, np.int32)
     try:
-        steps = place_positions(placed)
         with statistics.phase("run"):
-            from godwit.algorithms.bfs.cuda import search_levels
+            from godwit.algorithms.bfs.cuda import bfs_on_gpus
 
-            found = search_levels(steps, query, make_poll(options))
+            is_complete, seconds = bfs_on_gpus(
+                place_positions(placed), sources, target, cutoff, may_give_up=may_give_up,
+                destination=distance, statistics=statistics, gpu=options.gpu,
+                poll=make_poll(options),
+            )  # fmt: skip
     except GraphTooLargeError:
         if not may_give_up:
             raise
         refuse_positions(placed)
         return None
-    statistics.split_run(found.seconds)
-    if not found.is_complete:
+    statistics.split_run(seconds)
+    if not is_complete:
         given_up.update(statistics.seconds)
         refuse_positions(placed)
         return None
-    statistics.processed_items = found.visited
-    statistics.arcs_relaxed = found.looked
-    statistics.levels = found.levels
-    statistics.growths, statistics.frontier_bytes = found.growths, found.frontier_bytes
-    statistics.rounds = found.supersteps
-    return PathResult(
-        graph, sources, distance, statistics, unit_lengths=True, location=options.location
-    )
+    return _result(placed, sources, distance, statistics, options)
 
 
 def _on_shared_memory(
-    placed: PlacedGraph, sources: Any, target: int | None, cutoff: int | None,
+    placed: PlacedGraph, sources: Array, target: int | None, cutoff: int | None,
     options: SolverOptions,
 ) -> PathResult:  # fmt: skip
-    from godwit.algorithms.bfs.cpu import direction_optimizing_bfs
+    from godwit.algorithms.bfs.cpu import bfs_on_cpu
 
-    statistics = RunStatistics(
-        tuple(device.name for device in placed.context.devices), "direction-optimizing"
-    )
+    statistics = _statistics(placed)
     report = make_poll(options)
     with statistics.phase("run"):
-        distance, counts = direction_optimizing_bfs(
+        distance, counts = bfs_on_cpu(
             placed.graph,
             sources,
             target=target,
@@ -217,6 +199,18 @@ def _on_shared_memory(
     statistics.processed_items = np.array([counts.vertices_visited], np.int64)
     statistics.arcs_relaxed = np.array([counts.arcs_examined], np.int64)
     statistics.levels = counts.levels
+    return _result(placed, sources, distance, statistics, options)
+
+
+def _statistics(placed: PlacedGraph) -> RunStatistics:
+    names = tuple(device.name for device in placed.context.devices)
+    return RunStatistics(names, "direction-optimizing")
+
+
+def _result(
+    placed: PlacedGraph, sources: Array, distance: Any, statistics: RunStatistics,
+    options: SolverOptions,
+) -> PathResult:  # fmt: skip
     return PathResult(
         placed.graph, sources, distance, statistics, unit_lengths=True, location=options.location
     )
@@ -238,7 +232,7 @@ def bfs(
     worker: WorkerOptions | None = None,
     gpu: GpuOptions | None = None,
 ) -> PathResult:
-    """Distances in arcs from a source, or from the nearest of several.
+    """Return distances in arcs from a source, or from the nearest of several.
 
     >>> import godwit as gw
     >>> gw.bfs(gw.generators.path(4), 0).distance.tolist()
@@ -246,33 +240,31 @@ def bfs(
 
     :param graph: a graph, or one placed on devices by :func:`place`
     :param source: a vertex, or several: by id where the graph has ids of its own (``graph.ids.own``), else
-        by numbers from 0 on
-    :param devices: None for what is best: the first GPU, or all where the graph is large and wide, or all
+        by numbers from 0
+    :param devices: None for the best choice: the first GPU, or all for a large and wide graph, or all
         cores. Names: ``"cuda"`` (all GPUs), ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]``
-        (virtual devices). A number: so many GPUs, or virtual devices where there is no GPU
+        (virtual devices). A number of GPUs, or of virtual devices if there is no GPU
     :param partition: how the graph is divided over several devices; see :func:`place`
-    :param target: stop when this vertex' distance is final; vertices farther away than it come out
-        as not reached
-    :param cutoff: vertices farther away come out as not reached
+    :param target: stop when the distance of this vertex is final; farther vertices count as not reached
+    :param cutoff: farther vertices count as not reached
     :param execution: ``"asynchronous"`` or ``"bulk-synchronous"`` (in supersteps, at the end of which all
-        devices meet); ``"auto"`` for what is best. The result is the same. On ``"cpu"`` BFS goes by levels
-        in any case
+        devices meet); ``"auto"`` for the faster one. The result is the same. On ``"cpu"`` BFS always goes
+        by levels
     :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
-        ``"cuda:1"`` for CuPy arrays on that GPU; both hand them on by DLPack without a copy
-    :param timeout_s: give up after so many seconds; bringing the graph to its devices, and compiling, come
-        before
-    :param progress: called now and then with the number of items processed so far, an int; on GPUs, it
-        also has ``.threshold`` and ``.idle_share``
+        ``"cuda:1"`` for CuPy arrays on that GPU; both support DLPack without a copy
+    :param timeout_s: limit of the run in seconds, without placing the graph and compiling
+    :param progress: called repeatedly with the number of items processed so far, an int; on GPUs, it also
+        has ``.threshold`` and ``.idle_share``
     :param trace: a file for the timeline of the run, such as ``"run.json"``, for ui.perfetto.dev or
-        chrome://tracing; written also where the run fails. Or a :class:`godwit.Trace`, which takes in
-        several runs
+        chrome://tracing; written also if the run fails. Or a :class:`godwit.Trace`, which records several
+        runs
     :param worker: options of the asynchronous engine
     :param gpu: options of kernels
     :returns: ``.distance`` (int32; 2147483647 where not reached), ``.predecessor``, ``.to_dict()``,
         ``.statistics``
     :raises InputError: a vertex out of range, or another wrong argument
-    :raises FileError: the trace cannot be written; found out before anything is run
-    :raises DeviceError: a device is not there, or CuPy or the GPU that ``results`` asks for
+    :raises FileError: the trace cannot be written; checked before the run
+    :raises DeviceError: a device is missing, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
     options = query_options(

@@ -1,22 +1,24 @@
-// Breadth-first search in supersteps that turns its direction (Beamer, Asanovic, Patterson, SC 2012), on one
-// to many devices. When to turn is said by counts that are there anyway (Pan et al., multi-GPU Gunrock, VI-A).
+// Direction-optimizing breadth-first search (Beamer, Asanovic, Patterson, SC 2012) in supersteps, on one to
+// many devices. Sums that are at hand anyway decide when to turn (Pan et al., multi-GPU Gunrock, VI-A).
 //
-// Pushing, the owner of a vertex in the frontier marks its neighbours: its own are visited, and queued; of
-// those of others it sets bits, which their owners read in a superstep of its own ("receive"), if any were set,
-// in which they also tell everyone what is visited.
-// Rows of hubs are shared out: all push along them, each to its own vertices (supersteps/hubs.py).
-// Pulling, the owner of an unvisited vertex looks for a neighbour that was visited before this superstep: it is
-// in the frontier then, as whoever is visited earlier has no unvisited neighbours. So one bitmap serves as
-// frontier and as visited set. There are two, `visited[step & 1]` as of before a superstep and the other as
-// of after it, on every device; what an owner finds it stores into all of them, word by word as it goes.
-// Pushing changes bitmaps where they are.
+// Push: the owner of a frontier vertex visits its neighbours. Own ones are set visited and queued; for
+// others' vertices it sets bits in `remote`. If any device has set such bits, a superstep RECEIVE follows,
+// in which owners read them, and broadcast what is visited. All devices push along the rows of hubs, each
+// to its own vertices (HubRows of supersteps/rows.py).
 //
-// Where the frontier is tiny one block of each device pushes alone. It keeps its queue in shared memory, too:
-// the other copy is for whoever goes on.
+// Pull: the owner of an unvisited vertex looks for a neighbour that was visited before this superstep. Such
+// a neighbour is in the frontier, as vertices visited earlier have no unvisited neighbours: one bitmap
+// serves as frontier and as visited set. There are two on every device, `visited[parity]` as of before a
+// pull and the other as of after it; an owner stores each word of its range into all devices. Pushes change
+// bitmaps in place.
 //
-// Rows are hot first (step.cuh): most unvisited vertices that have a visited neighbour have one at the
-// head of their row, and heads are an array that warps read in lines. Floor of a pull: a bit a vertex of
-// `visited`, read and written (to every device), and 4 bytes of head and a random bit for each unvisited one.
+// A tiny frontier is pushed by one block of each device alone, whose queue is also kept in shared memory;
+// the copy in global memory is for the supersteps after.
+//
+// Rows are by descending degree (step.cuh): most unvisited vertices with a visited neighbour have one at
+// the head of their row, and warps read the array of heads in lines. Lower bound of a pull: a bit of
+// `visited` per vertex, read and written (to every device); 4 bytes of head and a random bit per unvisited
+// vertex.
 #pragma once
 
 #include "algorithms/bfs/pull.cuh"
@@ -30,9 +32,9 @@ __device__ __forceinline__ void team_clear(Bfs &bfs) {
     for (u64 i = bfs.team.thread(); i < static_cast<u64>(words); i += bfs.team.threads()) {
         for (u32 which = 0; which < 2; which++)
             bfs.arguments.visited[which][bfs.stage.device][i] = 0;
-        if (bfs.stage.devices > 1) bfs.arguments.marks[bfs.stage.device][i] = 0;
+        if (bfs.stage.devices > 1) bfs.arguments.remote[bfs.stage.device][i] = 0;
     }
-    if (bfs.team.thread() == 0) *bfs.arguments.local = BfsLocal{};
+    if (bfs.team.thread() == 0) *bfs.arguments.counters = BfsCounters{};
 }
 
 __device__ __forceinline__ void team_seed(Bfs &bfs) {
@@ -46,7 +48,7 @@ __device__ __forceinline__ void team_seed(Bfs &bfs) {
             u32 bit = 1u << (index & 31);
             is_new = !(atomicOr(&bfs.own_visited(bfs.parity())[index >> 5], bit) & bit);
             if (is_new) bfs.thread_reach(index);
-            // Nobody clears it next time: the host knows of it.
+            // The next search does not clear it: the host sets depths of such vertices.
             if (index >= bfs.arguments.active) bfs.arguments.depth[bfs.first() + index] = UNREACHED;
         }
         u32 place = bfs.warp_room(0, is_new);
@@ -54,8 +56,8 @@ __device__ __forceinline__ void team_seed(Bfs &bfs) {
     }
 }
 
-// Everyone learns what this device's vertices are.
-__device__ __forceinline__ void team_spread(Bfs &bfs) {
+// Store the own range of `visited` at all other devices.
+__device__ __forceinline__ void team_broadcast(Bfs &bfs) {
     const u32 *visited = bfs.own_visited(bfs.parity());
     i64 offset = bfs.first() / 32;
     for (u64 at = bfs.team.thread(); at < static_cast<u64>(bfs.own_words());
@@ -67,18 +69,18 @@ __device__ __forceinline__ void team_spread(Bfs &bfs) {
     }
 }
 
-// Where the whole frontier are hubs each device visits its own vertices, and no one is told of any by marks: so
-// it tells everyone in the same superstep, as pulling mostly comes next.
-__device__ __forceinline__ bool is_spread_by_push(const Arguments &arguments, const u64 *state) {
+// Whether a push broadcasts in the same superstep: if the whole frontier are hubs, devices visit own
+// vertices only, and mostly a pull follows.
+__device__ __forceinline__ bool push_broadcasts(const Arguments &arguments, const u64 *state) {
     return arguments.stage.devices > 1 && state[HUBS] == state[FRONTIER];
 }
 
-__device__ __forceinline__ void block_clear_hub_marks(const Bfs &bfs) {
-    u32 *marks = bfs.hub_marks(bfs.stage.device, bfs.depth + 1);
-    for (u32 word = threadIdx.x; word < bfs.hub_words(); word += blockDim.x) marks[word] = 0;
+__device__ __forceinline__ void block_clear_hub_frontier(const Bfs &bfs) {
+    u32 *remote = bfs.hub_frontier(bfs.stage.device, bfs.depth + 1);
+    for (u32 word = threadIdx.x; word < bfs.hub_words(); word += blockDim.x) remote[word] = 0;
 }
 
-// After queues were enlarged: the frontier is what was found last.
+// Queue the vertices of the last depth, after queues were enlarged.
 __device__ __forceinline__ void team_queue_again(Bfs &bfs) {
     u32 which = static_cast<u32>(bfs.state[QUEUE_INDEX]);
     for (u64 base = bfs.team.warp() * WARP; base < static_cast<u64>(bfs.stage.owned);
@@ -92,7 +94,7 @@ __device__ __forceinline__ void team_queue_again(Bfs &bfs) {
     }
 }
 
-// After pulling: the frontier is where the two bitmaps differ.
+// Queue the frontier after a pull: the difference of the two bitmaps.
 __device__ __forceinline__ void team_queue(Bfs &bfs) {
     u32 which = static_cast<u32>(bfs.state[QUEUE_INDEX]);
     const u32 *now = bfs.own_visited(bfs.parity()), *before = bfs.own_visited(bfs.parity() ^ 1);
@@ -103,8 +105,8 @@ __device__ __forceinline__ void team_queue(Bfs &bfs) {
     }
 }
 
-// A frontier that a queue had no room for is queued again, from depths, when the host has enlarged the queues:
-// everything else is noted where there is room for all. Where pulling comes next no queue is needed.
+// Return the phase of a push. A frontier that did not fit a queue is queued again, by depths, after the
+// host has enlarged the queues; before a pull no queue is needed.
 __device__ __forceinline__ u32 bfs_push_phase(u64 *state) {
     if (state[HAS_MISSED]) {
         state[HAS_MISSED] = 0;
@@ -115,7 +117,7 @@ __device__ __forceinline__ u32 bfs_push_phase(u64 *state) {
     return is_tiny ? PUSH | ALONE : static_cast<u32>(PUSH);
 }
 
-// What comes after a frontier is complete.
+// Return the phase that follows a complete frontier.
 __device__ __forceinline__ u32 bfs_next(u64 *state) {
     if (state[FRONTIER] == 0 || state[DEPTH] >= state[LIMIT]) return STOP;
     state[DEPTH] += 1;
@@ -127,7 +129,7 @@ __device__ __forceinline__ u32 bfs_next(u64 *state) {
         state[IS_DEEP] = 1;
         return STOP;
     }
-    // Arcs that pushing would look at, and pulling; both times vertices * visited.
+    // Arcs that a push and a pull would examine, both times vertices * visited.
     double forward = frontier * static_cast<double>(state[ARCS]) * visited;
     double backward = open * vertices * vertices;
     if (state[QUEUED]) {
@@ -135,7 +137,7 @@ __device__ __forceinline__ u32 bfs_next(u64 *state) {
             state[QUEUED] = 0;
             state[PULLED] = 1;
             state[HAS_MISSED] = 0;
-            return state[REPLICATED] ? PULL : SPREAD;
+            return state[REPLICATED] ? PULL : BROADCAST;
         }
         return bfs_push_phase(state);
     }
@@ -154,7 +156,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
     if (threadIdx.x == 0) alone.step = NO_STEP;
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         Bfs bfs(arguments, team, block, alone, phase & ALONE);
-        if (arguments.hubs && team.block == 0) block_clear_hub_marks(bfs);
+        if (arguments.hubs && team.block == 0) block_clear_hub_frontier(bfs);
         switch (phase & ~ALONE) {
             case BEGIN:
                 team_clear(bfs);
@@ -163,16 +165,16 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 break;
             case PUSH:
                 team_push(bfs);
-                if (is_spread_by_push(arguments, bfs.state)) {
+                if (push_broadcasts(arguments, bfs.state)) {
                     team.wait(block);
-                    team_spread(bfs);
+                    team_broadcast(bfs);
                 }
                 break;
             case RECEIVE:
                 team_receive(bfs);
                 break;
-            case SPREAD:
-                team_spread(bfs);
+            case BROADCAST:
+                team_broadcast(bfs);
                 break;
             case PULL:
                 team_pull(bfs, lists[warp_id()]);
@@ -181,7 +183,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 team_queue(bfs);
                 break;
             case QUEUE_AGAIN:
-                if (team.thread() == 0) arguments.local->queued[bfs.state[QUEUE_INDEX]] = 0;
+                if (team.thread() == 0) arguments.counters->queued[bfs.state[QUEUE_INDEX]] = 0;
                 team.wait(block);
                 team_queue_again(bfs);
                 break;
@@ -202,15 +204,15 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 return bfs_next(state);
             case PUSH:
                 state[QUEUE_INDEX] ^= 1;
-                arguments.local->queued[state[QUEUE_INDEX] ^ 1] = 0;
+                arguments.counters->queued[state[QUEUE_INDEX] ^ 1] = 0;
                 if (phase & ALONE) {
                     u32 filled = static_cast<u32>(state[QUEUE_INDEX]);
-                    arguments.local->queued[filled] = alone.count[filled];
+                    arguments.counters->queued[filled] = alone.count[filled];
                     alone.turn(filled, static_cast<u32>(state[STEP]) + 1);
                 }
-                arguments.local->left_rows = 0;
+                arguments.counters->left_rows = 0;
                 state[REPLICATED] =
-                    arguments.stage.devices == 1 || is_spread_by_push(arguments, state);
+                    arguments.stage.devices == 1 || push_broadcasts(arguments, state);
                 state[FRONTIER] = sums.counts[FOUND];
                 state[LONG_ROWS] = long_rows;
                 state[HUBS] = hubs;
@@ -224,7 +226,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 state[HUBS] += hubs;
                 if (is_over) state[LIMIT] = state[DEPTH];
                 return bfs_next(state);
-            case SPREAD:
+            case BROADCAST:
                 return PULL;
             case PULL:
                 state[PARITY] ^= 1;
@@ -242,8 +244,8 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
     };
     auto decide = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
         phase = next(phase, sums, state);
-        // What a pull left in the queue, or what was pushed before the first, is not wanted.
-        if (phase == PULL || phase == QUEUE) arguments.local->queued[state[QUEUE_INDEX]] = 0;
+        // Drop what a pull, or the push before the first pull, has queued.
+        if (phase == PULL || phase == QUEUE) arguments.counters->queued[state[QUEUE_INDEX]] = 0;
         return phase;
     };
     run_steps(arguments.stage, body, decide);

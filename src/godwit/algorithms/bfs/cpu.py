@@ -1,25 +1,30 @@
-"""Breadth-first search that changes direction: the driver behind BFS on one shared-memory device.
+"""Breadth-first search that changes direction, on threads that share memory.
 
 Beamer, Asanović and Patterson, "Direction-optimizing breadth-first search" (SC 2012), as GAP runs it.
-Top-down: the frontier is a stretch of one queue, and its out-arcs are followed. Bottom-up: the
-frontier is a bitmap, and every vertex not reached yet looks through its in-arcs for one member of it.
-``alpha`` and ``beta`` are the paper's: bottom-up begins when the arcs of the frontier exceed the arcs
-not followed yet over alpha, and ends when the frontier shrinks below n over beta. Ours is a second
-condition to begin, and to go on with a small frontier that does not shrink: it has several arcs for
-every vertex not reached yet, for a sweep visits those. So however long a graph is, all sweeps
-together visit few vertices more than it has arcs. Nor does a frontier become a bitmap if it has fewer arcs
-than what goes through all vertices costs.
+Top-down: the frontier is a range of one queue, and its out-arcs are followed. Bottom-up: the frontier is a
+bitmap, and every unreached vertex looks through its in-arcs for a member of it. ``alpha`` and ``beta`` are
+the paper's: bottom-up begins when the arcs of the frontier exceed the arcs not followed yet over alpha, and
+ends when the frontier shrinks below n over beta. We add a second condition to begin, and to go on with a
+small frontier that does not shrink: it has several arcs for every unreached vertex, since a sweep visits
+all of these. So all sweeps of a search together visit few vertices more than the graph has arcs. Nor does a
+frontier become a bitmap if it has fewer arcs than a pass over all vertices costs.
 
-Rank 0 plans, all perform: between two barriers rank 0 alone reads what the step gave and writes down
-the next one. While the frontier has few arcs it follows them there and then, level after level; the
-others wait. One call is one run of the team whatever the number of levels.
+There are three ways top-down. One thread alone follows frontiers of few arcs. Frontiers with about as many
+arcs as there are vertices are followed without a branch and without an atomic operation: every thread marks
+the heads of its arcs in a bitmap of its own, then the bitmaps are merged, each thread for its range of
+vertices. (Threads that claim vertices by compare-and-exchange pass the cache lines of ``distance`` to and
+fro, which in a graph that fits into a cache takes longer than all else.) Frontiers in between, in graphs of
+millions of vertices, are followed by all threads with compare-and-exchange, since a merge would cost more.
 
-A level is completed before the search stops, so that a target or a cutoff leaves exactly the vertices up
-to that distance, whatever the threads did.
+Rank 0 plans, all perform: between two barriers rank 0 alone reads the results of a step and chooses the
+next one. One call is one run of the team, however many levels the search has. A level is completed before
+the search stops, so a target or a cutoff leaves exactly the vertices up to that distance.
 
-Bottom-up needs the in-arcs. An undirected graph has them. The reverse of a directed graph costs many
-searches to build, so it is used if it has been built (``graph.reverse``), and never built here;
-without it the search is top-down throughout.
+Bottom-up needs in-arcs. An undirected graph has them. Reversing a directed graph costs many searches, so
+its reverse is used if it exists (``graph.reverse``); without it the search is top-down throughout.
+
+Invariants: a distance other than UNREACHED is written once, in the step of its level, and never changed;
+every vertex is in the queue at most once; while a step runs, a word of a bitmap has one writer.
 """
 
 from __future__ import annotations
@@ -30,61 +35,87 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba.cpython.unsafe.numbers import trailing_zeros
 
 from godwit import config
-from godwit.algorithms.bfs.cpu_kernels import (
-    BOTTOM_UP_LEVELS,
-    COMMON_BITMAPS,
-    EXAMINED,
-    EXPAND,
-    FOLLOWED,
-    FOUND,
-    FOUND_ARCS,
-    FRONTIER,
-    FRONTIER_ARCS,
-    HEAD,
-    LEFT_ARCS,
-    LEVEL,
-    LEVELS,
-    LOCAL_ITEMS,
-    MARK,
-    MERGE,
-    PARITY,
-    QUEUE_END,
-    RESULTS,
-    STEP,
-    STOP,
-    SWEEP,
-    TAIL,
-    TO_BITMAP,
-    TO_QUEUE,
-    UNREACHED,
-    VISITED,
-    at,
-    expand,
-    expand_alone,
-    mark,
-    merge,
-    sweep,
-    to_bitmap,
-    to_queue,
-    words_of,
-)
 from godwit.algorithms.paths.predecessors import in_arcs_at_hand
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
-from godwit.runtime.cpu.atomics import load_acquire, store_relaxed
+from godwit.runtime.cpu.atomics import (
+    compare_exchange,
+    fetch_add,
+    load_acquire,
+    load_relaxed,
+    prefetch,
+    store_relaxed,
+)
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, CURSOR, barrier, block_range, run_team
+from godwit.runtime.cpu.team import ABORT, CURSOR, barrier, block_range, next_range, run_team
 
-# Frontiers of at least so many arcs a vertex of the graph become bitmaps: they are marked, or looked for by
-# the vertices left. Either goes through all vertices.
+UNREACHED = 2147483647
+"""The distance of vertices that were not reached."""
+
+# Longest row that is visited without branches, in arcs.
+_SHORT_ROW = 8
+# Vertices, or words of a bitmap, that a thread claims at a time.
+_EXPAND_CHUNK = 32
+_SWEEP_CHUNK_WORDS = 16
+# Arcs that a vertex in a sweep tests before the first branch on a hit.
+_GLANCE = 2
+# Vertices that a thread collects before it appends them to the common queue.
+LOCAL_ITEMS = 1024
+# How far ahead in the queue rows and, later, the distances of neighbours are prefetched.
+_ROW_AHEAD = 16
+_DISTANCE_AHEAD = 8
+
+# Steps.
+STOP = 0
+EXPAND = 1  # follow the out-arcs of queue[HEAD:TAIL]
+TO_BITMAP = 2  # mark queue[HEAD:TAIL] in the frontier bitmap
+SWEEP = 3  # let all unreached vertices look for a predecessor in the frontier bitmap
+TO_QUEUE = 4  # collect the frontier bitmap in queue[0:]
+MARK = 5  # mark the heads of the out-arcs of queue[HEAD:TAIL], each thread in a bitmap of its own
+MERGE = 6  # merge these bitmaps into the next frontier
+
+# Bitmaps of n bits: two of frontiers, one of unreached vertices; then one of marked heads for each thread.
+COMMON_BITMAPS = 3
+
+# Words of `shared` (int64), in lines of 8. Line 0: what rank 0 writes for all.
+STEP = 0
+HEAD = 1
+TAIL = 2
+LEVEL = 3  # distance of the frontier
+PARITY = 4  # which of the two bitmaps is the frontier
+# Line 1: the end of the queue.
+QUEUE_END = 8
+# Line 2: used by rank 0 only.
+FRONTIER = 16  # vertices in the frontier, while it is a bitmap
+FRONTIER_ARCS = 17
+LEFT_ARCS = 18  # arcs of vertices that were in no frontier yet
+LEVELS = 19
+BOTTOM_UP_LEVELS = 20
+VISITED = 21
+EXAMINED = 22
+# From line 3 on, a line for each thread: results of its part of the step.
+RESULTS = 24
+REACHED = 0
+# Arcs of these: in-arcs after a sweep, which has just read them; an estimate is enough.
+REACHED_ARCS = 1
+FOLLOWED = 2  # arcs visited
+
+# Cast of an index that is not negative: saves Numba's test for Python's a[-1].
+at: Any = np.uint64
+# Index of the lowest bit of a word that is not zero.
+_lowest_bit: Any = trailing_zeros
+
+# Frontiers of at least this many arcs per vertex of the graph become bitmaps: their heads are marked, or
+# unreached vertices look for them. Either is a pass over all vertices.
 _MARK_ARCS_PER_VERTEX = 0.5
-# So many threads may clear and merge a bitmap each for that; for more there have to be more arcs.
+# Up to this many threads may clear and merge a bitmap each for that; more threads need more arcs.
 _MARK_THREADS = 32
-# Smaller ones of fewer arcs are followed by one thread: the rest would take longer to meet than to help.
+# Smaller frontiers of fewer arcs are followed by one thread: a barrier would cost more than help gains.
 _TEAM_ARCS = 100_000
-# A vertex in a bottom-up sweep costs about as much as so many arcs top-down.
+# Cost of a vertex in a bottom-up sweep, in arcs followed top-down.
 _SWEEP_ARCS_PER_VERTEX = 4
 # Graphs of fewer arcs are searched by one thread, which takes a millisecond at most. Waking a second
 # one gains a third of that where it gets a core of its own, and loses as much where it does not.
@@ -96,13 +127,13 @@ _SPARSE_DEGREE = 4
 
 @dataclass(frozen=True)
 class SearchCounts:
-    """What a search did.
+    """Statistics of a search.
 
-    :ivar arcs_examined: arcs looked at, in either direction
+    :ivar arcs_examined: in either direction
     :ivar vertices_visited: vertices reached, sources included
-    :ivar levels: frontiers whose neighbours were looked for
-    :ivar bottom_up_levels: of these, those done bottom-up
-    :ivar completed: False if the run was aborted from outside; distances are then partial
+    :ivar levels: frontiers that were expanded
+    :ivar bottom_up_levels: of these, bottom-up ones
+    :ivar completed: False if the run was aborted; distances are then partial
     """
 
     arcs_examined: int
@@ -112,7 +143,7 @@ class SearchCounts:
     completed: bool
 
 
-def direction_optimizing_bfs(
+def bfs_on_cpu(
     graph: Graph,
     sources: Array,
     *,
@@ -124,17 +155,17 @@ def direction_optimizing_bfs(
     control: Array | None = None,
     poll: Callable[[], None] | None = None,
 ) -> tuple[Array, SearchCounts]:
-    """Distances in arcs from the nearest source, on threads that share memory.
+    """Return distances in arcs from the nearest source, and statistics.
 
     :param sources: int64 (k), valid vertices in any order, repetition allowed
     :param target: stop after the level of this vertex
     :param cutoff: stop after this level
     :param alpha: larger begins bottom-up earlier
     :param beta: larger stays bottom-up longer
-    :param threads: at most so many; all that the process may use by default. Small graphs use one
-    :param control: the control array of the run; setting its abort word from outside ends it early
+    :param threads: limit; by default all that the process may use. Small graphs use one
+    :param control: the control array of the team; setting its abort word ends the run
     :param poll: called now and then by the calling thread; an exception that it raises ends the run
-    :returns: int32 (n) distances, :data:`UNREACHED` where none; and what the search did
+    :returns: int32 (n) distances, :data:`UNREACHED` where none; statistics
     """
     n = graph.vertex_count
     distance = np.empty(n, np.int32)
@@ -161,7 +192,7 @@ def direction_optimizing_bfs(
             np.empty(threads * LOCAL_ITEMS, graph.targets.dtype),
             shared,
             frozen(sources, np.int64),
-            _largest_degree(graph),
+            int(graph.out_degree().max(initial=0)),
             _TEAM_ARCS,
             int(_MARK_ARCS_PER_VERTEX * n * max(1, threads / _MARK_THREADS)),
             _SWEEP_ARCS_PER_VERTEX,
@@ -183,16 +214,12 @@ def direction_optimizing_bfs(
     )
 
 
-def _largest_degree(graph: Graph) -> int:
-    return int(graph.out_degree().max(initial=0))
-
-
 @contextmanager
 def _workspace(graph: Graph, threads: int) -> Iterator[tuple[Array, Array]]:
-    """Queue and bitmaps, for the caller alone; kept with the graph, since new pages cost time.
+    """Yield a queue and bitmaps for exclusive use; kept with the graph, since new pages cost time.
 
-    As many pairs are kept as were ever in use at once. Taking from a list and adding to it are
-    atomic in Python, so searches may run at the same time.
+    A pair is kept for each search that ran at the same time. Popping from and appending to a list are
+    atomic.
     """
     idle: list[tuple[Array, Array]] = graph.cached("search workspaces", list)
     n = graph.vertex_count
@@ -202,22 +229,302 @@ def _workspace(graph: Graph, threads: int) -> Iterator[tuple[Array, Array]]:
         if pair[1].size < needed:
             pair = pair[0], np.empty(needed, np.int64)
     except IndexError:
-        # One more: `expand_alone` writes before it knows whether the vertex is new.
+        # One item more: `expand_alone` stores a vertex before it tests whether it is new.
         pair = np.empty(n + 1, graph.targets.dtype), np.empty(needed, np.int64)
     yield pair
-    # Only after a search that ended: the threads of one that was left may still write to its own.
+    # Not after an aborted search: its threads may still write.
     idle.append(pair)
 
 
+def words_of(bits: Any) -> Any:
+    """Return the number of 64-bit words for `bits` bits."""
+    return (bits + 63) >> 6
+
+
+def expand_alone(
+    control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, shared: Any
+) -> None:
+    """Follow the out-arcs of the frontier on one thread, while the others wait.
+
+    Short rows, as of roads, are visited without a branch: whether a vertex is new is unpredictable there,
+    and a misprediction costs more than a needless store. The queue continues with the next frontier, so
+    prefetching works across levels.
+    """
+    head = shared[HEAD]
+    end = shared[TAIL]
+    tail = end
+    arcs = 0
+    level = np.int32(shared[LEVEL] + 1)
+    last_arc = targets.size - 1  # where the row of an isolated source at the end would begin
+    for i in range(head, end):
+        if i & 1023 == 0 and load_acquire(control, ABORT) != 0:
+            break
+        ahead = queue[at(min(i + _ROW_AHEAD, tail - 1))]
+        prefetch(targets, offsets[at(ahead)])
+        ahead = queue[at(min(i + _DISTANCE_AHEAD, tail - 1))]
+        prefetch(distance, targets[at(min(offsets[at(ahead)], last_arc))])
+        prefetch(distance, targets[at(max(offsets[at(ahead) + at(1)] - 1, 0))])
+        v = queue[at(i)]
+        begin = offsets[at(v)]
+        stop = offsets[at(v) + at(1)]
+        arcs += stop - begin
+        if stop - begin <= _SHORT_ROW:
+            for arc in range(begin, stop):
+                u = targets[at(arc)]
+                before = distance[at(u)]
+                queue[at(tail)] = u
+                tail += before == UNREACHED
+                distance[at(u)] = min(before, level)
+        else:
+            for arc in range(begin, stop):
+                u = targets[at(arc)]
+                if distance[at(u)] == UNREACHED:
+                    distance[at(u)] = level
+                    queue[at(tail)] = u
+                    tail += 1
+    shared[HEAD] = end
+    shared[TAIL] = tail
+    shared[QUEUE_END] = tail
+    shared[LEVEL] += 1
+    shared[LEVELS] += 1
+    shared[VISITED] += tail - end
+    shared[EXAMINED] += arcs
+    shared[LEFT_ARCS] -= arcs
+
+
+def _flush(queue: Any, shared: Any, local: Any, begin: int, count: int) -> None:
+    """Append the vertices that a thread has collected to the common queue."""
+    end = fetch_add(shared, QUEUE_END, count)
+    for i in range(count):
+        queue[at(end + i)] = local[at(begin + i)]
+
+
+def _report(rank: int, shared: Any, reached: int, reached_arcs: int) -> None:
+    """Store the results of a thread in a step."""
+    shared[RESULTS + 8 * rank + REACHED] = reached
+    shared[RESULTS + 8 * rank + REACHED_ARCS] = reached_arcs
+
+
+def _row(offsets: Any, targets: Any, queue: Any, i: int, tail: int) -> tuple[int, int]:
+    """Return begin and end of the row of a queued vertex; prefetch a later row."""
+    prefetch(targets, offsets[at(queue[at(min(i + _DISTANCE_AHEAD, tail - 1))])])
+    v = queue[at(i)]
+    return offsets[at(v)], offsets[at(v) + at(1)]
+
+
+def expand(
+    rank: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, local: Any,
+    shared: Any,
+) -> None:  # fmt: skip
+    """Follow the out-arcs of the frontier; the thread that sets a distance appends the vertex."""
+    head = shared[HEAD]
+    tail = shared[TAIL]
+    level = np.int32(shared[LEVEL] + 1)
+    mine = rank * LOCAL_ITEMS
+    held = 0
+    reached = 0
+    reached_arcs = 0
+    followed = 0
+    while True:
+        begin, end = next_range(control, _EXPAND_CHUNK, tail - head)
+        if begin == end:
+            break
+        for i in range(head + begin, head + end):
+            first, last = _row(offsets, targets, queue, i, tail)
+            followed += last - first
+            for arc in range(first, last):
+                u = targets[at(arc)]
+                if load_relaxed(distance, at(u)) == UNREACHED and compare_exchange(
+                    distance, at(u), np.int32(UNREACHED), level
+                ):
+                    reached_arcs += offsets[at(u) + at(1)] - offsets[at(u)]
+                    local[at(mine + held)] = u
+                    held += 1
+                    if held == LOCAL_ITEMS:
+                        _flush(queue, shared, local, mine, held)
+                        reached += held
+                        held = 0
+    _flush(queue, shared, local, mine, held)
+    _report(rank, shared, reached + held, reached_arcs)
+    shared[RESULTS + 8 * rank + FOLLOWED] = followed
+
+
+def _where(distance: Any, first: Any, value: Any) -> Any:
+    """Return the vertices at a distance among the 64 from ``first`` on, as bits."""
+    bits = np.int64(0)
+    for bit in range(min(64, distance.size - first)):
+        bits |= np.int64(distance[at(first + bit)] == value) << bit
+    return bits
+
+
+def to_bitmap(rank: int, size: int, distance: Any, bitmaps: Any, words: int, shared: Any) -> None:
+    """Make the bitmaps of the frontier and of unreached vertices."""
+    frontier = shared[PARITY] * words
+    left = 2 * words
+    level = np.int32(shared[LEVEL])
+    begin, end = block_range(rank, size, words)
+    for word in range(begin, end):
+        bitmaps[at(frontier + word)] = _where(distance, word << 6, level)
+        bitmaps[at(left + word)] = _where(distance, word << 6, np.int32(UNREACHED))
+
+
+def mark(
+    rank: int, control: Any, offsets: Any, targets: Any, queue: Any, bitmaps: Any, words: int,
+    shared: Any,
+) -> None:  # fmt: skip
+    """Mark the heads of the frontier's out-arcs, reached or not, in the thread's bitmap."""
+    mine = (COMMON_BITMAPS + rank) * words
+    bitmaps[mine : mine + words] = 0
+    head = shared[HEAD]
+    tail = shared[TAIL]
+    followed = 0
+    while True:
+        begin, end = next_range(control, _EXPAND_CHUNK, tail - head)
+        if begin == end:
+            break
+        for i in range(head + begin, head + end):
+            first, last = _row(offsets, targets, queue, i, tail)
+            followed += last - first
+            for arc in range(first, last):
+                u = np.int64(targets[at(arc)])
+                bitmaps[at(mine + (u >> 6))] |= np.int64(1) << (u & 63)
+    shared[RESULTS + 8 * rank + FOLLOWED] = followed
+
+
+def merge(
+    rank: int, size: int, offsets: Any, distance: Any, bitmaps: Any, words: int, shared: Any
+) -> None:
+    """Make the next frontier of the marked vertices that are unreached; a word has one writer."""
+    frontier = shared[PARITY] * words
+    left = 2 * words
+    level = np.int32(shared[LEVEL] + 1)
+    reached = 0
+    reached_arcs = 0
+    begin, end = block_range(rank, size, words)
+    for word in range(begin, end):
+        marked = np.int64(0)
+        for thread in range(size):
+            marked |= bitmaps[at((COMMON_BITMAPS + thread) * words + word)]
+        first_of_word = word << 6
+        waiting = _where(distance, first_of_word, np.int32(UNREACHED))
+        bitmaps[at(left + word)] = waiting & ~marked
+        waiting &= marked
+        bitmaps[at(frontier + word)] = waiting
+        while waiting != 0:
+            v = first_of_word + np.int64(_lowest_bit(waiting))
+            waiting &= waiting - 1
+            distance[at(v)] = level
+            reached += 1
+            reached_arcs += offsets[at(v + 1)] - offsets[at(v)]
+    _report(rank, shared, reached, reached_arcs)
+
+
+def sweep(
+    rank: int, control: Any, in_offsets: Any, in_targets: Any, distance: Any, bitmaps: Any,
+    words: int, shared: Any,
+) -> None:  # fmt: skip
+    """Let unreached vertices look for a predecessor; a word of the bitmaps has one writer.
+
+    The first hit in a row is unpredictable. So all vertices test their first arcs without a branch, which
+    suffices for most; those with more arcs and no hit continue two arcs at a time, with one branch.
+    """
+    level = np.int32(shared[LEVEL] + 1)
+    frontier = shared[PARITY] * words
+    reached_bitmap = (1 - shared[PARITY]) * words
+    left_bitmap = 2 * words
+    reached = 0
+    reached_arcs = 0
+    followed = 0
+    while True:
+        begin, stop = next_range(control, _SWEEP_CHUNK_WORDS, words)
+        if begin == stop:
+            break
+        for word in range(begin, stop):
+            first_of_word = word << 6
+            waiting = bitmaps[at(left_bitmap + word)]
+            left = np.int64(0)  # vertices that have in-arcs
+            while waiting != 0:
+                bit = np.int64(_lowest_bit(waiting))
+                waiting &= waiting - 1
+                first = in_offsets[at(first_of_word + bit)]
+                end = in_offsets[at(first_of_word + bit + 1)]
+                left |= np.int64(first < end) << bit
+                prefetch(in_targets, first)
+            waiting = left
+            reached_here = np.int64(0)
+            longer = np.int64(0)  # with more arcs, and no hit in the first
+            while waiting != 0:
+                bit = np.int64(_lowest_bit(waiting))
+                waiting &= waiting - 1
+                first = in_offsets[at(first_of_word + bit)]
+                end = in_offsets[at(first_of_word + bit + 1)]
+                hit = np.int64(0)
+                for k in range(_GLANCE):
+                    u = np.int64(in_targets[at(min(first + k, end - 1))])
+                    hit |= bitmaps[at(frontier + (u >> 6))] >> (u & 63)
+                hit &= 1
+                distance[at(first_of_word + bit)] = level if hit != 0 else UNREACHED
+                reached_here |= hit << bit
+                longer |= np.int64((hit == 0) & (end - first > _GLANCE)) << bit
+                reached += int(hit)
+                reached_arcs += (end - first) * int(hit)
+                followed += min(end - first, _GLANCE)
+            waiting = longer
+            while waiting != 0:
+                bit = np.int64(_lowest_bit(waiting))
+                waiting &= waiting - 1
+                first = in_offsets[at(first_of_word + bit)]
+                end = in_offsets[at(first_of_word + bit + 1)]
+                arc = first + _GLANCE
+                hit = np.int64(0)
+                while arc < end and hit == 0:
+                    for k in range(2):
+                        u = np.int64(in_targets[at(min(arc + k, end - 1))])
+                        hit |= bitmaps[at(frontier + (u >> 6))] >> (u & 63)
+                    hit &= 1
+                    arc += 2
+                followed += min(arc, end) - first - _GLANCE
+                if hit != 0:
+                    distance[at(first_of_word + bit)] = level
+                    reached_here |= np.int64(1) << bit
+                    reached += 1
+                    reached_arcs += end - first
+            bitmaps[at(reached_bitmap + word)] = reached_here
+            bitmaps[at(left_bitmap + word)] = left & ~reached_here
+    _report(rank, shared, reached, reached_arcs)
+    shared[RESULTS + 8 * rank + FOLLOWED] = followed
+
+
+def to_queue(
+    rank: int, size: int, queue: Any, bitmaps: Any, words: int, local: Any, shared: Any
+) -> None:
+    """Append the vertices of the frontier bitmap to the queue."""
+    frontier = shared[PARITY] * words
+    first, end = block_range(rank, size, words)
+    mine = rank * LOCAL_ITEMS
+    held = 0
+    for word in range(first, end):
+        waiting = bitmaps[at(frontier + word)]
+        while waiting != 0:
+            bit = _lowest_bit(waiting)
+            waiting &= waiting - 1
+            local[at(mine + held)] = (word << 6) + np.int64(bit)
+            held += 1
+            if held == LOCAL_ITEMS:
+                _flush(queue, shared, local, mine, held)
+                held = 0
+    _flush(queue, shared, local, mine, held)
+
+
 def _is_over(distance: Any, shared: Any, target: int, cutoff: int) -> bool:
-    """Whether the frontier need not be expanded."""
+    """Return True if the frontier need not be expanded."""
     if shared[LEVEL] >= cutoff:
         return True
     return target >= 0 and distance[target] != UNREACHED
 
 
 def _seed(distance: Any, queue: Any, shared: Any, sources: Any) -> None:
-    """Put the sources into the queue, each once."""
+    """Append each source once to the queue."""
     tail = 0
     for source in sources:
         if distance[source] == UNREACHED:
@@ -230,7 +537,7 @@ def _seed(distance: Any, queue: Any, shared: Any, sources: Any) -> None:
 
 
 def _count_arcs(offsets: Any, queue: Any, head: int, tail: int) -> int:
-    """The out-arcs of a stretch of the queue."""
+    """Return the number of out-arcs of a range of the queue."""
     arcs = 0
     for i in range(head, tail):
         v = queue[at(i)]
@@ -239,22 +546,22 @@ def _count_arcs(offsets: Any, queue: Any, head: int, tail: int) -> int:
 
 
 def _take_results(size: int, shared: Any) -> tuple[int, int]:
-    """Vertices found in the step just done, and their arcs, of all threads together."""
-    found = 0
+    """Return the vertices reached in the last step by all threads, and their arcs."""
+    reached = 0
     arcs = 0
     for rank in range(size):
         result = RESULTS + 8 * rank
-        found += shared[result + FOUND]
-        arcs += shared[result + FOUND_ARCS]
+        reached += shared[result + REACHED]
+        arcs += shared[result + REACHED_ARCS]
         shared[EXAMINED] += shared[result + FOLLOWED]
     shared[LEVEL] += 1
     shared[LEVELS] += 1
-    shared[VISITED] += found
-    return found, arcs
+    shared[VISITED] += reached
+    return reached, arcs
 
 
 def _pays_to_sweep(n: int, arcs: int, sweep_arcs: int, alpha: int, shared: Any) -> bool:
-    """Whether the vertices left had better look for the frontier, which has so many arcs."""
+    """Return True if a sweep costs less than following the frontier's arcs."""
     if arcs * alpha <= shared[LEFT_ARCS] - arcs:
         return False
     return arcs >= sweep_arcs * (n - shared[VISITED])  # type: ignore[no-any-return]
@@ -265,27 +572,27 @@ def _plan(
     largest_degree: int, team_arcs: int, mark_arcs: int, sweep_arcs: int, target: int, cutoff: int,
     alpha: int, beta: int,
 ) -> int:  # fmt: skip
-    """What all do next; rank 0 alone, after a step and before the next."""
+    """Return the next step; called by rank 0 between two barriers."""
     n = offsets.size - 1
     if targets.size == 0:
         return STOP
     step = shared[STEP]
     store_relaxed(control, CURSOR, 0)
-    arcs = -1  # of the frontier; not known yet
+    arcs = -1  # of the frontier; -1: unknown
     if step == TO_BITMAP:
         return SWEEP
     if step == MARK:
         return MERGE
     if step in (SWEEP, MERGE):
-        found, arcs = _take_results(size, shared)
+        reached, arcs = _take_results(size, shared)
         sweeps = _pays_to_sweep(n, arcs, sweep_arcs, alpha, shared)
         if step == SWEEP:
             shared[BOTTOM_UP_LEVELS] += 1
             shared[PARITY] = 1 - shared[PARITY]
-            sweeps = found * beta > n or (sweeps and found >= shared[FRONTIER])
-        shared[FRONTIER] = found
+            sweeps = reached * beta > n or (sweeps and reached >= shared[FRONTIER])
+        shared[FRONTIER] = reached
         shared[FRONTIER_ARCS] = arcs
-        if found == 0 or _is_over(distance, shared, target, cutoff):
+        if reached == 0 or _is_over(distance, shared, target, cutoff):
             return STOP
         if sweeps:
             shared[LEFT_ARCS] -= arcs
@@ -333,7 +640,7 @@ def _search(
     sources: Any, largest_degree: int, team_arcs: int, mark_arcs: int, sweep_arcs: int, target: int,
     cutoff: int, alpha: int, beta: int,
 ) -> bool:  # fmt: skip
-    """The whole search, on every thread of the team; False if aborted."""
+    """Run the search on every thread of the team; return False if aborted."""
     n = offsets.size - 1
     words = words_of(n)
     begin, end = block_range(rank, size, n)

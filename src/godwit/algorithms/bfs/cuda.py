@@ -1,43 +1,46 @@
-"""Direction-optimizing breadth-first search on GPUs: the arguments and the results of bfs.cuh."""
+"""Direction-optimizing BFS on GPUs: arguments and results of bfs.cuh."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from enum import IntEnum
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.bfs.queries import SearchOutcome, SearchQuery
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.types import c_type
-from godwit.runtime.gpu_options import Schedule
+from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
-from godwit.supersteps.hubs import HubRows
-from godwit.supersteps.placement import StepPart, StepPlacement
+from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_positions
-from godwit.supersteps.rows import StepRows
-from godwit.supersteps.run import PEERS, ROWS, STAGE, STEP, point_rows, step_run, step_source
-from godwit.supersteps.schedules import left_rows_bytes, schedule_define
+from godwit.supersteps.rows import RowClass
+from godwit.supersteps.run import (
+    PEERS,
+    ROWS,
+    STAGE,
+    STEP,
+    left_rows_bytes,
+    point_rows,
+    schedule_define,
+    step_run,
+    step_source,
+)
 from godwit.trace import active
 
 UNREACHED = np.iinfo(np.int32).max
 
 DEEP_STEPS = 24
-"""After so many levels a search that was not asked for gives up if it looks like a long one."""
+"""After this many levels a search gives up if it looks long and the caller has an alternative."""
 
-_LOCAL_BYTES = 16
+_COUNTERS_BYTES = 16
 _INDEX_BYTES = 4  # of a queue
 _LEAST_ROOM = 1 << 14
-_ROOM_SHIFT = (
-    5  # a queue has room for a 32nd of the vertices at first: wide frontiers are not queued
-)
-_CLASS_GROUP = 3
-_PUSH, _RECEIVE, _SPREAD, _PULL, _QUEUE_AGAIN = 1, 2, 3, 4, 6  # of BfsPhase
-_FOUND, _LOOKED = 0, 4  # of what blocks count: BfsCount
+_ROOM_SHIFT = 5  # queues begin with room for a 32nd of the vertices: wide frontiers are not queued
 
 ARGUMENTS = np.dtype(
     [
@@ -46,11 +49,11 @@ ARGUMENTS = np.dtype(
         ("in", ROWS),
         ("depth", np.uint64),
         ("visited", PEERS, 2),
-        ("marks", PEERS),
+        ("remote", PEERS),
         ("queue", np.uint64, 2),
         ("queue_room", np.uint64),
         ("left_rows", np.uint64),
-        ("local", np.uint64),
+        ("counters", np.uint64),
         ("seeds", np.uint64),
         ("seed_count", np.int64),
         ("target", np.int64),
@@ -61,29 +64,86 @@ ARGUMENTS = np.dtype(
         ("hubs", np.int64),
         ("hub_offsets", np.uint64),
         ("hub_targets", np.uint64),
-        ("hub_marks", PEERS),
+        ("hub_frontier", PEERS),
     ]
 )
+"""``Arguments`` of the kernel."""
 
-STATE = (
-    "depth", "visited", "frontier", "parity", "queued", "replicated", "limit", "vertices", "arcs",
-    "turn_down", "turn_back", "pulled", "deep_steps", "is_deep", "long_rows", "queue_index",
-    "has_missed", "growths", "listing", "hubs",
-)  # fmt: skip
-"""Words of ``control->state``: ``BfsState`` of the kernel."""
+
+class Phase(IntEnum):
+    """``BfsPhase`` of the kernel."""
+
+    BEGIN, PUSH, RECEIVE, BROADCAST, PULL, QUEUE, QUEUE_AGAIN = range(7)
+
+
+class Word(IntEnum):
+    """Words of ``control->state``: ``BfsState`` of the kernel."""
+
+    (
+        DEPTH, VISITED, FRONTIER, PARITY, QUEUED, REPLICATED, LIMIT, VERTICES, ARCS, TURN_DOWN,
+        TURN_BACK, PULLED, DEEP_STEPS, IS_DEEP, LONG_ROWS, QUEUE_INDEX, HAS_MISSED, GROWTHS,
+        LISTING, HUBS,
+    ) = range(20)  # fmt: skip
+
+
+class Count(IntEnum):
+    """What blocks count: ``BfsCount`` of the kernel."""
+
+    FOUND, SENT, FOUND_LONG, FOUND_TARGET, EXAMINED, MISSED, FOUND_HUBS = range(7)
 
 
 def source(id_dtype: np.dtype[Any], schedule: Schedule = "mixed") -> str:
-    """The kernel."""
-    types = {"Id": c_type(id_dtype)}
-    text = step_source("algorithms/bfs/bfs.cuh", ARGUMENTS, types=types, work="grid_bfs")
+    """Return the source of the kernel."""
+    text = step_source(
+        "algorithms/bfs/bfs.cuh",
+        ARGUMENTS,
+        types={"Id": c_type(id_dtype)},
+        enums=(Phase, Word, Count),
+        work="grid_bfs",
+    )
     return schedule_define(schedule) + text
 
 
-def search_levels(
-    placement: StepPlacement, query: SearchQuery, poll: ProgressPoll | None
-) -> SearchOutcome:
-    """Depths of all vertices from the nearest source."""
+class BfsArrays:
+    """The arrays of a search, kept on the devices between queries.
+
+    :ivar depth_is_cleared: whether vertices without arcs are UNREACHED in ``depth``, where they stay so
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.depth = DeviceArray(placement)
+        self.depth_is_cleared = False
+        self.visited = DeviceArray(placement), DeviceArray(placement)
+        self.remote = DeviceArray(placement)
+        self.queue = DeviceArray(placement), DeviceArray(placement)
+        self.left_rows = DeviceArray(placement)
+        self.counters = DeviceArray(placement)
+        self.seeds = DeviceArray(placement)
+        self.hub_frontier = DeviceArray(placement)
+
+
+def bfs_on_gpus(
+    placement: StepPlacement,
+    sources: Array,
+    target: int | None,
+    cutoff: int | None,
+    *,
+    may_give_up: bool,
+    destination: Any,
+    statistics: RunStatistics,
+    gpu: GpuOptions,
+    poll: ProgressPoll | None,
+) -> tuple[bool, dict[str, float]]:
+    """Fill an array with the depths of all vertices, and statistics with counts.
+
+    :param sources: (s) vertices, ascending, each once
+    :param target: a vertex: deeper vertices are not searched for
+    :param cutoff: likewise a depth
+    :param may_give_up: the caller has an alternative for a graph with many levels
+    :param destination: (n) int32, an array of NumPy, or of CuPy on any GPU
+    :returns: False if the search gave up; seconds by phase
+    :raises GraphTooLargeError: need against free, or more vertices a device than the kernel counts
+    """
     if placement.capacity >= 1 << 32:
         raise GraphTooLargeError(
             f"a device would own {placement.capacity:,} vertices, and the search takes fewer than "
@@ -91,60 +151,41 @@ def search_levels(
         )
     with placement.held():
         begin = perf_counter()
-        out_rows = placement.rows("out")
-        in_rows = placement.rows("in") if placement.graph.directed else out_rows
-        hub_rows = placement.hub_rows()
+        search = _BfsRun(placement, gpu)
         rows_s = perf_counter() - begin
-        arguments = _arguments(placement, query, out_rows, in_rows, hub_rows)
-        text = source(placement.id_dtype, query.gpu.schedule)
-        with step_run(placement, text, arguments, query.gpu) as run:
-            run.between = partial(_enlarge, placement, arguments, out_rows, query.gpu.schedule)
-            run.exchange_on_host = partial(_exchange_on_host, run.exchange, hub_rows[0].count)
-            for which in (0, 1):
-                arguments["visited"][:, which] = run.exchange.shared(f"visited {which}")
-            arguments["marks"] = run.exchange.left("marks", 1)
-            arguments["hub_marks"] = run.exchange.shared("hub marks")
-            run.prepare(_first_state(placement, query), early=True)
+        search.fill_arguments(sources, target)
+        arguments, arrays = search.arguments, search.arrays
+        text = source(placement.id_dtype, gpu.schedule)
+        with step_run(placement, text, arguments, gpu) as run:
+            run.between = search.enlarge_queues
+            run.exchange_on_host = search.host_copies(run.exchange)
+            for which, visited in enumerate(arrays.visited):
+                arguments["visited"][:, which] = run.exchange.broadcast_pointers(visited)
+            arguments["remote"] = run.exchange.collected_pointers(arrays.remote, 1)
+            arguments["hub_frontier"] = run.exchange.broadcast_pointers(arrays.hub_frontier)
+            run.prepare(search.first_state(cutoff, may_give_up), early=True)
             kernel_s = run.drive(poll)
-            for part in placement.parts:
-                if "new depth" in part.buffers:  # all of it was cleared
-                    part.buffers["depth"] = part.buffers.pop("new depth")
+            arrays.depth_is_cleared = True
             controls = run.controls()
-        words = dict(zip(STATE, controls["state"][0].tolist(), strict=False))
+        words = controls["state"][0]
         seconds = {"rows": rows_s, "compile": run.compile_s, "kernel": kernel_s}
         if run.exchange.by_host:
             seconds["exchange"] = run.exchange_s
-        if not words["is_deep"]:
-            seconds["gather"] = deliver_positions(placement, "depth", np.int32, query.destination)
-            query.destination[_alone(placement, query)] = 0
-    return SearchOutcome(
-        is_complete=not words["is_deep"],
-        visited=controls["run_counts"][:, _FOUND].astype(np.int64),
-        looked=controls["run_counts"][:, _LOOKED].astype(np.int64),
-        levels=int(words["depth"]) + (words["frontier"] > 0),
-        supersteps=controls["state"][:, STEP].astype(np.int64),
-        growths=int(words["growths"]),
-        frontier_bytes=2 * _INDEX_BYTES * int(arguments["queue_room"].sum()),
-        seconds=seconds,
-    )
+        is_complete = not words[Word.IS_DEEP]
+        if is_complete:
+            seconds["gather"] = deliver_positions(placement, arrays.depth, np.int32, destination)
+            destination[_without_arcs(placement, sources)] = 0
+    statistics.processed_items = controls["run_counts"][:, Count.FOUND].astype(np.int64)
+    statistics.arcs_relaxed = controls["run_counts"][:, Count.EXAMINED].astype(np.int64)
+    statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
+    statistics.growths = int(words[Word.GROWTHS])
+    statistics.frontier_bytes = 2 * _INDEX_BYTES * int(arguments["queue_room"].sum())
+    statistics.rounds = controls["state"][:, STEP].astype(np.int64)
+    return is_complete, seconds
 
 
-def _exchange_on_host(exchange: Exchange, hubs: int, last: int, coming: int, state: Array) -> None:
-    """Where the host copies: what devices tell each other by a superstep."""
-    words = dict(zip(STATE, state.tolist(), strict=False))
-    if last in (_RECEIVE, _SPREAD, _PULL) or (last == _PUSH and words["replicated"]):
-        exchange.spread(f"visited {words['parity']}", 1)
-    if last == _RECEIVE:
-        exchange.reset("marks", 1)
-    if coming == _RECEIVE:
-        exchange.fetch("marks", 1)
-    if words["hubs"]:
-        exchange.spread_rows("hub marks", 3, hubs // 8)
-
-
-def _alone(placement: StepPlacement, query: SearchQuery) -> Array:
-    """The sources that have no arc: kernels keep no depth of theirs."""
-    sources: Array = np.asarray(query.sources, np.int64)
+def _without_arcs(placement: StepPlacement, sources: Array) -> Array:
+    """Return the sources that have no arcs: kernels keep no depth of theirs."""
     if placement.graph.directed:
         return sources[:0]
     offsets = placement.graph.offsets
@@ -152,118 +193,124 @@ def _alone(placement: StepPlacement, query: SearchQuery) -> Array:
     return alone
 
 
-def _arguments(
-    placement: StepPlacement,
-    query: SearchQuery,
-    out_rows: Sequence[StepRows],
-    in_rows: Sequence[StepRows],
-    hub_rows: Sequence[HubRows],
-) -> Array:
-    """Of each device's kernel, but for what lies at other devices; makes room for all that it needs."""
-    count, directed = placement.count, placement.graph.directed
-    arguments = np.zeros(len(placement.parts), ARGUMENTS)
-    owners, indexes = np.divmod(placement.position(query.sources), placement.capacity)
-    hub_marks = _first_hub_marks(owners, indexes, len(placement.parts), hub_rows[0].count)
-    target = -1 if query.target is None else int(placement.position([query.target])[0])
-    for place, part in enumerate(placement.parts):
-        own = arguments[place]
-        for name, rows in (("out", out_rows[place]), ("in", in_rows[place])):
-            point_rows(own[name], rows)
-        # Of an undirected graph those that have no arc are reached as seeds only, and are the last. Their
-        # depths are cleared once.
-        own["active"] = part.owned if directed else part.active
-        is_new = "depth" not in part.buffers
-        own["cleared"] = part.owned if is_new else own["active"]
-        own["depth"] = part.room("new depth" if is_new else "depth", 4 * count).pointer
-        queue_room = _first_room(placement, part, query.gpu.frontier_items)
-        _make_queues(own, part, queue_room, out_rows[place], query.gpu.schedule)
-        own["local"] = part.room("local", _LOCAL_BYTES).pointer
-        for which in (0, 1):
-            part.room(f"visited {which}", count // 8)
-        part.room("marks", count // 8 if len(placement.parts) > 1 else 4)
-        seeds = indexes[owners == place].astype(placement.id_dtype)
-        room = part.room("seeds", max(1, seeds.nbytes))
-        if len(seeds):
+class _BfsRun:
+    """A search's rows, arrays and kernel arguments on the devices."""
+
+    def __init__(self, placement: StepPlacement, gpu: GpuOptions) -> None:
+        self.placement, self.gpu = placement, gpu
+        self.arrays = placement.kept(BfsArrays)
+        self.out_rows = placement.rows("out")
+        self.in_rows = placement.rows("in")
+        self.hub_rows = placement.hub_rows()
+        self.arguments = np.zeros(len(placement.parts), ARGUMENTS)
+
+    def fill_arguments(self, sources: Array, target: int | None) -> None:
+        """Make room for all that a device needs, and fill in all but pointers to other devices."""
+        placement, arrays = self.placement, self.arrays
+        directed, devices = placement.graph.directed, len(placement.parts)
+        bitmap_bytes = placement.count // 8
+        owners, indexes = np.divmod(placement.position(sources), placement.capacity)
+        hub_frontier = _first_hub_frontier(owners, indexes, devices, self.hub_rows[0].count)
+        target_position = -1 if target is None else int(placement.position([target])[0])
+        for part, struct in zip(placement.parts, self.arguments, strict=True):
+            out_rows, hub_rows = self.out_rows[part.device], self.hub_rows[part.device]
+            point_rows(struct["out"], out_rows)
+            point_rows(struct["in"], self.in_rows[part.device])
+            # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
+            struct["active"] = part.owned if directed else part.active
+            struct["cleared"] = struct["active"] if arrays.depth_is_cleared else part.owned
+            struct["depth"] = arrays.depth.room(part, 4 * placement.count).pointer
+            self._make_queues(part, self._first_queue_room(part))
+            struct["counters"] = arrays.counters.room(part, _COUNTERS_BYTES).pointer
+            for visited in arrays.visited:
+                visited.room(part, bitmap_bytes)
+            arrays.remote.room(part, bitmap_bytes if devices > 1 else 4)
+            seeds = indexes[owners == part.device].astype(placement.id_dtype)
+            room = arrays.seeds.room(part, max(1, seeds.nbytes))
             room.upload(seeds)
-        own["seeds"], own["seed_count"] = room.pointer, len(seeds)
-        own["hubs"] = hub_rows[place].count
-        own["hub_offsets"] = hub_rows[place].offsets.pointer
-        own["hub_targets"] = hub_rows[place].targets.pointer
-        marks = part.room("hub marks", hub_marks.nbytes)
-        if hub_rows[place].count:
-            marks.upload(hub_marks)
-        own["target"] = target - part.first if target // placement.capacity == place else -1
-        # Of a directed graph the classes are of in-degrees.
-        own["is_directed"] = directed
-        own["long_below"] = (
-            placement.capacity if directed else out_rows[place].classes[_CLASS_GROUP]
-        )
-    return arguments
+            struct["seeds"], struct["seed_count"] = room.pointer, len(seeds)
+            struct["hubs"] = hub_rows.count
+            struct["hub_offsets"] = hub_rows.offsets.pointer
+            struct["hub_targets"] = hub_rows.targets.pointer
+            arrays.hub_frontier.room(part, hub_frontier.nbytes).upload(hub_frontier)
+            is_own = target_position // placement.capacity == part.device
+            struct["target"] = target_position - part.first if is_own else -1
+            # In a directed graph the classes are those of in-degrees.
+            struct["is_directed"] = directed
+            struct["long_below"] = (
+                placement.capacity if directed else out_rows.classes[RowClass.CLASS_GROUP]
+            )
+
+    def first_state(self, cutoff: int | None, may_give_up: bool) -> list[int | float]:
+        """Return the words of ``control->state``: the first frontier is in the queues."""
+        placement, gpu = self.placement, self.gpu
+        state: dict[Word, int | float] = {
+            Word.QUEUED: 1,
+            Word.REPLICATED: int(len(placement.parts) == 1),
+            Word.LIMIT: UNREACHED - 1 if cutoff is None else cutoff,
+            Word.VERTICES: max(1, sum(part.active for part in placement.parts)),
+            Word.ARCS: placement.graph.arc_count,
+            Word.TURN_DOWN: float(gpu.turn_down),
+            Word.TURN_BACK: float(gpu.turn_back),
+            Word.DEEP_STEPS: DEEP_STEPS if may_give_up else 0,
+        }
+        return [state.get(word, 0) for word in Word]
+
+    def _first_queue_room(self, part: StepPart) -> int:
+        """Return the items of a queue at first: as asked for, or as there are, or a likely number."""
+        capacity = self.placement.capacity
+        if self.gpu.frontier_items is not None:
+            return min(self.gpu.frontier_items, capacity)
+        kept = self.arrays.queue[0].nbytes(part) // _INDEX_BYTES
+        return min(max(_LEAST_ROOM, capacity >> _ROOM_SHIFT, kept), capacity)
+
+    def _make_queues(self, part: StepPart, room: int) -> None:
+        """Make room for frontiers of `room` vertices, and for their rows that are left to the team."""
+        struct, arrays = self.arguments[part.device], self.arrays
+        struct["queue"] = [queue.room(part, _INDEX_BYTES * room).pointer for queue in arrays.queue]
+        struct["queue_room"] = room
+        left_bytes = left_rows_bytes(self.gpu.schedule, self.out_rows[part.device], room)
+        struct["left_rows"] = arrays.left_rows.room(part, left_bytes).pointer
+
+    def enlarge_queues(self, controls: Array) -> None:
+        """Enlarge queues that a frontier did not fit, before the kernel queues it again."""
+        if controls["phase"][0] != Phase.QUEUE_AGAIN:
+            return
+        for part, struct in zip(self.placement.parts, self.arguments, strict=True):
+            wanted = int(self.arrays.counters[part].download(np.uint32, 2).max())
+            room = int(struct["queue_room"])
+            if wanted > room:
+                more = min(self.placement.capacity, max(wanted, 2 * room))
+                self._make_queues(part, more)
+                trace = active()
+                if trace is not None:
+                    trace.instant(f"cuda:{part.index}", "kernel", "growth", frontier_items=more)
+
+    def host_copies(self, exchange: Exchange) -> Any:
+        """Return the function that copies between devices after a superstep, where the host does so."""
+        arrays, hubs = self.arrays, self.hub_rows[0].count
+
+        def copy(last: int, coming: int, state: Array) -> None:
+            parity = int(state[Word.PARITY])
+            is_replicated_push = last == Phase.PUSH and state[Word.REPLICATED]
+            if last in (Phase.RECEIVE, Phase.BROADCAST, Phase.PULL) or is_replicated_push:
+                exchange.broadcast(arrays.visited[parity], 1)
+            if last == Phase.RECEIVE:
+                exchange.reset(arrays.remote, 1)
+            if coming == Phase.RECEIVE:
+                exchange.fetch(arrays.remote, 1)
+            if state[Word.HUBS]:
+                exchange.broadcast_rows(arrays.hub_frontier, 3, hubs // 8)
+
+        return copy
 
 
-def _first_hub_marks(owners: Array, indexes: Array, devices: int, count: int) -> Array:
-    """(3, devices * count) bits: which sources are hubs, in the first row; some bytes if there are none.
+def _first_hub_frontier(owners: Array, indexes: Array, devices: int, count: int) -> Array:
+    """Return (3, devices * count) bits: in the first row the sources that are hubs.
 
-    :param count: hubs of a device
+    :param count: hubs of a device; of no hubs there are some bytes, too
     """
-    marks = np.zeros((3, max(32, devices * count)), np.uint8)
-    there = indexes < count
-    marks[0, owners[there] * count + indexes[there]] = 1
-    return np.packbits(marks, axis=1, bitorder="little")
-
-
-def _first_state(placement: StepPlacement, query: SearchQuery) -> list[int | float]:
-    """Words of ``control->state``: the first frontier is in the queues."""
-    state: dict[str, int | float] = dict.fromkeys(STATE, 0)
-    state |= {
-        "queued": 1,
-        "replicated": int(len(placement.parts) == 1),
-        "limit": UNREACHED - 1 if query.cutoff is None else query.cutoff,
-        "vertices": max(1, sum(part.active for part in placement.parts)),
-        "arcs": placement.graph.arc_count,
-        "turn_down": float(query.gpu.turn_down),
-        "turn_back": float(query.gpu.turn_back),
-        "deep_steps": DEEP_STEPS if query.may_give_up else 0,
-    }
-    return list(state.values())
-
-
-def _first_room(placement: StepPlacement, part: StepPart, given: int | None) -> int:
-    """Items of a queue at the start: what was asked for, or what is there, or what is likely enough."""
-    if given is not None:
-        return min(given, placement.capacity)
-    there = part.buffers.get("queue 0")
-    likely = max(_LEAST_ROOM, placement.capacity >> _ROOM_SHIFT)
-    return min(
-        max(likely, 0 if there is None else there.nbytes // _INDEX_BYTES), placement.capacity
-    )
-
-
-def _make_queues(
-    own: Any, part: StepPart, room: int, out_rows: StepRows, schedule: Schedule
-) -> None:
-    """Make room for frontiers of so many vertices, and for what of their rows is left to the team."""
-    own["queue"] = [part.room(f"queue {which}", _INDEX_BYTES * room).pointer for which in (0, 1)]
-    own["queue_room"] = room
-    own["left_rows"] = part.room("left rows", left_rows_bytes(schedule, out_rows, room)).pointer
-
-
-def _enlarge(
-    placement: StepPlacement,
-    arguments: Array,
-    out_rows: Sequence[StepRows],
-    schedule: Schedule,
-    controls: Array,
-) -> None:
-    """Enlarge queues that had no room for a frontier, which the kernel is about to queue again."""
-    if controls["phase"][0] != _QUEUE_AGAIN:
-        return
-    for own, part, rows in zip(arguments, placement.parts, out_rows, strict=True):
-        wanted = int(part.buffers["local"].download(np.uint32, 2).max())
-        room = int(own["queue_room"])
-        if wanted > room:
-            more = min(placement.capacity, max(wanted, 2 * room))
-            _make_queues(own, part, more, rows, schedule)
-            trace = active()
-            if trace is not None:
-                trace.instant(f"cuda:{part.index}", "kernel", "growth", frontier_items=more)
+    members = np.zeros((3, max(32, devices * count)), np.uint8)
+    are_hubs = indexes < count
+    members[0, owners[are_hubs] * count + indexes[are_hubs]] = 1
+    return np.packbits(members, axis=1, bitorder="little")

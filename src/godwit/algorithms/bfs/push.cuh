@@ -1,13 +1,14 @@
-// Pushing of algorithms/bfs/bfs.cuh: along the arcs of the frontier, and what others pushed.
+// Push of algorithms/bfs/bfs.cuh along the arcs of the frontier, and the receipt of what other devices
+// pushed.
 #pragma once
 
-#include "algorithms/bfs/search.cuh"
+#include "algorithms/bfs/state.cuh"
 
-constexpr u32 MARKS_AT_ONCE = 4;  // devices
+constexpr u32 DEVICES_AT_ONCE = 4;  // loads in flight
 
-// Some arcs of the frontier: ARCS a lane. One block alone does not look first, as it waits for
-// every trip to memory, and what it reads is near what it read before. Nor does anyone where only sources are
-// visited: nearly all targets are new.
+// Push along ARCS arcs of the frontier per lane. A load of `visited` before the atomic saves most atomics,
+// but not for one block alone, which waits for every access, nor while only sources are visited: nearly all
+// targets are new.
 template <u32 ARCS>
 __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64 (&arcs)[ARCS],
                                           const bool (&there)[ARCS], u32 next) {
@@ -27,15 +28,15 @@ __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64
     }
     u32 before[ARCS], amount = 0;
 #pragma unroll
-    for (u32 i = 0; i < ARCS; i++)  // all of them before the first answer is waited for
+    for (u32 i = 0; i < ARCS; i++)  // all are issued before the first result is used
         before[i] = is_new[i] ? atomicOr(visited + (target[i] >> 5), 1u << (target[i] & 31)) : 0;
 #pragma unroll
     for (u32 i = 0; i < ARCS; i++) {
         is_new[i] &= !(before[i] >> (target[i] & 31) & 1);
         i64 index = static_cast<i64>(target[i]) - bfs.first();
-        // Of others' vertices the bit here says that their owner was told.
+        // The bit of another device's vertex, here, says that its owner gets a message.
         if (is_new[i] && (index < 0 || index >= bfs.stage.capacity)) {
-            set_bits(bfs.arguments.marks[bfs.stage.device] + (target[i] >> 5),
+            set_bits(bfs.arguments.remote[bfs.stage.device] + (target[i] >> 5),
                      1u << (target[i] & 31));
             bfs.sent += 1;
             is_new[i] = false;
@@ -53,7 +54,7 @@ __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64
     }
 }
 
-// What a schedule visits arcs by.
+// The visitor of a schedule.
 struct Push {
     Bfs &bfs;
     const Id *targets;
@@ -66,15 +67,15 @@ struct Push {
     }
 };
 
-// Along the rows of all devices' hubs in the frontier, to own vertices. Each hub goes on with the warp behind
-// the last one's.
+// Push along the rows of all devices' hubs in the frontier, to own vertices. The chunks of consecutive hubs
+// are assigned to consecutive warps.
 __device__ __forceinline__ void team_push_hubs(Bfs &bfs, u32 next) {
-    const u32 *marks = bfs.hub_marks(bfs.stage.device, bfs.depth - 1);
+    const u32 *remote = bfs.hub_frontier(bfs.stage.device, bfs.depth - 1);
     const i64 *offsets = bfs.arguments.hub_offsets;
     const Push visit{bfs, bfs.arguments.hub_targets, next};
     u64 warps = bfs.team.warps(), turn = bfs.team.warp();
     for (u32 base = 0; base < bfs.hub_words(); base += WARP) {
-        u32 word = base + lane_id() < bfs.hub_words() ? load_system(marks + base + lane_id()) : 0;
+        u32 word = base + lane_id() < bfs.hub_words() ? load_system(remote + base + lane_id()) : 0;
         u32 words = __ballot_sync(FULL_WARP, word != 0);
         while (words) {
             u32 from = __ffs(words) - 1, bits = __shfl_sync(FULL_WARP, word, from);
@@ -87,7 +88,7 @@ __device__ __forceinline__ void team_push_hubs(Bfs &bfs, u32 next) {
                 for (; turn < chunks; turn += warps) {
                     i64 first = begin + static_cast<i64>(turn) * ARCS_A_WARP;
                     if (lane_id() == 0)
-                        bfs.looked += static_cast<u64>(min(end - first, i64{ARCS_A_WARP}));
+                        bfs.examined += static_cast<u64>(min(end - first, i64{ARCS_A_WARP}));
                     warp_visit_part(first, end, hub, visit);
                 }
                 turn -= chunks;
@@ -105,15 +106,15 @@ __device__ __forceinline__ void team_push(Bfs &bfs) {
             count = bfs.alone.count[current];
             queue = bfs.alone.indexes[current];
         } else {
-            count = bfs.arguments.local->queued[current];
+            count = bfs.arguments.counters->queued[current];
             if (threadIdx.x == 0) bfs.alone.count[next] = 0;
             __syncthreads();
         }
     } else {
-        count = bfs.arguments.local->queued[current];
+        count = bfs.arguments.counters->queued[current];
     }
     if (bfs.state[HUBS]) team_push_hubs(bfs, next);
-    const Schedule schedule{bfs.arguments.left_rows, &bfs.arguments.local->left_rows};
+    const Schedule schedule{bfs.arguments.left_rows, &bfs.arguments.counters->left_rows};
     const Push visit{bfs, bfs.arguments.out.targets, next};
     for (u64 base = bfs.team.warp() * WARP; base < count; base += bfs.team.warps() * WARP) {
         u64 place = base + lane_id();
@@ -124,8 +125,8 @@ __device__ __forceinline__ void team_push(Bfs &bfs) {
             begin = bfs.arguments.out.offsets[index];
             end = bfs.arguments.out.offsets[index + 1];
         }
-        bfs.looked += static_cast<u64>(end - begin);
-        // One block alone has short rows only, and leaves nothing to anyone.
+        bfs.examined += static_cast<u64>(end - begin);
+        // One block alone has short rows only, and leaves none to the team.
         u32 length = static_cast<u32>(end - begin);
         if (!bfs.is_alone)
             schedule.warp_bring(begin, end, index, visit);
@@ -137,8 +138,8 @@ __device__ __forceinline__ void team_push(Bfs &bfs) {
     if (!bfs.is_alone) schedule.team_finish(bfs.team, bfs.block, bfs.state[LONG_ROWS] != 0, visit);
 }
 
-// What others marked of this device's vertices; the marks are cleared, as nobody sets any meanwhile. Words of
-// which nothing is visited are nobody else's news, either.
+// Take and clear the bits that other devices have set for own vertices, and broadcast the words of
+// `visited` that are not zero. No device sets such bits in this superstep.
 __device__ __forceinline__ void team_receive(Bfs &bfs) {
     u32 next = static_cast<u32>(bfs.state[QUEUE_INDEX]), devices = bfs.stage.devices;
     u32 *visited = bfs.own_visited(bfs.parity());
@@ -147,17 +148,18 @@ __device__ __forceinline__ void team_receive(Bfs &bfs) {
          base += bfs.team.warps() * WARP) {
         u64 at = base + lane_id();
         u32 word = 0, before = visited[at];
-        for (u32 first = 0; first < devices; first += MARKS_AT_ONCE) {
-            u32 theirs[MARKS_AT_ONCE];
+        for (u32 first = 0; first < devices; first += DEVICES_AT_ONCE) {
+            u32 theirs[DEVICES_AT_ONCE];
 #pragma unroll
-            for (u32 i = 0; i < MARKS_AT_ONCE; i++) {  // all of them before the first is waited for
+            for (u32 i = 0; i < DEVICES_AT_ONCE;
+                 i++) {  // all are issued before the first result is used
                 bool is_other = first + i < devices && first + i != bfs.stage.device;
                 theirs[i] =
-                    is_other ? load_system(bfs.arguments.marks[first + i] + offset + at) : 0;
+                    is_other ? load_system(bfs.arguments.remote[first + i] + offset + at) : 0;
             }
 #pragma unroll
-            for (u32 i = 0; i < MARKS_AT_ONCE; i++) {
-                if (theirs[i]) store_system(bfs.arguments.marks[first + i] + offset + at, 0u);
+            for (u32 i = 0; i < DEVICES_AT_ONCE; i++) {
+                if (theirs[i]) store_system(bfs.arguments.remote[first + i] + offset + at, 0u);
                 word |= theirs[i];
             }
         }

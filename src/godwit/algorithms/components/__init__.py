@@ -29,7 +29,7 @@ from godwit.runtime.gpu_options import GpuOptions, check_components
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded, seconds_since
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.program import VertexProgram

@@ -15,20 +15,21 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.types import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
+from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_positions
-from godwit.supersteps.rows import StepRows
+from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
     STEP,
     StepRun,
+    left_rows_bytes,
     point_rows,
     step_run,
     step_source,
 )
-from godwit.supersteps.schedules import left_rows_bytes
 
 ARGUMENTS = np.dtype(
     [
@@ -64,7 +65,6 @@ LEAST_ROWS = 4096
 LEAST_SHARE = 0.5
 """Share of arcs within half a tile's distance from which tiles pay."""
 
-_CLASS_WARP, _CLASS_NONE = 2, 5
 _ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
 _UNBOUNDED = 2**64 - 1
 _SAMPLE = 1024
@@ -131,6 +131,16 @@ def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> 
     return "".join(f"#define {name} {value}\n" for name, value in defined.items()) + text
 
 
+class LabelArrays:
+    """The arrays of components, kept on the devices between queries."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.labels = DeviceArray(placement)
+        self.parents = DeviceArray(placement)
+        self.left_rows = DeviceArray(placement)
+        self.row_bits = DeviceArray(placement)
+
+
 def label_on_gpus(
     placement: StepPlacement, query: UnionQuery, poll: ProgressPoll | None
 ) -> UnionOutcome:
@@ -158,8 +168,9 @@ def label_on_gpus(
             _allocate(placement, query, merge, tiled, rows, arguments)
             arguments["vertices"][:, : len(rows)] = [numbers.pointer for numbers in vertices]
             arguments["heads"][:, : len(rows)] = [part_rows.heads.pointer for part_rows in rows]
-            for name in ("parents", "labels"):
-                arguments[name] = run.exchange.shared(name)
+            arrays = placement.kept(LabelArrays)
+            arguments["parents"] = run.exchange.broadcast_pointers(arrays.parents)
+            arguments["labels"] = run.exchange.broadcast_pointers(arrays.labels)
             if tiled:
                 _lay_tiles(placement, run, arguments)
             run.prepare(early=True)
@@ -167,7 +178,7 @@ def label_on_gpus(
             controls = run.controls()
         seconds["compile"] = run.compile_s
         seconds["gather"] = deliver_positions(
-            placement, "labels", placement.id_dtype, query.destination
+            placement, arrays.labels, placement.id_dtype, query.destination
         )
     return UnionOutcome(
         controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
@@ -228,28 +239,28 @@ def _allocate(
 
     :raises GraphTooLargeError: need against free
     """
-    active = [int(part_rows.classes[_CLASS_NONE]) for part_rows in rows]
+    active = [int(part_rows.classes[RowClass.CLASS_NONE]) for part_rows in rows]
     words = active
     if merge == "tree":  # a whole forest has a word for every vertex of every device
         words = [len(active) * (placement.capacity if tiled else max(active))] * len(active)
     id_bytes = placement.id_dtype.itemsize
-    sizes = [
-        {
-            "labels": id_bytes * placement.count,
-            "parents": id_bytes * words[place],
-            "left rows": left_rows_bytes("mixed", rows[place], placement.capacity),
-            **({"row bits": row_bits_bytes(active[place])} if tiled else {}),
-        }
-        for place in range(len(rows))
-    ]
-    placement.make_room(sizes)
+    arrays = placement.kept(LabelArrays)
+    placement.reserve(
+        (arrays.labels, [id_bytes * placement.count] * len(rows)),
+        (arrays.parents, [id_bytes * count for count in words]),
+        (
+            arrays.left_rows,
+            [left_rows_bytes("mixed", part_rows, placement.capacity) for part_rows in rows],
+        ),
+        (arrays.row_bits, [row_bits_bytes(count) if tiled else 0 for count in active]),
+    )
     is_directed = placement.graph.directed
     for place, part in enumerate(placement.parts):
         own = arguments[place]
         point_rows(own["rows"], rows[place])
-        own["long_rows"] = part.buffers["left rows"].pointer
+        own["long_rows"] = arrays.left_rows[part].pointer
         # In directed graphs classes are of in-degrees.
-        own["has_long_rows"] = is_directed or rows[place].classes[_CLASS_WARP] > 0
+        own["has_long_rows"] = is_directed or rows[place].classes[RowClass.CLASS_WARP] > 0
         own["words"] = words[place]
         own["rounds"], own["more_rounds"] = query.rounds, query.more_rounds
         own["jumps"] = _UNBOUNDED if query.jumps is None else query.jumps
@@ -278,6 +289,7 @@ def row_bits_bytes(active: int) -> int:
 def _lay_tiles(placement: StepPlacement, run: StepRun, arguments: Array) -> None:
     """Choose the size of tiles so that all blocks of a device have the same number of full ones."""
     is_ascending = _is_ascending(placement)
+    row_bits = placement.kept(LabelArrays).row_bits
     for place, part in enumerate(placement.parts):
         max_bytes = _max_tile_bytes(part.index)
         blocks = run.blocks_with(place, max_bytes)
@@ -285,7 +297,7 @@ def _lay_tiles(placement: StepPlacement, run: StepRun, arguments: Array) -> None
         rounds = max(1, -(-part.active // (blocks * max_rows)))
         tile = max(1, -(-part.active // (blocks * rounds * GROUP))) * GROUP
         own = arguments[place]
-        own["tile"], own["row_bits"] = tile, part.buffers["row bits"].pointer
+        own["tile"], own["row_bits"] = tile, row_bits[part].pointer
         own["is_ascending"] = is_ascending
         run.shared_bytes = max(run.shared_bytes, _WORD_BYTES * tile)
 
@@ -313,10 +325,10 @@ def _is_ascending(placement: StepPlacement) -> bool:
     ends: list[tuple[int, int]] = []
     dtype = placement.id_dtype
     for part in placement.parts:
-        if np.count_nonzero(np.diff(part.classes[: _CLASS_NONE + 1])) > 1:
+        if np.count_nonzero(np.diff(part.classes[: RowClass.CLASS_NONE + 1])) > 1:
             return False  # they ascend within a class
         if part.active:
-            vertices = part.buffers["vertices"]
+            vertices = placement.vertices()[part.device]
             last = vertices.download(dtype, 1, dtype.itemsize * (part.active - 1))
             ends.append((int(vertices.download(dtype, 1)[0]), int(last[0])))
     return all(last < first for (_, last), (first, _) in pairwise(ends))

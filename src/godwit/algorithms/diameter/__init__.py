@@ -1,4 +1,4 @@
-"""Bounds of the diameter, from a few breadth-first searches.
+"""Bounds of the diameter by a few breadth-first searches.
 
 The largest distance from any vertex v, its eccentricity e(v), bounds the diameter from below by e(v)
 and from above by 2 e(v). A search from a vertex that lies farthest from another finds long distances
@@ -24,26 +24,26 @@ _SWEEPS = 4
 
 @dataclass(frozen=True)
 class DiameterBounds:
-    """What is known of the diameter of the largest component, in edges."""
+    """Bounds of the diameter of the largest component, in edges."""
 
     lower: int
     upper: int
     searches: int
-    """Breadth-first searches that it took."""
+    """Number of breadth-first searches."""
 
 
 def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> DiameterBounds:
-    """Bounds of the diameter of the largest weakly connected component, directions ignored.
+    """Return bounds of the diameter of the largest weakly connected component, ignoring directions.
 
-    :param devices: as of :func:`godwit.bfs`
-    :raises InputError: the graph has no vertices, or is none
+    :param devices: as for :func:`godwit.bfs`
+    :raises InputError: the graph has no vertices, or is no graph
     """
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
     if graph.vertex_count == 0:
         raise InputError("a graph without vertices has no diameter")
     component, _ = graph.without_weights().symmetrize().largest_component()
-    component = component.with_ids(0)  # positions are searched from
+    component = component.with_ids(0)  # sources below are numbers
     options = SolverOptions()
     lower, upper, searches = 0, 2 * (component.vertex_count - 1), 0
     with place_for_one_query(component, devices, None) as placed:

@@ -24,11 +24,12 @@ from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda.driver import Buffer
 from godwit.runtime.cuda.types import c_type
 from godwit.runtime.protocol import ProgressPoll
-from godwit.supersteps.exchange import Exchange, packed_sizes
-from godwit.supersteps.halos import Halos, halo_positions, halos_of
-from godwit.supersteps.placement import StepPart, StepPlacement
-from godwit.supersteps.results import deliver_own, deliver_positions, room_for_delivery
-from godwit.supersteps.rows import StepRows, drop_positions
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.exchange import Exchange
+from godwit.supersteps.halos import Halos
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import deliver_own, deliver_positions, delivery_needs
+from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
@@ -51,8 +52,8 @@ ARGUMENTS = np.dtype(
         ("degrees", np.uint64),
         ("teleport", np.uint64),
         ("start", np.uint64),
-        ("readers", np.uint64),
-        ("places", np.uint64),
+        ("subscribers", np.uint64),
+        ("slots", np.uint64),
         ("carried", PEERS, 2),
         ("uniform", np.float64),
         ("damping", np.float64),
@@ -106,15 +107,17 @@ def rank_on_gpus(
     with placement.held():
         begin = perf_counter()
         halos = None
-        readers = []
+        subscribers = []
         if one_hop:
-            halos = halos_of(placement, "in", query.weighted)
-            rows, readers = halos.rows, halos.readers
+            halos = placement.halos("in", query.weighted)
+            rows, subscribers = halos.rows, halos.subscribers
         else:
             rows = placement.rows("in", query.weighted)
             if len(placement.parts) > 1:
                 broadcasts = query.gpu.communication == "broadcast"
-                readers = placement.readers() if broadcasts else placement.readers("in")
+                subscribers = (
+                    placement.subscriber_masks() if broadcasts else placement.subscriber_masks("in")
+                )
         seconds = {"rows": perf_counter() - begin}
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
         weight_dtype = rows[0].weight_dtype if query.weighted else None
@@ -128,7 +131,7 @@ def rank_on_gpus(
         with step_run(placement, code, arguments, query.gpu) as run:
             ranking = _Ranking(placement, query, rows, arguments, halos)
             ranking.upload()
-            ranking.connect(run, readers)
+            ranking.connect(run, subscribers)
             run.prepare(phase=_PREPARE if ranking.makes_parts else _START)
             seconds["kernel"] = run.drive(poll)
             if run.exchange.by_host:
@@ -136,7 +139,7 @@ def rank_on_gpus(
             ranking.keep()
             state = run.controls()["state"][0]
         iterations = int(state[_ITERATIONS])
-        ranks = _carried_name(query, 1 - iterations % 2)
+        ranks = ranking.carried[1 - iterations % 2]
         seconds["compile"] = run.compile_s
         deliver = deliver_positions if halos is None else deliver_own
         seconds["gather"] = deliver(placement, ranks, query.dtype, query.destination)
@@ -160,8 +163,22 @@ def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
     return query.gpu.communication != "broadcast" and copies_by_host(placement, query.gpu)
 
 
-def _carried_name(query: RankQuery, parity: int) -> str:
-    return f"carried ranks {parity} {query.dtype.name}"
+class RankArrays:
+    """The arrays of PageRank, kept on the devices between queries; those of ranks by their dtype.
+
+    :ivar carried: by parity of the iteration
+    :ivar parts: what each in-arc gets of its source's rank
+    :ivar has_parts: dtypes for which a run has made them
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        dtypes = ("float32", "float64")
+        self.carried = {name: (DeviceArray(placement), DeviceArray(placement)) for name in dtypes}
+        self.parts = {name: DeviceArray(placement) for name in dtypes}
+        self.has_parts: set[str] = set()
+        self.flows = DeviceArray(placement)
+        self.teleport = DeviceArray(placement)
+        self.start = DeviceArray(placement)
 
 
 class _Ranking:
@@ -183,59 +200,54 @@ class _Ranking:
         self.rows = rows
         self.arguments = arguments
         self.halos = halos
-        there = placement.parts[0].buffers
-        self.parts_name = f"parts of ranks {query.dtype.name}"
-        self.makes_parts = query.weighted and self.parts_name not in there
+        self.arrays = placement.kept(RankArrays)
+        self.carried = self.arrays.carried[query.dtype.name]
+        self.parts = self.arrays.parts[query.dtype.name]
+        self.makes_parts = query.weighted and query.dtype.name not in self.arrays.has_parts
 
     def upload(self) -> None:
         """Make room for everything, and fill in what does not begin as anything.
 
         :raises GraphTooLargeError: need against free
         """
-        sizes = [self._sizes(part, rows) for part, rows in self._each()]
-        self.placement.make_room(
-            [own | more for own, more in zip(sizes, self._copies(), strict=True)]
-        )
+        self._reserve()
         # Out-degrees are those of rows where every edge is two arcs.
         needs_degrees = self.placement.graph.directed and not self.query.weighted
         degrees = self.placement.degrees("out") if needs_degrees else []
         if self.halos is not None:
-            drop_positions(self.placement)  # which degrees are found by
+            self.placement.position_of.release()  # which degrees are found by
         flows = _flows(self.placement) if self.query.weighted else None
         for place, (part, rows) in enumerate(self._each()):
             own = self.arguments[place]
             if degrees:
                 own["degrees"] = degrees[place].pointer
             if flows is not None:
-                part.buffers["flows"].upload(self._local(flows, part))
+                self.arrays.flows[part].upload(self._local(flows, part))
             self._fill_vertices(own, part)
             self._point(own, part, rows)
-
-    def _copies(self) -> list[dict[str, int]]:
-        """Of each device, bytes of what is on its way where the host copies."""
-        if self.halos is None or not copies_by_host(self.placement, self.query.gpu):
-            return [{} for _ in self.placement.parts]
-        return packed_sizes(self.halos.begins, self.query.dtype.itemsize)
 
     def _each(self) -> list[tuple[StepPart, StepRows]]:
         return list(zip(self.placement.parts, self.rows, strict=True))
 
-    def _sizes(self, part: StepPart, rows: StepRows) -> dict[str, int]:
-        """Bytes of the buffers that a device has for this query."""
-        item, width = self.query.dtype.itemsize, self._width(part)
-        found = {_carried_name(self.query, parity): item * width for parity in (0, 1)}
-        if self.query.weighted:
-            found["flows"] = 8 * width
-        if self.halos is not None:
-            found |= room_for_delivery(
-                self.placement, part, self.query.dtype, self.query.destination
-            )
-        if self.makes_parts:
-            found[f"new {self.parts_name}"] = item * rows.arcs
-        for name in ("teleport", "start"):
-            if getattr(self.query, name) is not None:
-                found[name] = 8 * part.owned
-        return found
+    def _reserve(self) -> None:
+        """Make room for what a device needs besides rows."""
+        placement, query, item = self.placement, self.query, self.query.dtype.itemsize
+        widths = [self._width(part) for part in placement.parts]
+        ranks = [item * width for width in widths]
+        needs = [(array, ranks) for array in self.carried]
+        if query.weighted:
+            needs.append((self.arrays.flows, [8 * width for width in widths]))
+            needs.append((self.parts, [item * rows.arcs for rows in self.rows]))
+        if self.halos is not None and not isinstance(query.destination, np.ndarray):
+            needs.append(delivery_needs(placement, query.dtype, query.destination))
+        owned = [8 * part.owned for part in placement.parts]
+        for given, array in (
+            (query.teleport, self.arrays.teleport),
+            (query.start, self.arrays.start),
+        ):
+            if given is not None:
+                needs.append((array, owned))
+        placement.reserve(*needs)
 
     def _width(self, part: StepPart) -> int:
         """How many vertices a device has values of."""
@@ -246,25 +258,27 @@ class _Ranking:
         if self.halos is None:
             return values
         own = values[part.first : part.first + part.owned]
-        others = halo_positions(self.placement, self.halos, part.device)
+        others = self.halos.halo_positions(self.placement, part.device)
         return np.concatenate((own, values[others]))
 
     def _fill_vertices(self, own: Any, part: StepPart) -> None:
         """What is given of the own vertices."""
-        for name in ("teleport", "start"):
-            given = getattr(self.query, name)
+        query, arrays = self.query, self.arrays
+        for name, given, array in (
+            ("teleport", query.teleport, arrays.teleport),
+            ("start", query.start, arrays.start),
+        ):
             if given is not None:
                 positions = np.arange(part.first, part.first + part.owned)
-                part.buffers[name].upload(given[self.placement.vertex(positions)])
-                own[name] = part.buffers[name].pointer
+                array[part].upload(given[self.placement.vertex(positions)])
+                own[name] = array[part].pointer
 
     def _point(self, own: Any, part: StepPart, rows: StepRows) -> None:
         """The pointers to a device's own memory, and the numbers."""
         point_rows(own["rows"], rows)
         if self.query.weighted:
-            new = "new " if self.makes_parts else ""
-            own["parts"] = part.buffers[f"{new}{self.parts_name}"].pointer
-            own["flows"] = part.buffers["flows"].pointer
+            own["parts"] = self.parts[part].pointer
+            own["flows"] = self.arrays.flows[part].pointer
         if self.makes_parts:
             assert rows.weights is not None
             own["weights"] = rows.weights.pointer
@@ -272,42 +286,39 @@ class _Ranking:
         own["damping"], own["tolerance"] = self.query.damping, self.query.tolerance
         own["most_iterations"] = self.query.max_iterations
 
-    def connect(self, run: StepRun, readers: list[Buffer]) -> None:
-        """The pointers to all devices' memory, and who reads what there.
+    def connect(self, run: StepRun, subscribers: list[Buffer]) -> None:
+        """Fill in the pointers to all devices' memory, and the subscriber masks.
 
-        A value goes to another device's array at its position; with halos, at its place there, which is in
-        that owner's range of ``halos.begins``.
+        A value goes to another device's array at its position; with halos, in its slot there.
         """
         run.exchange_on_host = partial(self._exchange_on_host, run.exchange)
         for parity in (0, 1):
-            name, item = _carried_name(self.query, parity), self.query.dtype.itemsize
+            carried, item = self.carried[parity], self.query.dtype.itemsize
             if self.halos is None:
-                found = run.exchange.shared(name)
+                pointers = run.exchange.broadcast_pointers(carried)
             else:
-                found = run.exchange.packed(name, item, self.halos.begins)
-            self.arguments["carried"][:, parity] = found
-        for own, bits in zip(self.arguments, readers, strict=False):  # none: alone
-            own["readers"] = bits.pointer
+                pointers = run.exchange.packed_pointers(carried, item, self.halos)
+            self.arguments["carried"][:, parity] = pointers
+        for own, mask in zip(self.arguments, subscribers, strict=False):  # none: one device
+            own["subscribers"] = mask.pointer
         if self.halos is not None:
-            for own, places in zip(self.arguments, self.halos.places, strict=True):
-                own["places"] = places.pointer
+            for own, slots in zip(self.arguments, self.halos.slots, strict=True):
+                own["slots"] = slots.pointer
 
     def _exchange_on_host(self, exchange: Exchange, last: int, coming: int, state: Array) -> None:
         """Where the host copies: what the next iteration reads."""
         if coming != _ITERATE:
             return
-        name = _carried_name(self.query, int(state[_ITERATIONS]) % 2)
+        carried = self.carried[int(state[_ITERATIONS]) % 2]
         if self.halos is None:
-            exchange.spread(name, 8 * self.query.dtype.itemsize)
+            exchange.broadcast(carried, 8 * self.query.dtype.itemsize)
         else:
-            exchange.send(name, self.query.dtype.itemsize, self.halos.begins)
+            exchange.send(carried, self.query.dtype.itemsize, self.halos)
 
     def keep(self) -> None:
-        """What this run has made is there from now on."""
-        if not self.makes_parts:
-            return
-        for part in reversed(self.placement.parts):  # what the first one has, all have
-            part.buffers[self.parts_name] = part.buffers.pop(f"new {self.parts_name}")
+        """Note that the run has made the parts of arcs."""
+        if self.makes_parts:
+            self.arrays.has_parts.add(self.query.dtype.name)
 
 
 def _flows(placement: StepPlacement) -> Array:

@@ -5,7 +5,7 @@
 // weights over the flow out of their source). No shares: the vertex is dangling, and its rank goes to all.
 // There are two full-length arrays of it on every device; an iteration reads one and writes the other, so
 // what is read is never written meanwhile, and any cache may have it. An owner stores what it computes at
-// itself and at those devices that have an arc from that vertex (`readers`, supersteps/readers.cuh), or at all.
+// itself and at those devices that have an arc from that vertex (`subscribers`, supersteps/halos.cuh), or at all.
 // Where devices have room for the vertices that they read only (ONE_HOP), nothing else is different.
 //
 // Vertices without arcs cost nothing: their rank is lift * teleport, so the meeting adds them up by itself.

@@ -5,11 +5,10 @@
 #pragma once
 
 #include "supersteps/halos.cuh"
-#include "supersteps/readers.cuh"
 
 // What the source defines. ACCELERATED: whether iterations may go on beyond plain ones (algorithms/pagerank/pagerank.cuh).
 // ONE_HOP: whether devices have room for their own vertices and those that they read only, and rows name the
-// places of these (supersteps/halos.cuh); else for all positions, which rows name.
+// slots of these (supersteps/halos.cuh); else for all positions, which rows name.
 
 // Words of control->state; all but the first are bits of doubles. Of the ranks in the array that is read: their
 // TOTAL; their LEVEL, the part of its teleport that an isolated vertex has, and LEVEL_BEFORE that; RATIO of
@@ -52,12 +51,12 @@ struct Arguments {
     Rows<Id> rows;                                   // of in-arcs
     const typename WeightOf<Weight>::Type *weights;  // (arcs); null if the parts are there already
     Rank *parts;             // (arcs) what each in-arc gets of its source's rank
-    const double *flows;     // (all positions, or places) weights of out-arcs, in sum
+    const double *flows;     // (all positions, or slots) weights of out-arcs, in sum
     const i64 *degrees;      // (owned) out-degrees; null: as long as the row
     const double *teleport;  // (owned) of sum 1 over all; null: the same everywhere
     const double *start;     // (owned) likewise: ranks to begin with
-    const u32 *readers;  // a bitmap of the own vertices for each device (supersteps/readers.cuh)
-    const Id *places;    // if ONE_HOP: where they are there, by words (supersteps/halos.cuh)
+    const u32 *subscribers;  // a bitmap of the own vertices for each device (supersteps/halos.cuh)
+    const Id *slots;    // if ONE_HOP: where they are there, by words (supersteps/halos.cuh)
     Rank *carried[2][MAX_DEVICES];
     double uniform;  // 1 / number of vertices
     double damping;
@@ -75,7 +74,7 @@ struct Past {
 struct RankPass {
     const Arguments &arguments;
     const u64 *state;
-    const Rank *old;  // of all positions, or places
+    const Rank *old;  // of all positions, or slots
     u32 next;         // the one that is written
     i64 first;        // own position, or place
     double lift;
@@ -130,10 +129,10 @@ struct RankPass {
         arguments.carried[to][stage.device][first + row] = value;
         for (u32 peer = 0; peer < stage.devices; peer++) {
             if (peer == stage.device) continue;
-            if (!is_read_at(stage, arguments.readers, peer, row)) continue;
+            if (!is_read_at(stage, arguments.subscribers, peer, row)) continue;
             const i64 bit = peer * stage.capacity + row;
             const i64 place =
-                ONE_HOP ? halo_place(arguments.readers, arguments.places, bit) : first + row;
+                ONE_HOP ? halo_slot(arguments.subscribers, arguments.slots, bit) : first + row;
             arguments.carried[to][peer][place] = value;
         }
     }

@@ -30,7 +30,7 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import OF_STEPS, check_options, check_ranks
 from godwit.runtime.protocol import Device
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps.place import place_positions
+from godwit.supersteps import place_positions
 from godwit.worker.options import SolverOptions
 from godwit.worker.solve import make_poll
 

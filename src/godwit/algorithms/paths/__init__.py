@@ -1,1 +1,1 @@
-"""What searches have in common: their result, predecessors and their verification."""
+"""Common parts of searches: the result, predecessors, weights and verifiers."""

@@ -1,22 +1,22 @@
-"""Predecessors out of final distances: which vertex comes before each on a shortest path.
+"""Predecessors by final distances: the vertex before each one on a shortest path.
 
 An arc u -> v is *tight* if ``distance[u] + weight == distance[v]``, computed in the dtype of the
-distances, as the engines compute it. The answer is a function of graph and distances alone, so it is
-the same for every number of threads and devices:
+distances, as the engines compute it. The result is a function of graph and distances, so it is equal for
+every number of threads and devices:
 
 1. The predecessor of v is the smallest u with a tight arc u -> v and ``distance[u] < distance[v]``.
    Along these arcs distances grow, so they close no cycle.
-2. What is left are vertices all of whose tight arcs come from vertices of equal distance: weights of
-   zero, or so small that the floating-point sum does not change. Such arcs do close cycles, hence
-   rounds: in round k = 1, 2, ... every vertex that has no predecessor yet takes the smallest u that
-   has a tight arc to it and that was a source or got its predecessor before round k. (Which means: in
-   round k - 1, or for k = 1 by rule 1.) A predecessor was settled before its vertex, so there is no
-   cycle here either, and a vertex is left out only if no source reaches it by tight arcs.
+2. The tight arcs of the remaining vertices all come from vertices of equal distance: their weights are
+   zero, or too small to change the floating-point sum. Such arcs close cycles, hence rounds: in round
+   k = 1, 2, ... every vertex without a predecessor takes the smallest u that has a tight arc to it and
+   that is a source or got its predecessor before round k. A predecessor is settled before its vertex, so
+   there is no cycle here either, and a vertex keeps no predecessor only if no source reaches it by tight
+   arcs.
 
-Rule 1 is one parallel pass. Where in-arcs are at hand (undirected graphs, directed ones whose reverse
-has been built) every vertex looks through its own; if the rows are sorted, the first tight arc is the
-answer, and after a BFS that is soon found. Otherwise vertices push their ids along their out-arcs, and
-the smallest stays. Rule 2 is a serial search from the settled vertices; most graphs do not need it.
+Rule 1 is one parallel pass. If the graph has in-arcs (it is undirected, or its reverse has been built),
+every vertex searches its own; in sorted rows the first tight arc is the answer, soon after a BFS.
+Otherwise vertices push their ids along their out-arcs, and the smallest stays. Rule 2 is a serial search
+from the settled vertices; most graphs do not need it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from godwit.runtime.cpu.atomics import fetch_min, load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range, run_team
 
-# Graphs of fewer arcs are left to one thread: waking others takes longer.
+# Graphs of fewer arcs are processed by one thread: waking others takes longer.
 _ALONE_ARCS = 60_000
-_CHUNK = 512  # vertices handed out at a time
+_CHUNK = 512  # vertices that a thread claims at a time
 
 # States of a vertex in the search of rule 2.
 _SETTLED = 0
 _OPEN = 1
 _NEW = 2  # got a predecessor in this round, perhaps not the smallest yet
 
-# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
+# Cast of an index that is not negative: saves Numba's test for Python's a[-1].
 _at: Any = np.uint64
 
 
@@ -53,13 +53,13 @@ def predecessors(
     unit_lengths: bool,
     threads: int | None = None,
 ) -> Array:
-    """The vertex before each on a shortest path from the nearest source.
+    """Return the vertex before each one on a shortest path from the nearest source.
 
     :param distance: (n) final distances; the largest value of an integer dtype, or infinity, marks
         vertices that were not reached
     :param sources: (k) vertex ids, the vertices from which distances count
-    :param unit_lengths: every arc has length 1, whatever weights the graph has
-    :param threads: at most so many; all that the process may use by default. Small graphs use one
+    :param unit_lengths: every arc has length 1, regardless of weights
+    :param threads: limit; by default all that the process may use. Small graphs use one
     :returns: (n), dtype of the graph's ids; -1 for sources and vertices that were not reached
     """
     ids = graph.targets.dtype
@@ -68,7 +68,7 @@ def predecessors(
         return predecessor
     sources = np.unique(np.asarray(sources, np.int64))
     unit = unit_lengths or graph.weights is None
-    # Read as unsigned, -1 is larger than every id: the smallest can be kept from the beginning.
+    # As unsigned, -1 is larger than every id, so it is the identity of min.
     candidates = predecessor.view(np.uint32 if ids.itemsize == 4 else np.uint64)
     unreached = distance.dtype.type(
         np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
@@ -96,14 +96,14 @@ def predecessors(
 
 
 def _lengths(graph: Graph, unit: bool) -> Array:
-    """The weights; where they do not matter always of one dtype, so that one kernel serves."""
+    """Return the weights; for unit lengths an empty array of one dtype, so that one kernel serves."""
     return graph.targets[:0] if unit or graph.weights is None else graph.weights
 
 
 def in_arcs_at_hand(graph: Graph) -> Graph | None:
-    """The reverse of a graph if it is there; None if it would have to be built.
+    """Return the reverse of a graph, or None if it would have to be built.
 
-    Building it costs far more than one pass over the arcs or one search without it.
+    Building it costs far more than a pass over the arcs, or a search, without it.
     """
     if not graph.directed or "reverse" in graph._cache:
         return graph.reverse
@@ -111,14 +111,14 @@ def in_arcs_at_hand(graph: Graph) -> Graph | None:
 
 
 def _length(lengths: Any, arc: Any, unit: bool) -> Any:
-    """The length of an arc."""
+    """Return the length of an arc."""
     if unit:
         return lengths.dtype.type(1)
     return lengths[_at(arc)]
 
 
 def _fill(rank: int, size: int, candidates: Any) -> None:
-    """No candidate for anyone."""
+    """Clear the candidates."""
     begin, end = block_range(rank, size, candidates.size)
     none = ~candidates.dtype.type(0)
     for v in range(begin, end):
@@ -126,7 +126,7 @@ def _fill(rank: int, size: int, candidates: Any) -> None:
 
 
 def _count_without(rank: int, size: int, distance: Any, unreached: Any, candidates: Any) -> int:
-    """Reached vertices without a candidate, in this thread's part; sources among them."""
+    """Return the number of reached vertices, with sources, that have no candidate in a thread's part."""
     none = ~candidates.dtype.type(0)
     without = 0
     begin, end = block_range(rank, size, candidates.size)
@@ -140,7 +140,7 @@ def _push(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
     unreached: Any, candidates: Any, unit: bool,
 ) -> int:  # fmt: skip
-    """Rule 1 along out-arcs; returns how many reached vertices of a part have no predecessor."""
+    """Apply rule 1 along out-arcs; return the number of reached vertices of a part without predecessor."""
     n = offsets.size - 1
     number = distance.dtype.type
     _fill(rank, size, candidates)
@@ -170,10 +170,9 @@ def _pull(
     in_targets: Any, lengths: Any, distance: Any, unreached: Any, candidates: Any, sources: Any,
     unit: bool, ascending: bool,
 ) -> int:  # fmt: skip
-    """Rule 1 along in-arcs; returns how many reached vertices of a part have no predecessor.
+    """Apply rule 1 along in-arcs; return the number of reached vertices of a part without predecessor.
 
-    After a BFS the neighbours of a source would have to look through long rows for just that vertex:
-    they are served by the sources instead.
+    After a BFS the sources push to their neighbours, which would search long rows for just that vertex.
     """
     n = in_offsets.size - 1
     number = distance.dtype.type
@@ -214,7 +213,7 @@ def _pull(
 def _settle_ties(
     graph: Graph, distance: Array, unreached: Any, candidates: Array, sources: Array
 ) -> None:
-    """Rule 2."""
+    """Apply rule 2."""
     n = graph.vertex_count
     state = np.full(n, _SETTLED, np.uint8)
     state[(distance != unreached) & (candidates == ~candidates.dtype.type(0))] = _OPEN
@@ -230,7 +229,7 @@ def _offer(
     u: Any, offsets: Any, targets: Any, lengths: Any, distance: Any, candidates: Any, state: Any,
     queue: Any, tail: int,
 ) -> int:  # fmt: skip
-    """Let a settled vertex be the predecessor of its open neighbours at equal distance."""
+    """Offer a settled vertex as predecessor to its open neighbours at equal distance."""
     here = distance[_at(u)]
     for arc in range(offsets[_at(u)], offsets[_at(u) + _at(1)]):
         v = targets[_at(arc)]
@@ -251,7 +250,7 @@ def _ties(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
     unreached: Any, candidates: Any, state: Any, queue: Any,
 ) -> None:  # fmt: skip
-    """Rounds of rule 2, on one thread: the vertices settled in a round are a stretch of the queue."""
+    """Run the rounds of rule 2 on one thread: the vertices settled in a round are a range of the queue."""
     head = 0
     tail = 0
     for u in range(state.size):

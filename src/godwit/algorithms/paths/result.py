@@ -1,4 +1,4 @@
-"""What breadth-first search and shortest paths have in common: sources, limits, and the result."""
+"""Arguments and results of searches."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _HOST = ResultLocation()
 class PathResult:
     """Distances from the nearest of the sources.
 
-    :ivar graph: the graph that was asked
-    :ivar statistics: what the run did and how long it took
-    :ivar location: where :attr:`distance`, :attr:`reached` and :attr:`predecessor` live: NumPy arrays on
-        the host, or CuPy's on a GPU
+    :ivar graph: the graph of the query
+    :ivar statistics: counts and times of the run
+    :ivar location: of :attr:`distance`, :attr:`reached` and :attr:`predecessor`: NumPy arrays on the host,
+        or CuPy arrays on a GPU
     """
 
     def __init__(
@@ -45,38 +45,38 @@ class PathResult:
         self.statistics = statistics
         self.unit_lengths = unit_lengths
         self.location = location
-        self._given = distance  # of the host, or of the GPU that is home
+        self._given = distance  # on the host or on the GPU of the location
 
     @property
     def sources(self) -> list[Any]:
-        """The sources by id (:attr:`Graph.ids`), each once, in the order of positions."""
+        """The sources by id (:attr:`Graph.ids`), each once, ascending by number."""
         return self.graph.ids.of(self._sources)
 
     @cached_property
     def distance(self) -> Array:
         """Distance of every vertex, shape (n).
 
-        BFS: int32, in arcs. SSSP: int64 for integer weights (exact), float64 for others. A vertex that
-        was not reached has the largest value of the dtype (:attr:`unreached`), infinity for floats.
+        BFS: int32, in arcs. SSSP: int64 for integer weights (exact), float64 for others. An unreached
+        vertex has the largest value of the dtype (:attr:`unreached`), infinity for floats.
         """
         placed: Array = self.location.place(self._given)
         return placed
 
     @cached_property
     def _distance(self) -> Array:
-        """On the host; brought there when first asked for."""
+        """The distances on the host, copied there on first use."""
         return host_array(self._given)
 
     @property
     def unreached(self) -> int | float:
-        """The distance of vertices that were not reached."""
+        """The distance of unreached vertices."""
         if self._given.dtype.kind == "f":
             return float("inf")
         return int(np.iinfo(self._given.dtype).max)
 
     @property
     def reached(self) -> Array:
-        """bool (n): whether a vertex was reached."""
+        """Which vertices were reached, bool of shape (n)."""
         if isinstance(self._given, np.ndarray):
             reached: Array = self.location.place(self._given != self.unreached)
         else:
@@ -86,12 +86,12 @@ class PathResult:
 
     @property
     def predecessor(self) -> Array:
-        """The position of the vertex before each on a shortest path, shape (n), dtype of the targets.
+        """The number of the vertex before each one on a shortest path, shape (n), dtype of the targets.
 
-        -1 for sources and vertices that were not reached. Of several candidates the first
-        (among zero-weight ties, the one in the fewest zero-weight hops): following predecessors always
-        ends at a source, and the answer does not depend on devices, partition or schedule. Computed by
-        a pass over the arcs when first asked for.
+        -1 for sources and unreached vertices. Of several candidates the smallest (among zero-weight ties,
+        the one with the fewest zero-weight hops): following predecessors always ends at a source, and the
+        result does not depend on devices, partition or schedule. Computed by a pass over the arcs on first
+        use.
         """
         return self._predecessor if self.location.gpu is None else self._predecessor_on_gpu
 
@@ -110,7 +110,7 @@ class PathResult:
         return self.location.place(self._predecessor)
 
     def to_dict(self) -> dict[Any, int | float]:
-        """The distance of every vertex that was reached, by its id (:attr:`Graph.ids`).
+        """Return the distance of every reached vertex, by its id (:attr:`Graph.ids`).
 
         >>> import godwit as gw
         >>> graph = gw.Graph.from_edges([0, 1], [1, 2], [4, 3], ids=["Bonn", "Ulm", "Jena", "Kiel"],
@@ -124,15 +124,15 @@ class PathResult:
         )
 
     def to_arrow(self) -> Any:
-        """A ``pyarrow.Table`` with a row per vertex: columns ``vertex``, ``distance``, ``predecessor``.
+        """Return a ``pyarrow.Table`` with a row per vertex: ``vertex``, ``distance``, ``predecessor``.
 
-        Vertices are called by their ids (:attr:`Graph.ids`). The distance of a vertex that was not
-        reached is null, and so is what comes before it or before a source.
+        Vertices have their ids (:attr:`Graph.ids`). The distance of an unreached vertex is null, as are its
+        predecessor and those of sources.
         """
         return vertex_table(path_columns(self, predecessors=True), self.graph.ids)
 
     def to_pandas(self) -> Any:
-        """The table of :meth:`to_arrow` as a ``pandas.DataFrame``; integers are nullable ones.
+        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame`` with nullable integers.
 
         :raises InputError: pandas is not installed
         """
@@ -147,7 +147,7 @@ class PathResult:
         ['Bonn', 'Ulm', 'Jena']
 
         :param vertex: an id (:attr:`Graph.ids`), as are those of the path
-        :raises InputError: there is no such vertex, or it was not reached
+        :raises InputError: the vertex does not exist, or was not reached
         """
         return self.graph.ids.of(self._positions_to(self.graph.ids.position(vertex)))
 
@@ -171,7 +171,7 @@ class PathResult:
 
 
 def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
-    """What a table of the vertices says of paths: distance, and perhaps predecessor."""
+    """Return the columns of a table of vertices: distance and, if asked for, predecessor."""
     columns = [Column("distance", result._distance, result._distance != result.unreached)]
     if predecessors:
         before = result._predecessor
@@ -180,9 +180,9 @@ def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
 
 
 def check_cutoff(cutoff: Any) -> float | None:
-    """The cutoff as a number; InputError if it is none, or negative, or NaN.
+    """Return the cutoff as a number, infinity for integers beyond all floating-point numbers.
 
-    An integer beyond all floating-point numbers is beyond all distances: infinity.
+    :raises InputError: it is no number, negative or NaN
     """
     if cutoff is None:
         return None
@@ -195,9 +195,9 @@ def check_cutoff(cutoff: Any) -> float | None:
 def check_query(
     graph: Graph, source: Sources, target: Vertex | None, cutoff: float | None
 ) -> tuple[Array, int | None, float | None]:
-    """What was asked of a graph: the positions of sources and target, and the cutoff.
+    """Return the numbers of sources and target, and the cutoff.
 
-    :raises InputError: one of them is wrong
+    :raises InputError: one of them is invalid
     """
     ids = graph.ids
     sources = ids.one_or_several(source, "source")

@@ -4,24 +4,20 @@ Together they are sufficient:
 
 - every source is at distance 0, and nothing is at a negative distance or at NaN;
 - no arc leads from a reached vertex to one that is farther away than that vertex plus the arc (so no
-  distance is too large, and whatever can be reached is);
-- every reached vertex but the sources is at the end of a *tight* arc, one whose sum is its distance,
-  and following tight arcs back leads to a source (so no distance is too small; that the way back ends
-  is a matter of its own where arcs have length zero);
+  distance is too large, and every reachable vertex is reached);
+- every reached vertex except the sources is the head of a *tight* arc, whose sum is its distance, and
+  following tight arcs back leads to a source (so no distance is too small; that the way back ends must be
+  checked if arcs have length zero);
 - the arc from the predecessor of a vertex, if predecessors are given, exists and is tight; following
-  predecessors leads to a source; nobody else has one.
+  predecessors leads to a source; unreached vertices and sources have none.
 
-With a cutoff, distances beyond it are absent: sums beyond it are exempt from the second rule, and no
-distance may be beyond it. A search that stopped at a target is verified with the target's distance
-as cutoff.
+With a cutoff, sums beyond it are exempt from the second rule, and no distance may exceed it. A search that
+stopped at a target is verified with the target's distance as cutoff.
 
-Integers are compared exactly. Floating-point sums, which a solver computes in the dtype of the
-distances as this does, may differ by :data:`RELATIVE_SLACK`, for distances that others have computed
-in another order. Slack spoils the argument that a way back along falling distances must end: two
-vertices a rounding apart could hold up each other. Where exact sums do not explain every distance,
-the ways back are therefore followed from the sources, arc by arc.
-
-Arcs are looked at in blocks, so that memory stays near that of a few arrays of n.
+Integers are compared exactly. Floating-point sums, in the dtype of the distances as in the engines, may
+differ by :data:`RELATIVE_SLACK`, for distances computed elsewhere in another order. With slack, a way back
+along falling distances need not end: two vertices a rounding apart could support each other. Where exact
+sums do not explain every distance, tight arcs are therefore followed from the sources.
 """
 
 from __future__ import annotations
@@ -32,14 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.checks import arc_blocks, check_graph, checked_array, fail
+from godwit.algorithms.checks import arc_blocks, check_graph, checked_array, fail, first_true
 from godwit.algorithms.paths.result import check_cutoff
 from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 
 RELATIVE_SLACK = 1e-12
-"""By how much, relative to the larger, two floating-point distances may differ and count as equal."""
+"""Largest relative difference of floating-point distances that count as equal."""
 
 
 def verify_bfs(
@@ -111,15 +107,15 @@ class _Verifier:
         self.is_source[self.sources] = True
 
     def verify(self) -> None:
-        """Check one rule after the other."""
+        """Check all rules."""
         self.check_values()
         if not self.floating:
             self.comparable = self.distance.astype(np.uint64)
-        # Vertices from which the way back to a source is known to end: by exact sums from a vertex
-        # that is nearer, as distances cannot fall for ever. The others are looked at one by one.
+        # Vertices whose way back to a source ends: by exact sums from nearer vertices, as distances cannot
+        # fall for ever. The others are checked by a search.
         supported = self.is_source.copy()
         distance = self.comparable
-        predecessor_found = np.zeros_like(supported)
+        has_tight_arc = np.zeros_like(supported)
         level_arcs = []
         for tails, heads, lengths in self.blocks():
             sums = self.add(distance[tails], lengths)
@@ -132,18 +128,18 @@ class _Verifier:
             if self.predecessor is not None:
                 chosen = self.predecessor[heads] == tails
                 tight = self.is_tight(sums[chosen], distance[heads[chosen]])
-                predecessor_found[heads[chosen][tight]] = True
+                has_tight_arc[heads[chosen][tight]] = True
         self.check_support(supported, level_arcs)
         if self.predecessor is not None:
-            self.check_predecessors(predecessor_found)
+            self.check_predecessors(has_tight_arc)
 
     def as_ids(self, tails: Array, heads: Array) -> tuple[Array, Array]:
-        """Arcs to be kept, in the dtype of the graph's ids."""
+        """Return arcs in the dtype of the graph's ids."""
         ids = self.graph.targets.dtype
         return tails.astype(ids), heads.astype(ids)
 
     def blocks(self) -> Iterator[tuple[Array, Array, Any]]:
-        """The arcs that leave reached vertices: tails, heads, lengths; some rows at a time."""
+        """Yield the arcs that leave reached vertices in blocks of rows: tails, heads, lengths."""
         for tails, arcs in arc_blocks(self.graph):
             kept = self.reached[tails]
             heads = self.graph.targets[arcs][kept].astype(np.int64)
@@ -158,7 +154,7 @@ class _Verifier:
         Integers are exact: two that are below 2**63 have a sum below 2**64.
         """
         if self.floating:
-            with np.errstate(over="ignore"):  # infinitely far: what comes out is right
+            with np.errstate(over="ignore"):  # infinity is right
                 sums: Array = (distances + lengths).astype(self.distance.dtype, copy=False)
             return sums
         if np.asarray(lengths).dtype.kind == "f":
@@ -171,7 +167,7 @@ class _Verifier:
         return exact
 
     def is_tight(self, sums: Array, distances: Array) -> Array:
-        """Whether sums are equal to distances, up to the slack; an infinite sum reaches nothing."""
+        """Return which sums equal distances up to the slack; infinite sums never do."""
         tight: Array = sums == distances
         if self.floating:
             with np.errstate(invalid="ignore"):  # infinity less infinity
@@ -180,21 +176,19 @@ class _Verifier:
         return tight
 
     def tight_arcs(self) -> Iterator[tuple[Array, Array]]:
-        """Tails and heads of all arcs that are tight up to the slack."""
+        """Yield tails and heads of all arcs that are tight up to the slack."""
         for tails, heads, lengths in self.blocks():
             sums = self.add(self.comparable[tails], lengths)
             tight = self.is_tight(sums, self.comparable[heads])
             yield self.as_ids(tails[tight], heads[tight])
 
     def check_values(self) -> None:
-        """Sources are at 0; distances are numbers from 0 up to the cutoff."""
+        """Check that sources are at 0, and distances within [0, cutoff]."""
         wrong = self.is_source & (self.distance != 0)
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        if (v := first_true(wrong)) is not None:
             fail(f"source {v} must be at distance 0, is at {self.distance[v]}")
         wrong = ~(self.distance >= 0)
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        if (v := first_true(wrong)) is not None:
             fail(f"vertex {v} is at distance {self.distance[v]}")
         if self.cutoff is not None:
             wrong = self.reached & (self.distance > self.cutoff)
@@ -203,7 +197,7 @@ class _Verifier:
                 fail(f"vertex {v} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}")
 
     def check_not_too_far(self, tails: Array, heads: Array, sums: Array) -> None:
-        """No head of an arc is farther away than its tail plus the arc."""
+        """Check that no head of an arc is farther away than its tail plus the arc."""
         distances = self.comparable[heads]
         wrong = sums < distances
         if self.floating:
@@ -222,52 +216,47 @@ class _Verifier:
         fail(f"vertex {v} {has}, but the arc {u} -> {v} reaches it at {sums[arc]}")
 
     def check_support(self, supported: Array, level_arcs: list[tuple[Array, Array]]) -> None:
-        """Every reached vertex is at the end of a tight arc, and so on back to a source."""
+        """Check that tight arcs lead from sources to every reached vertex."""
         if (self.reached & ~supported).any():
             supported = _reachable(supported, level_arcs)
         if self.floating and (self.reached & ~supported).any():
             supported = _reachable(self.is_source, list(self.tight_arcs()))
         wrong = self.reached & ~supported
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        if (v := first_true(wrong)) is not None:
             fail(
                 f"vertex {v} is at {self.distance[v]}, but no shortest path from a source ends there"
             )
 
-    def check_predecessors(self, found: Array) -> None:
-        """Predecessors are where they must be, by tight arcs, and lead to sources."""
+    def check_predecessors(self, has_tight_arc: Array) -> None:
+        """Check that predecessors exist where they must, by tight arcs, and lead to sources."""
         before = self.predecessor
         assert before is not None
         n = self.graph.vertex_count
         has_one = self.reached & ~self.is_source
         wrong = ~has_one & (before != -1)
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        if (v := first_true(wrong)) is not None:
             kind = "source" if self.is_source[v] else "unreached vertex"
             fail(f"{kind} {v} must have predecessor -1, has {before[v]}")
         wrong = has_one & ((before < 0) | (before >= n))
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        if (v := first_true(wrong)) is not None:
             fail(f"vertex {v} must have a predecessor in [0, {n}), has {before[v]}")
-        wrong = has_one & ~found
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        wrong = has_one & ~has_tight_arc
+        if (v := first_true(wrong)) is not None:
             u = int(before[v])
             row = self.graph.targets[self.graph.offsets[u] : self.graph.offsets[u + 1]]
             fault = "is not tight" if (row == v).any() else "is not in the graph"
             fail(f"the arc {u} -> {v} from the predecessor of {v} {fault}")
-        # Pointer doubling: after k steps everyone has gone back 2**k times, or stands at a source.
+        # Pointer doubling: after k steps `at` is 2**k predecessors back, or at a source.
         at = np.where(has_one, before, np.arange(n)).astype(np.int64)
         for _ in range(n.bit_length()):
             at = at[at]
         wrong = has_one & ~self.is_source[at]
-        if wrong.any():
-            v = int(np.argmax(wrong))
+        if (v := first_true(wrong)) is not None:
             fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
 
 
 def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:
-    """bool (n): what the arcs reach from the vertices marked in ``start``, those included."""
+    """Return bool (n): the vertices that arcs reach from those of ``start``, which are included."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -276,7 +265,9 @@ def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:
     heads = np.concatenate([heads for _, heads in blocks])
     useful = ~start[heads]
     first = np.unique(tails[useful & start[tails]])
-    all_tails = np.concatenate([tails[useful], np.full(len(first), n)])  # n: a root before them all
+    all_tails = np.concatenate(
+        [tails[useful], np.full(len(first), n)]
+    )  # n: a root before all others
     all_heads = np.concatenate([heads[useful], first])
     arcs = csr_array((np.ones(len(all_tails)), (all_tails, all_heads)), shape=(n + 1, n + 1))
     order = breadth_first_order(arcs, n, return_predecessors=False)

@@ -1,6 +1,6 @@
 """Single-source shortest paths.
 
-Distances only decrease, so items may arrive in any order and twice; priority makes it rarely so
+Distances only decrease, so items may arrive in any order and twice; priority makes both rare
 (delta-stepping on shared memory, soft priority between devices).
 """
 
@@ -12,9 +12,7 @@ from typing import Any
 
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights
-from godwit.dtypes import Array
 from godwit.errors import ValueOverflowError
-from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
     PartitionArgument,
@@ -30,7 +28,7 @@ from godwit.worker.query import (
     add_placement,
     placed_for_query,
 )
-from godwit.worker.solve import Solution, solve
+from godwit.worker.solve import solve
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -57,7 +55,7 @@ def _program(dtype: str, message: Any) -> VertexProgram:
 PROGRAMS = {name: _program(name, _along) for name in ("int32", "int64", "float64")}
 """By dtype of the distances."""
 _SATURATING = _program("int64", _along_saturating)
-"""Sums of 2^63 - 2 or more come out as 2^63 - 2, which improves on "not reached" and on nothing else."""
+"""Sums are at most 2^63 - 2, which is less than "not reached" only."""
 
 
 def run_sssp(
@@ -68,59 +66,53 @@ def run_sssp(
     cutoff: float | None = None,
     options: SolverOptions,
 ) -> PathResult:
-    """Distances from the nearest source; see :func:`godwit.sssp`."""
+    """Return distances from the nearest source; see :func:`godwit.sssp`."""
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
-    integral = graph.weights is None or graph.weights.dtype.kind in "iu"
-    if not integral:
-        solution = _solve(placed, sources, PROGRAMS["float64"], target, cutoff, options)
-        return _result(graph, sources, solution, options)
-    if cutoff is not None:
-        cutoff = None if cutoff >= _FARTHEST else math.floor(cutoff)
+    start = {int(vertex): 0 for vertex in sources}
+
+    def run(program: VertexProgram) -> PathResult:
+        solution = solve(
+            program,
+            placed,
+            start,
+            options,
+            limit=cutoff,
+            target=target,
+            result_dtype="float64" if program.dtype.kind == "f" else "int64",
+        )
+        if program is _SATURATING and bool((solution.values == _FARTHEST).any()):
+            raise ValueOverflowError(
+                f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, which 64-bit "
+                "integers do not hold; give the weights as float64, or a cutoff"
+            )
+        return PathResult(
+            graph,
+            sources,
+            solution.values,
+            solution.statistics,
+            unit_lengths=graph.weights is None,
+            location=options.location,
+        )
+
+    if graph.weights is not None and graph.weights.dtype.kind not in "iu":
+        return run(PROGRAMS["float64"])
     # The largest sum that may be computed: an arc from the farthest vertex is relaxed as well.
     bound = largest * graph.vertex_count
     if cutoff is not None:
+        cutoff = None if cutoff >= _FARTHEST else math.floor(cutoff)
+    if cutoff is not None:
         bound = min(bound, cutoff + largest)
-    # 32-bit distances need half the memory and half the traffic. Where the worst case does not fit
-    # them the usual case often does: the run stops at the first sum that does not, and is repeated.
+    # 32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
+    # fit: the run stops at the first sum that overflows, and is repeated.
     if max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
         try:
-            solution = _solve(placed, sources, PROGRAMS["int32"], target, cutoff, options)
-            return _result(graph, sources, solution, options)
+            return run(PROGRAMS["int32"])
         except ValueOverflowError:
             if bound < 2**31 - 1:
                 raise
-    program = PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING
-    solution = _solve(placed, sources, program, target, cutoff, options)
-    if program is _SATURATING and bool((solution.values == _FARTHEST).any()):
-        raise ValueOverflowError(
-            f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, which 64-bit integers "
-            "do not hold; give the weights as float64, or a cutoff"
-        )
-    return _result(graph, sources, solution, options)
-
-
-def _solve(
-    placed: PlacedGraph, sources: Array, program: VertexProgram, target: int | None,
-    cutoff: float | None, options: SolverOptions,
-) -> Solution:  # fmt: skip
-    start = {int(vertex): 0 for vertex in sources}
-    result_dtype = "float64" if program.dtype.kind == "f" else "int64"
-    return solve(
-        program, placed, start, options, limit=cutoff, target=target, result_dtype=result_dtype
-    )
-
-
-def _result(graph: Graph, sources: Array, solution: Solution, options: SolverOptions) -> PathResult:
-    return PathResult(
-        graph,
-        sources,
-        solution.values,
-        solution.statistics,
-        unit_lengths=graph.weights is None,
-        location=options.location,
-    )
+    return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
 
 
 def sssp(
@@ -139,7 +131,7 @@ def sssp(
     worker: WorkerOptions | None = None,
     gpu: GpuOptions | None = None,
 ) -> PathResult:
-    """Lengths of shortest paths from a source, or from the nearest of several.
+    """Return lengths of shortest paths from a source, or from the nearest of several.
 
     >>> import godwit as gw
     >>> graph = gw.Graph.from_edges([0, 0, 1], [1, 2, 2], [4, 9, 3])

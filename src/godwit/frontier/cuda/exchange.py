@@ -8,8 +8,16 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.frontier.code import Instruction, StepCode
-from godwit.frontier.cuda.layout import REPLICATED, SPREAD, TURNED, Slot, slot_of
+from godwit.frontier.cuda.layout import (
+    REPLICATED,
+    SPREAD,
+    TURNED,
+    ProgramArrays,
+    Slot,
+    slot_of,
+)
 from godwit.frontier.reads import shared_fields
+from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.exchange import Exchange
 
 
@@ -19,13 +27,15 @@ class ProgramExchange:
     Devices list nothing for each other there (:attr:`FrontierQueues.lists`).
     """
 
-    def __init__(self, code: StepCode, slots: Sequence[Slot], exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(
+        self, code: StepCode, slots: Sequence[Slot], arrays: ProgramArrays, exchange: Exchange
+    ) -> None:
+        self._exchange, self._arrays = exchange, arrays
         self._pulls = code.pulls
         self._shared = shared_fields(code)
         self._code, self._slots = code, slots
         self._steps = {step.index: step for step in code.instructions()}
-        self._fetched: list[tuple[str, int]] = []
+        self._fetched: list[tuple[DeviceArray, int]] = []
 
     def exchange_on_host(self, last: int, coming: int, state: Array) -> None:
         """After a superstep, before the one that comes."""
@@ -33,15 +43,15 @@ class ProgramExchange:
         if step is not None and is_second == _has_second(step):
             self._spread_outcome(step, bool(state[REPLICATED]))
         if self._pulls and last & SPREAD:
-            self._exchange.spread("step frontier", 1)
-        for name, bits in self._fetched:
-            self._exchange.reset(name, bits)
+            self._exchange.broadcast(self._arrays.frontier, 1)
+        for array, bits in self._fetched:
+            self._exchange.reset(array, bits)
         self._fetched = []
         step, is_second = self._step_of(coming)
         if step is not None and step.kind == "advance" and is_second and not _pulled(step, last):
             self._fetched = self._messages(step)
-            for name, bits in self._fetched:
-                self._exchange.fetch(name, bits)
+            for array, bits in self._fetched:
+                self._exchange.fetch(array, bits)
 
     def _step_of(self, phase: int) -> tuple[Instruction | None, bool]:
         """The step of a phase, and whether it is its second; None of one that does nothing."""
@@ -57,16 +67,16 @@ class ProgramExchange:
         """
         if step.kind in ("advance", "compute") and step.into in self._shared:
             bits = 8 * np.dtype(self._code.field_dtype(step.into)).itemsize
-            self._exchange.spread(f"field {step.into}", bits)
+            self._exchange.broadcast(self._arrays.field(step.into), bits)
         is_new = step.kind in ("advance", "filter", "arcs") and not step.stays
         if self._pulls and is_new and spreads:
-            self._exchange.spread("step frontier", 1)
+            self._exchange.broadcast(self._arrays.frontier, 1)
 
-    def _messages(self, step: Instruction) -> list[tuple[str, int]]:
+    def _messages(self, step: Instruction) -> list[tuple[DeviceArray, int]]:
         """What is left for owners, and bits of a position."""
         slot = self._slots.index(slot_of(self._code, step))
         bits = 8 * self._slots[slot].dtype.itemsize
-        return [("step touched", 1), (f"slot {slot}", bits)]
+        return [(self._arrays.touched, 1), (self._arrays.slot(slot), bits)]
 
 
 def _pulled(step: Instruction, first: int) -> bool:

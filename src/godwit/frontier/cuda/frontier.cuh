@@ -15,7 +15,7 @@
 #pragma once
 
 #include "runtime/cuda/include/schedule.cuh"
-#include "supersteps/readers.cuh"
+#include "supersteps/halos.cuh"
 
 template <class T>
 constexpr bool IS_WHOLE = false;
@@ -66,12 +66,12 @@ struct Arguments {
     i64 vertex_count;
     Schedule::Row *left_rows;
     u8 *arcs;  // own: which are in the frontier, where that is of arcs: of the vertices that they leave
-    const u32 *readers;  // of own vertices' fields (supersteps/readers.cuh); null: all devices
-    u32 *queue[2];       // own indexes
-    u64 queue_room;      // of each; the same on every device
-    u64 listing_limit;   // a frontier of no more vertices lists what it touches
-    i64 long_below;      // own indexes from here on have rows of SHORT_ROW_ARCS at most
-    u64 is_directed;     // those before may have, too
+    const u32 *subscribers;  // of own vertices' fields (supersteps/halos.cuh); null: all devices
+    u32 *queue[2];           // own indexes
+    u64 queue_room;          // of each; the same on every device
+    u64 listing_limit;       // a frontier of no more vertices lists what it touches
+    i64 long_below;          // own indexes from here on have rows of SHORT_ROW_ARCS at most
+    u64 is_directed;         // those before may have, too
     QueueControl *queues[MAX_DEVICES];
     u32 *frontiers[MAX_DEVICES];
     u32 *touched[MAX_DEVICES];
@@ -182,8 +182,8 @@ __device__ __forceinline__ void thread_publish(const Arguments &arguments, u32 i
     if constexpr (shared) {
         for (u32 device = 0; device < stage.devices; device++) {
             if (device == stage.device) continue;
-            if (!arguments.readers ||
-                is_read_at(stage, arguments.readers, device, position - stage.first()))
+            if (!arguments.subscribers ||
+                is_read_at(stage, arguments.subscribers, device, position - stage.first()))
                 field_of<T>(arguments, index, device)[position] = value;
         }
     }

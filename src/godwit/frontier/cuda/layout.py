@@ -9,6 +9,8 @@ import numpy as np
 
 from godwit.frontier.code import Instruction, StepCode, accumulator_dtype
 from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import PEERS, ROWS, STAGE
 
 FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, REPLICATED = 24, 25, 26, 27, 28, 29
@@ -33,6 +35,37 @@ class Slot:
     def dtype(self) -> np.dtype[Any]:
         """Of the accumulators."""
         return accumulator_dtype("add" if self.combine == "add" else "min", self.field)
+
+
+class ProgramArrays:
+    """The arrays of step programs, kept on the devices between runs."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self._placement = placement
+        self._fields: list[DeviceArray] = []
+        self._slots: list[DeviceArray] = []
+        self.frontier = DeviceArray(placement)
+        self.touched = DeviceArray(placement)
+        self.queue = DeviceArray(placement), DeviceArray(placement)
+        self.queues = DeviceArray(placement)
+        self.left_rows = DeviceArray(placement)
+        self.arcs = DeviceArray(placement)
+        self.vertices = DeviceArray(placement)
+        self.degrees = DeviceArray(placement)
+        self.extremes = DeviceArray(placement)
+
+    def field(self, index: int) -> DeviceArray:
+        """Return the array of a field."""
+        return self._at(self._fields, index)
+
+    def slot(self, index: int) -> DeviceArray:
+        """Return the array of a slot of accumulators."""
+        return self._at(self._slots, index)
+
+    def _at(self, arrays: list[DeviceArray], index: int) -> DeviceArray:
+        while len(arrays) <= index:
+            arrays.append(DeviceArray(self._placement))
+        return arrays[index]
 
 
 def slots_of(code: StepCode) -> list[Slot]:
@@ -62,7 +95,7 @@ def arguments_dtype(code: StepCode) -> np.dtype[Any]:
             ("vertex_count", np.int64),
             ("left_rows", np.uint64),
             ("arcs", np.uint64),
-            ("readers", np.uint64),
+            ("subscribers", np.uint64),
             ("queue", np.uint64, 2),
             ("queue_room", np.uint64),
             ("listing_limit", np.uint64),

@@ -13,9 +13,10 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.frontier.cuda.layout import FORM, QUEUE, REPLICATED
-from godwit.supersteps.placement import StepPart, StepPlacement
-from godwit.supersteps.rows import StepRows
+from godwit.frontier.cuda.layout import FORM, QUEUE, REPLICATED, ProgramArrays
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.rows import RowClass, StepRows
 
 FEW_VERTICES, SHORT_ROW_ARCS = 1024, 32
 LISTED, FEW, SHORT, LISTS = 1, 2, 4, 8
@@ -23,7 +24,6 @@ LISTED, FEW, SHORT, LISTS = 1, 2, 4, 8
 
 _CONTROL_BYTES, _INDEX_BYTES = 16, 4
 _LEAST_ROOM, _ROOM_SHIFT = 1 << 14, 5
-_CLASS_GROUP = 3
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,27 @@ class FrontierQueues:
         return cls(placement, room, lists)
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """Bytes of a device's buffers, by name."""
-        sent = self.placement.id_dtype.itemsize * self.room if len(self.placement.parts) > 1 else 0
-        queue = _INDEX_BYTES * self.room
-        return {"step queue 0": queue, "step queue 1": queue, "step queues": _CONTROL_BYTES + sent}
+    def arrays(self) -> ProgramArrays:
+        """The arrays that hold the queues."""
+        return self.placement.kept(ProgramArrays)
+
+    @property
+    def needs(self) -> list[tuple[DeviceArray, list[int]]]:
+        """Bytes of each array by device, as :meth:`StepPlacement.reserve` takes them."""
+        devices = len(self.placement.parts)
+        sent = self.placement.id_dtype.itemsize * self.room if devices > 1 else 0
+        first, second = self.arrays.queue
+        queue = [_INDEX_BYTES * self.room] * devices
+        return [
+            (first, queue),
+            (second, queue),
+            (self.arrays.queues, [_CONTROL_BYTES + sent] * devices),
+        ]
 
     @property
     def nbytes(self) -> int:
         """Of all devices."""
-        return sum(self.sizes.values()) * len(self.placement.parts)
+        return sum(sum(nbytes) for _, nbytes in self.needs)
 
     @property
     def listing_limit(self) -> int:
@@ -77,11 +88,13 @@ class FrontierQueues:
     def point(self, own: Any, part: StepPart, rows: StepRows) -> None:
         """Fill in a device's arguments, but for what lies at other devices."""
         directed = self.placement.graph.directed
-        own["queue"] = [part.buffers[f"step queue {which}"].pointer for which in (0, 1)]
+        own["queue"] = [queue[part].pointer for queue in self.arrays.queue]
         own["queue_room"] = self.room
         own["listing_limit"] = self.listing_limit
         # Of a directed graph the classes are of in-degrees.
-        own["long_below"] = self.placement.capacity if directed else rows.classes[_CLASS_GROUP]
+        own["long_below"] = (
+            self.placement.capacity if directed else rows.classes[RowClass.CLASS_GROUP]
+        )
         own["is_directed"] = directed
 
     def fill(self, members: Array) -> dict[int, int]:
@@ -97,9 +110,9 @@ class FrontierQueues:
             control = np.zeros(_CONTROL_BYTES // 4, np.uint32)
             if is_listed and counts[part.device]:
                 own = indexes[owners == part.device].astype(np.uint32)
-                part.buffers["step queue 0"].upload(own)
+                self.arrays.queue[0][part].upload(own)
                 control[0] = len(own)
-            part.buffers["step queues"].upload(control)
+            self.arrays.queues[part].upload(control)
         return {QUEUE: 0, FORM: self._form(members) if is_listed else 0, REPLICATED: 1}
 
     def _form(self, members: Array) -> int:

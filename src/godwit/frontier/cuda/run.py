@@ -10,17 +10,30 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.frontier.code import StepCode, StepCounts, StepError, StepState, ends_with_arcs
 from godwit.frontier.cuda.exchange import ProgramExchange
-from godwit.frontier.cuda.layout import FAILED, OPERATORS, Slot, arguments_dtype, slots_of
+from godwit.frontier.cuda.layout import (
+    FAILED,
+    OPERATORS,
+    ProgramArrays,
+    Slot,
+    arguments_dtype,
+    slots_of,
+)
 from godwit.frontier.cuda.queues import FrontierQueues
 from godwit.frontier.cuda.text import NOTHING, ProgramText
 from godwit.frontier.reads import reads_anywhere, ways_of_arcs
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.supersteps.exchange import left_sizes
+from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_arcs, deliver_positions
 from godwit.supersteps.rows import StepRows
-from godwit.supersteps.run import copies_by_host, point_rows, refuse_selective, step_run
-from godwit.supersteps.schedules import left_rows_bytes, schedule_define
+from godwit.supersteps.run import (
+    copies_by_host,
+    left_rows_bytes,
+    point_rows,
+    refuse_selective,
+    schedule_define,
+    step_run,
+)
 
 _PROCESSED, _ARCS = 0, 5  # of the counts of frontier.cuh
 _LARGEST = np.iinfo(np.int64).max
@@ -43,7 +56,7 @@ def run_steps_on_gpus(
     refuse_selective(placement, gpu)
     with placement.held():
         running = _Running(code, placement, state, gpu)
-        running.find_readers(gpu)
+        running.find_subscribers(gpu)
         running.upload()
         text = ProgramText(code, placement.id_dtype, running.weight_dtype)
         source = schedule_define(gpu.schedule) + text.source
@@ -80,6 +93,7 @@ class _Running:
         self._schedule = gpu.schedule
         self._by_host = copies_by_host(placement, gpu)
         self.queues = FrontierQueues.of(placement, gpu.frontier_items, lists=not self._by_host)
+        self.arrays = placement.kept(ProgramArrays)
         self._first_words: dict[int, int] = {}
         self.slots = slots_of(code)
         self.arguments: Array = np.zeros(len(placement.parts), arguments_dtype(code))
@@ -92,43 +106,42 @@ class _Running:
         if weighted:
             self.weight_dtype = self._rows["out"][0].weight_dtype
 
-    def find_readers(self, gpu: GpuOptions) -> None:
+    def find_subscribers(self, gpu: GpuOptions) -> None:
         """Who reads what at the own vertices, where values go to those devices only: to all by default."""
         ways = ways_of_arcs(self.code)
         selects = gpu.communication != "broadcast" and reads_anywhere(self.code) is None
         if len(self.placement.parts) > 1 and ways and selects and not self._by_host:
-            for own, bits in zip(self.arguments, self.placement.readers(*ways), strict=True):
-                own["readers"] = bits.pointer
+            masks = self.placement.subscriber_masks(*ways)
+            for own, mask in zip(self.arguments, masks, strict=True):
+                own["subscribers"] = mask.pointer
 
     def upload(self) -> None:
         """Make room for everything, and fill it in.
 
         :raises GraphTooLargeError: need against free
         """
-        placement, count = self.placement, self.placement.count
-        sizes = {
-            **{f"field {index}": dtype.itemsize * count for index, (_, dtype) in self._fields()},
-            **{f"slot {index}": slot.dtype.itemsize * count for index, slot in self._each_slot()},
-            "step frontier": count // 8,
-            "step touched": count // 8,
-            **self.queues.sizes,
-        }
-        copies: list[dict[str, int]] = [{} for _ in placement.parts]
-        for name, bits in self._left() if self._by_host else ():
-            found = left_sizes(placement.parts, placement.capacity, name, bits)
-            copies = [one | more for one, more in zip(copies, found, strict=True)]
-        placement.make_room(
-            [
-                sizes
-                | copies[part.device]
-                | {"step left rows": left_rows_bytes(self._schedule, rows, part.owned)}
-                | ({"step arcs": max(1, rows.arcs)} if self.code.has_arcs else {})
-                for part, rows in zip(placement.parts, self._rows["out"], strict=True)
-            ]
-        )
+        placement, count, arrays = self.placement, self.placement.count, self.arrays
+        devices, out_rows = len(placement.parts), self._rows["out"]
+        left_rows = [
+            left_rows_bytes(self._schedule, rows, part.owned)
+            for part, rows in zip(placement.parts, out_rows, strict=True)
+        ]
+        needs = [
+            *((arrays.field(index), [dtype.itemsize * count] * devices)
+              for index, (_, dtype) in self._fields()),
+            *((arrays.slot(index), [slot.dtype.itemsize * count] * devices)
+              for index, slot in self._each_slot()),
+            (arrays.frontier, [count // 8] * devices),
+            (arrays.touched, [count // 8] * devices),
+            *self.queues.needs,
+            (arrays.left_rows, left_rows),
+        ]  # fmt: skip
+        if self.code.has_arcs:
+            needs.append((arrays.arcs, [max(1, rows.arcs) for rows in out_rows]))
+        placement.reserve(*needs)
         for place, part in enumerate(placement.parts):
             own = self.arguments[place]
-            own["left_rows"] = part.buffers["step left rows"].pointer
+            own["left_rows"] = self.arrays.left_rows[part].pointer
             own["vertex_count"] = placement.vertex_count
             self.queues.point(own, part, self._rows["out"][place])
             self._point_rows(own, place)
@@ -143,11 +156,6 @@ class _Running:
     def _each_slot(self) -> Any:
         return enumerate(self.slots)
 
-    def _left(self) -> list[tuple[str, int]]:
-        """The arrays in which devices leave messages for owners, and bits of a position."""
-        slots = [(f"slot {index}", 8 * slot.dtype.itemsize) for index, slot in self._each_slot()]
-        return [("step touched", 1), *slots]
-
     def _point_rows(self, own: Any, place: int) -> None:
         for name, all_rows in self._rows.items():
             rows = all_rows[place]
@@ -161,19 +169,19 @@ class _Running:
         for index, (_, dtype) in self._fields():
             values = np.zeros(count, dtype)
             values[position] = self.state.fields[index]
-            self._upload(f"field {index}", values)
+            self._upload(self.arrays.field(index), values)
         for index, slot in self._each_slot():
-            self._upload(f"slot {index}", np.full(count, _identity(slot), slot.dtype))
+            self._upload(self.arrays.slot(index), np.full(count, _identity(slot), slot.dtype))
         members = np.zeros(count, np.uint8)
         members[position[self.state.frontier]] = 1
-        self._upload("step frontier", np.packbits(members, bitorder="little"))
+        self._upload(self.arrays.frontier, np.packbits(members, bitorder="little"))
         self._first_words = self.queues.fill(self.state.frontier)
-        self._upload("step touched", np.zeros(count // 8, np.uint8))
+        self._upload(self.arrays.touched, np.zeros(count // 8, np.uint8))
 
-    def _upload(self, name: str, values: Array) -> None:
+    def _upload(self, array: DeviceArray, values: Array) -> None:
         for part in self.placement.parts:
             if values.nbytes:
-                part.buffers[name].upload(values)
+                array[part].upload(values)
 
     def _fill_names(self) -> None:
         """Vertices and degrees of positions, and positions of vertices, where a program asks for them."""
@@ -190,18 +198,18 @@ class _Running:
         if self.code.reads("vertex"):
             vertices = placement.vertex(np.arange(placement.count)).astype(placement.id_dtype)
             for own, part in zip(self.arguments, placement.parts, strict=True):
-                own["vertices"] = part.resident("step vertices", vertices).pointer
+                own["vertices"] = self.arrays.vertices.resident(part, vertices).pointer
         if self.code.reads("degree"):
             degrees = np.zeros(placement.count, np.int64)
             degrees[placement.numbering.position] = placement.graph.out_degree()
             for own, part in zip(self.arguments, placement.parts, strict=True):
-                own["degrees"] = part.resident("step degrees", degrees).pointer
+                own["degrees"] = self.arrays.degrees.resident(part, degrees).pointer
 
     def _fill_arcs(self) -> None:
         """A flag an arc, in the order of the rows."""
         offsets = self.placement.graph.offsets
         for place, part in enumerate(self.placement.parts):
-            room = part.buffers["step arcs"]
+            room = self.arrays.arcs[part]
             self.arguments[place]["arcs"] = room.pointer
             if self.state.arcs is None or not self._rows["out"][place].arcs:
                 continue
@@ -213,21 +221,22 @@ class _Running:
 
     def connect(self, run: Any) -> None:
         """The pointers to all devices' memory."""
-        exchange = run.exchange
-        self.arguments["queues"] = exchange.shared("step queues")
-        self.arguments["frontiers"] = exchange.shared("step frontier")
-        left = {name: exchange.left(name, bits) for name, bits in self._left()}
-        self.arguments["touched"] = left["step touched"]
-        for place in range(len(self.placement.parts)):
+        exchange, arrays = run.exchange, self.arrays
+        self.arguments["queues"] = exchange.broadcast_pointers(arrays.queues)
+        self.arguments["frontiers"] = exchange.broadcast_pointers(arrays.frontier)
+        self.arguments["touched"] = exchange.collected_pointers(arrays.touched, 1)
+        for place, part in enumerate(self.placement.parts):
             # They are asked for in the meeting that ends a superstep. Its device alone changes one.
             extremes = np.full(2, _LARGEST, np.int64)
-            room = run.room_for_all("step extremes", place, extremes)
+            room = run.reachable_room(arrays.extremes, part, extremes)
             self.arguments["extremes"][:, place] = room.pointer
         for index, _ in self._fields():
-            self.arguments["fields"][:, index] = exchange.shared(f"field {index}")
-        for index, _ in self._each_slot():
-            self.arguments["accumulators"][:, index] = left[f"slot {index}"]
-        run.exchange_on_host = ProgramExchange(self.code, self.slots, exchange).exchange_on_host
+            self.arguments["fields"][:, index] = exchange.broadcast_pointers(arrays.field(index))
+        for index, slot in self._each_slot():
+            pointers = exchange.collected_pointers(arrays.slot(index), 8 * slot.dtype.itemsize)
+            self.arguments["accumulators"][:, index] = pointers
+        copies = ProgramExchange(self.code, self.slots, arrays, exchange)
+        run.exchange_on_host = copies.exchange_on_host
 
     def words(self) -> list[int | float]:
         """The state at the beginning: numbers, and the form of the frontier."""
@@ -240,17 +249,17 @@ class _Running:
         """The state as the run left it."""
         placement, state = self.placement, self.state
         for index, (_, dtype) in self._fields():
-            deliver_positions(placement, f"field {index}", dtype, state.fields[index])
+            deliver_positions(placement, self.arrays.field(index), dtype, state.fields[index])
         for index, (_, dtype) in enumerate(self.code.numbers):
             state.set_number(self.code, index, words[index : index + 1].view(dtype)[0].item())
         if self.code.has_arcs:
             state.arcs = None
             if ends_with_arcs(self.code):
                 state.arcs = np.zeros(placement.graph.arc_count, np.uint8)
-                deliver_arcs(placement, "step arcs", state.arcs)
+                deliver_arcs(placement, self.arrays.arcs, state.arcs)
         found = []
         for part in placement.parts:
-            bits = part.buffers["step frontier"].download(np.uint8, placement.count // 8)
+            bits = self.arrays.frontier[part].download(np.uint8, placement.count // 8)
             first = part.first // 8
             own = bits[first : first + placement.capacity // 8]
             members = np.flatnonzero(np.unpackbits(own, bitorder="little"))

@@ -46,7 +46,6 @@ class _Part(Protocol):
 
     index: int
     stream: driver.Stream
-    buffers: dict[str, driver.Buffer]
 
 
 class _Placed(Protocol):
@@ -81,7 +80,7 @@ class SlicedRun:
     """One cooperative kernel an endpoint, started slice after slice.
 
     A subclass fills in ``kernels``, ``arguments`` (a struct each, whose field ``prepare`` makes the kernel
-    return at once) and ``shapes``; a buffer ``control`` of each part holds a word ``status``.
+    return at once), ``shapes``, and ``control_buffers``, which hold a word ``status``.
 
     :cvar says_ended: each kernel says by its word of the host that it stores nothing any more: so the host
         sees it sooner than by the stream
@@ -98,6 +97,7 @@ class SlicedRun:
         self.kernels: list[driver.Kernel] = []
         self.functions: Sequence[DeviceFunction] = ()
         self.shapes: list[tuple[int, int, int]] = []
+        self.control_buffers: list[driver.Buffer] = []
         self.arguments: Array = np.empty(0)
 
     @property
@@ -136,10 +136,7 @@ class SlicedRun:
     def controls(self) -> Array:
         """The control words of all endpoints."""
         return np.concatenate(
-            [
-                part.buffers["control"].download(self.control_dtype, 1)
-                for part in self.placement.parts
-            ]
+            [buffer.download(self.control_dtype, 1) for buffer in self.control_buffers]
         )
 
     def progress(self, controls: Array) -> Progress:

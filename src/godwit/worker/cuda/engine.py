@@ -216,8 +216,10 @@ class _Run(SlicedRun):
         control["bound"] = -np.inf
         control["lowest"] = kernels.NO_KEY
         control["limit"] = _bits(given.limit)
-        part.room("control", CONTROL.itemsize).upload(control)
-        own["control"] = part.buffers["control"].pointer
+        room = part.room("control", CONTROL.itemsize)
+        room.upload(control)
+        self.control_buffers.append(room)
+        own["control"] = room.pointer
         own["target"] = given.target
 
     def _filled(self, place: int, name: str, given: Array) -> int:

@@ -13,7 +13,7 @@ struct BlockSchedule {
         i64 end;
         u64 row;
     };
-    static_assert(sizeof(Row) == 24);  // as in supersteps/schedules.py
+    static_assert(sizeof(Row) == 24);  // as in supersteps/run.py
 
     Row *list;
     u64 *cursor;  // rows

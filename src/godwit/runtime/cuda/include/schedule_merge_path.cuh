@@ -8,13 +8,13 @@
 // from there to the piece's end. An item is in one piece, so every arc is visited once.
 //
 // The list has room for every row of a frontier. What the word of both counts can hold is checked by the
-// host (supersteps/schedules.py).
+// host (supersteps/run.py).
 #pragma once
 
 #include "runtime/cuda/include/schedule_rows.cuh"
 
 struct MergePathSchedule {
-    static constexpr u32 ARC_BITS = 36, ROW_BITS = 64 - ARC_BITS;  // as in supersteps/schedules.py
+    static constexpr u32 ARC_BITS = 36, ROW_BITS = 64 - ARC_BITS;  // as in supersteps/run.py
     static constexpr u64 LEAST_PIECE = ARCS_A_WARP;
     static constexpr u64 MOST_PIECE = 1ull << 30;  // a lane counts arcs of a piece by 32 bits
 
@@ -27,7 +27,7 @@ struct MergePathSchedule {
             return static_cast<u32>(place & ((1ull << ROW_BITS) - 1));
         }
     };
-    static_assert(sizeof(Row) == 16);  // as in supersteps/schedules.py
+    static_assert(sizeof(Row) == 16);  // as in supersteps/run.py
 
     Row *list;
     u64 *cursor;  // rows << ARC_BITS | arcs

@@ -14,7 +14,7 @@ struct MixedSchedule {
         u64 chunk;  // its first one's number among all
         u64 row;
     };
-    static_assert(sizeof(Row) == 32);  // as in supersteps/schedules.py
+    static_assert(sizeof(Row) == 32);  // as in supersteps/run.py
 
     Row *list;
     u64 *cursor;  // rows << 32 | chunks

@@ -1,0 +1,115 @@
+"""The devices of a placement, and arrays of which each device has its buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.runtime.cuda.driver import Buffer, PinnedBuffer
+from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.worker.cuda.placement import GpuMemory
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
+
+
+@dataclass
+class StepPart(GpuMemory):
+    """One device's vertices.
+
+    :param device: number of the device in the placement
+    :param first: its first position
+    :param classes: (7) int64: the first local index of each class of degrees, and the end of the last
+    """
+
+    device: int
+    first: int
+    classes: Array
+
+    @property
+    def owned(self) -> int:
+        """Number of own vertices."""
+        return int(self.classes[-1])
+
+    @property
+    def active(self) -> int:
+        """Number of own vertices that have arcs; they come first."""
+        return int(self.classes[-2])
+
+
+class DeviceArray:
+    """An array with a buffer on each device, allocated on demand and released with the placement."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self._placement = placement
+        self._buffers: dict[int, Buffer] = {}
+        self._pinned: dict[int, PinnedBuffer] = {}
+        placement.device_arrays.append(self)
+
+    def __bool__(self) -> bool:
+        """Return True if any device has its buffer."""
+        return bool(self._buffers)
+
+    def __contains__(self, part: StepPart) -> bool:
+        return part.device in self._buffers
+
+    def __getitem__(self, part: StepPart) -> Buffer:
+        return self._buffers[part.device]
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """The buffers of all devices."""
+        return [self[part] for part in self._placement.parts]
+
+    @property
+    def pointers(self) -> Array:
+        """The buffers' addresses, in the shape of :data:`godwit.supersteps.run.PEERS`."""
+        addresses = np.zeros(MAXIMAL_DEVICES, np.uint64)
+        for part in self._placement.parts:
+            addresses[part.device] = self[part].pointer
+        return addresses
+
+    def nbytes(self, part: StepPart) -> int:
+        """Size of a device's buffer; 0 if it has none."""
+        return self[part].nbytes if part in self else 0
+
+    def room(self, part: StepPart, nbytes: int) -> Buffer:
+        """Return a device's buffer with at least `nbytes`; a new one has undefined content."""
+        if part not in self or self[part].nbytes < nbytes:
+            self.release(part)  # first: the larger buffer may need the memory
+            self._buffers[part.device] = Buffer(part.index, nbytes)
+        return self[part]
+
+    def pinned_room(self, part: StepPart, nbytes: int) -> PinnedBuffer:
+        """Return host memory in the place of a device's buffer, for GPUs without peer access."""
+        if part.device not in self._pinned:
+            self._pinned[part.device] = PinnedBuffer(nbytes)
+        return self._pinned[part.device]
+
+    def resident(self, part: StepPart, values: Array) -> Buffer:
+        """Return a device's buffer, uploading `values` if it has none."""
+        if part not in self:
+            buffer = Buffer(part.index, values.nbytes)
+            buffer.upload(values)
+            self._buffers[part.device] = buffer
+        return self[part]
+
+    def adopt(self, buffers: Sequence[Buffer]) -> None:
+        """Take over buffers, one of each device."""
+        self._buffers = dict(enumerate(buffers))
+
+    def take(self, other: DeviceArray) -> None:
+        """Take over the buffers of another array, which has none afterwards."""
+        self._buffers, other._buffers = other._buffers, {}
+
+    def release(self, part: StepPart | None = None) -> None:
+        """Free the buffer of one device, or of all."""
+        for device in [*self._buffers, *self._pinned] if part is None else [part.device]:
+            if device in self._buffers:
+                self._buffers.pop(device).close()
+            if device in self._pinned:
+                self._pinned.pop(device).close()

@@ -269,7 +269,7 @@ def test_a_segment_that_was_given_back_is_not_sent() -> None:
         up.send(np.arange(2))
         segment = up.receive().wait()
         segment.release()
-        with pytest.raises(InputError, match=r"Segment\(rows 0 to 1 .* has been given back: send"):
+        with pytest.raises(InputError, match=r"Segment\(rows 0 to 1 .* has been released: send"):
             across.send(segment)
         # What is refused keeps no buffer.
         with up.receive().wait() as segment:

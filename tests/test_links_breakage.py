@@ -313,7 +313,7 @@ def test_outputs_drained_one_after_the_other_say_what_they_wait_for(
                 break
             pending.wait().release()
         with pytest.raises(
-            RunTimeoutError, match=r"offers no more until .* -> cpu:1 is taken \(who"
+            RunTimeoutError, match=r"offers no more until .* -> cpu:1 is taken \(a thread"
         ):
             pending.wait(0.01)
         monkeypatch.setattr(future_module, "PATIENCE_S", 0.01)
@@ -324,7 +324,7 @@ def test_outputs_drained_one_after_the_other_say_what_they_wait_for(
 
         later = threading.Timer(0.3, take)
         later.start()
-        with pytest.warns(UserWarning, match=r"somebody has waited .* -> cpu:0: .* by turns"):
+        with pytest.warns(UserWarning, match=r"a thread has waited .* -> cpu:0: .* by turns"):
             pending.wait()
         later.join()
 
@@ -526,14 +526,14 @@ def test_all_copies_are_waited_for_whatever_fails() -> None:
 
 
 def test_threads_agree_on_the_memory_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = context_module.make_space
+    make = context_module.HostSpace
     both = threading.Barrier(2)
 
     def slow(*arguments: Any, **settings: Any) -> Any:
         threading.Event().wait(0.02)
         return make(*arguments, **settings)
 
-    monkeypatch.setattr(context_module, "make_space", slow)
+    monkeypatch.setattr(context_module, "HostSpace", slow)
     with gw.Context(["cpu:0"]) as context:
         found: list[Any] = []
 
@@ -765,7 +765,7 @@ def test_a_wait_without_workers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> N
         link = gw.Link(context.endpoints[0], context.host)
         timer = threading.Timer(0.3, link.shutdown)
         timer.start()
-        with pytest.warns(UserWarning, match=r"somebody has waited .*: host for a segment over"):
+        with pytest.warns(UserWarning, match=r"a thread has waited .*: host for a segment over"):
             assert drained(link) == []
         timer.join()
 
@@ -822,7 +822,7 @@ def test_what_fails_as_the_body_ends(monkeypatch: pytest.MonkeyPatch, error: Any
     def fail(workers: Workers) -> None:
         raise error
 
-    monkeypatch.setattr(Workers, "_settle_body", fail)
+    monkeypatch.setattr(Workers, "_end_body", fail)
     with gw.Context(["cpu:0"]) as context:
         link = gw.Link(context.host, context.endpoints[0])
         with pytest.raises(error), context.workers() as workers:
@@ -838,7 +838,7 @@ def test_the_end_as_the_body_ends_is_no_cause(monkeypatch: pytest.MonkeyPatch) -
     def fail() -> None:
         raise OwnError
 
-    monkeypatch.setattr(Workers, "_settle_body", told)
+    monkeypatch.setattr(Workers, "_end_body", told)
     with (
         gw.Context(["cpu:0"]) as context,
         pytest.raises(OwnError),

@@ -68,21 +68,21 @@ def broadcast(
         packet = _packet_size(packet_bytes, array)
         links = [Link(*pair, packet_bytes=packet) for pair in pairwise(chain)]
 
-        def receive(endpoint: Endpoint, place: int) -> None:
+        def receive(endpoint: Endpoint, index: int) -> None:
             out = outs_of[endpoint.index] = _empty(endpoint, array)
             rows = out.reshape(-1)
-            for segment in links[place - 1]:
+            for segment in links[index - 1]:
                 begin = (segment.metadata or 0) + segment.offset  # metadata: begin of the message
                 end = begin + len(segment)
                 with segment:
                     rows[begin:end] = segment.array
-                if place < len(links):
-                    links[place].send(rows[begin:end], metadata=begin)
+                if index < len(links):
+                    links[index].send(rows[begin:end], metadata=begin)
             endpoint.space.record_event().wait()
 
         with inner.workers() as workers:
-            for place, endpoint in enumerate(chain[1:], 1):
-                workers.start(endpoint, receive, endpoint, place)
+            for index, endpoint in enumerate(chain[1:], 1):
+                workers.start(endpoint, receive, endpoint, index)
             if links:
                 workers.start(first, links[0].send, array.reshape(-1))
     return [outs_of[end.index] for end in context.endpoints]
@@ -123,22 +123,22 @@ def reduce(
         tree = [first, *(end for end in inner.endpoints if end is not first)]
         router = Router(tree, tree, "tree", packet_bytes=_packet_size(packet_bytes, arrays[0]))
 
-        def combine(endpoint: Endpoint, place: int) -> None:
+        def combine(endpoint: Endpoint, index: int) -> None:
             out = _copied(endpoint, arrays[endpoint.index])
             rows = out.reshape(-1)
             for segment in router.output(endpoint):
                 with segment:
                     part = rows[segment.offset : segment.offset + len(segment)]
                     _combine(endpoint, operator, part, segment.array)
-            if place:
+            if index:
                 router.input(endpoint).send(rows)
             else:
                 results.append(out)
             endpoint.space.record_event().wait()
 
         with inner.workers() as workers:
-            for place, endpoint in enumerate(tree):
-                workers.start(endpoint, combine, endpoint, place)
+            for index, endpoint in enumerate(tree):
+                workers.start(endpoint, combine, endpoint, index)
     return results[0]
 
 
@@ -178,16 +178,16 @@ def all_reduce(
 
         def go_around(endpoint: Endpoint) -> None:
             """In step s, take the part of the endpoint s + 1 before; combine in the first k - 1 steps."""
-            place = endpoint.index
-            out = outs_of[place] = _copied(endpoint, arrays[place])
-            rows, ahead = out.reshape(-1), ring[place]
-            begin, end = bounds[place], bounds[place + 1]
-            following = (place + 1) % count
+            index = endpoint.index
+            out = outs_of[index] = _copied(endpoint, arrays[index])
+            rows, ahead = out.reshape(-1), ring[index]
+            begin, end = bounds[index], bounds[index + 1]
+            following = (index + 1) % count
             # In 2 k - 2 steps every part arrives twice, but the endpoint's and the following once.
             left = 2 * size - (end - begin) - (bounds[following + 1] - bounds[following])
             if end > begin:
                 ahead.send(rows[begin:end], metadata=(0, begin))
-            for segment in ring[place - 1]:
+            for segment in ring[index - 1]:
                 step, begin = segment.metadata
                 begin += segment.offset
                 part = rows[begin : begin + len(segment)]
@@ -228,7 +228,7 @@ def gather(
         raise InputError("arrays of one dtype can be gathered, of one shape but for the first axis")
     target = _as_root(context, root)
     width = prod(arrays[0].shape[1:])
-    begins = [sum(map(len, arrays[:place])) * width for place in range(len(arrays))]
+    begins = [sum(map(len, arrays[:index])) * width for index in range(len(arrays))]
     shape = (sum(map(len, arrays)), *arrays[0].shape[1:])
     with _inner_context(context) as inner:
         last = inner.host if target is context.host else inner.endpoints[target.index]

@@ -26,46 +26,49 @@ if TYPE_CHECKING:
     from godwit.dataflow.router import Router
     from godwit.dataflow.workers import Workers
 
-
 _MOST_BYTES = 1 << 60
 _SMALL_BYTES = 64 << 10
 _SMALL_AT_ONCE = 16
 
-Kind = Literal["device", "host", "router"]
-
 
 class Endpoint:
-    """Something that sends and receives: a device of a context, the host, or a router.
+    """Sender and receiver of a context: a device, the host, or a router.
 
-    The same device may stand at several places of a context: each is an endpoint of its own.
+    A device that is named twice in a context's devices is two endpoints.
 
-    :ivar context: that it belongs to
+    :ivar context: the context
     :ivar kind: ``"device"``, ``"host"`` or ``"router"``
-    :ivar name: for people: the device's, ``"host"``, or the router's
-    :ivar device: None of the host and of routers
-    :ivar index: which of the context's devices, or -1
+    :ivar name: the device's name, ``"host"``, or the router's name
+    :ivar device: the device; None for the host and routers
+    :ivar index: index in ``context.endpoints``; -1 for the host and routers
     """
 
     def __init__(
-        self, context: Context, kind: Kind, name: str, device: Device | None, index: int
+        self,
+        context: Context,
+        kind: Literal["device", "host", "router"],
+        name: str,
+        device: Device | None = None,
+        index: int = -1,
     ) -> None:
         self.context = context
         self.kind = kind
         self.name = name
         self.device = device
         self.index = index
-        self.inbound: list[Receiver] = []  # the ends of links to it where receiving has begun
+        # Receivers of links to it, after their first request.
+        self.inbound: list[Receiver] = []
 
     @cached_property
     def space(self) -> Space:
-        """Its memory."""
+        """Memory of the endpoint."""
         if self.kind == "router":
             raise TopologyError(f"{self} has no memory; its links end in that of others")
         return self.context.make_space(self)
 
     @property
     def stream(self) -> Any:
-        """What a GPU's work is put into by its workers; None elsewhere."""
+        """Stream of a GPU's workers; None elsewhere."""
         return self.space.stream
 
     def __str__(self) -> str:
@@ -76,25 +79,26 @@ class Endpoint:
 
 
 class Context:
-    """Devices, what connects them and the memory of that, for as long as the block lasts.
+    """Devices, the links and routers between them, and their memory, until the block ends.
 
     >>> with Context(devices=["cpu:0", "cpu:1"]) as context:
     ...     len(context.endpoints)
     2
 
-    Several contexts may be open at once. At the end of the block everything that links hold is given back;
-    what is on its way is waited for, unless the block ends by an exception.
+    Several contexts may be open at once. The end of the block frees all buffers of links; unless it ends by
+    an exception, it first waits for copies that are under way.
 
     :param devices: as everywhere (None, a number, a name or names), but GPUs and CPUs may stand together
-    :param memory_bytes: limit of the buffers on each endpoint, or on those that a dictionary names
-        (``{"cuda:0": 8 << 30, "host": 4 << 30}``); None for as much as there is
-    :param pools: memory to take buffers from, by endpoint: arrays of NumPy (host, CPUs) or CuPy (GPUs).
-        Endpoints that stand for the same device share it, or its limit, in equal parts
-    :param transport: how segments get from GPU to GPU: ``"direct"``, or always through the ``"host"``
+    :param memory_bytes: limit of the buffers on each endpoint, or by name (``{"cuda:0": 8 << 30, "host":
+        4 << 30}``); None for no limit
+    :param pools: memory that buffers are allocated in, by name: arrays of NumPy (host, CPUs) or CuPy
+        (GPUs). Endpoints on the same device share it, or its limit, in equal parts
+    :param transport: copies between GPUs: ``"direct"``, or always through the ``"host"``
     :param trace: a file that the timeline of workers, worklists, segments, copies and waits is written
         to at the end, or a :class:`godwit.Trace`
-    :raises InputError: see :func:`godwit.runtime.registry.resolve_devices`; a name that is no endpoint
-    :raises DeviceError: a device is not there
+    :raises InputError: see :func:`godwit.runtime.registry.resolve_devices`; a name that is not an
+        endpoint's
+    :raises DeviceError: there is no such device
     :raises FileError: the trace cannot be written
     """
 
@@ -107,13 +111,13 @@ class Context:
         transport: Transport = "direct",
         trace: TraceArgument = None,
     ) -> None:
-        found = resolve_devices(devices, mixed=True)
-        self._names = [device.name for device in found]
+        resolved = resolve_devices(devices, mixed=True)
+        self._names = [device.name for device in resolved]
         self._endpoints = tuple(
             Endpoint(self, "device", _distinct_name(self._names, index), device, index)
-            for index, device in enumerate(found)
+            for index, device in enumerate(resolved)
         )
-        self._host = Endpoint(self, "host", "host", None, -1)
+        self._host = Endpoint(self, "host", "host")
         if not (isinstance(transport, str) and transport in get_args(Transport)):
             raise InputError(f"transport must be 'direct' or 'host', got {shown(transport)}")
         self._transport = transport
@@ -122,7 +126,7 @@ class Context:
         for name, memory in self._pools.items():
             if not hasattr(memory, "nbytes") or not hasattr(memory, "dtype"):
                 raise InputError(f"pools[{name!r}] must be an array, got {shown(memory)}")
-        # Without a file of its own it adds to what the caller records, as godwit.filter(trace=...) does.
+        # Without a file of its own it adds to the caller's recording, as in godwit.filter(trace=...).
         self.trace = active() if trace is None else trace if isinstance(trace, Trace) else Trace()
         self._trace_path = None if isinstance(trace, Trace) else trace
         if self._trace_path is not None:
@@ -136,51 +140,51 @@ class Context:
         self._has_workers = False
         self._closed = False
 
-    # Endpoints and devices.
+    # Endpoints and devices
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """One endpoint a device, in the order given."""
+        """One endpoint per device, in the order given."""
         self.check_open()
         return self._endpoints
 
     @property
     def host(self) -> Endpoint:
-        """The host: what the caller's arrays and threads are at."""
+        """Endpoint of the caller's arrays and threads."""
         self.check_open()
         return self._host
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices, in the order given."""
+        """Devices, in the order given."""
         return tuple(endpoint.device for endpoint in self.endpoints if endpoint.device is not None)
 
     @property
     def device_kind(self) -> DeviceKind:
-        """The kind of these devices; InputError if they are of several kinds."""
+        """Kind of the devices; InputError if they are of several kinds."""
         return device_kind_of(self.devices)
 
-    # What is built on them.
+    # Links, routers, workers
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """All direct links, in the order in which they were made."""
+        """Links between two endpoints, in the order of creation; not those of routers."""
         return tuple(self._links)
 
     @property
     def routers(self) -> tuple[Router, ...]:
-        """All routers, in the order in which they were made."""
+        """Routers, in the order of creation."""
         return tuple(self._routers)
 
     def all_links(self) -> list[Link]:
-        """Direct links and those of routers."""
+        """Return all links, those of routers included."""
         return [*self._links, *(link for router in self._routers for link in router.links)]
 
     def workers(self) -> Workers:
-        """A block for functions that run on endpoints, a thread each; at its end they have ended.
+        """Return a block in which functions run on endpoints, a thread each; its end joins them.
 
-        :raises TopologyError: nothing leads to a router
-        :raises InputError: when it begins, if another one is open
+        :raises TopologyError: a router has no input
+        :raises InputError: at the beginning of the block, if another one is open
         """
         from godwit.dataflow.workers import Workers
 
@@ -192,28 +196,21 @@ class Context:
         return Workers(self)
 
     def graph(self) -> DataflowGraph:
-        """The dataflow graph, to be printed, shown in a notebook or written to a file."""
+        """Return the dataflow graph, to be printed, shown in a notebook or written to a file."""
         from godwit.dataflow.drawing import DataflowGraph
 
         return DataflowGraph.of(self)
 
-    @property
-    def used_bytes(self) -> int:
-        """Of buffers that links hold, on all endpoints."""
-        return sum(space.used_bytes for space in list(self._spaces.values()))
-
-    # What links and endpoints ask.
-
-    def add(self, link: Link) -> None:
-        """A direct link was made."""
+    def add_link(self, link: Link) -> None:
+        """Register a link between two endpoints."""
         self._links.append(link)
 
     def add_router(self, router: Router) -> None:
-        """A router was made."""
+        """Register a router."""
         self._routers.append(router)
 
     def begin_workers(self) -> None:
-        """A block of workers begins: it says when endpoints have ended, so there is one at a time."""
+        """Begin the block of workers; there is one at a time, since its workers end the links."""
         with self._lock:
             if self._has_workers:
                 raise InputError(
@@ -222,71 +219,89 @@ class Context:
             self._has_workers = True
 
     def end_workers(self) -> None:
-        """It has ended."""
+        """End the block of workers."""
         self._has_workers = False
 
     def recording(self) -> AbstractContextManager[Any]:
-        """What the calling thread does in the block is noted in the context's trace, if it has one."""
+        """Return a block in which the calling thread records into the context's trace, if it has one."""
         return nullcontext() if self.trace is None else self.trace.recording()
 
+    # Memory
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of buffers of links, on all endpoints."""
+        return sum(space.used_bytes for space in list(self._spaces.values()))
+
     def limit_bytes(self, endpoint: Endpoint) -> int | None:
-        """Of its buffers together, or None."""
+        """Return the largest sum of an endpoint's buffers, or None."""
         limit, memory = self._share(endpoint)
         if memory is None:
             return limit
         return int(memory.nbytes) if limit is None else min(limit, int(memory.nbytes))
 
     def _share(self, endpoint: Endpoint) -> tuple[int | None, Any]:
-        """Limit and memory of an endpoint: equal parts for those that stand for the same device."""
+        """Return limit and pool of an endpoint: equal parts for endpoints on the same device."""
         name = "host" if endpoint.device is None else endpoint.device.name
         limit, memory = self._limits.get(name), self._pools.get(name)
         count = self._names.count(name)
         if count > 1:
-            place = self._names[: endpoint.index].count(name)
+            number = self._names[: endpoint.index].count(name)
             limit = None if limit is None else max(1, limit // count)
             if memory is not None:
                 memory = memory.reshape(-1).view("u1")
                 part = memory.nbytes // count
-                memory = memory[place * part : (place + 1) * part]
+                memory = memory[number * part : (number + 1) * part]
         return limit, memory
 
     def make_space(self, endpoint: Endpoint) -> Space:
-        """The memory of an endpoint, which the context closes; the same for all threads that ask."""
+        """Return the memory of an endpoint, created at the first call; the context closes it.
+
+        The one function that decides between code for CPUs and code for GPUs.
+
+        :raises InputError: the endpoint's pool is not an array of its device
+        """
         with self._lock:
             self.check_open()
             space = self._spaces.get(endpoint)
-            if space is None:
-                limit, memory = self._share(endpoint)
-                space = self._spaces[endpoint] = make_space(
-                    endpoint.device,
-                    beside_gpus=any(device.kind == "cuda" for device in self.devices),
-                    limit_bytes=limit,
-                    memory=memory,
-                    transport=self._transport,
-                    trace=self.trace,
-                )
+            if space is not None:
+                return space
+            limit, memory = self._share(endpoint)
+            if all(device.kind != "cuda" for device in self.devices):
+                space = HostSpace(limit, memory)
+            else:
+                from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
+
+                device = endpoint.device
+                if device is None or device.kind != "cuda":
+                    # Page-locked, so that copies overlap with kernels.
+                    space = PinnedSpace(limit, memory, self.trace)
+                else:
+                    index = int(device.name.partition(":")[2])
+                    space = GpuSpace(index, limit, memory, self._transport, self.trace)
+            self._spaces[endpoint] = space
         return space
 
     def keep(self, event: Event, array: Any) -> None:
-        """Hold an array until an event is reached."""
+        """Keep an array alive until an event is done."""
         kept = self._kept
         kept.append((event, array))
         if array.nbytes <= _SMALL_BYTES and len(kept) % _SMALL_AT_ONCE:
-            return  # to ask takes longer than it is worth
+            return  # queries cost more than small arrays are worth
         while kept:
             try:
                 first = kept.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread has taken it
                 return
             if not first[0].done():
                 kept.appendleft(first)
                 return
 
-    # Its end.
+    # End
 
     @property
     def closed(self) -> bool:
-        """Whether the block has ended."""
+        """True if the block has ended."""
         return self._closed
 
     def check_open(self) -> None:
@@ -295,27 +310,27 @@ class Context:
             raise ClosedContextError("this context is closed; make another one")
 
     def close(self) -> None:
-        """End the block: give all buffers back, and write the trace; closing twice does no harm."""
+        """End the block: free all buffers, and write the trace. A second call has no effect."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         self.cancel_scope.end(ClosedContextError("the context was closed"))
         links = self.all_links()
-        with ExitStack() as last_first:  # each of these, whatever the others raise
+        with ExitStack() as last_first:  # runs all, even if some raise
             if self.trace is not None and self._trace_path is not None:
                 last_first.callback(self.trace.write, self._trace_path)
             for space in self._spaces.values():
                 last_first.callback(space.close)
             for link in links:
                 last_first.callback(link.close)
-            last_first.callback(self._let_go)
+            last_first.callback(self._release_kept)
             for link in links:
                 if link.receiver is not None:
                     last_first.callback(link.receiver.wait_all)
 
-    def _let_go(self) -> None:
-        """Drop what copies read, when all of them are done."""
+    def _release_kept(self) -> None:
+        """Wait for the copies that read kept arrays, and drop these."""
         try:
             with ExitStack() as stack:
                 for event, _ in self._kept:
@@ -335,16 +350,18 @@ class Context:
     ) -> None:
         self.close()
 
-    def _by_name(self, given: Any, what: str) -> dict[str, Any]:
+    # Arguments
+
+    def _by_name(self, given: Any, argument: str) -> dict[str, Any]:
         if given is None:
             return {}
         if not isinstance(given, Mapping):
-            raise InputError(f"{what} must be a dictionary by endpoint, got {shown(given)}")
+            raise InputError(f"{argument} must be a dictionary by endpoint, got {shown(given)}")
         for name in given:
             if name != "host" and name not in self._names:
-                there = ", ".join(map(repr, ["host", *dict.fromkeys(self._names)]))
+                names = ", ".join(map(repr, ["host", *dict.fromkeys(self._names)]))
                 raise InputError(
-                    f"{what} names {shown(name)}, which is no endpoint; there are {there}"
+                    f"{argument} names {shown(name)}, which is no endpoint; there are {names}"
                 )
         return dict(given)
 
@@ -362,32 +379,3 @@ def _distinct_name(names: list[str], index: int) -> str:
     if names.count(name) == 1:
         return name
     return f"{name} ({names[: index + 1].count(name)} of {names.count(name)})"
-
-
-def make_space(
-    device: Device | None,
-    *,
-    beside_gpus: bool,
-    limit_bytes: int | None = None,
-    memory: Any = None,
-    transport: Transport = "direct",
-    trace: Any = None,
-) -> Space:
-    """The memory of an endpoint.
-
-    :param device: None for the host
-    :param beside_gpus: whether the context has GPUs: host memory is then page-locked, so that copies run
-        beside kernels
-    :param limit_bytes: of its buffers; None for as much as there is
-    :param memory: an array of bytes there that buffers are to be taken from
-    :param transport: between GPUs
-    :param trace: a :class:`godwit.trace.Trace` that copies are added to
-    :raises InputError: ``memory`` is no array of that device
-    :raises DeviceError: the device is not there
-    """
-    if beside_gpus:
-        from godwit.dataflow.cuda.segments import make_space as of_cuda
-
-        space: Space = of_cuda(device, limit_bytes, memory, transport, trace)
-        return space
-    return HostSpace(limit_bytes, memory)

@@ -1,7 +1,7 @@
-"""The memory of CPU endpoints, for links that carry segments; the counterpart of cuda/segments.py.
+"""Memory of CPU endpoints, for segment links; the counterpart of cuda/segments.py.
 
-All CPU endpoints share one memory: what one sends the other reads where it lies. A copy is made only for
-links that ask for one.
+All CPU endpoints share one memory: a receiver reads the sender's array in place. Only links with ``copies``
+copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from godwit.runtime.memory import READY, Event, host_array_to_send, overlap
 
 
 class HostBlock:
-    """Some bytes of the host."""
+    """Block of host memory."""
 
     def __init__(self, space: HostSpace, nbytes: int, data: Array) -> None:
         self.nbytes = nbytes
@@ -29,40 +29,40 @@ class HostBlock:
         self._data: Array | None = data
 
     def view(self, dtype: Any, shape: tuple[int, ...]) -> Array:
-        """An array of what lies here; InputError after it was given back."""
+        """Return the memory as an array; InputError after it was freed."""
         if self._data is None:
-            raise InputError("this block has been given back")
+            raise InputError("this block has been freed")
         nbytes = np.dtype(dtype).itemsize * prod(shape)
-        found: Array = self._data[:nbytes].view(dtype).reshape(shape)
-        return found
+        view: Array = self._data[:nbytes].view(dtype).reshape(shape)
+        return view
 
     def free(self) -> None:
-        """Give it back; twice does no harm."""
+        """Return the memory to its pool. A second call has no effect."""
         data, self._data = self._data, None
         if data is not None:
             self._space.take_back(self.nbytes, data)
 
 
 class HostLane:
-    """Copies at once, in the caller's thread."""
+    """Copies in the calling thread."""
 
     def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
-        """Copy; done when it returns."""
+        """Copy before returning."""
         for event in after:
             event.wait()
         np.copyto(view, source)
         return READY
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a lane holds no memory."""
 
 
 class HostSpace:
-    """Memory of the host, by blocks that are kept by size for the next who asks.
+    """Host memory; freed blocks are kept by size for the next allocation.
 
-    :param limit_bytes: of all blocks together
-    :param memory: bytes to take blocks from, one behind the other
-    :raises InputError: ``memory`` is no writable host array
+    :param limit_bytes: largest sum of all blocks
+    :param memory: array that blocks are cut from, one behind the other
+    :raises InputError: ``memory`` is not a writable host array
     """
 
     kind = "host"
@@ -71,16 +71,16 @@ class HostSpace:
     def __init__(self, limit_bytes: int | None = None, memory: Any = None) -> None:
         self._lock = threading.Lock()
         self._spare: dict[int, list[Array]] = {}
-        self._given = _as_bytes(memory) if memory is not None else None
+        self._given = as_bytes(memory) if memory is not None else None
         self._given_used = 0
-        self.limit_bytes = limit_bytes
+        self._limit_bytes = limit_bytes
         if self._given is not None:
             room = self._given.nbytes
-            self.limit_bytes = room if limit_bytes is None else min(room, limit_bytes)
+            self._limit_bytes = room if limit_bytes is None else min(room, limit_bytes)
         self.used_bytes = 0
 
     def allocate(self, nbytes: int) -> HostBlock:
-        """A block; InputError if the limit does not leave so much."""
+        """Allocate a block; InputError if the limit leaves less."""
         with self._lock:
             spare = self._spare.get(nbytes)
             if spare:
@@ -92,16 +92,16 @@ class HostSpace:
             return HostBlock(self, nbytes, data)
 
     def _require(self, nbytes: int) -> None:
-        if self.limit_bytes is None:
+        if self._limit_bytes is None:
             return
         kept = sum(size * len(blocks) for size, blocks in self._spare.items())
-        if self.used_bytes + kept + nbytes > self.limit_bytes and self._given is None:
+        if self.used_bytes + kept + nbytes > self._limit_bytes and self._given is None:
             self._spare.clear()
             kept = 0
-        left = self.limit_bytes - self.used_bytes - kept
+        left = self._limit_bytes - self.used_bytes - kept
         if nbytes > left:
             limit, room = (
-                config.readable_bytes(self.limit_bytes),
+                config.readable_bytes(self._limit_bytes),
                 config.readable_bytes(max(0, left)),
             )
             raise InputError(
@@ -117,47 +117,48 @@ class HostSpace:
         return self._given[begin : begin + nbytes]
 
     def take_back(self, nbytes: int, data: Array) -> None:
-        """A block's bytes, for the next."""
+        """Keep a freed block's memory for the next allocation."""
         with self._lock:
             self.used_bytes -= nbytes
             self._spare.setdefault(nbytes, []).append(data)
 
     def reads(self, array: Any) -> bool:
-        """The host reads all host memory."""
+        """Return True for any host array."""
         return isinstance(array, np.ndarray)
 
     def overlaps(self, array: Any, other: Any) -> bool:
-        """Whether arrays have memory in common."""
+        """Return True if arrays share memory."""
         return overlap(array, other)
 
     def take(self, array: Any, stream: Any = None) -> tuple[Array, tuple[Event, ...]]:
-        """In host memory, rows one behind the other; at once."""
+        """Return a host array that is C-contiguous; it may be read at once."""
         return host_array_to_send(array), ()
 
     def record_current(self) -> Event:
-        """On the host all is done at once."""
+        """Return an event that is done."""
         return READY
 
     def record_event(self, stream: Any = None) -> Event:
-        """On the host all is done at once."""
+        """Return an event that is done."""
         return READY
 
     def lane(self) -> HostLane:
-        """Copies at once."""
+        """Return a new lane."""
         return HostLane()
 
     def entered(self) -> AbstractContextManager[None]:
-        """Nothing is to be made current."""
+        """Return an empty block."""
         return nullcontext()
 
     def close(self) -> None:
-        """Forget what was kept."""
+        """Drop the kept memory."""
         with self._lock:
             self._spare.clear()
             self._given = None
 
 
-def _as_bytes(memory: Any) -> Array:
+def as_bytes(memory: Any) -> Array:
+    """Return a user's host memory as bytes; InputError if it is not a writable, contiguous array."""
     if not isinstance(memory, np.ndarray) or not memory.flags.writeable:
         raise InputError(f"a pool on the host must be a writable NumPy array, got {shown(memory)}")
     if not memory.flags.c_contiguous:

@@ -1,7 +1,7 @@
-"""A dataflow graph as people read it: text, and SVG.
+"""A dataflow graph as text and SVG.
 
-Endpoints stand in columns, each behind what leads to it, so that a pipeline reads from left to right; the
-host may stand at both sides.
+Endpoints stand in columns, each after the endpoints that lead to it, so that a pipeline reads from left to
+right; the host may stand on both sides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILL = {"host": "#f6e3c5", "device": "#d5e8d4", "router": "#dae8fc"}
 
 @dataclass(frozen=True)
 class Box:
-    """An endpoint in the picture."""
+    """Rectangle of an endpoint in the picture."""
 
     endpoint: Endpoint
     column: int
@@ -32,19 +32,19 @@ class Box:
 
     @property
     def x(self) -> int:
-        """Of its left upper corner."""
+        """Horizontal position of the upper-left corner."""
         return 20 + self.column * _COLUMN
 
     @property
     def y(self) -> int:
-        """Of its left upper corner."""
+        """Vertical position of the upper-left corner."""
         return 20 + self.row * _ROW
 
 
 class DataflowGraph:
-    """What :meth:`godwit.Context.graph` returns; notebooks show it.
+    """Result of :meth:`godwit.Context.graph`; notebooks show the picture.
 
-    :ivar text: a line a link, as ``print`` shows it
+    :ivar text: a line per link, as ``print`` shows it
     :ivar svg: the picture
     """
 
@@ -54,7 +54,7 @@ class DataflowGraph:
 
     @classmethod
     def of(cls, context: Context) -> DataflowGraph:
-        """The graph of what has been built on a context so far."""
+        """Return the graph of a context's present links."""
         links = context.all_links()
         return cls(_text(context, links), _svg(links))
 
@@ -94,12 +94,11 @@ def _svg(links: list[Link]) -> str:
     boxes: dict[tuple[int, int], Box] = {}
     rows: dict[int, int] = {}
     for link, column in zip(links, columns, strict=True):
-        for endpoint, place in ((link.source, column), (link.target, column + 1)):
-            key = (id(endpoint), place)
-            if key not in boxes:
-                row = rows.get(place, 0)
-                rows[place] = row + 1
-                boxes[key] = Box(endpoint, place, row)
+        for endpoint, at in ((link.source, column), (link.target, column + 1)):
+            if (id(endpoint), at) not in boxes:
+                row = rows.get(at, 0)
+                rows[at] = row + 1
+                boxes[id(endpoint), at] = Box(endpoint, at, row)
     width = 40 + _WIDTH + _COLUMN * max((box.column for box in boxes.values()), default=0)
     height = 30 + _ROW * max(rows.values(), default=1)
     parts = [
@@ -132,15 +131,15 @@ def _svg(links: list[Link]) -> str:
 
 
 def _columns(links: list[Link]) -> list[int]:
-    """The column where each link begins, which ends in the next.
+    """Return the column of each link's source; its target is in the next.
 
-    That is where a link before it, in the order of making, first ended at its source; else the first.
+    It is the first column in which an earlier link ended at the source, else the first of all.
     """
     columns: list[int] = []
-    place: dict[int, int] = {}
+    column_of: dict[int, int] = {}
     for link in links:
-        column = place.setdefault(id(link.source), 1 if link.source.kind == "router" else 0)
+        column = column_of.setdefault(id(link.source), 1 if link.source.kind == "router" else 0)
         if link.target.kind != "host":
-            place.setdefault(id(link.target), column + 1)
+            column_of.setdefault(id(link.target), column + 1)
         columns.append(column)
     return columns

@@ -1,11 +1,11 @@
 """Item links and the router that sends work-items over them (Groute, sections 3 and 4.2).
 
-An item link is one mailbox: a one-way ring of work-items between two endpoints, filled and emptied by
-the devices themselves. A router connects all endpoints of a context; its policy says over which link
-an item leaves for its destination. With the direct policy every pair has a link; with a ring, items
-pass through the endpoints in between, which needs no more than one neighbour each.
+An item link is a mailbox: a one-way ring buffer of work-items between two endpoints, which the devices fill
+and empty themselves. A router connects all endpoints of a context; its policy names the link over which an
+item leaves for its destination. With the direct policy every pair has a link; with a ring, items pass
+through the endpoints in between, which need one neighbour each.
 
-The other kind of link carries buffers and is driven by the host: :mod:`godwit.dataflow.link`.
+The other kind of link carries arrays and is driven by the host: :mod:`godwit.dataflow.link`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ DEFAULT_RING_ITEMS = 4096
 _MOST_RING_ITEMS = 2**24
 
 Policy = Callable[[int, int, int], int]
-"""``policy(here, destination, endpoints)``: the endpoint to which an item goes next."""
+"""``policy(here, destination, endpoints)``: returns the next endpoint of an item."""
 
 
 def direct(here: int, destination: int, endpoints: int) -> int:
-    """Straight to the destination."""
+    """Send to the destination."""
     return destination
 
 
 def ring(here: int, destination: int, endpoints: int) -> int:
-    """To the next endpoint, whatever the destination (Groute's default on a PCIe bus)."""
+    """Send to the next endpoint, whatever the destination (Groute's default on a PCIe bus)."""
     return (here + 1) % endpoints
 
 
@@ -47,9 +47,9 @@ def as_ring_items(value: Any, name: str = "ring_items") -> int:
 
 @dataclass(frozen=True)
 class ItemLink:
-    """A one-way connection for work-items.
+    """One-way connection for work-items.
 
-    :param capacity_items: slots of its ring; a full ring makes items wait with the sender
+    :param capacity_items: slots of its ring buffer; while it is full, items stay with the sender
     """
 
     source: Endpoint
@@ -67,15 +67,15 @@ class ItemLink:
 
 
 class ItemRouter:
-    """Connects all endpoints of a context by item links.
+    """Connection of all endpoints of a context by item links.
 
-    :param context: the endpoints
-    :param policy: ``"direct"``, ``"ring"``, or a function ``(here, destination, endpoints)`` that
-        returns the endpoint to which an item at ``here`` goes next. All are integers: indices of
-        endpoints, and their number (a :class:`godwit.Router` hands its policy
-        :class:`godwit.Endpoint` objects). It is called once for each pair, here
-    :param capacity_items: slots of each link's ring
-    :raises InputError: unknown policy, or one that does not lead everywhere
+    :param context: the context
+    :param policy: ``"direct"``, ``"ring"``, or a function ``(here, destination, endpoints)`` that returns
+        the next endpoint of an item at ``here``. All are integers: indices of endpoints, and their number
+        (a :class:`godwit.Router` calls its policy with :class:`godwit.Endpoint` objects). It is called once
+        per pair, at creation
+    :param capacity_items: slots of each link's ring buffer
+    :raises InputError: an unknown policy, or one by which items do not arrive
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ItemRouter:
             raise InputError(
                 f"the routing policy must be a name or a function, got {shown(policy)}"
             )
-        # Checked here, too: where there is one endpoint there is no link.
+        # Checked by links, too, but a single endpoint has none.
         capacity_items = as_ring_items(capacity_items, "capacity_items")
         self.context = context
         self.capacity_items = capacity_items
@@ -112,7 +112,7 @@ class ItemRouter:
 
     @property
     def next_hop(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """int64 (endpoints, endpoints): where endpoint i sends what is for endpoint j."""
+        """int64 (endpoints, endpoints): the next endpoint of items at i for j."""
         return self._next_hop
 
 
@@ -129,13 +129,13 @@ def _next_hops(policy: Policy, endpoints: int) -> np.ndarray[Any, np.dtype[np.in
             table[here, destination] = hop
     for here in range(endpoints):
         for destination in range(endpoints):
-            place = here
+            endpoint = here
             for _ in range(endpoints):
-                place = int(table[place, destination])
-            if place != destination:
+                endpoint = int(table[endpoint, destination])
+            if endpoint != destination:
                 raise InputError(
                     f"the routing policy never brings items from endpoint {here} to endpoint "
-                    f"{destination}: they circle at endpoint {place}"
+                    f"{destination}: they circle at endpoint {endpoint}"
                 )
     table.flags.writeable = False
     return table

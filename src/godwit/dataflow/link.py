@@ -1,13 +1,12 @@
-"""Segment links: one-way connections that carry arrays, cut into packets, driven by the host (Groute, 4.2).
+"""Segment links: one-way connections for arrays, cut into packets, driven by the host (Groute, 4.2).
 
-A link ends at an endpoint, which receives (:mod:`godwit.dataflow.receiver`), or at a router, which finds
-out who does. Whoever sends, receives or gives a buffer back moves things on: there is no thread in between.
-The sender's array stays where it is until a receiver has a free buffer, so nothing piles up on the way:
-what is sent is *offered*, a few segments ahead of those that have been taken, and some more at a time when
-these grow fewer.
+A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
+determines the receivers. The threads that send, receive or release make all progress: links have no thread.
+The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way: a
+link *offers* a few segments ahead of those that have been claimed, and some more when these become few.
 
-Order: segments of one link arrive in the order in which they were sent, by each receiver that they go to;
-those of messages with a higher priority overtake.
+Order: segments of one link arrive at each of their receivers in the order in which they were sent; those of
+messages with a higher priority overtake.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _FEWEST_AHEAD = 4
 
 @dataclass(frozen=True)
 class LinkStatistics:
-    """What has gone over a link so far.
+    """Totals of a link since its creation.
 
-    :param sent_messages: that its source sent
-    :param segments: that its target took
-    :param bytes: of these
-    :param copied_bytes: of these: not those that could be read where they were
+    :param sent_messages: messages that its source has sent
+    :param segments: segments that its target has taken
+    :param bytes: bytes of these
+    :param copied_bytes: bytes of those that were copied; others were read in place
     """
 
     sent_messages: int
@@ -57,7 +56,7 @@ class LinkStatistics:
 
 
 class Link:
-    """A one-way connection between two endpoints of a context.
+    """One-way connection between two endpoints of a context.
 
     >>> import numpy as np, godwit as gw
     >>> with gw.Context(["cpu:0"]) as context:
@@ -67,14 +66,14 @@ class Link:
     ...     [segment.array.tolist() for segment in link]
     [[0, 1], [2, 3], [4]]
 
-    :param source: who sends
-    :param target: who receives; to and from a router, links are the router's own
-    :param packet_bytes: size of a receive buffer, so of a segment at most; None for what suits the pair
-    :param buffers: receive buffers: with 2 the next segment arrives while one is worked on, with 3 one can
-        be on its way back besides; None for what suits the pair
-    :param copies: whether segments are copied also where the receiver could read the sender's memory
-    :ivar name: for people: from where to where
-    :ivar receiver: its end; None where a router is there
+    :param source: the sender
+    :param target: the receiver; routers create their own links
+    :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
+    :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
+        another is sent on meanwhile; None for 3
+    :param copies: if True, segments are copied even where the receiver could read the sender's memory
+    :ivar name: source and target, for messages
+    :ivar receiver: its end; None if the target is a router
     :raises TopologyError: source and target are the same, of different contexts, or linked already
     :raises InputError: a number out of range
     """
@@ -101,7 +100,7 @@ class Link:
             if link.source is source and link.target is target:
                 raise TopologyError(f"{link.name} is there already; a router makes further links")
         self._set_up(source, target, packet_bytes, buffers, as_flag(copies, "copies"))
-        context.add(self)
+        context.add_link(self)
 
     def _set_up(
         self,
@@ -126,8 +125,7 @@ class Link:
         else:
             packet = DEFAULT_PACKET_BYTES if packet_bytes is None else packet_bytes
             packet = as_count(packet, "packet_bytes", 1, _MOST_BYTES)
-            count_ = DEFAULT_BUFFERS if buffers is None else buffers
-            count_ = as_count(count_, "buffers", 1, _MOST_BUFFERS)
+            buffers = DEFAULT_BUFFERS if buffers is None else buffers
             limit = context.limit_bytes(target)
             if limit is not None and packet > limit:
                 raise TopologyError(
@@ -138,20 +136,20 @@ class Link:
                 str(target),
                 target.space,
                 packet,
-                count_,
+                as_count(buffers, "buffers", 1, _MOST_BUFFERS),
                 copies=copies,
                 cancel_scope=context.cancel_scope,
                 keep=context.keep,
-                begun=target.inbound.append,
+                on_first_request=target.inbound.append,
             )
         receivers = self._receivers()
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
         self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
-        # Where there is a choice, a router's policy is asked late, and may send a segment to many.
-        is_one = len(receivers) == 1
-        self._few_ahead = self._most_ahead // 2 if is_one else self._most_ahead - 1
-        self._cut_at_once = self._most_ahead if is_one else 1
-        # The collector of garbage may release a segment while it is held.
+        # With several receivers the router's policy is called late, one segment at a time.
+        has_one_receiver = len(receivers) == 1
+        self._resume_ahead = self._most_ahead // 2 if has_one_receiver else self._most_ahead - 1
+        self._cut_at_once = self._most_ahead if has_one_receiver else 1
+        # Reentrant, since the garbage collector may release a segment while it is held.
         self._lock = threading.RLock()
         self._outbox: list[tuple[float, int, Message | None]] = []
         self._numbers = count()
@@ -169,51 +167,51 @@ class Link:
         buffers: int | None,
         copies: bool,
     ) -> Link:
-        """A link to or from a router, which has checked the ends."""
+        """Return a link to or from a router, which has checked the ends."""
         link = cls.__new__(cls)
         link._set_up(source, target, packet_bytes, buffers, copies)
         return link
 
     @property
     def packet_bytes(self) -> int:
-        """Of a segment, at most."""
+        """Largest size of a segment in bytes."""
         return self._packet_bytes
 
     @property
     def buffers(self) -> int:
-        """Receive buffers at its end; 0 where a router is there."""
+        """Number of receive buffers; 0 if the target is a router."""
         return 0 if self.receiver is None else self.receiver.buffers
 
     @property
     def closed(self) -> bool:
-        """Whether it has been shut down."""
+        """True if it was shut down."""
         return self._closed
 
     @property
     def statistics(self) -> LinkStatistics:
-        """What has gone over it so far."""
+        """Totals since the link's creation."""
         end = self.receiver
         if end is None:
             return LinkStatistics(self._sent, 0, 0, 0)
         return LinkStatistics(self._sent, end.segments, end.bytes, end.copied_bytes)
 
-    # What the sender does.
+    # Sending
 
     def send(
         self, array: Any, *, metadata: Any = None, priority: float = 0, stream: Any = None
     ) -> Future[None]:
-        """Send an array; returns when as much of it is offered as there may be at once.
+        """Send an array; return when as many of its segments are offered as may be at once.
 
-        :param array: (rows, ...) of NumPy or CuPy, or what DLPack or ``__cuda_array_interface__`` makes one
-            of; cut along its first axis, copied first only if it has gaps. Or a segment that the source
-            has received, or part of its array: its buffer is given back when that has been read
-        :param metadata: comes along with every segment
-        :param priority: higher ones overtake what has not found a receiver yet
-        :param stream: what has been put into it so far is done before the array is read; by default the
-            endpoint's own
-        :returns: done when the array may be written to again
-        :raises ClosedLinkError: the link has been shut down
-        :raises InputError: no array of numbers, one row is larger than a packet, or a segment was released
+        :param array: (rows, ...) of NumPy or CuPy, or an object that supports DLPack or
+            ``__cuda_array_interface__``; cut along its first axis, and copied first only if it is not
+            contiguous. Or a segment that the source has received, or part of its array: its buffer is
+            released when the copy has been read
+        :param metadata: delivered with every segment
+        :param priority: segments with higher ones overtake those that no receiver has claimed
+        :param stream: the stream that writes the array; by default the endpoint's own
+        :returns: done when the array may be overwritten
+        :raises ClosedLinkError: the link was shut down
+        :raises InputError: not an array of numbers, a row larger than a packet, or a released segment
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
         if self._closed or self._is_routers or self._cancel_scope.cause is not None:
@@ -240,34 +238,34 @@ class Link:
         if segment is not None or self.source.inbound:
             message.passed_on = self._shared(segment, taken)
         if not self._pump(message):
-            message.let_go(())
+            message.release(())
             self._refuse_to_send()
         return future
 
     def _shared(self, segment: Segment | None, array: Any) -> Slot | Message | None:
-        """What a segment has that is sent on, by itself or by part of its array."""
+        """Return the buffer or message that holds the memory of an array to send on, with one more user."""
         if segment is None:
             for receiver in self.source.inbound:
                 origin = receiver.shared_part(array)
                 if origin is not None:
                     return origin
             return None
-        if segment.receiver is None:  # nobody has received it yet, as where a policy is asked
+        if segment.receiver is None:  # it has not been received, as in calls of a policy
             return None
         origin = segment.receiver.share(segment)
         if origin is None:
-            raise InputError(f"{segment} has been given back: send it before its release")
+            raise InputError(f"{segment} has been released: send it before its release")
         return origin
 
     def _refuse_to_send(self) -> None:
         if self._is_routers:
-            raise TopologyError(f"{self.source} sends by itself what is sent to it")
+            raise TopologyError(f"{self.source} sends by itself: send to one of its inputs")
         self.context.check_open()
         self._cancel_scope.check()
         raise ClosedLinkError(f"{self.name} has been shut down; nothing more can be sent")
 
     def shutdown(self) -> None:
-        """Say that nothing more will be sent; what has been, arrives. Twice does no harm."""
+        """End the link after the messages sent so far. A second call has no effect."""
         with self._lock:
             if self._closed:
                 return
@@ -278,18 +276,18 @@ class Link:
     def _claimed(self) -> None:
         with self._lock:
             self._unclaimed -= 1
-            if self._unclaimed > self._few_ahead or not self._outbox:
-                return  # who puts something there pumps after that
+            if self._unclaimed > self._resume_ahead or not self._outbox:
+                return  # a thread that adds to the outbox pumps afterwards
         self._pump()
 
     def _pump(self, message: Message | None = None) -> bool:
-        """Offer segments, as long as few are waiting; of a message, too, that is put behind the others.
+        """Offer segments until enough are unclaimed, after adding a message to the outbox if one is given.
 
-        False if it cannot be, as the link is shut down.
+        Return False if the link is shut down, so that the message cannot be added.
 
-        Invariant: one thread at a time offers, so that segments stay in order. It stops being the one under
-        the lock under which it has seen that there is nothing to do; whoever changes that does so under
-        this lock, too, and looks afterwards whether somebody is there.
+        Invariant: one thread at a time offers, so that segments stay in order. It stops under the same lock
+        under which it finds no work; a thread that adds work does so under this lock, too, and then pumps
+        itself unless another thread does.
         """
         try:
             with self._lock:
@@ -308,15 +306,15 @@ class Link:
                 with self._lock:
                     cut, is_end = self._cut()
         except BaseException as error:
-            self._cancel_scope.end(error)  # from now on nobody pumps
+            self._cancel_scope.end(error)  # no thread pumps from now on
             self._is_pumping = False
             raise
         return True
 
     def _cut(self) -> tuple[list[tuple[Segment, Message]], bool]:
-        """What may be offered now, and whether the link ends behind it; with the lock.
+        """Return the segments that may be offered now, and whether the link ends then; with the lock.
 
-        The collector of garbage may claim in between; it does not where it is seen that there is nothing.
+        The garbage collector may call :meth:`_claimed` meanwhile; not while the outbox is found empty.
         """
         self._is_pumping = True
         cut: list[tuple[Segment, Message]] = []
@@ -339,24 +337,32 @@ class Link:
     def _offer(self, cut: list[tuple[Segment, Message]]) -> None:
         receiver = self.receiver
         if receiver is None:
-            for one in cut:
-                self._route(*one)
+            for segment, message in cut:
+                self._route(segment, message)
         elif cut:
-            only = (receiver,)
-            receiver.post([Offer(*one, -one[1].priority, only, True) for one in cut])
+            receivers = (receiver,)
+            receiver.post(
+                [
+                    Offer(segment, message, -message.priority, receivers, True)
+                    for segment, message in cut
+                ]
+            )
 
     def _route(self, segment: Segment, message: Message) -> None:
-        """Offer a segment to all that the router names."""
+        """Offer a segment to all receivers that the router names."""
         assert self._router is not None
-        groups, own = self._router.route(segment, self.source)
+        groups, priority = self._router.route(segment, self.source)
         further = len(groups) - 1
         if further:
             message.started(further)
             with self._lock:
                 self._unclaimed += further
-        own = message.priority if own is None else _as_priority(own, "the priority of a segment")
+        if priority is None:
+            priority = message.priority
+        else:
+            priority = _as_priority(priority, "the priority of a segment")
         for group in groups:
-            offer = Offer(segment, message, -own, tuple(group), not further)
+            offer = Offer(segment, message, -priority, tuple(group), not further)
             for receiver in group:
                 receiver.post([offer])
 
@@ -375,19 +381,19 @@ class Link:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether it offers no more until some of what it has offered is taken."""
-        return bool(self._outbox) and self._unclaimed > self._few_ahead
+        """True if it offers no more before some of its offers are claimed."""
+        return bool(self._outbox) and self._unclaimed > self._resume_ahead
 
-    # What the receiver does.
+    # Receiving
 
     def receive(self) -> PendingSegment:
-        """Ask for the next segment, which is there when it has arrived; EndOfLink after the last.
+        """Return the future of the next segment; EndOfLink after the last.
 
-        From the first call on as many segments are on their way as there are buffers: whoever begins to
-        receive goes on until the end of the link. What comes for a future that is dropped unseen, as after
-        a time-out, goes to the next who asks.
+        From the first call on, segments arrive in all buffers, so a receiver must go on until the end of
+        the link. The segment of a future that is dropped before its value was returned, as after a
+        time-out, goes to the next request.
 
-        :raises TopologyError: a router is at its end, or at its beginning one that nothing leads to
+        :raises TopologyError: the target is a router, or the source is a router without inputs
         :raises DataflowEnded: a worker has failed, or the context is closed
         """
         if self.receiver is None:
@@ -404,21 +410,21 @@ class Link:
         return pending
 
     def _check_router(self) -> None:
-        """Who begins to receive from a router that nobody sends to would wait for ever."""
+        """Raise TopologyError if no segment can ever come from the source, a router."""
         router: Router = self.source  # type: ignore[assignment]
         router.check_reachable()
         router.end_outputs()
 
     def __iter__(self) -> Iterator[Segment]:
-        """Segments as they arrive, until the end of the link.
+        """Yield segments as they arrive, until the end of the link.
 
-        Each is given back when the next one is asked for, if it has not been and is not held
-        (:meth:`Segment.hold`).
-        On a GPU they are handed out while they are on their way: the endpoint's stream waits for them.
+        The next turn of the loop releases a segment, unless it was released or is held
+        (:meth:`Segment.hold`). On a GPU a segment is yielded while its copy is under way: the endpoint's
+        stream waits for it.
         """
         stream, receiver = self.target.space.stream, self.receiver
         while True:
-            # What is under way already needs no future.
+            # A segment that has been taken already needs no future.
             segment = None if receiver is None else receiver.next_arrived()
             if segment is not None:
                 for event in segment.events:
@@ -439,13 +445,11 @@ class Link:
                         segment.release()
                     except DeviceError:
                         if self._cancel_scope.cause is None:
-                            raise  # else everybody has been told of what ended the dataflow
-            del segment  # what has been given back is not to be kept by a loop that waits
-
-    # What the context does.
+                            raise  # else all waits end with the cause already
+            del segment  # a loop that waits must not keep the memory of a released segment
 
     def close(self) -> None:
-        """Give all back; nothing is under way."""
+        """Free all buffers; no copy may be under way. The context calls it."""
         with self._lock:
             self._closed = True
             self._outbox.clear()
@@ -470,9 +474,9 @@ def _as_priority(value: Any, name: str) -> float:
 
 
 def common_context(*endpoints: Any) -> Any:
-    """The context of all of these.
+    """Return the context of some endpoints.
 
-    :raises TopologyError: something is no endpoint, or of another context
+    :raises TopologyError: not an endpoint, or one of another context
     """
 
     first = None
@@ -491,15 +495,15 @@ def common_context(*endpoints: Any) -> Any:
 
 
 class Message:
-    """Rows that one send brought.
+    """Array that is being sent.
 
     :param array: C-contiguous, with at least one dimension
-    :param rows: of a segment, at most
-    :param after: what has to be reached before the rows may be read
-    :param future: resolved when every segment has been taken out of the array
-    :param claimed: called whenever a segment has found its receiver
-    :ivar is_cut: whether all of its segments have been made
-    :ivar passed_on: the buffer, or the message, that its array is part of, and that waits for it to be read
+    :param rows: largest number of rows of a segment
+    :param after: events after which the rows may be read
+    :param future: resolved when every segment has been copied, or read in place
+    :param claimed: called whenever a segment is claimed
+    :ivar is_cut: True if all of its segments have been created
+    :ivar passed_on: the buffer or the message whose memory its array is part of, and which it is a user of
     """
 
     def __init__(
@@ -525,13 +529,13 @@ class Message:
         self._future = future
         self._next = 0
         self._lock = threading.RLock()  # as the link's
-        self._under_way = 1  # the last segment, which is to come
+        self._under_way = 1  # stands for the last segment until it is cut
         self._events: tuple[Event, ...] = ()
 
     def cut(self) -> Segment:
-        """The next segment; an array without rows is one segment.
+        """Return the next segment; an array without rows is one segment.
 
-        Behind the last the array is the segments' alone: stale offers, which know the message, may stay.
+        After the last one the message drops the array, since stale offers keep messages alive.
         """
         begin, array = self._next, self._array
         total = len(array)
@@ -547,16 +551,16 @@ class Message:
         return Segment(array[begin:end], begin, total, self._metadata, self._source)
 
     def started(self, segments: int) -> None:
-        """So many more are to finish before it has arrived."""
+        """Add segments that must finish before the future is resolved."""
         with self._lock:
             self._under_way += segments
 
     def hold(self) -> None:
-        """One more reads a segment of it in place, while another one is sure to do."""
+        """Add a user of a segment that is read in place, while another one stays."""
         self.started(1)
 
     def finished(self, events: tuple[Event, ...]) -> None:
-        """One of them has it, or will have read it when events are reached."""
+        """Finish one segment, whose memory has been read when the events are done."""
         with self._lock:
             self._under_way -= 1
             left = self._under_way
@@ -566,26 +570,26 @@ class Message:
         if left == 0:
             self._future.resolve(None, events)
 
-    def settle(self) -> None:
-        """Let go of what it passes on, if all of it has been taken; with no receiver's lock."""
+    def release_origin(self) -> None:
+        """Remove it from the users of ``passed_on`` if it has finished; without a receiver's lock."""
         with self._lock:
             if self._under_way:
                 return
             origin, self.passed_on = self.passed_on, None
         if origin is not None:
-            origin.let_go(self._events)
+            origin.release(self._events)
 
-    def let_go(self, events: tuple[Event, ...]) -> None:
-        """Who read one of its segments in place has done so when events are reached; likewise."""
+    def release(self, events: tuple[Event, ...]) -> None:
+        """Remove a user of a segment that is read in place; without a receiver's lock."""
         self.finished(events)
         if self.passed_on is not None:
-            self.settle()
+            self.release_origin()
 
 
 def rows_of_packet(array: Any, packet_bytes: int, link: str) -> int:
-    """How many rows of an array fit into a packet.
+    """Return how many rows of an array fit into a packet.
 
-    :raises InputError: not one
+    :raises InputError: not a single row
     """
     if array.nbytes <= packet_bytes:
         return len(array)

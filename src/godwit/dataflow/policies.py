@@ -1,8 +1,8 @@
-"""Routing policies: where a segment may go; the router picks among them by availability (Groute, 4.2).
+"""Routing policies: the destinations of a segment; the router picks one that is free (Groute, section 4.2).
 
 A policy is a function ``(segment, source, destinations)``, called on the host for every segment. It returns
-one of the destinations, or several, of which the first that is free takes the segment; or
-:func:`every` of several, each of which gets it.
+one of the destinations; or several, of which the first that is free gets the segment; or :func:`every` of
+several, each of which gets it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Endpoints = tuple[Endpoint, ...]
 
 @dataclass(frozen=True)
 class Every:
-    """What :func:`every` returns."""
+    """Result of :func:`every`."""
 
     destinations: tuple[Any, ...]
 
@@ -33,10 +33,10 @@ Choose = Callable[[Segment, Endpoint, Endpoints], Choice]
 
 
 def every(destinations: Sequence[Any]) -> Every:
-    """To each of these, where a list alone means to any of them.
+    """Return the choice of all destinations, where a list alone means any of them.
 
-    :param destinations: endpoints, or lists of them, any of which will do
-    :raises InputError: they are no list
+    :param destinations: endpoints, or lists of them, each of which means any of its endpoints
+    :raises InputError: not a list
     """
     if not isinstance(destinations, Sequence) or isinstance(destinations, str):
         raise InputError(f"destinations must be a list of endpoints, got {shown(destinations)}")
@@ -45,16 +45,15 @@ def every(destinations: Sequence[Any]) -> Every:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy with what a router may know of it beforehand.
+    """Policy, with properties that a router uses.
 
-    :param name: for people
+    :param name: name in messages and drawings
     :param choose: the function
-    :param priority: ``priority(segment)``: segments with a higher one go first; by default that of the
-        message
-    :param outputs: how many outputs it takes, if not any number
-    :param reach: ``reach(source, destinations)``: those that ``choose`` may name for what a source sends;
-        by default any. An output ends when all who reach it have ended
-    :raises InputError: one of them is none
+    :param priority: ``priority(segment)``: segments with a higher one go first; by default the message's
+    :param outputs: required number of outputs; None for any number
+    :param reach: ``reach(source, destinations)``: the destinations that ``choose`` may return for segments
+        of a source; by default any. An output ends when all sources that reach it have ended
+    :raises InputError: a value of another type
     """
 
     name: str
@@ -75,19 +74,19 @@ class Policy:
 
 
 def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
-    """Nobody sends to itself, where senders are among the destinations."""
+    """Return the destinations without the source."""
     if source not in destinations:
         return destinations
-    return tuple(one for one in destinations if one is not source)
+    return tuple(end for end in destinations if end is not source)
 
 
 def any_available() -> Policy:
-    """To whoever is free first: balances load by itself (the paper's default)."""
+    """Return the policy of the first free receiver, which balances load (the paper's default)."""
     return Policy("any", lambda segment, source, destinations: _others(source, destinations))
 
 
 def round_robin() -> Policy:
-    """To one after the other, whoever is free."""
+    """Return the policy of one receiver after another."""
     turns = count()
 
     def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
@@ -98,15 +97,15 @@ def round_robin() -> Policy:
 
 
 def broadcast() -> Policy:
-    """To each but the sender."""
+    """Return the policy of all receivers but the sender."""
     return Policy("broadcast", lambda segment, source, outputs: every(_others(source, outputs)))
 
 
 def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
-    """To its owner.
+    """Return the policy of each segment's owner.
 
-    :param owner: ``owner(segment)``: which of the outputs, counted from 0; by default equal parts of every
-        message, one behind the other: a static split
+    :param owner: ``owner(segment)``: index of an output; by default the outputs get equal, consecutive
+        parts of every message
     """
 
     def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
@@ -124,52 +123,52 @@ def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
 
 
 def gather() -> Policy:
-    """To the one output that there is."""
+    """Return the policy of a single output."""
     return Policy("gather", lambda segment, source, destinations: destinations, outputs=1)
 
 
-def _place(source: Endpoint, destinations: Endpoints, policy: str) -> int:
-    for index, one in enumerate(destinations):
-        if one is source:
+def _index(source: Endpoint, destinations: Endpoints, policy: str) -> int:
+    for index, end in enumerate(destinations):
+        if end is source:
             return index
     raise InputError(f"policy {policy!r} goes from output to output, and {source} is none of them")
 
 
 def ring() -> Policy:
-    """From each output to the next, from the last to the first; from elsewhere to the first."""
+    """Return the policy of the output after the sender, cyclically; other inputs send to the first."""
 
     def reach(source: Endpoint, destinations: Endpoints) -> Endpoints:
-        if not any(one is source for one in destinations):
+        if not any(end is source for end in destinations):
             return destinations[:1]
-        place = (_place(source, destinations, "ring") + 1) % len(destinations)
-        return destinations[place : place + 1]
+        index = (_index(source, destinations, "ring") + 1) % len(destinations)
+        return destinations[index : index + 1]
 
-    return _along("ring", reach)
+    return _reaching("ring", reach)
 
 
 def one_way() -> Policy:
-    """From each output to any before it, so that all comes to the first: a reduction."""
-    return _along("one-way", lambda source, ends: ends[: _place(source, ends, "one-way")])
+    """Return the policy of any output before the sender, so that the first gets all: a reduction."""
+    return _reaching("one-way", lambda source, ends: ends[: _index(source, ends, "one-way")])
 
 
 def tree() -> Policy:
-    """From each output to its elder sibling, 1 to 0, 3 to 2, 2 to 0, ...: a reduction in log2 steps."""
+    """Return the policy of the parent in a binomial tree (1 to 0, 3 to 2, 2 to 0, ...): a reduction."""
 
     def reach(source: Endpoint, destinations: Endpoints) -> Endpoints:
-        place = _place(source, destinations, "tree")
-        elder = place & (place - 1)
-        return destinations[elder : elder + 1] if place else ()
+        index = _index(source, destinations, "tree")
+        parent = index & (index - 1)
+        return destinations[parent : parent + 1] if index else ()
 
-    return _along("tree", reach)
+    return _reaching("tree", reach)
 
 
-def _along(name: str, reach: Callable[[Endpoint, Endpoints], Endpoints]) -> Policy:
-    """To whoever a source reaches, and is free."""
+def _reaching(name: str, reach: Callable[[Endpoint, Endpoints], Endpoints]) -> Policy:
+    """Return the policy of the first free receiver among those that a source reaches."""
     return Policy(name, lambda segment, source, ends: reach(source, ends), reach=reach)
 
 
 def by_priority(key: Callable[[Segment], float] | None = None) -> Policy:
-    """To whoever is free first, of the segments that wait the one with the highest priority.
+    """Return the policy of the first free receiver, for the waiting segment with the highest priority.
 
     :param key: ``key(segment)``; the message's metadata by default
     """
@@ -190,59 +189,58 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 
 
 def as_policy(value: Any) -> Policy:
-    """A policy of a name, a function or itself; InputError if it is none, or takes something else."""
-    if isinstance(value, Policy):
-        _check_parameters(value.choose, value.name)
-        return value
+    """Return the policy that a name, a function or a policy stands for.
+
+    :raises InputError: none of these, or a function of other parameters
+    """
     if isinstance(value, str):
         if value not in POLICIES:
             known = ", ".join(map(repr, POLICIES))
             raise InputError(f"unknown routing policy {shown(value)}; there are {known}")
         return POLICIES[value]()
-    if callable(value):
-        policy = Policy(getattr(value, "__name__", "function"), value)
-        _check_parameters(value, policy.name)
-        return policy
-    raise InputError(f"the routing policy must be a name or a function, got {shown(value)}")
+    if not isinstance(value, Policy):
+        if not callable(value):
+            raise InputError(f"the routing policy must be a name or a function, got {shown(value)}")
+        value = Policy(getattr(value, "__name__", "function"), value)
+    policy: Policy = value
+    _check_parameters(policy)
+    return policy
 
 
-def _check_parameters(choose: Callable[..., Any], policy: str) -> None:
-    """InputError if it does not take what a router gives it."""
+def _check_parameters(policy: Policy) -> None:
+    """Raise InputError if the function does not take a router's arguments."""
     try:
-        parameters = signature(choose)
-    except (TypeError, ValueError):  # nobody knows: it is compiled
+        parameters = signature(policy.choose)
+    except (TypeError, ValueError):  # compiled functions have no signature
         return
     try:
         parameters.bind(None, None, ())
     except TypeError as error:
         raise InputError(
-            f"policy {policy!r} is called with (segment, source, destinations), but takes {parameters}"
+            f"policy {policy.name!r} is called with (segment, source, destinations), but takes {parameters}"
         ) from error
 
 
 def groups_of(choice: Any, policy: str, destinations: Endpoints) -> tuple[Endpoints, ...]:
-    """Who gets the segment: one of each group.
+    """Return groups of endpoints; one endpoint of each group gets the segment.
 
-    :raises InputError: none, or an endpoint that is no output of the router
+    :raises InputError: no endpoint, or one that is not an output of the router
     """
-    wanted = choice.destinations if isinstance(choice, Every) else (choice,)
     groups = []
-    for one in wanted:
-        group = (one,) if isinstance(one, Endpoint) else one
+    for chosen in choice.destinations if isinstance(choice, Every) else (choice,):
+        group = (chosen,) if isinstance(chosen, Endpoint) else chosen
         if not isinstance(group, tuple | list):
             raise InputError(
-                f"policy {policy!r} returned {shown(one)}; it returns endpoints among its destinations"
+                f"policy {policy!r} returned {shown(chosen)}; it returns endpoints among its destinations"
             )
         for endpoint in group:
             if not isinstance(endpoint, Endpoint) or endpoint not in destinations:
-                there = ", ".join(map(str, destinations))
+                names = ", ".join(map(str, destinations))
                 raise InputError(
                     f"policy {policy!r} returned {shown(endpoint)}, which is no destination; there are "
-                    f"{there}"
+                    f"{names}"
                 )
-        if not group:
-            raise InputError(f"policy {policy!r} returned no destination for a segment")
         groups.append(tuple(group))
-    if not groups:
+    if not all(groups) or not groups:
         raise InputError(f"policy {policy!r} returned no destination for a segment")
     return tuple(groups)

@@ -1,15 +1,16 @@
-"""The end of a link at which segments arrive: a pipelined receiver (Groute, sections 4.1 and 4.2).
+"""Segments, and the end of a link at which they arrive: a pipelined receiver (Groute, 4.1, 4.2).
 
-A sender's segment is *offered* to every receiver that may take it. A receiver with a free buffer takes the
-first offer that nobody has taken: it claims it, which only one can, starts the copy straight from the
-sender's memory into its buffer, and hands the segment out, with events that say when it has arrived. Offers
-that others took are stale, and dropped when they are come upon. There is no lock of a whole router: each
-receiver has its own, and an offer is claimed in one step.
+A sender's segment is *offered* to every receiver that may take it. A receiver with a free buffer claims the
+first unclaimed offer, which only one receiver can, starts the copy straight from the sender's memory into
+its buffer, and delivers the segment with events that are done when it has arrived. Claimed offers in the
+queues of other receivers are *stale*, and dropped later. There is no lock per router: each receiver has its
+own, and an offer is claimed in one atomic step.
 
-Invariant: an offer is in the queue of each of its receivers, or claimed. A buffer is free, or belongs to
-one segment that was taken and has users: who received it, until it is released, and messages that pass it
-on, until they have been read. The copy into a buffer waits for the events of all of these, so a buffer may
-be given back while kernels still read it. Where a segment is read in place, its message has these users.
+Invariant: an offer is claimed, or in the queue of each of its receivers. A buffer is free, or belongs to
+one claimed segment and has users: the endpoint that received it, until it releases it, and messages that
+send it on, until these have been read. The copy into a buffer waits for the events of all former users, so
+a buffer may be released while kernels still read it. Where a segment is read in place, its message has
+these users.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from godwit.dataflow.future import CancelScope, Future
+from godwit.dataflow.future import CancelScope, Future, TimeLimit
 from godwit.errors import DeadWorkerError, EndOfLink
 from godwit.runtime.memory import Block, Event, Lane, Space
 
@@ -40,17 +41,17 @@ _FEW_OFFERS = 64
 class Segment:
     """Rows of a message.
 
-    Whoever iterates over a link has it until the next turn of the loop, or until :meth:`release` if it is
-    held. It is a context manager, too, which releases it. Then its array is not to be used any more. What
-    has been sent on before, it or part of its array, keeps the memory until that has been read.
+    A loop over a link owns it until its next turn, or, if it is held, until :meth:`release`. It is also a
+    context manager, which releases it. After that its array must not be used. A segment, or part of its
+    array, that was sent on before keeps the memory until the copy has been read.
 
     :ivar array: the rows, NumPy's or CuPy's, in the memory of the endpoint that received them; read-only
         where that is the sender's own memory
-    :ivar offset: which row of the whole message is the first
-    :ivar total: rows of the whole message
-    :ivar metadata: what the sender said of it
+    :ivar offset: index of the first row in the whole message
+    :ivar total: number of rows of the whole message
+    :ivar metadata: the sender's metadata
     :ivar source: the endpoint that sent it
-    :ivar is_held: whether it is not given back at the next turn of a loop
+    :ivar is_held: True if the next turn of a loop does not release it
     """
 
     __slots__ = (
@@ -76,39 +77,39 @@ class Segment:
         self.metadata = metadata
         self.source = source
         self.is_held = False
-        # Of a segment that a receiver has taken: whose buffer it has, of which message it is if that is
-        # read in place, and what says that it is there.
+        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, and
+        # the events of its arrival.
         self.receiver: Receiver | None = None
         self.slot: Any = None
         self.message: Any = None
         self.events: tuple[Event, ...] = ()
         self.has_arrived = False
 
-    def twin(self) -> Segment:
-        """The same rows, for another receiver."""
+    def copy_for_other(self) -> Segment:
+        """Return a segment of the same rows for another receiver."""
         return Segment(self.array, self.offset, self.total, self.metadata, self.source)
 
     @property
     def is_last(self) -> bool:
-        """Whether the message ends with it."""
+        """True if it has the last rows of its message."""
         return self.offset + len(self.array) == self.total
 
     def hold(self) -> Segment:
-        """Keep it beyond this turn of the loop, until :meth:`release`; so one buffer less receives."""
+        """Keep it beyond this turn of the loop, until :meth:`release`; its buffer does not receive then."""
         self.is_held = True
         return self
 
     def release(self, stream: Any = None) -> None:
-        """Give the buffer back once what has been put into a stream so far is done; twice does no harm.
+        """Release the buffer after the work that a stream holds now; a second call has no effect.
 
-        :param stream: the endpoint's own, if none is named
+        :param stream: by default the endpoint's own
         """
         slot = self.slot
         if slot is not None:
             slot.receiver.give_back(self, stream)
 
     def wait(self) -> None:
-        """Wait on the host until its data are there (who iterates over a link of the host need not)."""
+        """Block the host until the data have arrived; loops over links of the host need not."""
         for event in self.events:
             event.wait()
         self.has_arrived = True
@@ -128,10 +129,7 @@ class Segment:
 
 
 class PendingSegment(Future[Segment]):
-    """A segment that is still on its way: waited for by the host, or by a stream.
-
-    Waiting raises EndOfLink when no more comes.
-    """
+    """Future of a segment, which the host or a stream may wait for; EndOfLink if no more comes."""
 
     __slots__ = ("__weakref__", "_receiver")
 
@@ -139,51 +137,47 @@ class PendingSegment(Future[Segment]):
         self, cancel_scope: CancelScope, what: str, where: str, receiver: Receiver
     ) -> None:
         super().__init__(cancel_scope, what, where)
-        self._receiver: Receiver | None = receiver  # None when somebody has seen what it brought
+        self._receiver: Receiver | None = receiver  # None once its value was returned
 
     @property
     def done(self) -> bool:
-        """Whether :meth:`wait` would return, or raise, at once."""
+        """True if :meth:`wait` would return, or raise, at once."""
         if not self._resolved and self._receiver is not None:
-            self._receiver.admit(is_settled=False)
+            self._receiver.admit(is_done=False)
         return super().done
 
-    def _assigned(self, timeout_s: float | None = None, deadline: float | None = None) -> Segment:
+    def _assigned(self, limit: TimeLimit | None = None) -> Segment:
         if not self._resolved and self._receiver is not None:
-            events = self._receiver.unsettled()
-            if deadline is not None:
-                self._reach(events, timeout_s or 0.0, deadline)
-            for event in events:
-                event.wait()
-            self._receiver.admit(is_settled=True)
-        return super()._assigned(timeout_s, deadline)
+            self._wait_for(self._receiver.events_before_admission(), limit)
+            self._receiver.admit(is_done=True)
+        return super()._assigned(limit)
 
     def _hint(self) -> str:
         return "" if self._receiver is None else self._receiver.hint()
 
     def wait(self, timeout_s: float | None = None) -> Segment:
-        """The segment, when it is there; see :meth:`Future.wait`."""
+        """Return the segment when it has arrived; see :meth:`Future.wait`."""
         segment = super().wait(timeout_s)
         segment.has_arrived = True
         self._receiver = None
         return segment
 
     def wait_on(self, stream: Any) -> Segment:
-        """The segment, when it is under way; see :meth:`Future.wait_on`."""
+        """Return the segment when its copy has started; see :meth:`Future.wait_on`."""
         segment = super().wait_on(stream)
         self._receiver = None
         return segment
 
     def __del__(self) -> None:
-        receiver = getattr(self, "_receiver", None)  # not there if Ctrl-C came as it was made
+        receiver = getattr(self, "_receiver", None)  # missing if Ctrl-C interrupted __init__
         if receiver is not None and self._value is not None:
             receiver.put_back(self._value)
 
 
 class Offer:
-    """A segment of a message that one of several receivers is to take.
+    """A segment of a message, offered to some receivers, of which one claims it.
 
-    :param is_only: no other offer has the same segment
+    :param is_only: True if no other offer has the same segment
     """
 
     __slots__ = ("_token", "is_only", "message", "order", "receivers", "segment")
@@ -205,11 +199,11 @@ class Offer:
 
     @property
     def is_stale(self) -> bool:
-        """Whether somebody has taken it."""
+        """True if a receiver has claimed it."""
         return not self._token
 
     def claim(self) -> bool:
-        """Take it, if nobody has: popping the one token is one step of the interpreter."""
+        """Claim it and return True, unless another receiver has; popping the only token is atomic."""
         try:
             self._token.pop()
         except IndexError:
@@ -218,11 +212,12 @@ class Offer:
 
 
 class Slot:
-    """A receive buffer: memory where a copy is needed, else only the right to have one segment.
+    """Receive buffer: memory if a copy is needed, else only the permission to take one segment.
 
-    :ivar segment: that it has been taken for
-    :ivar users: who received that, until it is released, and messages that pass it on
-    :ivar read: what says that former users have read it
+    :ivar segment: segment that it was taken for
+    :ivar users: number of users: the endpoint that received the segment, and messages that send it on
+    :ivar read: events of former users of this segment
+    :ivar after: events after which the buffer may be overwritten
     """
 
     __slots__ = ("_view", "after", "block", "read", "receiver", "segment", "taken_s", "users")
@@ -234,11 +229,11 @@ class Slot:
         self.users = 0
         self.read: tuple[Event, ...] = ()
         self.after: tuple[Event, ...] = ()
-        self.taken_s = 0.0  # when it found its segment, for the trace
+        self.taken_s = 0.0  # for the trace
         self._view: Any = None
 
     def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """An array of its memory; mostly the same as the last time."""
+        """Return an array in its memory; mostly the same as the last time."""
         view = self._view
         if view is None or view.dtype != dtype or view.shape != shape:
             assert self.block is not None
@@ -246,15 +241,41 @@ class Slot:
         return view
 
     def hold(self) -> None:
-        """There is one more user, while another one is sure to stay."""
-        self.receiver.hold(self)
+        """Add a user, while another one stays."""
+        with self.receiver._lock:
+            self.users += 1
 
-    def let_go(self, events: tuple[Event, ...]) -> None:
-        """One user has read it when events are reached."""
-        self.receiver.let_go(self, events)
+    def release(self, events: tuple[Event, ...]) -> None:
+        """Remove a user, which has read the segment when the events are done; the last frees the buffer."""
+        if self.users > 1:  # else no user can be added any more
+            with self.receiver._lock:
+                self.read = events = (*self.read, *events)
+                self.users -= 1
+                if self.users:
+                    return
+        elif self.read:
+            events = (*self.read, *events)
+        segment, self.segment, self.read = self.segment, None, ()
+        if segment is None:  # the context has been closed
+            return
+        receiver = self.receiver
+        trace = receiver._cancel_scope.trace
+        if trace is not None:
+            name, nbytes = f"rows from {segment.offset:,}", segment.array.nbytes
+            times = self.taken_s, perf_counter()
+            trace.add(receiver.where, receiver.name, name, *times, bytes=nbytes)
+        if segment.message is not None:
+            segment.message.release(events)
+        elif segment.has_arrived:
+            self.after = events
+        else:
+            self.after = (*segment.events, *events)
+        receiver._free.append(self)
+        if receiver._offers or receiver._ended:
+            receiver.match()
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         self._view = self.segment = None
         if self.block is not None:
             self.block.free()
@@ -262,16 +283,16 @@ class Slot:
 
 
 class Receiver:
-    """What arrives at the end of one link.
+    """Receiving end of one link.
 
-    :param name: of the link, for people
-    :param where: the endpoint, for the trace
-    :param space: the endpoint's memory
+    :param name: name of the link in messages
+    :param where: name of the endpoint in the trace
+    :param space: memory of the endpoint
     :param packet_bytes: size of a buffer
-    :param buffers: how many
-    :param copies: whether a segment is copied even where the sender's memory could be read
-    :param keep: holds what copies read until they are done
-    :param begun: called with it when it is asked for something for the first time
+    :param buffers: number of buffers
+    :param copies: if True, segments are copied even where the sender's memory could be read
+    :param keep: keeps an array alive until an event is done
+    :param on_first_request: called with the receiver at the first request
     """
 
     def __init__(
@@ -285,7 +306,7 @@ class Receiver:
         copies: bool,
         cancel_scope: CancelScope,
         keep: Callable[[Event, Any], None],
-        begun: Callable[[Receiver], None],
+        on_first_request: Callable[[Receiver], None],
     ) -> None:
         self.name = name
         self.where = where
@@ -298,16 +319,18 @@ class Receiver:
         self._copies = copies
         self._cancel_scope = cancel_scope
         self._keep = keep
-        self._begun = begun
+        self._on_first_request = on_first_request
         self._lock = threading.RLock()
         self._free: deque[Slot] = deque()
         self._slots: list[Slot] = []
         self._lane: Lane | None = None
         self._offers: list[tuple[float, int, Offer]] = []
         self._arrivals = count()
-        # Who has dropped a future, as after a time-out, does not take anything from others.
+        # Weak references: a dropped future, as after a time-out, takes no segment.
         self._requests: deque[ReferenceType[PendingSegment]] = deque()
-        self._asking: deque[ReferenceType[PendingSegment]] = deque()  # not admitted yet
+        self._waiting: deque[ReferenceType[PendingSegment]] = (
+            deque()
+        )  # requests that are not admitted yet
         self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
         self._is_contested = False
@@ -315,18 +338,18 @@ class Receiver:
         self._ended = False
         self._abandoned = False
         self.backlog: Callable[[], str] = str
-        """What the router waits for that it is an end of, behind a message; set by that."""
+        """Set by the router: returns what that waits for, as the end of a message."""
 
-    # What senders do.
+    # Calls by senders
 
     def post(self, offers: Sequence[Offer]) -> None:
-        """Offer segments."""
+        """Add offers."""
         self.match(offers)
         if self._abandoned:
             self._give_up()
 
     def _queue(self, offers: Sequence[Offer]) -> None:
-        """Put offers behind the others of their priority; with the lock."""
+        """Queue offers behind those of the same priority; with the lock."""
         if len(self._offers) > self._most_offers:
             self._drop_stale()
         for offer in offers:
@@ -334,18 +357,18 @@ class Receiver:
             self._is_contested = self._is_contested or len(offer.receivers) > 1
 
     def _drop_stale(self) -> None:
-        """Who receives slowly, or not at all, is not to hold what others have taken long ago."""
+        """Drop stale offers, so that a slow receiver does not keep what others have taken."""
         self._offers = [entry for entry in self._offers if not entry[2].is_stale]
         heapify(self._offers)
         self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
 
     @property
     def has_offers(self) -> bool:
-        """Whether something waits for it to be taken."""
+        """True if an unclaimed offer is queued."""
         return any(not entry[2].is_stale for entry in list(self._offers))
 
     def hint(self) -> str:
-        """Why nothing may come, behind a message."""
+        """Return why no segment may come, as the end of a message."""
         if self._slots and not self._free and self.has_offers:
             return (
                 f": all buffers of {self.name} ({self.buffers}) are held, or sent on and not read yet: "
@@ -354,69 +377,72 @@ class Receiver:
         return self.backlog()
 
     def end(self) -> None:
-        """No more will be offered."""
+        """End the link: no more offers will come."""
         with self._lock:
             self._ended = True
             self._check_end()
 
-    # What the receiving endpoint does.
+    # Calls by the receiving endpoint
 
     def request(self, pending: PendingSegment) -> None:
-        """Ask for the next segment; from the first time on all buffers are ready to receive.
+        """Request the next segment; from the first request on all buffers receive.
 
-        Where others could take it, who asks is admitted when a buffer is there that nothing uses any more:
-        so nobody takes more than it has buffers for ahead of what its GPU has done.
+        If other receivers could take it, the request is admitted only when a buffer is there whose former
+        users are done, so that no receiver takes more segments than it has buffers for ahead of its GPU's
+        work.
         """
         with self._lock:
             if not self._slots:
                 self._slots = [Slot(self) for _ in range(self.buffers)]
                 self._free.extend(self._slots)
-                self._begun(self)
+                self._on_first_request(self)
             if self._is_contested:
-                _add(self._asking, [ref(pending)])
+                _add(self._waiting, [ref(pending)])
             else:
-                self._let_in([ref(pending)])
-        if self._asking:
-            self.admit(is_settled=False)
+                self._admit([ref(pending)])
+        if self._waiting:
+            self.admit(is_done=False)
         elif self._offers and self._free:
             self.match()
 
     @property
     def has_begun(self) -> bool:
-        """Whether anybody has ever asked."""
+        """True if a segment has ever been requested."""
         return bool(self._slots)
 
-    def unsettled(self) -> Sequence[Event]:
-        """What is to be reached before those who ask are admitted."""
-        if not (self._is_contested and self._asking) or self._arrived:
+    def events_before_admission(self) -> Sequence[Event]:
+        """Return the events to wait for before waiting requests are admitted."""
+        if not (self._is_contested and self._waiting) or self._arrived:
             return ()
         try:
             return self._free[0].after
         except IndexError:  # all are held
             return ()
 
-    def admit(self, is_settled: bool) -> None:
-        """Let those have segments who have asked, in their order.
+    def admit(self, is_done: bool) -> None:
+        """Admit waiting requests, in their order, if the events before admission are done.
 
-        :param is_settled: whether the caller has seen to :meth:`unsettled`
+        :param is_done: True if the caller has waited for these events
         """
-        if not self._asking or not (is_settled or all(event.done() for event in self.unsettled())):
+        if not self._waiting or not (
+            is_done or all(event.done() for event in self.events_before_admission())
+        ):
             return
         with self._lock:
-            self._let_in(self._asking)
-            self._asking.clear()
+            self._admit(self._waiting)
+            self._waiting.clear()
         if self._offers and self._free:
             self.match()
 
-    def _let_in(self, pendings: Iterable[ReferenceType[PendingSegment]]) -> None:
+    def _admit(self, pendings: Iterable[ReferenceType[PendingSegment]]) -> None:
         _add(self._requests, pendings)
-        self._hand_out()
+        self._deliver()
         if self._ended:
             self._check_end()
 
     def next_arrived(self) -> Segment | None:
-        """The next segment, if it is under way already, nobody has asked for it and all goes on."""
-        if self._requests or self._asking or self._cancel_scope.cause is not None:
+        """Return the next segment if it has been taken, no request is open and the dataflow goes on."""
+        if self._requests or self._waiting or self._cancel_scope.cause is not None:
             return None
         try:
             return self._arrived.popleft()
@@ -424,22 +450,19 @@ class Receiver:
             return None
 
     def put_back(self, segment: Segment) -> None:
-        """What was handed out, and nobody has seen, is for the next who asks."""
+        """Take back a delivered segment that was not looked at; the next request gets it."""
         with self._lock:
             self._arrived.appendleft(segment)
-            self._hand_out()
+            self._deliver()
 
     def abandon(self) -> None:
-        """Nobody will receive any more; what is still on its way has no taker, which is an error.
-
-        Buffers that are held, and segments that others can take, are not.
-        """
+        """State that no worker receives any more; segments for this receiver alone are then an error."""
         with self._lock:
             self._abandoned = True
         self._give_up()
 
     def resume(self) -> None:
-        """Somebody may receive again."""
+        """State that a worker may receive again."""
         with self._lock:
             self._abandoned = False
 
@@ -447,26 +470,27 @@ class Receiver:
         with self._lock:
             unread = len(self._arrived)
             waiting = [offer for _, _, offer in self._offers if not offer.is_stale]
-        stuck = [offer for offer in waiting if all(one._abandoned for one in offer.receivers)]
+        stuck = [offer for offer in waiting if all(end._abandoned for end in offer.receivers)]
         if unread or stuck:
             self._cancel_scope.end(
                 DeadWorkerError(
-                    f"nobody is left at the end of {self.name}, with {unread + len(stuck)} segment(s) on "
-                    "their way to it: a worker there must receive until the link ends"
+                    f"no worker is left at the end of {self.name}, with {unread + len(stuck)} segment(s) "
+                    "on their way to it: a worker there must receive until the link ends"
                 )
             )
 
     def match(self, offers: Sequence[Offer] = ()) -> None:
-        """Take offers, of those that are brought, too, as long as there are buffers.
+        """Queue offers, and claim queued offers while buffers are free.
 
-        Whoever brings an offer, frees a buffer or says that the link ends comes here after that.
+        Called after every change that may make that possible: an offer, a freed buffer, the end of the
+        link.
         """
         taken: list[Offer] = []
         try:
             with self._lock:
                 if offers:
                     self._queue(offers)
-                # The collector of garbage may come in between, and free a buffer for the loop below.
+                # The garbage collector may free a buffer during the loop below, and call this again.
                 if self._is_matching:
                     return
                 self._is_matching = True
@@ -484,7 +508,7 @@ class Receiver:
             self._cancel_scope.end(error)
             raise
         finally:
-            # Outside of the lock: what follows takes the locks of other receivers.
+            # Without the lock, since this takes the locks of other receivers.
             for offer in taken:
                 if len(offer.receivers) > 1:
                     for other in offer.receivers:
@@ -492,13 +516,14 @@ class Receiver:
                             other.match()
                 offer.message.claimed()
                 if offer.message.passed_on is not None:
-                    offer.message.settle()
+                    offer.message.release_origin()
 
     def _may_take(self, offer: Offer) -> bool:
-        """Whether the receiver may have an offer, if nobody else has.
+        """Return True if the receiver may claim an offer.
 
-        What others could take it takes ahead of a request only into a buffer that nothing uses any more:
-        one that a GPU has yet to read is no sign that this GPU is the next to be free.
+        An offer that other receivers could claim is taken ahead of a request only into a buffer whose
+        former users are done: a buffer that a GPU still reads does not show that this GPU is the next to be
+        free.
         """
         if self._abandoned or self._cancel_scope.cause is not None:
             return False
@@ -507,16 +532,16 @@ class Receiver:
         return all(event.done() for event in self._free[0].after)
 
     def _begin(self, offer: Offer) -> None:
-        """Start to bring a segment into a buffer."""
+        """Start to copy a segment into a buffer."""
         segment, message = offer.segment, offer.message
         assert segment is not None
-        offer.segment = None  # stale offers hold nothing
+        offer.segment = None  # stale offers keep no memory
         array = segment.array
         nbytes = array.nbytes
         if not offer.is_only:
-            segment = segment.twin()
-        # On the host, where all is done at once, the buffer used last is the one in the cache, and others
-        # may never be needed. On a GPU that one is likely to be read still.
+            segment = segment.copy_for_other()
+        # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
+        # buffer is likely to be read still.
         slot = self._free.pop() if self.space.stream is None else self._free.popleft()
         segment.receiver, segment.slot = self, slot
         if not self._copies and self.space.reads(array):
@@ -542,19 +567,19 @@ class Receiver:
         self.segments += 1
         self.bytes += nbytes
         self._arrived.append(segment)
-        self._hand_out()
+        self._deliver()
 
     def give_back(self, segment: Segment, stream: Any) -> None:
-        """The buffer of a segment may be used again, once what was put into a stream so far is done."""
-        with self._lock:  # of two threads that release it one does
+        """Release the buffer of a segment after the work that a stream holds now."""
+        with self._lock:  # two threads may release it
             slot, segment.slot = segment.slot, None
         if slot is not None:
-            self.let_go(slot, (self.space.record_event(stream),))
+            slot.release((self.space.record_event(stream),))
 
     def share(self, segment: Segment) -> Slot | Message | None:
-        """Its buffer, or the message that it is read in place of, which waits for one more to let go.
+        """Add a user to a segment's buffer, or to the message that it is read in place of; return that.
 
-        None if it has been released.
+        None if the segment has been released.
         """
         with self._lock:
             slot: Slot | None = segment.slot
@@ -565,59 +590,25 @@ class Receiver:
                 slot.users += 1
                 return slot
             message.hold()
-        # What passes on itself is waited for by whom it passes on: so no chain grows behind the first.
+        # A message that sends on another's memory waits for its origin alone, so that no chain grows.
         origin = message.passed_on
         if origin is None:
             return message
         origin.hold()
-        message.let_go(())
+        message.release(())
         return origin
 
     def shared_part(self, array: Any) -> Slot | Message | None:
-        """Likewise of the segment that an array is part of; None if there is none."""
+        """Do as :meth:`share` for the live segment that an array is part of; None if there is none."""
         for slot in self._slots:
             segment = slot.segment
             if segment is not None and self.space.overlaps(segment.array, array):
-                found = self.share(segment)
-                if found is not None:
-                    return found
+                user = self.share(segment)
+                if user is not None:
+                    return user
         return None
 
-    def hold(self, slot: Slot) -> None:
-        """A buffer has one more user, while another one is sure to stay."""
-        with self._lock:
-            slot.users += 1
-
-    def let_go(self, slot: Slot, events: tuple[Event, ...]) -> None:
-        """One user of a buffer has read it when events are reached; after the last it is free."""
-        if slot.users > 1:  # else it has been released, and nobody else comes any more
-            with self._lock:
-                slot.read = events = (*slot.read, *events)
-                slot.users -= 1
-                if slot.users:
-                    return
-        elif slot.read:
-            events = (*slot.read, *events)
-        segment, slot.segment, slot.read = slot.segment, None, ()
-        if segment is None:  # the context has been closed
-            return
-        message = segment.message
-        trace = self._cancel_scope.trace
-        if trace is not None:
-            name = f"rows from {segment.offset:,}"
-            nbytes = segment.array.nbytes
-            trace.add(self.where, self.name, name, slot.taken_s, perf_counter(), bytes=nbytes)
-        if message is not None:
-            message.let_go(events)
-        elif segment.has_arrived:
-            slot.after = events
-        else:
-            slot.after = (*segment.events, *events)
-        self._free.append(slot)
-        if self._offers or self._ended:
-            self.match()
-
-    def _hand_out(self) -> None:
+    def _deliver(self) -> None:
         while self._requests and self._arrived:
             request = self._requests.popleft()
             pending = request()
@@ -625,7 +616,7 @@ class Receiver:
                 continue
             try:
                 segment = self._arrived.popleft()
-            except IndexError:  # `next_arrived` has taken it, which needs no lock
+            except IndexError:  # next_arrived, which has no lock, has taken it
                 self._requests.appendleft(request)
                 return
             pending.resolve(segment, segment.events)
@@ -642,16 +633,16 @@ class Receiver:
                     pending.fail(EndOfLink(f"nothing more comes over {self.name}"))
 
     def wait_all(self) -> None:
-        """Wait until nothing uses the buffers; the dataflow has ended, so no copy begins later."""
+        """Wait for all users of the buffers; the dataflow has ended, so no copy begins later."""
         with self._lock:
             events = [event for slot in self._slots for event in slot.after]
             events += [event for slot in self._slots for event in slot.read]
-        with ExitStack() as stack:  # for each, whatever the others raise
+        with ExitStack() as stack:  # waits for all, even if some raise
             for event in events:
                 stack.callback(event.wait)
 
     def close(self) -> None:
-        """Give buffers back; nothing is under way."""
+        """Free the buffers; nothing may be using them. A second call has no effect."""
         with self._lock:
             for slot in self._slots:
                 slot.close()
@@ -659,7 +650,7 @@ class Receiver:
             self._free.clear()
             self._offers.clear()
             self._requests.clear()
-            self._asking.clear()
+            self._waiting.clear()
             self._arrived.clear()
             lane, self._lane = self._lane, None
             if lane is not None:
@@ -669,7 +660,7 @@ class Receiver:
 def _add(
     queue: deque[ReferenceType[PendingSegment]], pendings: Iterable[ReferenceType[PendingSegment]]
 ) -> None:
-    """Put futures into a queue, behind which those that were dropped do not pile up."""
+    """Append futures to a queue, after removing dropped ones from its end."""
     while queue and queue[-1]() is None:
         queue.pop()
     queue.extend(pendings)

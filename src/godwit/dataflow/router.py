@@ -1,8 +1,9 @@
 """Routers: endpoints that connect many to many, by a policy (Groute, sections 3 and 4.2, figure 8).
 
-What is sent to a router is cut into segments that every receiver has room for (the segmenter); the policy
-says where a segment may go; it is offered to all of these, and the first that has a free buffer takes it
-(the multiplexer: the queues of :mod:`godwit.dataflow.receiver`). A router has no memory and no thread.
+A message to a router is cut into segments that fit into the buffers of every receiver (the segmenter); the
+policy names the receivers that may take a segment; it is offered to all of these, and the first with a free
+buffer claims it (the multiplexer: the queues of :mod:`godwit.dataflow.receiver`). A router has no memory
+and no thread.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PerEndpoint = int | Mapping[Endpoint, int] | None
 
 
 class Router(Endpoint):
-    """Connects inputs to outputs; makes a link from each input, and one to each output.
+    """Connection of inputs to outputs, with a link from each input and a link to each output.
 
     >>> import numpy as np, godwit as gw
     >>> with gw.Context(["cpu:0", "cpu:1"]) as context:
@@ -34,15 +35,15 @@ class Router(Endpoint):
     ...     [int(segment.array[0]) for segment in router.output(context.endpoints[1])]
     [1, 3]
 
-    :param inputs: who sends to it; none, if it is to be among the outputs of another router
-    :param outputs: who receives from it; a router that was made before may be among them
-    :param policy: ``"any"`` (whoever is free first), ``"round-robin"``, ``"broadcast"``, ``"scatter"``
+    :param inputs: senders; none, if it will be among the outputs of another router
+    :param outputs: receivers; they may include routers
+    :param policy: ``"any"`` (the first free receiver), ``"round-robin"``, ``"broadcast"``, ``"scatter"``
         (equal parts of every message), ``"gather"``, ``"ring"``, ``"one-way"``, ``"tree"``, ``"priority"``;
-        a function ``(segment, source, destinations)`` that returns a destination, several of which any will
-        do, or :func:`godwit.every` of them; or one of :mod:`godwit.dataflow.policies` with its own settings
-    :param packet_bytes: size of the receive buffers, a number or one for each output
-    :param buffers: how many receive buffers, likewise
-    :param copies: whether segments are copied also where a receiver could read the sender's memory
+        a function ``(segment, source, destinations)`` that returns a destination, a list (any of them), or
+        :func:`godwit.every` of a list; or one of :mod:`godwit.dataflow.policies` with its own settings
+    :param packet_bytes: size of the receive buffers, one number or one for each output
+    :param buffers: number of receive buffers, likewise
+    :param copies: if True, segments are copied even where a receiver could read the sender's memory
     :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
         connects an endpoint to itself alone
     :raises InputError: an unknown policy, or numbers out of range
@@ -78,7 +79,7 @@ class Router(Endpoint):
         copies = as_flag(copies, "copies")
         if not isinstance(name, str | None):
             raise InputError(f"name must be a text, got {shown(name)}")
-        super().__init__(context, "router", name or f"router {len(context.routers)}", None, -1)
+        super().__init__(context, "router", name or f"router {len(context.routers)}")
         self._is_output = False
         self._lock = threading.Lock()
         self._outputs = ends_out
@@ -87,7 +88,7 @@ class Router(Endpoint):
             link = Link.of_router(self, end, _of(packet_bytes, end), _of(buffers, end), copies)
             self._out_of[end] = link
         self._into = {end: Link.of_router(end, self, None, None, False) for end in ends_in}
-        # By output: how many may still send to it.
+        # By output: number of inputs that reach it and have not ended.
         self._senders = dict.fromkeys(ends_out, 0)
         for end in ends_in:
             for out in self._reach(end):
@@ -95,7 +96,7 @@ class Router(Endpoint):
         for link in self._out_of.values():
             if link.receiver is not None:
                 link.receiver.backlog = partial(self._backlog, link.receiver)
-        # Only now, that nothing can go wrong any more.
+        # Last, since nothing below raises.
         for end in ends_out:
             if isinstance(end, Router):
                 end._is_output = True
@@ -104,62 +105,61 @@ class Router(Endpoint):
         context.add_router(self)
 
     def _reach(self, source: Endpoint) -> tuple[Endpoint, ...]:
-        """Whom an input may send to; from another router comes what it was sent by anybody."""
+        """Return the outputs that an input may send to; all for a router, which forwards any segment."""
         reach = self.policy.reach
         if reach is None or isinstance(source, Router):
             return self._outputs
-        with suppress(InputError):  # whoever sends is told so
+        with suppress(InputError):  # raised again by a send
             reached = reach(source, self._outputs)
             return tuple(out for out in self._outputs if out in reached)
         return self._outputs
 
-    # Links.
-
+    # Links
     @property
     def inputs(self) -> tuple[Endpoint, ...]:
-        """Who sends to it."""
+        """Endpoints that send to it."""
         return tuple(self._into)
 
     @property
     def outputs(self) -> tuple[Endpoint, ...]:
-        """Who receives from it."""
+        """Endpoints that receive from it."""
         return self._outputs
 
     def input(self, endpoint: Endpoint) -> Link:
-        """The link over which an endpoint sends.
+        """Return the link over which an endpoint sends.
 
-        :raises TopologyError: it is none of the inputs
+        :raises TopologyError: not one of the inputs
         """
         return self._find(self._into, endpoint, "inputs")
 
     def output(self, endpoint: Endpoint) -> Link:
-        """The link over which an endpoint receives.
+        """Return the link over which an endpoint receives.
 
-        :raises TopologyError: it is none of the outputs
+        :raises TopologyError: not one of the outputs
         """
         return self._find(self._out_of, endpoint, "outputs")
 
     def _find(self, links: Mapping[Endpoint, Link], endpoint: Endpoint, side: str) -> Link:
-        found = links.get(endpoint) if isinstance(endpoint, Endpoint) else None
-        if found is None:
-            there = ", ".join(map(str, links))
+        link = links.get(endpoint) if isinstance(endpoint, Endpoint) else None
+        if link is None:
+            names = ", ".join(map(str, links))
             raise TopologyError(
-                f"{shown(endpoint)} is none of the {side} of {self}, which are {there}"
+                f"{shown(endpoint)} is none of the {side} of {self}, which are {names}"
             )
-        return found
+        return link
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """All that it has made."""
+        """Links of all inputs and outputs."""
         return (*self._into.values(), *self._out_of.values())
 
     def shutdown(self) -> None:
-        """Shut all links to it down."""
+        """Shut down the links of all inputs."""
         for link in self._into.values():
             link.shutdown()
 
     def _backlog(self, receiver: Receiver) -> str:
-        """What an output may be waiting for, behind a message."""
+        """Return which other outputs an output may be waiting for, as the end of a message."""
         others = [
             link.name
             for link in self._out_of.values()
@@ -170,25 +170,24 @@ class Router(Endpoint):
         if not others or not any(link.is_held_up for link in self._into.values()):
             return ""
         return (
-            f": {self} offers no more until what waits for {', '.join(others)} is taken (who receives "
-            "from several outputs in one thread takes from them by turns)"
+            f": {self} offers no more until what waits for {', '.join(others)} is taken (a thread that "
+            "receives from several outputs takes from them by turns)"
         )
 
-    # What links ask of it.
-
+    # Calls by links
     def route(
         self, segment: Segment, source: Endpoint
     ) -> tuple[list[list[Receiver]], float | None]:
-        """The receivers that a segment is offered to, in groups of which one each gets it; its priority.
+        """Return groups of receivers, one of each of which gets the segment; the policy's priority or None.
 
-        :raises InputError: the policy named no destination, or one that there is not
+        :raises InputError: the policy returned no destination, or one that is not an output
         """
         policy = self.policy
         groups = groups_of(
             policy.choose(segment, source, self._outputs), policy.name, self._outputs
         )
         priority = None if policy.priority is None else policy.priority(segment)
-        found: list[list[Receiver]] = []
+        receivers: list[list[Receiver]] = []
         for group in groups:
             takers: list[Receiver] = []
             for endpoint in group:
@@ -201,28 +200,28 @@ class Router(Endpoint):
                 if len(behind) == 1:
                     takers.extend(behind[0])
                 elif len(group) == 1:
-                    found.extend(behind)
+                    receivers.extend(behind)
                 else:
                     raise InputError(
                         f"policy {policy.name!r} of {self} offers a segment to {endpoint} or others, but "
                         f"{endpoint} sends it to several: let it go there alone"
                     )
             if takers:
-                found.append(takers)
-        return found, priority
+                receivers.append(takers)
+        return receivers, priority
 
     def receivers(self) -> list[Receiver]:
-        """All that may get something from it."""
-        found: list[Receiver] = []
+        """Return all receivers that may get a segment from it."""
+        receivers: list[Receiver] = []
         for endpoint, link in self._out_of.items():
             if isinstance(endpoint, Router):
-                found.extend(endpoint.receivers())
+                receivers.extend(endpoint.receivers())
             elif link.receiver is not None:
-                found.append(link.receiver)
-        return found
+                receivers.append(link.receiver)
+        return receivers
 
     def input_ended(self, source: Endpoint) -> None:
-        """One of those who send to it sends no more; outputs that nobody else sends to end, too."""
+        """End one input, and the outputs that no other input reaches."""
         with self._lock:
             for out in self._reach(source):
                 if out in self._senders:
@@ -230,7 +229,7 @@ class Router(Endpoint):
         self.end_outputs()
 
     def end_outputs(self) -> None:
-        """Those that nobody sends to any more, or ever."""
+        """End the outputs that no input reaches any more, or ever did."""
         with self._lock:
             ended = [end for end, count in self._senders.items() if count == 0]
             for end in ended:
@@ -243,7 +242,7 @@ class Router(Endpoint):
                 receiver.end()
 
     def check_reachable(self) -> None:
-        """TopologyError if nothing ever comes to it."""
+        """Raise TopologyError if no segment can ever come to it."""
         if not (self._is_output or self._into):
             raise TopologyError(
                 f"nothing leads to {self}: name its inputs, or name it among the outputs of another router"

@@ -1,11 +1,11 @@
 """Functions that run on endpoints, a thread each, inside a block that joins them.
 
-Rules, so that nothing hangs. A worker that raises ends the dataflow: everyone who waits is told so, and the
-block raises that exception. When the last worker of an endpoint ends, the links by which it sends are shut
-down, and what is still on its way to it is an error. When the body of the block ends, so does what the host
-sends, and what endpoints do that had no worker. When all workers wait for each other after that, it is an
-error. Ctrl-C in the block ends the dataflow, compiled operators that do not return included; a second one
-leaves threads behind that do not return.
+Rules that prevent hangs. A worker that raises ends the dataflow: every wait raises, and the block raises
+the worker's exception. When the last worker of an endpoint ends, the links by which the endpoint sends are
+shut down, and segments that only it could still receive are an error. The end of the block's body does the
+same for the host, and for endpoints without workers. When after that all workers wait for each other, that
+is an error. Ctrl-C in the block ends the dataflow, compiled operators in endless loops included; a second
+Ctrl-C leaves threads behind that do not return.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Thread(threading.Thread):
-    """One that says itself when it ends: a join that Ctrl-C interrupts takes any other for ended.
-
-    (In Python before 3.13, which asks no more afterwards.)
-    """
+    """Thread with an event for its end: before Python 3.13, joins fail after Ctrl-C interrupted one."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -46,7 +43,7 @@ class _Thread(threading.Thread):
 
 
 class Workers:
-    """The block; see :meth:`godwit.Context.workers`."""
+    """Block of workers; see :meth:`godwit.Context.workers`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -57,29 +54,29 @@ class Workers:
         self._is_open = False
 
     def start(self, endpoint: Endpoint, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run ``function(*arguments)`` for an endpoint: on a GPU, that and its stream are the current ones.
+        """Run ``function(*arguments)`` in a new thread, whose current GPU and stream are the endpoint's.
 
-        It begins after what the calling thread has put into its current streams on the context's GPUs.
+        It begins after the work that the calling thread's current streams on the context's GPUs hold.
 
-        :raises TopologyError: it is no endpoint of the context that has threads
-        :raises InputError: no function, or the block has not begun or has ended
+        :raises TopologyError: not an endpoint of the context, or a router
+        :raises InputError: not a function, or the block has not begun or has ended
         """
         if not isinstance(endpoint, Endpoint) or endpoint.context is not self._context:
             raise TopologyError(
                 f"a worker runs on an endpoint of its context, got {shown(endpoint)}"
             )
         if endpoint.kind == "router":
-            raise TopologyError(f"{endpoint} has no worker: it works by itself")
+            raise TopologyError(f"{endpoint} is a router, which has no worker")
         if not callable(function):
             raise InputError(f"a worker must be a function, got {shown(function)}")
-        before = [one.space.record_current() for one in self._context.endpoints]
+        before = [end.space.record_current() for end in self._context.endpoints]
         thread = _Thread(
             target=self._run,
             args=(endpoint, before, function, arguments),
             name=f"godwit-worker-{endpoint}",
             daemon=True,
         )
-        # In one step, so that whoever ends the block joins it, and nobody gives its endpoint up.
+        # With the lock, so that the end of the block joins it, and its endpoint is not abandoned.
         with self._lock:
             if not self._is_open:
                 raise InputError(
@@ -93,7 +90,7 @@ class Workers:
             self._context.cancel_scope.participants.add(thread)
             try:
                 thread.start()
-            except RuntimeError:  # there are too many
+            except RuntimeError:  # too many threads
                 self._threads.pop()
                 self._running[id(endpoint)] -= 1
                 self._context.cancel_scope.participants.discard(thread)
@@ -104,7 +101,7 @@ class Workers:
     ) -> None:
         """Start ``function(endpoint, *arguments)`` on each of some endpoints.
 
-        :raises TopologyError: no list of endpoints of the context
+        :raises TopologyError: not a list of endpoints of the context
         """
         if isinstance(endpoints, Endpoint):
             raise TopologyError(
@@ -131,46 +128,46 @@ class Workers:
                 for event in before:
                     event.wait_on(endpoint.space.stream)
                 function(*arguments)
-                self._settle(endpoint)
+                self._end_worker(endpoint)
         except BaseException as error:
             self._fail(error)
 
-    def _settle(self, endpoint: Endpoint) -> None:
-        """A worker has ended by itself."""
+    def _end_worker(self, endpoint: Endpoint) -> None:
+        """End a worker that has returned."""
         with self._lock:
             self._running[id(endpoint)] -= 1
             left = self._running[id(endpoint)]
         try:
             if not left:
-                self._settle_endpoint(endpoint)
-        finally:  # until then others may still get what they wait for
+                self._end_endpoint(endpoint)
+        finally:  # not earlier, since this may still resolve the waits of others
             self._context.cancel_scope.participants.discard(threading.current_thread())
 
-    def _settle_body(self) -> None:
-        """The block's body, which is at the host, has ended by itself."""
+    def _end_body(self) -> None:
+        """End the block's body, which counts as a worker of the host."""
         with self._lock:
             left = self._running[id(self._context.host)]
         if not left:
-            self._settle_endpoint(self._context.host)
+            self._end_endpoint(self._context.host)
 
-    def _settle_endpoint(self, endpoint: Endpoint) -> None:
-        """Nobody works at an endpoint any more; if it is the host after the body, nor where nobody has."""
+    def _end_endpoint(self, endpoint: Endpoint) -> None:
+        """End an endpoint without workers; with the host after the body also those that never had any."""
         host, idle = self._context.host, [endpoint]
         with self._lock:
             if endpoint is host and not self._is_open:
-                idle += [one for one in self._context.endpoints if not self._running[id(one)]]
-        for one in idle:
-            for link in self._links_from(one):
-                if one is endpoint or self._is_awaited(link):
+                idle += [end for end in self._context.endpoints if not self._running[id(end)]]
+        for end in idle:
+            for link in self._links_from(end):
+                if end is endpoint or self._is_awaited(link):
                     link.shutdown()
         with self._lock:
-            for one in idle:
-                body_receives = one is host and self._is_open
-                if not (self._running[id(one)] or body_receives):
-                    self._abandon(one)
+            for end in idle:
+                body_receives = end is host and self._is_open
+                if not (self._running[id(end)] or body_receives):
+                    self._abandon(end)
 
     def _is_awaited(self, link: Link) -> bool:
-        """Whether somebody has asked for what comes over it, or works where it leads and may yet do so."""
+        """Return True if a segment was requested from it, or a worker runs at its end and may yet do so."""
         if link.target.kind == "router":
             return any(map(self._is_awaited, self._links_from(link.target)))
         is_asked = link.receiver is not None and link.receiver.has_begun
@@ -183,7 +180,7 @@ class Workers:
 
     def _join(self) -> None:
         for thread in self._threads:
-            # Ctrl-C came before it had begun: if it does, it ends at once.
+            # Raised if Ctrl-C came before the thread began; it would end at once.
             with suppress(RuntimeError):
                 if thread.ident is not None:
                     thread.has_ended.wait()
@@ -191,7 +188,7 @@ class Workers:
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
-            # Who was told of the end is not its cause.
+            # These errors follow from the end, and are not its cause.
             if self._failure is None and not isinstance(error, DataflowEnded | RunStopped):
                 self._failure = error
         self._context.cancel_scope.end(error)
@@ -222,20 +219,22 @@ class Workers:
                 self._fail(value)
             else:
                 with suppress(DataflowEnded):
-                    self._settle_body()
+                    self._end_body()
             self._context.cancel_scope.body_has_ended()
             self._join()
-        except BaseException as error:  # Ctrl-C, or a policy asked for what the host still sends
+        except (
+            BaseException
+        ) as error:  # Ctrl-C, or a policy's error in a segment that the host sends
             self._fail(error)
             self._join()
             raise
         finally:
             self._context.cancel_scope.participants.clear()
-            # Who goes on without workers may receive anywhere.
+            # Threads of the user may receive anywhere from now on.
             for link in self._context.all_links():
                 if link.receiver is not None:
                     link.receiver.resume()
             self._context.end_workers()
         cause = self._failure or self._context.cancel_scope.cause
         if cause is not None and cause is not value:
-            raise cause from cause.__cause__  # and not from what the body was told of it
+            raise cause from cause.__cause__  # not from the DataflowEnded of the body

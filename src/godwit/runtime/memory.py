@@ -93,10 +93,6 @@ class Space(Protocol):
     def used_bytes(self) -> int:
         """Bytes of blocks that are not freed."""
 
-    @property
-    def limit_bytes(self) -> int | None:
-        """Largest sum of bytes of all blocks."""
-
     def allocate(self, nbytes: int) -> Block:
         """Allocate from the pool.
 

@@ -1,11 +1,11 @@
-"""Lanes: copies into one endpoint's memory by the copy engines, beside kernels and beside each other.
+"""Lanes: copies into one endpoint's memory by copy engines, which overlap with kernels and with each other.
 
-A lane has a stream of its own on each GPU that it copies from, or to: the source's, where there is one
-(between H200s a push reached 361 GB/s in packets of 16 MiB, a pull 314), else the target's, so that both
-directions of a bus are busy at once, and no copy waits for a kernel but by an event. Between GPUs without
-peer access, or where the user wants it so, segments take two hops through a ring of page-locked pieces
-(:class:`HostHop`), which overlap. Nothing here holds up the caller, but for copies of a few kilobytes that
-the host makes itself.
+A lane has a stream of its own on each GPU that it copies from or to: for a copy between GPUs on the source
+(between H200s a push reached 361 GB/s in packets of 16 MiB, a pull 314), else on the GPU. So both
+directions of a bus are used at once, and a copy waits for kernels only by events. Between GPUs without peer
+access, or with ``transport="host"``, segments take two hops through a ring of page-locked pieces
+(:class:`HostHop`), which overlap. No call blocks the host, but for copies of some kilobytes that the host
+makes itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from godwit.runtime.memory import READY, Event, Transport
 _SMALL_BYTES = 64 << 10
 _SMALL_SLOTS = 16
 _AT_ONCE_BYTES = 256 << 10
-"""Of a copy on the host that is made in the caller's thread."""
+"""Largest copy within host memory that the calling thread makes itself."""
 _PAGE_BYTES = 4096
 _HOP_PIECES = 4
 _HOP_BYTES = 2 << 20
@@ -41,7 +41,7 @@ _HOP_BYTES = 2 << 20
 
 @lru_cache(maxsize=1024)
 def are_peers(here: int, there: int) -> bool:
-    """Whether copies between two GPUs go straight; lets them, if they can."""
+    """Return True if two GPUs have peer access to each other, after enabling it."""
     if not (driver.can_access_peer(here, there) and driver.can_access_peer(there, here)):
         return False
     with driver.current_kept():
@@ -50,18 +50,19 @@ def are_peers(here: int, there: int) -> bool:
 
 
 def is_locked(address: int, nbytes: int) -> bool:
-    """Whether copy engines reach host memory: page-locked, or managed, from its first byte to its last.
+    """Return True if copy engines reach host memory: its first and last byte are page-locked or managed.
 
-    Asked each time: what is freed and allocated again at the same address may be another kind.
+    Asked each time, since memory that is freed and allocated again at the same address may be of another
+    kind.
     """
     _, runtime = bindings()
     last = address + nbytes - 1
-    for place in (address,) if address // _PAGE_BYTES == last // _PAGE_BYTES else (address, last):
-        status, found = runtime.cudaPointerGetAttributes(place)
+    for pointer in (address,) if address // _PAGE_BYTES == last // _PAGE_BYTES else (address, last):
+        status, attributes = runtime.cudaPointerGetAttributes(pointer)
         if status:
-            runtime.cudaGetLastError()  # it sticks otherwise
+            runtime.cudaGetLastError()  # clears the error
             return False
-        if found.type == runtime.cudaMemoryType.cudaMemoryTypeUnregistered:
+        if attributes.type == runtime.cudaMemoryType.cudaMemoryTypeUnregistered:
             return False
     return True
 
@@ -71,35 +72,34 @@ _MOST_SPARE = 32
 
 
 class Streams:
-    """Of one lane: one on each GPU that it needs one on; kept for the next lane, as making one takes longer
-    than sending a megabyte.
+    """Streams of one lane, one per GPU; reused, since creating one takes longer than sending a megabyte.
 
-    :param times: where copies are noted, or None
+    :param times: records copies for the trace, or None
     """
 
     def __init__(self, times: CopyTimes | None) -> None:
         self._streams: dict[int, Stream] = {}
         self._times = times
-        # Looked up once, for small messages.
+        # Looked up once, which small messages profit from.
         _, runtime = bindings()
         self._copy_peer = runtime.cudaMemcpyPeerAsync
 
     def on(self, index: int) -> Stream:
-        """The stream on a GPU."""
-        found = self._streams.get(index)
-        if found is None:
+        """Return the stream on a GPU."""
+        stream = self._streams.get(index)
+        if stream is None:
             try:
-                found = _spare_streams.setdefault(index, []).pop()
+                stream = _spare_streams.setdefault(index, []).pop()
             except IndexError:
                 with driver.current_kept():
-                    found = Stream(index)
-            self._streams[index] = found
-        return found
+                    stream = Stream(index)
+            self._streams[index] = stream
+        return stream
 
     def copy(
         self, to: int, origin: int, nbytes: int, stream: Stream, after: Sequence[Event], track: str
     ) -> Event:
-        """Put a copy into a stream, in any direction but between GPUs."""
+        """Put a copy into a stream; not one between GPUs."""
         _, runtime = bindings()
         for event in after:
             event.wait_on(stream)
@@ -113,7 +113,7 @@ class Streams:
     def copy_peer(
         self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Event]
     ) -> Event:
-        """Push from one GPU to another."""
+        """Put a copy to another GPU into the source's stream."""
         stream = self.on(here)
         native = stream.native
         for event in after:
@@ -129,7 +129,7 @@ class Streams:
         return event_pool(here).record(native)
 
     def close(self) -> None:
-        """Wait for what is on its way, and give the streams back; twice does no harm."""
+        """Wait for all copies, and keep the streams for other lanes. A second call has no effect."""
         streams = list(self._streams.values())
         self._streams.clear()
         with driver.current_kept(), ExitStack() as stack:  # for each, whatever the others raise
@@ -149,9 +149,9 @@ class Streams:
 
 
 class HostHop:
-    """A way from GPU to GPU through the host: a ring of pieces, which one fills while the other empties.
+    """Copies from GPU to GPU through the host: a ring of pieces, one of which fills while another empties.
 
-    Invariant: a piece is filled after the copy out of it that was put into a stream last.
+    Invariant: a piece is filled after the last copy out of it.
     """
 
     def __init__(self, streams: Streams, held: ExitStack) -> None:
@@ -185,7 +185,7 @@ class HostHop:
 
 
 class _Piece:
-    """Part of a page-locked buffer; its memory is held by whoever holds the staging."""
+    """Part of a page-locked buffer; the owner of the staging buffer keeps its memory."""
 
     __slots__ = ("free", "pointer")
 
@@ -195,24 +195,24 @@ class _Piece:
 
 
 class _SmallSlots:
-    """Page-locked places for arrays of some kilobytes, which the host moves there itself."""
+    """Page-locked slots for arrays of some kilobytes, which the host copies there itself."""
 
     def __init__(self) -> None:
         self._pool = pinned_pool(None)
         self._block: PoolBlock = self._pool.allocate(_SMALL_SLOTS * _SMALL_BYTES)
         begin = self._block.view(np.uint8, (_SMALL_SLOTS * _SMALL_BYTES,)).ctypes.data
-        self._places = [begin + slot * _SMALL_BYTES for slot in range(_SMALL_SLOTS)]
+        self._addresses = [begin + slot * _SMALL_BYTES for slot in range(_SMALL_SLOTS)]
         self._free: list[Event] = [READY] * _SMALL_SLOTS
         self._next = 0
 
     def moved(self, source: Array, send: Callable[[int], Event]) -> Event | None:
-        """Send what was moved to a free place; None where there is no free one."""
+        """Copy an array to a free slot and send it from there; None if no slot is free."""
         slot = self._next
         if not self._free[slot].done():
             return None
         self._next = (slot + 1) % _SMALL_SLOTS
-        ctypes.memmove(self._places[slot], source.ctypes.data, source.nbytes)
-        event = self._free[slot] = send(self._places[slot])
+        ctypes.memmove(self._addresses[slot], source.ctypes.data, source.nbytes)
+        event = self._free[slot] = send(self._addresses[slot])
         return event
 
     def close(self) -> None:
@@ -222,11 +222,7 @@ class _SmallSlots:
 
 
 class GpuLane:
-    """Into the memory of a GPU.
-
-    :param crew: for ordinary host memory
-    :param transport: to other GPUs
-    """
+    """Copies into the memory of a GPU."""
 
     def __init__(
         self, index: int, crew: Crew, transport: Transport, times: CopyTimes | None = None
@@ -256,7 +252,7 @@ class GpuLane:
         return self._hop.copy(to, self._index, origin, here, nbytes, after)
 
     def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Event]) -> Event:
-        """Start to copy an array of the host to an address, once some events are reached."""
+        """Start to copy an array of the host to an address, after some events."""
         driver.enter_any(self._index)
         stream, track = self._streams.on(self._index), f"copy host -> cuda:{self._index}"
         origin = source.ctypes.data
@@ -273,7 +269,7 @@ class GpuLane:
         return self._crew.to_gpu(source, to, after)
 
     def close(self) -> None:
-        """Wait for what is on its way, and give all back; twice does no harm."""
+        """Wait for all copies, and free streams and buffers. A second call has no effect."""
         small, self._small = self._small, None
         self._hop = None
         with ExitStack() as stack:
@@ -284,7 +280,7 @@ class GpuLane:
 
 
 class PinnedLane:
-    """Into page-locked memory of the host."""
+    """Copies into page-locked memory of the host."""
 
     def __init__(self, crew: Crew, times: CopyTimes | None = None) -> None:
         self._crew = crew
@@ -304,5 +300,5 @@ class PinnedLane:
         return self._crew.to_host(source, view.ctypes.data, after)
 
     def close(self) -> None:
-        """Wait for what is on its way, and give all back; twice does no harm."""
+        """Wait for all copies, and free the streams. A second call has no effect."""
         self._streams.close()

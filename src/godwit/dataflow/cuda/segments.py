@@ -1,8 +1,8 @@
-"""The memory of endpoints where there are GPUs: of each GPU, and of the host, page-locked.
+"""Memory of endpoints in contexts with GPUs: of each GPU, and page-locked host memory.
 
-The counterpart of dataflow/cpu.py. Pools are in runtime/cuda/pools.py, events in runtime/cuda/events.py,
-copies in lanes.py. An endpoint on a GPU has a stream of its own, which does not wait for the null stream;
-several endpoints may share a GPU.
+The counterpart of dataflow/cpu.py. Pools, events and staging threads are in runtime/cuda, copies in
+lanes.py. An endpoint on a GPU has a stream of its own, which does not wait for the null stream; several
+endpoints may share a GPU.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.dataflow.cpu import as_bytes
 from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane, is_locked
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
@@ -28,33 +29,40 @@ from godwit.runtime.cuda.pools import (
     gpu_pool,
     pinned_pool,
 )
-from godwit.runtime.memory import READY, Event, Space, Transport, host_array_to_send, overlap
-from godwit.runtime.protocol import Device
+from godwit.runtime.memory import READY, Event, Transport, host_array_to_send, overlap
 
 _PORTABLE = 0x01
 
 
 class _Pooled:
-    """What has a pool to take blocks from."""
+    """Memory whose blocks come from a pool."""
 
+    index: int | None
     _pool: Pool
 
     @property
     def used_bytes(self) -> int:
-        """Of blocks that have not been given back."""
+        """Bytes of blocks that are not freed."""
         return self._pool.used_bytes
 
-    @property
-    def limit_bytes(self) -> int | None:
-        """Of all blocks together."""
-        return self._pool.limit_bytes
-
     def allocate(self, nbytes: int) -> PoolBlock:
-        """Memory of the pool; InputError if the limit does not leave so much."""
+        """Allocate a block; InputError if the limit leaves less."""
         return self._pool.allocate(nbytes)
 
+    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Event, ...]]:
+        """Return an array of CuPy or NumPy, where it lies, and the events after which it may be read."""
+        taken = array_to_send(array)
+        events: tuple[Event, ...] = (self.record_event(stream),)
+        if not isinstance(taken, np.ndarray) and gpu_arrays.gpu_of(taken) != self.index:
+            events = (*events, _record_current(gpu_arrays.gpu_of(taken)))
+        return taken, events
+
+    def record_event(self, stream: Any = None) -> Event:
+        """Record an event in a stream."""
+        raise NotImplementedError
+
     def overlaps(self, array: Any, other: Any) -> bool:
-        """Whether arrays have memory in common."""
+        """Return True if arrays share memory."""
         if isinstance(array, np.ndarray):
             return isinstance(other, np.ndarray) and overlap(array, other)
         if isinstance(other, np.ndarray):
@@ -63,14 +71,15 @@ class _Pooled:
 
 
 class GpuSpace(_Pooled):
-    """The memory of an endpoint on a GPU.
+    """Memory of an endpoint on a GPU.
 
-    :param limit_bytes: of its blocks together, which are then cut from one allocation
-    :param memory: an array of bytes on that GPU to cut them from
-    :raises DeviceError: the GPU, or CuPy, is not there
+    :param limit_bytes: largest sum of its blocks, which are then cut from one allocation
+    :param memory: an array of bytes on that GPU that blocks are cut from
+    :raises DeviceError: there is no such GPU, or no CuPy
     """
 
     kind = "cuda"
+    index: int
 
     def __init__(
         self,
@@ -94,55 +103,50 @@ class GpuSpace(_Pooled):
         )
 
     def reads(self, array: Any) -> bool:
-        """Kernels use what lies on their GPU."""
+        """Return True for arrays on this GPU."""
         return gpu_arrays.is_gpu_array(array) and gpu_arrays.gpu_of(array) == self.index
 
-    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Event, ...]]:
-        """As an array of CuPy, or of NumPy where it lies on the host."""
-        taken = array_to_send(array)
-        return taken, (self.record_event(stream), *_events_elsewhere(taken, self.index))
-
     def record_current(self) -> Event:
-        """Everything that the calling thread has put into CuPy's current stream so far."""
+        """Record an event in CuPy's current stream of the calling thread."""
         return _record_current(self.index)
 
     def record_event(self, stream: Any = None) -> Event:
-        """What was put into a stream so far.
+        """Record an event in a stream.
 
-        If none is named: into the endpoint's own, and into the one that is CuPy's current one in the
-        calling thread, which in a thread of the user's is another.
+        By default in the endpoint's own and in CuPy's current stream, which in a user's thread is another
+        one.
         """
         driver.enter_any(self.index)
         if stream is not None:
             return record_event(stream, self.index)
-        own = self._events.record_unless_done(self._native)
+        event = self._events.record_unless_done(self._native)
         current = gpu_arrays.current_stream(self.index)
         if current is self.stream:
-            return own
+            return event
         native = native_stream(current)
         if native == self._native:
-            return own
+            return event
         if gpu_arrays.is_current(self.index):
             other: Event = self._events.record(native)
         else:
             other = record_event(current, self.index)
-        return other if own is READY else EventGroup((own, other))
+        return other if event is READY else EventGroup((event, other))
 
     def lane(self) -> GpuLane:
-        """Into this GPU's memory."""
+        """Return a new lane into this GPU's memory."""
         return GpuLane(self.index, self._crew, self._transport, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[Any]:
-        """The GPU and the stream are CuPy's current ones."""
+        """Return a block in which the GPU and the stream are CuPy's current ones."""
         return gpu_arrays.entered(self.index, self.stream)
 
     def close(self) -> None:
-        """Give all back; twice does no harm."""
+        """Free all memory. A second call has no effect."""
         stream, self.stream = self.stream, None
         if stream is None:
             return
         with ExitStack() as stack:
-            # What arrays were still over when an earlier pool closed.
+            # Memory that arrays still used when an earlier pool was closed.
             stack.callback(driver.free_abandoned, [self.index])
             stack.callback(self._pool.close)
             stack.callback(self._crew.close)
@@ -153,13 +157,14 @@ class GpuSpace(_Pooled):
 
 
 class PinnedSpace(_Pooled):
-    """Host memory of a context that has GPUs: page-locked, so that copies run beside kernels.
+    """Page-locked host memory of a context with GPUs, so that copies overlap with kernels.
 
-    :param limit_bytes: of its blocks together
-    :param memory: a NumPy array to cut them from; it is page-locked meanwhile, if it is not
+    :param limit_bytes: largest sum of its blocks
+    :param memory: a NumPy array that blocks are cut from; page-locked meanwhile
     """
 
     kind = "host"
+    index = None
     stream = None
 
     def __init__(
@@ -171,69 +176,43 @@ class PinnedSpace(_Pooled):
         if memory is None:
             self._pool = pinned_pool(limit_bytes)
         else:
-            given = _host_bytes(memory)
+            given = as_bytes(memory)
             self._pool = given_host_pool(given, limit_bytes)
             _lock_pages(given, self._held)
 
     def reads(self, array: Any) -> bool:
-        """The host reads all host memory."""
+        """Return True for any host array."""
         return isinstance(array, np.ndarray)
 
-    def take(self, array: Any, stream: Any = None) -> tuple[Any, tuple[Event, ...]]:
-        """As an array of NumPy, or of CuPy where it lies on a GPU."""
-        taken = array_to_send(array)
-        return taken, (self.record_event(stream), *_events_elsewhere(taken, None))
-
     def record_current(self) -> Event:
-        """On the host all is done at once."""
+        """Return an event that is done."""
         return READY
 
     def record_event(self, stream: Any = None) -> Event:
-        """The host has done what it does; what a GPU does for it is in a stream that must be named."""
+        """Return an event that is done; a stream of a GPU must be given."""
         return READY if stream is None else record_event(stream, None)
 
     def lane(self) -> PinnedLane:
-        """Into page-locked memory."""
+        """Return a new lane into page-locked memory."""
         return PinnedLane(self._crew, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[None]:
-        """Nothing is to be made current."""
+        """Return an empty block."""
         return nullcontext()
 
     def close(self) -> None:
-        """Give all back; twice does no harm."""
+        """Free all memory. A second call has no effect."""
         with ExitStack() as stack:
             stack.callback(self._held.close)
             stack.callback(self._pool.close)
             stack.callback(self._crew.close)
 
 
-def make_space(
-    device: Device | None,
-    limit_bytes: int | None,
-    memory: Any,
-    transport: Transport,
-    trace: Any,
-) -> Space:
-    """Return the memory of an endpoint of a context that has GPUs."""
-    if device is None or device.kind != "cuda":
-        return PinnedSpace(limit_bytes, memory, trace)
-    index = int(device.name.partition(":")[2])
-    return GpuSpace(index, limit_bytes, memory, transport, trace)
-
-
 def array_to_send(array: Any) -> Any:
-    """What a user sends, where it lies, rows one behind the other; InputError if it is none of numbers."""
+    """Return what a user sends as a C-contiguous array where it lies; InputError if not one of numbers."""
     if isinstance(array, np.ndarray) or not gpu_arrays.lies_on_gpu(array):
         return host_array_to_send(array)
     return gpu_arrays.sendable_gpu_array(array)
-
-
-def _events_elsewhere(array: Any, index: int | None) -> tuple[Event, ...]:
-    """What CuPy was to do to an array on another GPU than an endpoint's, in the calling thread."""
-    if isinstance(array, np.ndarray) or gpu_arrays.gpu_of(array) == index:
-        return ()
-    return (_record_current(gpu_arrays.gpu_of(array)),)
 
 
 def _record_current(index: int) -> Event:
@@ -257,16 +236,8 @@ def _gpu_bytes(memory: Any, index: int) -> Any:
     return given
 
 
-def _host_bytes(memory: Any) -> Array:
-    if not isinstance(memory, np.ndarray) or not memory.flags.writeable:
-        raise InputError(f"a pool on the host must be a writable NumPy array, got {shown(memory)}")
-    if not memory.flags.c_contiguous:
-        raise InputError("a pool must be contiguous memory, got an array with gaps")
-    return memory.reshape(-1).view(np.uint8)
-
-
 def _lock_pages(given: Array, held: ExitStack) -> None:
-    """Page-lock what a user hands in, until the end."""
+    """Page-lock a user's array until ``held`` is closed."""
     if given.nbytes == 0 or is_locked(given.ctypes.data, given.nbytes):
         return
     _, runtime = bindings()

@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -36,8 +35,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.algorithms import filtering
-from godwit.algorithms.filtering import FilterOptions, filter_host_array
+from godwit.algorithms.filtering import FilterOptions, filter_host_array, gpu_packets
 from godwit.algorithms.filtering.cuda import GpuFilter
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream, TimedEvent
@@ -227,27 +225,23 @@ class Bench:
                    **self.rate(timed(run, self.expected.get(0.5)))}  # fmt: skip
 
     def balance(self) -> Iterator[Row]:
-        """Whoever is free, against equal parts."""
-        pairs = [("two, one slowed", ["cpu:0", "cpu:1"], 0.004)]
-        if self.gpus:
-            pairs = [("GPU and CPU", ["cuda:0", "cpu"], 0.0),
-                     ("two, one slowed", [f"cuda:{min(1, self.gpus - 1)}", "cuda:0"], 0.002)]  # fmt: skip
-        for name, devices, pause_s in pairs:
+        """Packets for the device that is free, against equal parts as they would take."""
+        pairs = [("GPU and CPU", ["cuda:0", "cpu"], 0.0),
+                 ("two, one slowed", [f"cuda:{min(1, self.gpus - 1)}", "cuda:0"], 0.002)]  # fmt: skip
+        for name, devices, pause_s in pairs if self.gpus else []:
             packet_bytes = 1 << 22 if pause_s else None  # a pause for each
             alone = []
             for place, device in enumerate(devices):
                 with slowed(pause_s if place == 1 else 0.0, 0):
-                    alone.append(
-                        self.rate(timed(self._flow([device], "any", packet_bytes)))["gb_s"]
-                    )
-            ideal_s = self.ordinary.nbytes / sum(alone) / 1e9
-            for policy in ("any", "scatter"):
-                with slowed(pause_s, 1):
-                    run = self._flow(devices, policy, packet_bytes)
-                    row = self.rate(timed(run, self.expected.get(0.5)))
-                yield {"what": "balance", "pair": name, "devices": devices, "policy": policy,
-                       "alone_gb_s": alone, "ideal_s": ideal_s, **row,
-                       "of_ideal": row["seconds"] / ideal_s}  # fmt: skip
+                    alone.append(self.rate(timed(self._flow([device], packet_bytes)))["gb_s"])
+            gigabytes = self.ordinary.nbytes / 1e9
+            ideal_s = gigabytes / sum(alone)
+            with slowed(pause_s, 1):
+                run = self._flow(devices, packet_bytes)
+                row = self.rate(timed(run, self.expected.get(0.5)))
+            yield {"what": "balance", "pair": name, "devices": devices, "alone_gb_s": alone,
+                   "ideal_s": ideal_s, **row, "of_ideal": row["seconds"] / ideal_s,
+                   "equal_parts_of_ideal": gigabytes / 2 / min(alone) / ideal_s}  # fmt: skip
 
     # What is run.
 
@@ -255,40 +249,32 @@ class Bench:
         predicate = predicate_of(kept)
         return lambda: gw.filter(values, predicate, devices, **how)
 
-    def _flow(self, devices: Any, policy: str, packet_bytes: int | None) -> Callable[[], Any]:
+    def _flow(self, devices: Any, packet_bytes: int | None) -> Callable[[], Any]:
         values, out = (self.locked, self.locked_out) if self.gpus else (self.ordinary, None)
-        options = FilterOptions(out=out, policy=policy, packet_bytes=packet_bytes)
+        options = FilterOptions(out=out, packet_bytes=packet_bytes)
         predicate = predicate_of(0.5)
         return lambda: filter_host_array(values, predicate, FLOAT32, devices, options)
 
 
 @contextmanager
 def slowed(pause_s: float, place: int) -> Iterator[None]:
-    """A block in which the device at a place rests after every packet."""
-    module: Any = filtering
-    real = module.host_filter, module.packet_filter
+    """A block in which the GPU at a place rests after every packet."""
+    real = gpu_packets.host_filter
     made_so_far = numbers()
 
     def host_filter(*given: Any) -> Any:
-        made = real[0](*given)
+        made = real(*given)
         if pause_s and next(made_so_far) == place:
             resting = Rest(pause_s)
             for slot in made.slots:
                 slot.count = resting.counted(slot.count)
         return made
 
-    def packet_filter(*given: Any) -> Any:
-        made = real[1](*given)
-        if pause_s and next(made_so_far) == place:
-            for slot in made.slots:
-                slot.start = _pausing(slot.start, pause_s)
-        return made
-
-    module.host_filter, module.packet_filter = host_filter, packet_filter
+    gpu_packets.host_filter = host_filter
     try:
         yield
     finally:
-        module.host_filter, module.packet_filter = real
+        gpu_packets.host_filter = real
 
 
 class Rest:
@@ -316,14 +302,6 @@ class Rest:
         return late
 
 
-def _pausing(start: Callable[[Any], None], pause_s: float) -> Callable[[Any], None]:
-    def both(packet: Any) -> None:
-        start(packet)
-        time.sleep(pause_s)
-
-    return both
-
-
 SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "numpy": Bench.numpy,
     "kernel": Bench.kernel,
@@ -332,7 +310,7 @@ SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "packets": Bench.packets,
     "balance": Bench.balance,
 }
-_SHOWN = ("what", "pair", "devices", "gpus", "memory", "policy", "packet_bytes", "kept", "seconds", "gb_s",
+_SHOWN = ("what", "pair", "devices", "gpus", "memory", "packet_bytes", "kept", "seconds", "gb_s",
           "share_up", "share_both", "of_ideal", "wrong")  # fmt: skip
 
 
@@ -352,9 +330,7 @@ def shown(row: Row) -> str:
         elif isinstance(value, list):
             words.append("+".join(value))
         else:
-            words.append(
-                str(value) if name in ("what", "memory", "policy", "pair") else f"{name} {value}"
-            )
+            words.append(str(value) if name in ("what", "memory", "pair") else f"{name} {value}")
     return "  ".join(words)
 
 

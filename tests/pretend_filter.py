@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.filtering.packets import not_boolean
+from godwit.algorithms.filtering.predicate import not_boolean
 from godwit.errors import OperatorError
 from pretend_cuda import Machine, host_view
 

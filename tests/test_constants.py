@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.algorithms.filtering.packets import ITEM_DTYPES
+from godwit.algorithms.filtering.predicate import ITEM_DTYPES
 from godwit.errors import OperatorError
 from godwit.runtime.constants import check_constants, with_exact_constants
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from godwit.algorithms.filtering.packets import as_predicate
+from godwit.algorithms.filtering.predicate import as_predicate
 from godwit.cli.application import app
 from godwit.cli.filtering import parse_predicate
 from godwit.errors import GodwitError, InputError
@@ -75,7 +75,7 @@ def test_its_timeline(path: Path) -> None:
     trace, kept = path.with_name("run.json"), path.with_name("kept.npy")
     run(path, "x > 0.5", "--devices", "cpu", "-q", "-o", kept, "--trace", trace)
     spans = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
-    assert {"godwit filter", "compile", "run", "write", "filter_packets"} <= set(spans)
+    assert {"godwit filter", "compile", "run", "write", "keep_chunks"} <= set(spans)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.algorithms import filtering
-from godwit.algorithms.filtering import FilterOptions, filter_host_array
+from godwit.algorithms.filtering import FilterOptions, filter_host_array, gpu_packets
 from godwit.algorithms.filtering import cuda as cuda_filtering
 from godwit.errors import DeviceError, InputError, OperatorError, RunTimeoutError
 from godwit.runtime.cuda.driver import PinnedBuffer
@@ -28,17 +27,16 @@ PEERS = np.ones((2, 2), bool)
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     with pretended_gpus(PEERS, delay_s=1e-3) as found:
         monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, found))
-        monkeypatch.setattr(filtering, "HOST_BUFFER_BYTES", 1 << 20)
+        monkeypatch.setattr(gpu_packets, "HOST_BUFFER_BYTES", 1 << 20)
         yield found
         assert found.faults == []
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("policy", ["any", "scatter"])
 @pytest.mark.parametrize("kind", ["plain", "strided", "cast", "short", "empty"])
 @pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:1", "cpu:0"]])
 def test_all_that_is_kept_comes_back_in_its_order(
-    machine: Machine, devices: list[str], kind: str, policy: str, ordered: bool
+    machine: Machine, devices: list[str], kind: str, ordered: bool
 ) -> None:
     values = np.random.default_rng(3).integers(0, 1000, 60_000, np.int32)
     if kind == "short":
@@ -46,9 +44,7 @@ def test_all_that_is_kept_comes_back_in_its_order(
     given = {"strided": np.repeat(values, 2)[::2], "cast": values.astype(">i4")}.get(kind, values)
     given = given[:0] if kind == "empty" else given
     packet_bytes = 8000 if ordered else 3200  # of whole units of the CPU's, and not
-    options = FilterOptions(
-        ordered=ordered, packet_bytes=packet_bytes, policy=policy, timeout_s=30.0
-    )
+    options = FilterOptions(ordered=ordered, packet_bytes=packet_bytes, timeout_s=30.0)
     found = filter_host_array(given, lambda x: x < 300, INT32, devices, options)
     expected = given[given < 300].astype(np.int32)
     if not ordered:

@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.algorithms import filtering
-from godwit.algorithms.filtering import LEAST_PACKET_BYTES, PACKET_BYTES, gpu_packet_bytes
 from godwit.algorithms.filtering import cpu as cpu_filtering
+from godwit.algorithms.filtering.assembly import PacketShare
 from godwit.algorithms.filtering.cpu import SharedFilter
-from godwit.algorithms.filtering.sharing import Share
+from godwit.algorithms.filtering.gpu_packets import (
+    LEAST_PACKET_BYTES,
+    PACKET_BYTES,
+    _Packets,
+    gpu_packet_bytes,
+)
 from godwit.dataflow.packets import packet_items
 from godwit.errors import OperatorError
 
@@ -37,10 +41,11 @@ def test_packets_of_gpus(gpus: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 5999, 6000, 6001, 60_000])
 @pytest.mark.parametrize("gpus", [1, 3])
 def test_packets_grow_smaller_and_none_is_too_small(size: int, gpus: int) -> None:
-    share = Share(np.arange(size, dtype=np.int32), INT32, 0, size, 1000, gpus)
+    items = np.arange(size, dtype=np.int32)
+    share = _Packets(items, INT32, PacketShare(size, ordered=True), 1000, gpus)
     sizes = []
     while (taken := share.take()) is not None:
-        assert taken[0] == sum(sizes)
+        assert taken[0].begin == sum(sizes)
         sizes.append(len(taken[1]))
     assert sum(sizes) == size
     assert sizes == sorted(sizes, reverse=True)
@@ -66,17 +71,15 @@ def test_gpus_are_done_at_nearly_the_same_time(gpus: int, slow: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "strided", "cast", "empty"])
-@pytest.mark.parametrize("parts", [1, 3])
-def test_all_of_it_is_taken_once(kind: str, parts: int) -> None:
+def test_all_of_it_is_taken_once(kind: str) -> None:
     array = np.arange(20_000, dtype=np.int32)
     given = {"plain": array, "strided": np.repeat(array, 2)[::2], "cast": array.astype(">i4")}.get(
         kind, array[:0]
     )
-    policy = "any" if parts == 1 else "scatter"
+    packets = _Packets(given, INT32, PacketShare(len(given), ordered=True), 1000, 1)
     taken = []
-    for share in dict.fromkeys(filtering._sources(given, INT32, None, 1000, parts, policy)):
-        while (one := share.take()) is not None:
-            taken.append(one)
+    while (one := packets.take()) is not None:
+        taken.append(one)
     found = np.concatenate([array[:0], *(items for _, items in taken)])
     np.testing.assert_array_equal(found, given)
     assert all(items.dtype == INT32 for _, items in taken)
@@ -88,24 +91,19 @@ def test_all_of_it_is_taken_once(kind: str, parts: int) -> None:
 
 
 def together(
-    array: Any, room: Any, less: float, threads: int, packet: int, seed: int, parts: int = 1
+    array: Any, room: Any, less: float, threads: int, packet: int, seed: int
 ) -> SharedFilter:
     """Filtered by both; the dealer's packets are counted in any order, some late."""
     rng = np.random.default_rng(seed)
-    shared = SharedFilter(lambda x: x < less, array, room, threads, packet, parts - 1, parts)
+    shared = SharedFilter(lambda x: x < less, array, room, threads, packet)
     helper = threading.Thread(target=shared.run)
     helper.start()
-    own = Share(array, array.dtype, *shared.part(0, parts), packet, 1) if parts > 1 else None
     held: list[list[Any]] = []
     is_all = False
     try:
         while not (is_all and not held and shared.placed[0] == len(array)):
             if not is_all and len(held) < 100 and rng.random() < 0.5:
-                if own is None:
-                    span = shared.take(int(rng.integers(1, packet + 1)))
-                else:
-                    taken = own.take()
-                    span = None if taken is None else (taken[0], taken[0] + len(taken[1]))
+                span = shared.take(int(rng.integers(1, packet + 1)))
                 is_all = span is None
                 if span is not None:
                     held.append([*span, None])
@@ -131,12 +129,11 @@ def together(
 
 @pytest.mark.parametrize("less", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("parts", [1, 2])
-def test_both_keep_what_numpy_keeps_in_its_order(less: float, threads: int, parts: int) -> None:
+def test_both_keep_what_numpy_keeps_in_its_order(less: float, threads: int) -> None:
     for seed, (size, packet) in enumerate([(1, 8), (7000, 8), (50_000, 1000), (300_000, 1 << 20)]):
         array = np.random.default_rng(seed).random(size)
         room = np.full(size + 1, 7.0)
-        shared = together(array, room[:-1], less, threads, packet, seed, parts)
+        shared = together(array, room[:-1], less, threads, packet, seed)
         wanted = array[array < less]
         assert shared.placed == (size, len(wanted))
         np.testing.assert_array_equal(room[: len(wanted)], wanted)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
-from godwit.algorithms import filtering
+from godwit.algorithms.filtering import gpu_packets
 from godwit.dataflow.cuda.segments import GpuSpace
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import driver, pools
@@ -140,14 +140,14 @@ def test_contexts_of_one_size_allocate_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_a_filter_needs_is_kept() -> None:
     """Buffers of the host and of GPUs are allocated once: the process keeps all that one call takes."""
     small = 8 << 20  # counts, and places for small arrays
-    assert filtering.HOST_BUFFER_BYTES + small <= pools.KEPT_PINNED_BYTES
+    assert gpu_packets.HOST_BUFFER_BYTES + small <= pools.KEPT_PINNED_BYTES
     # For the packets themselves, and for what they keep.
-    buffers = 2 * filtering.SLOTS_A_PACKET * filtering.READY_PACKETS
-    assert buffers * filtering.PACKET_BYTES + small <= driver.KEPT_BYTES
+    buffers = 2 * gpu_packets.SLOTS_PER_PACKET * gpu_packets.READY_PACKETS
+    assert buffers * gpu_packets.PACKET_BYTES + small <= driver.KEPT_BYTES
 
 
 def test_the_hosts_buffers_fit_in_what_is_kept() -> None:
     for packet_bytes in (1 << 20, 16 << 20, 64 << 20):
-        buffers = filtering._host_buffers(packet_bytes)
+        buffers = gpu_packets._host_buffers(packet_bytes)
         assert 3 <= buffers <= 18
-        assert buffers * packet_bytes <= filtering.HOST_BUFFER_BYTES
+        assert buffers * packet_bytes <= gpu_packets.HOST_BUFFER_BYTES

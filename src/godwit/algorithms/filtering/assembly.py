@@ -1,10 +1,10 @@
-"""What packets keep, put together: the host's side of filtering.
+"""Assembly of the result from the kept items of packets.
 
-Invariant: where what a packet keeps belongs is known when the counts of all packets before it are. What
-comes earlier than that is set aside, so that the packet everybody waits for always finds a buffer.
+Invariant: the position of a packet's kept items is known when all previous packets are counted. Items that
+arrive earlier are set aside, so that the packet others wait for always gets a buffer.
 
-Threads copy, a large one by several: who takes what comes only says from where to where. They begin with
-what was asked for first, so that what is set aside is on its way when it is asked to move on.
+Threads copy, large pieces in parallel, in the order of requests; so a copy that sets items aside runs
+before the one that moves them on.
 """
 
 from __future__ import annotations
@@ -20,96 +20,118 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from godwit.algorithms.filtering.cpu import too_small
 from godwit.dtypes import Array
-from godwit.errors import InputError
 
 _PROGRESS_S = 0.05
-_FIRST_ROOM_BYTES = 64 << 20
-_SMALL_BYTES = 1 << 17  # not worth handing to another thread
-_PIECE_BYTES = 4 << 20  # that a thread copies, at least, where others could take a part
+_SMALL_BYTES = 1 << 17  # copied by the calling thread
+_PIECE_BYTES = 4 << 20  # smallest part of a copy by several threads
 
 
 @dataclass(frozen=True)
 class Packet:
-    """Which items of the array; what comes along with what it keeps."""
+    """Items of the array that a GPU filters at a time."""
 
     begin: int
     length: int
 
 
-class Order(Protocol):
-    """Where what packets keep belongs."""
+class Share(Protocol):
+    """Items of an array, claimed packet by packet, and the positions of kept items in the result.
 
-    def counted(self, packet: Packet, count: int) -> None:
-        """A packet keeps so many items."""
-
-    def place(self, packet: Packet) -> int | None:
-        """Where these begin in the result; None as long as that is not known."""
-
-    @property
-    def placed(self) -> tuple[int, int]:
-        """Of how many items, from the beginning, is known where they belong; how many of them are kept."""
-
-
-class PacketOrder:
-    """The order of packets whose counts are told by one thread.
-
-    :param ordered: what is kept stays in its order; else it comes as it is counted
+    One thread calls all methods.
     """
 
-    def __init__(self, *, ordered: bool) -> None:
-        self._ordered = ordered
-        self._counts: dict[int, tuple[Packet, int]] = {}
-        self._places: dict[int, int] = {}
-        self._begin = 0  # of the first packet whose place is not known
-        self._total = 0
+    @property
+    def left_items(self) -> int:
+        """Number of items that are not claimed."""
 
-    def counted(self, packet: Packet, count: int) -> None:
-        """As of :class:`Order`."""
-        if not self._ordered:
-            self._put(packet, count)
-            return
-        self._counts[packet.begin] = packet, count
-        while self._begin in self._counts:
-            self._put(*self._counts.pop(self._begin))
+    def take(self, most_items: int) -> tuple[int, int] | None:
+        """Claim the next items; return their begin and end, or None if all are claimed."""
 
-    def _put(self, packet: Packet, count: int) -> None:
-        self._places[packet.begin] = self._total
-        self._begin += packet.length
-        self._total += count
+    def counted(self, begin: int, length: int, kept: int) -> None:
+        """Record the number of kept items of a packet."""
 
-    def place(self, packet: Packet) -> int | None:
-        """As of :class:`Order`."""
-        return self._places.get(packet.begin)
+    def place(self, begin: int) -> int | None:
+        """Return the position of a packet's kept items in the result; None while unknown."""
 
     @property
     def placed(self) -> tuple[int, int]:
-        """As of :class:`Order`."""
+        """Number of items, from the front, whose positions are known, and of kept ones among them."""
+
+
+class PacketShare:
+    """:class:`Share` of an array that GPUs filter alone.
+
+    :param ordered: False: kept items are placed in the order in which packets are counted
+    """
+
+    def __init__(self, size: int, *, ordered: bool) -> None:
+        self._size = size
+        self._claimed = 0
+        self._ordered = ordered
+        self._counts: dict[int, tuple[int, int]] = {}
+        self._places: dict[int, int] = {}
+        self._begin = 0  # of the first packet whose position is unknown
+        self._total = 0
+
+    @property
+    def left_items(self) -> int:
+        """Number of items that are not claimed."""
+        return self._size - self._claimed
+
+    def take(self, most_items: int) -> tuple[int, int] | None:
+        """Claim the next items; return their begin and end, or None if all are claimed."""
+        begin = self._claimed
+        self._claimed = min(self._size, begin + max(1, most_items))
+        return None if begin == self._size else (begin, self._claimed)
+
+    def counted(self, begin: int, length: int, kept: int) -> None:
+        """Record the number of kept items of a packet."""
+        if not self._ordered:
+            self._put(begin, length, kept)
+            return
+        self._counts[begin] = length, kept
+        while self._begin in self._counts:
+            self._put(self._begin, *self._counts.pop(self._begin))
+
+    def _put(self, begin: int, length: int, kept: int) -> None:
+        self._places[begin] = self._total
+        self._begin += length
+        self._total += kept
+
+    def place(self, begin: int) -> int | None:
+        """Return the position of a packet's kept items in the result; None while unknown."""
+        return self._places.get(begin)
+
+    @property
+    def placed(self) -> tuple[int, int]:
+        """Number of items, from the front, whose positions are known, and of kept ones among them."""
         return self._begin, self._total
 
 
 class Piece(Protocol):
-    """What a packet keeps, in host memory that is to be given back."""
+    """Kept items of a packet in a buffer of the host."""
 
     array: Any
 
     def release(self) -> None:
-        """It has been moved; from any thread."""
+        """Release the buffer; called by any thread."""
 
 
 class Assembly:
-    """Puts what packets keep where it belongs.
+    """The result, and copies of kept items into it.
 
-    :param room: where that is
-    :param is_ours: whether it may grow
-    :param progress: called with how many items have been dealt with
-    :param movers: threads that copy
-    :param most_held: pieces that may stay in their buffers until their place is known
+    :param room: array for the result
+    :param is_ours: True if it may grow
+    :param progress: called with the number of items whose positions are known
+    :param movers: number of threads that copy
+    :param most_held: number of pieces that may stay in their buffers until their position is known
     """
 
     def __init__(
         self,
-        order: Order,
+        share: Share,
         room: Array,
         *,
         is_ours: bool,
@@ -117,12 +139,12 @@ class Assembly:
         movers: int,
         most_held: int,
     ) -> None:
-        self._order = order
+        self._share = share
         self._progress = progress
         self._is_ours = is_ours
         self._room: Any = room
         self._waiting: dict[int, tuple[Packet, Any, Piece | None, Job[None] | None]] = {}
-        """By where the packet begins: what it keeps, in whose buffer, what sets it aside."""
+        """By begin of the packet: kept items, the piece that holds them, the job that sets them aside."""
         self._held = 0
         self._most_held = most_held
         self._reported = perf_counter()
@@ -131,15 +153,15 @@ class Assembly:
         self._pool = ThreadPoolExecutor(movers, "godwit-filter") if movers > 1 else None
 
     def counted(self, packet: Packet, count: int) -> None:
-        """A packet keeps so many items; :meth:`place` or :meth:`take` follow."""
-        self._order.counted(packet, count)
+        """Record the number of kept items of a packet; :meth:`place` or :meth:`take` follow."""
+        self._share.counted(packet.begin, packet.length, count)
 
     def place(self, packet: Packet, count: int) -> Array | None:
-        """Where what a packet keeps belongs, for the caller to bring it there; None: not known yet.
+        """Return the part of the result for a packet's kept items; None while its position is unknown.
 
         :raises InputError: the room is too small
         """
-        begin = self._order.place(packet)
+        begin = self._share.place(packet.begin)
         if begin is None:
             return None
         end = begin + count
@@ -148,11 +170,8 @@ class Assembly:
         room: Array = self._room[begin:end]
         return room
 
-    def take(self, packet: Packet, piece: Piece, *, is_lent: bool) -> None:
-        """All that a packet keeps: it is moved to its place, now or when that is known.
-
-        :param is_lent: its owner cannot go on without the memory that it lies in
-        """
+    def take(self, packet: Packet, piece: Piece) -> None:
+        """Move a packet's kept items to their position, now or when it is known."""
         to = self.place(packet, len(piece.array))
         if to is not None:
             self._move(to, piece.array, piece)
@@ -160,7 +179,7 @@ class Assembly:
         array: Any = piece.array
         held: Piece | None = piece
         aside: Job[None] | None = None
-        if is_lent or self._held == self._most_held:
+        if self._held == self._most_held:
             room = np.empty_like(array)
             aside = self._copy(room, array, piece.release)
             array, held = room, None
@@ -168,7 +187,7 @@ class Assembly:
         self._waiting[packet.begin] = packet, array, held, aside
 
     def advance(self) -> bool:
-        """Move what has waited until its place was known; whether nothing waits any more."""
+        """Move items whose position has become known; return True if none wait."""
         while self._waiting:
             packet, array, held, aside = self._waiting[min(self._waiting)]
             to = self.place(packet, len(array))
@@ -179,18 +198,18 @@ class Assembly:
             self._move(to, array, held, aside)
         if self._progress is not None and perf_counter() - self._reported > _PROGRESS_S:
             self._reported = perf_counter()
-            self._progress(self._order.placed[0])
+            self._progress(self._share.placed[0])
         return not self._waiting
 
     def _move(
         self, to: Array, array: Any, piece: Piece | None, aside: Job[None] | None = None
     ) -> None:
-        """Copy what a packet keeps to its place, and give its buffer back."""
+        """Copy a packet's kept items to their position, and release their buffer."""
         parts = max(1, min(self._movers, array.nbytes // _PIECE_BYTES))
         done = count(1)
 
         def release() -> None:
-            if piece is not None and next(done) == parts:  # one step of the interpreter
+            if piece is not None and next(done) == parts:  # next() is atomic
                 piece.release()
 
         for part in range(parts):
@@ -200,7 +219,7 @@ class Assembly:
     def _copy(
         self, to: Any, array: Any, after: Callable[[], None], aside: Job[None] | None = None
     ) -> Job[None] | None:
-        """Copy, and then call ``after``: in another thread; once ``array`` has been set aside."""
+        """Copy in another thread, after the job that sets ``array`` aside; then call ``after``."""
 
         def copy() -> None:
             if aside is not None:
@@ -228,13 +247,13 @@ class Assembly:
             self._jobs.popleft().result()
 
     def result(self) -> Array:
-        """All that is kept; every packet has been taken, or brought to its place."""
+        """Return the result; all packets have been taken or copied to their position."""
         self._finish_jobs()
-        items, kept = self._order.placed
+        items, kept = self._share.placed
         if self._progress is not None:
             self._progress(items)
         if self._is_ours:
-            # Nothing is copied: the system takes the rest back, whose pages nobody has touched.
+            # In place: the system takes back pages never touched.
             self._room.resize(kept, refcheck=False)
             return self._room  # type: ignore[no-any-return]
         return self._room[:kept]  # type: ignore[no-any-return]
@@ -243,16 +262,3 @@ class Assembly:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
-
-
-def room_for(size: int, dtype: np.dtype[Any]) -> Array:
-    """Address space for all items, if there is so much; memory is only what is written to."""
-    try:
-        return np.empty(size, dtype)
-    except MemoryError:
-        return np.empty(min(size, _FIRST_ROOM_BYTES // dtype.itemsize), dtype)
-
-
-def too_small(room: Array, kept: int) -> InputError:
-    """What is raised where the user's array has not enough room."""
-    return InputError(f"out has room for {len(room):,} items, and at least {kept:,} are kept")

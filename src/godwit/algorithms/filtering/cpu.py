@@ -1,17 +1,18 @@
-"""What a predicate keeps of an array, in order; the counterpart of cuda.py.
+"""Filtering on the CPU, alone or beside GPUs; counterpart of cuda.py.
 
-A thread goes once over what it filters: it writes every item to where the next that is kept belongs, and
-moves on if it is kept, so that nothing depends on a branch that nobody can foretell. Threads of a team take
-chunk after chunk: they write what a chunk keeps to a place of their own, which stays in a core's cache, and
-copy it when the chunks before have been counted (decoupled look-back, of one step). Chunks are taken in
-order, so who is waited for is at work; a thread that is woken late finds less to do, and no chunk waits for
-it.
+A thread writes every item to the position of the next kept one, and advances the position if the item is
+kept: no branch depends on the data. The threads of a team claim chunk after chunk. They write the kept
+items of a chunk to memory of their own, which stays in a core's cache, and copy them when the previous
+chunks have been counted (decoupled look-back of one step). Chunks are claimed in order, so a chunk that
+others wait for is in progress. Items are written only below the begin of the first chunk that is not read
+yet, so the result may replace the array.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,28 +21,34 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from godwit.algorithms.filtering.packets import not_boolean
+from godwit.algorithms.filtering.predicate import is_plain, not_boolean
 from godwit.dtypes import Array
-from godwit.errors import OperatorError
+from godwit.errors import InputError, OperatorError, RunTimeoutError
 from godwit.runtime.cpu.atomics import (
     fetch_add,
     load,
     load_acquire,
     store,
+    store_relaxed,
     store_release,
     yield_thread,
 )
 from godwit.runtime.cpu.compile import Kernel, kernel
 from godwit.runtime.cpu.stopping import ABORT, stop
-from godwit.runtime.cpu.team import CURSOR, WORDS_PER_LINE, borrowed_team, new_control
+from godwit.runtime.cpu.team import CURSOR, WORDS_PER_LINE, borrowed_team, new_control, run_team
 from godwit.runtime.rebuilding import plain_text
 
 _IS_NOT = "no boolean but"
 _RETURNS = re.compile(rf"TypingError: {_IS_NOT} (.*)")
 
 _CHUNK_ITEMS = 1 << 15
-"""For which a further thread is worth being woken."""
-_NOT_KNOWN = -1
+"""Items of a chunk: enough to be worth waking a thread."""
+_BRIEF_CHUNKS = 32
+"""Arrays of at most so many chunks take milliseconds: the calling thread may filter them."""
+_PIECE_BYTES = 4 << 20
+"""Bytes per thread of a piece of an array that is converted, or whose result may not fit."""
+_FIRST_ROOM_BYTES = 64 << 20
+_UNKNOWN = -1
 _SPINS_BEFORE_YIELD = 200
 
 
@@ -51,7 +58,7 @@ def _checked(value: Any) -> Any:
 
 @intrinsic
 def boolean(typing_context: Any, value: Any) -> Any:
-    """The value, which must be a boolean, when compiled."""
+    """Return the value; at compile time, it must be a boolean."""
     plain = types.unliteral(value)
     if not isinstance(plain, types.Boolean):
         what = "nothing (None)" if isinstance(plain, types.NoneType) else str(plain)
@@ -64,12 +71,12 @@ def boolean(typing_context: Any, value: Any) -> Any:
 
 
 def predicate(item: Any) -> bool:
-    """The user's, which is bound to this name."""
+    """Stand for the user's predicate, which is bound to this name."""
     raise NotImplementedError
 
 
 def keep_piece(source: Any, target: Any) -> int:
-    """Write what is kept to the begin of ``target``, which has room for all; how many they are."""
+    """Write kept items to the begin of ``target``, which has room for all; return their number."""
     kept = 0
     for index in range(source.size):
         item = load(source, index)
@@ -80,29 +87,39 @@ def keep_piece(source: Any, target: Any) -> int:
 
 def keep_chunks(
     rank: int, size: int, control: Any, source: Any, target: Any, rooms: Any, places: Any
-) -> None:
-    """Likewise, by each thread of a team.
+) -> int:
+    """Write kept items to the begin of ``target``, by a team of threads.
 
-    :param rooms: for what a chunk keeps, by thread
-    :param places: where in ``target`` chunks begin, the end behind them: a cache line each, of which the
-        first is 0 and others are :data:`_NOT_KNOWN`
+    :param rooms: for the kept items of a chunk, by thread
+    :param places: where in ``target`` each chunk begins, and the end of the last, on cache lines of their
+        own; the first is 0, the others begin as :data:`_UNKNOWN`
+    :returns: 0, or a number of kept items for which the target has no room
     """
     room = rooms[rank]
     while True:
         chunk = fetch_add(control, CURSOR, 1)
         begin = chunk * _CHUNK_ITEMS
         if begin >= source.size or load_acquire(control, ABORT) != 0:
-            return
-        kept = keep_piece(source[begin : min(begin + _CHUNK_ITEMS, source.size)], room)
+            return 0
+        end = min(begin + _CHUNK_ITEMS, source.size)
+        place = load_acquire(places, chunk * WORDS_PER_LINE)
+        if size == 1 and place + end - begin <= target.size:  # nothing to wait for
+            kept = keep_piece(source[begin:end], target[place : place + end - begin])
+            store_release(places, (chunk + 1) * WORDS_PER_LINE, place + kept)
+            continue
+        kept = keep_piece(source[begin:end], room)
         place = load_acquire(places, chunk * WORDS_PER_LINE)
         spins = 0
-        while place == _NOT_KNOWN:
+        while place == _UNKNOWN:
             if load_acquire(control, ABORT) != 0:
-                return
+                return 0
             spins += 1
             if spins > _SPINS_BEFORE_YIELD:
                 yield_thread()
             place = load_acquire(places, chunk * WORDS_PER_LINE)
+        if place + kept > target.size:
+            store_relaxed(control, ABORT, 1)
+            return int(place + kept)
         store_release(places, (chunk + 1) * WORDS_PER_LINE, place + kept)
         for index in range(kept):
             store(target, place + index, load(room, index))
@@ -111,102 +128,140 @@ def keep_chunks(
 def checked_kernel(
     function: Callable[..., Any], keeps: Callable[..., Any], *arguments: Any
 ) -> Kernel:
-    """A kernel with the predicate, compiled for arguments like these.
+    """Return a function with the predicate, compiled for arguments of these types.
 
     :raises OperatorError: the predicate does not compile, or returns no boolean
     """
-    found = Kernel(function, {"predicate": keeps})
+    compiled = Kernel(function, {"predicate": keeps})
     try:
-        found.prepare(*arguments)
+        compiled.prepare(*arguments)
     except OperatorError as error:
         returned = _RETURNS.search(plain_text(error.__cause__))
         if returned is None:
             raise
         raise OperatorError(not_boolean(keeps, returned[1])) from error
-    return found
+    return compiled
 
 
 class CpuFilter:
-    """Filters packets in host memory, by one thread or by a team.
+    """Filter of arrays in host memory, by a team of threads.
 
     :param keeps: the predicate
-    :param dtype: of the items
-    :param threads: that may work on one packet
+    :param dtype: dtype of the items
+    :param threads: number of threads
     :raises OperatorError: the predicate does not compile, or returns no boolean
     """
 
     def __init__(self, keeps: Callable[..., Any], dtype: np.dtype[Any], threads: int = 1) -> None:
         self.threads = threads
+        self._rooms = np.empty((threads, _CHUNK_ITEMS), dtype)
         none = np.empty(0, dtype)
-        self._piece = checked_kernel(keep_piece, keeps, none, none)
-        if threads > 1:
-            self._chunks = Kernel(keep_chunks, {"predicate": keeps})
-            self._rooms = np.empty((threads, _CHUNK_ITEMS), dtype)
-            self._chunks.prepare(0, 1, new_control(), none, none, self._rooms, _places(0))
+        self._kernel = checked_kernel(
+            keep_chunks, keeps, 0, 1, new_control(), none, none, self._rooms, _places(0)
+        )
 
-    def keep(self, source: Array, target: Array) -> int:
-        """Write what is kept of one array to the begin of another; how many items they are."""
+    def keep(
+        self, source: Array, target: Array, poll: Callable[[int], None] | None = None
+    ) -> tuple[int, bool]:
+        """Write the kept items of one array to the begin of another, which may be the same.
+
+        :param poll: called now and then with the number of items processed; an exception ends the run
+        :returns: the number of kept items and True; or, if the target is too small, a larger number than
+            it has room for and False
+        """
         chunks = -(-source.size // _CHUNK_ITEMS)
-        team_size = min(self.threads, chunks)
-        source = _plain(source)
-        if team_size <= 1:
-            return int(self._piece(source, target))
         control, places = new_control(), _places(chunks)
-        tasks = [
-            (self._chunks, (rank, team_size, control, source, target, self._rooms, places))
-            for rank in range(team_size)
-        ]
-        with borrowed_team(team_size) as team:
-            team.run(tasks, control)
-        return int(places[chunks * WORDS_PER_LINE])
+        report = None
+        if poll is not None:
+
+            def report() -> None:
+                poll(min(int(control[CURSOR]) * _CHUNK_ITEMS, source.size))
+
+        needed = run_team(
+            self._kernel, _plain(source), target, self._rooms, places,
+            threads=max(1, min(self.threads, chunks)), control=control, poll=report,
+            brief=chunks <= _BRIEF_CHUNKS,
+        )  # fmt: skip
+        if any(needed):
+            return max(needed), False
+        return int(places[chunks * WORDS_PER_LINE]), True
 
 
-class _CpuSlot:
-    """Room for what a packet keeps, in host memory."""
+def filter_on_cpus(
+    array: Array,
+    keeps: Callable[..., Any],
+    dtype: np.dtype[Any],
+    out: Array | None,
+    threads: int,
+    progress: Callable[[int], None] | None,
+    timeout_s: float | None,
+) -> Array:
+    """Return the items of a host array that a predicate keeps, in their order.
 
-    def __init__(self, filtering: CpuFilter, room: Array) -> None:
-        self._filtering = filtering
-        self._room = room
-        self._count = 0
-
-    def start(self, packet: Array) -> None:
-        """Filter; done when it returns."""
-        self._count = self._filtering.keep(packet, self._room)
-
-    def kept(self) -> Array:
-        """A NumPy array."""
-        return self._room[: self._count]
-
-
-class CpuPacketFilter:
-    """A filter of packets in a CPU endpoint's memory.
-
-    Parameters as of :func:`godwit.algorithms.filtering.endpoints.packet_filter`.
+    :param dtype: of the items, in native byte order
+    :param out: array of the dtype for the result; None: a new one
+    :param progress: called now and then with the number of items processed; an exception ends the run
+    :param timeout_s: limit for all but compiling
+    :raises OperatorError: the predicate does not compile, or returns no boolean
+    :raises InputError: ``out`` is too small
+    :raises RunTimeoutError: out of time
     """
+    if out is not None and not is_plain(
+        out, dtype
+    ):  # compiled code writes arrays without gaps only
+        result = filter_on_cpus(array, keeps, dtype, None, threads, progress, timeout_s)
+        if len(result) > len(out):
+            raise too_small(out, len(result))
+        out[: len(result)] = result
+        return out[: len(result)]
+    cpu_filter = CpuFilter(keeps, dtype, threads)
+    check_time = time_limit(timeout_s)
+    begin = 0
 
-    def __init__(
-        self,
-        predicate: Callable[..., Any],
-        dtype: np.dtype[Any],
-        packet_items: int,
-        slots: int,
-        threads: int,
-    ) -> None:
-        filtering = CpuFilter(predicate, dtype, threads)
-        # The host reads it where it lies: page-locked, as the pool is beside GPUs, it need not be.
-        rooms = (np.empty(packet_items, dtype) for _ in range(slots))
-        self.slots = [_CpuSlot(filtering, room) for room in rooms]
+    def poll(done: int) -> None:
+        check_time()
+        if progress is not None:
+            progress(begin + done)
 
-    def close(self) -> None:
-        """Give the memory back."""
-        self.slots = []
+    polls = progress is not None or timeout_s is not None
+    room: Any = room_for(array.size, dtype) if out is None else out
+    plain = is_plain(array, dtype)
+    whole = plain and len(room) >= array.size
+    piece_items = array.size if whole else threads * _PIECE_BYTES // dtype.itemsize
+    kept = 0
+    for begin in range(0, array.size, max(1, piece_items)):
+        piece = array[begin : begin + piece_items]
+        if out is None and kept + len(piece) > len(room):
+            room.resize(max(kept + len(piece), 2 * len(room)), refcheck=False)
+        source = piece if plain else np.array(piece, dtype)
+        count, fits = cpu_filter.keep(source, room[kept:], poll if polls else None)
+        kept += count
+        if not fits:
+            raise too_small(room, kept)
+    if progress is not None:
+        progress(array.size)
+    if out is not None:
+        return room[:kept]  # type: ignore[no-any-return]
+    room.resize(kept, refcheck=False)  # in place: the system takes back pages never touched
+    return room  # type: ignore[no-any-return]
 
 
-# Beside GPUs. Units of the array are taken from its front by all threads, and by who deals packets to GPUs.
-# A table has two words for each unit: how many items it keeps, and where they belong, each one more than
-# that, and 0 as long as it is not known. Invariant: one thread at a time goes along the table, from the
-# front, and says where what has been counted belongs. A thread of the CPU writes what a unit keeps to a
-# ring of its own, and moves it from there when its place is known, the oldest first; so it waits for GPUs
+def time_limit(timeout_s: float | None) -> Callable[[], None]:
+    """Return a function that raises RunTimeoutError when the time from now on is over."""
+    end_s = np.inf if timeout_s is None else perf_counter() + timeout_s
+
+    def check() -> None:
+        if perf_counter() > end_s:
+            raise RunTimeoutError(f"filter did not finish within timeout_s={timeout_s:g} s")
+
+    return check
+
+
+# Beside GPUs. Threads claim units from the front of the array, as the thread that feeds the GPUs claims
+# packets. A table has two words for each unit: its number of kept items, and their position in the result,
+# both plus one, and 0 while unknown. Invariant: one thread at a time advances the front of the table, and
+# computes the positions of counted units. A thread of the CPU writes the kept items of a unit to a ring of
+# its own, and moves them from there when their position is known, the oldest first; so it waits for GPUs
 # only if its ring is full.
 
 _UNIT_ITEMS = 1 << 16
@@ -228,14 +283,14 @@ def keep_units(
     counts: Any,
     places: Any,
 ) -> None:
-    """Take units, and bring what they keep to its place, by each thread of a team.
+    """Filter units, by a team of threads.
 
     :param rings: (threads, some units of items)
-    :param queues: (threads, 3 n): unit, where in the ring, how many items: of n that may wait
+    :param queues: (threads, 3 n): unit, position in the ring, and number of items, of n units that may wait
     """
     ring, queue = rings[rank], queues[rank]
     most = queue.size // 3
-    first = last = 0  # of what waits, by numbers that go on
+    first = last = 0  # waiting units, numbered consecutively
     tail = 0
     has_more = True
     spins = 0
@@ -289,13 +344,13 @@ def _take_units(control: Any, units: int) -> Any:
 
 
 @kernel
-def _tell(counts: Any, unit: int, kept: int) -> None:
+def _set_count(counts: Any, unit: int, kept: int) -> None:
     store_release(counts, unit, kept + 1)
 
 
 @kernel
-def _go_along(state: Any, counts: Any, spans: Any, places: Any, most: int) -> bool:
-    """Say where what has been counted belongs; False if there is no room for so much."""
+def _advance_front(state: Any, counts: Any, spans: Any, places: Any, most: int) -> bool:
+    """Compute the positions of counted units; return False if there is no room for them."""
     unit, total = state[_FRONT], state[_TOTAL]
     has_room = True
     while unit < counts.size:
@@ -311,16 +366,14 @@ def _go_along(state: Any, counts: Any, spans: Any, places: Any, most: int) -> bo
 
 
 class SharedFilter:
-    """An array that threads of the CPU and GPUs filter together.
+    """An array that threads of the CPU and GPUs filter together (:class:`~.gpu_packets.Share`).
 
-    Who deals packets to GPUs takes them here, tells their counts, and asks for their places: one thread.
+    One thread claims packets for the GPUs, reports their counts, and looks up their positions.
 
-    :param source: contiguous, in the machine's byte order
-    :param target: for all that is kept
-    :param threads: of the CPU
-    :param packet_items: of a packet for a GPU, at most
-    :param part: the CPU's, of so many equal ones, where GPUs take from the others; by default all take from
-        the whole
+    :param source: contiguous, in native byte order
+    :param target: for the kept items
+    :param threads: number of threads of the CPU
+    :param packet_items: largest packet for a GPU
     """
 
     def __init__(
@@ -330,15 +383,11 @@ class SharedFilter:
         target: Array,
         threads: int,
         packet_items: int,
-        part: int = 0,
-        parts: int = 1,
     ) -> None:
         self.unit_items = max(1, min(_UNIT_ITEMS, packet_items // _UNITS_A_PACKET))
         self._size = source.size
         self._units = units = -(-source.size // self.unit_items)
         self._control = new_control()
-        self._control[CURSOR] = self._first_unit(part, parts)
-        self._end_unit = self._first_unit(part + 1, parts)
         self._most = target.size
         self._state = np.zeros(2, np.int64)
         self._counts, self._places = np.zeros((2, units), np.int64)
@@ -348,19 +397,15 @@ class SharedFilter:
         ring = np.empty((self._threads, _RING_UNITS * self.unit_items), source.dtype)
         queues = np.empty((self._threads, 3 * 8 * _RING_UNITS), np.int64)
         self._given = (
-            _plain(source), target, ring, queues, self.unit_items, self._end_unit,
-            self._counts, self._places,
+            _plain(source), target, ring, queues, self.unit_items, units, self._counts, self._places,
         )  # fmt: skip
-
-    def _first_unit(self, part: int, parts: int) -> int:
-        return self._units * part // parts
 
     def prepare(self) -> Kernel:
         """Return the compiled kernel."""
         return checked_kernel(keep_units, self._keeps, 0, 1, self._control, *self._given)
 
     def run(self) -> None:
-        """What the CPU does; returns when all that it kept is where it belongs."""
+        """Filter units on the CPU until all are claimed; return when their items are in place."""
         control, size = self._control, self._threads
         keep = self.prepare()
         tasks = [(keep, (rank, size, control, *self._given)) for rank in range(size)]
@@ -368,65 +413,60 @@ class SharedFilter:
             team.run(tasks, control)
 
     def abort(self) -> None:
-        """Let the CPU's threads end."""
+        """End the CPU's threads."""
         stop(self._control)
 
     @property
     def left_items(self) -> int:
-        """That nobody has taken."""
-        return max(0, self._end_unit - int(self._control[CURSOR])) * self.unit_items
+        """Number of items that are not claimed."""
+        return max(0, self._units - int(self._control[CURSOR])) * self.unit_items
 
     def take(self, most_items: int) -> tuple[int, int] | None:
-        """The next items for a GPU: from where, to where; None behind the last."""
+        """Claim the next items for a GPU; return their begin and end, or None if all are claimed."""
         units = max(1, most_items // self.unit_items)
         first = int(_take_units(self._control, units))
-        if first >= self._end_unit:
+        if first >= self._units:
             return None
-        return self._span(first, min(first + units, self._end_unit))
-
-    def part(self, part: int, parts: int) -> tuple[int, int]:
-        """From where to where an equal part reaches."""
-        return self._span(self._first_unit(part, parts), self._first_unit(part + 1, parts))
-
-    def _span(self, first: int, end: int) -> tuple[int, int]:
-        return first * self.unit_items, min(end * self.unit_items, self._size)
+        return first * self.unit_items, min((first + units) * self.unit_items, self._size)
 
     def counted(self, begin: int, length: int, kept: int) -> None:
-        """A packet keeps so many items."""
+        """Record the number of kept items of a packet."""
         unit = begin // self.unit_items
         self._spans[unit] = -(-length // self.unit_items)
-        _tell(self._counts, unit, kept)
+        _set_count(self._counts, unit, kept)
 
     def advance(self) -> bool:
-        """Say where what has been counted belongs; False if there is no room for that."""
-        return bool(_go_along(self._state, self._counts, self._spans, self._places, self._most))
+        """Compute the positions of counted units; return False if there is no room for them."""
+        return bool(
+            _advance_front(self._state, self._counts, self._spans, self._places, self._most)
+        )
 
     def place(self, begin: int) -> int | None:
-        """Where what a packet keeps begins in the result; None as long as that is not known."""
-        found = int(self._places[begin // self.unit_items]) - 1
-        return None if found < 0 else found
+        """Return the position of a packet's kept items in the result; None while unknown."""
+        position = int(self._places[begin // self.unit_items]) - 1
+        return None if position < 0 else position
 
     @property
     def placed(self) -> tuple[int, int]:
-        """Of how many items, from the front, is known where they belong; how many are kept."""
+        """Number of items, from the front, whose positions are known, and of kept ones among them."""
         return min(int(self._state[_FRONT]) * self.unit_items, self._size), int(self._state[_TOTAL])
 
     @property
     def next_kept(self) -> int:
-        """How many items are kept of those whose place is known, and of the unit behind them."""
+        """Number of kept items whose position is known, and of the next unit or packet."""
         front, total = self._state.tolist()
         return int(total + self._counts[front] - 1)
 
 
 def _places(chunks: int) -> Array:
-    """For :func:`keep_chunks`."""
-    found = np.full((chunks + 1) * WORDS_PER_LINE, _NOT_KNOWN, np.int64)
-    found[0] = 0
-    return found
+    """Return ``places`` of :func:`keep_chunks`."""
+    places = np.full((chunks + 1) * WORDS_PER_LINE, _UNKNOWN, np.int64)
+    places[0] = 0
+    return places
 
 
 def _plain(array: Array) -> Array:
-    """The same memory as compiled code takes it: a read-only array would be a type of its own."""
+    """Return an array over the same memory of the type that functions are compiled for: not read-only."""
     if array.flags.writeable and type(array) is np.ndarray:
         return array
     address = array.__array_interface__["data"][0]
@@ -437,3 +477,16 @@ def _plain(array: Array) -> Array:
         "version": 3,
     }
     return np.asarray(SimpleNamespace(__array_interface__=described))
+
+
+def room_for(size: int, dtype: np.dtype[Any]) -> Array:
+    """Return room for all items if the address space has it; memory is used for written pages only."""
+    try:
+        return np.empty(size, dtype)
+    except MemoryError:
+        return np.empty(min(size, _FIRST_ROOM_BYTES // dtype.itemsize), dtype)
+
+
+def too_small(room: Array, kept: int) -> InputError:
+    """Return the error about a user's array that is too small for the result."""
+    return InputError(f"out has room for {len(room):,} items, and at least {kept:,} are kept")

@@ -1,7 +1,7 @@
-"""What a predicate keeps of an array on a GPU: launches filter.cuh; the counterpart of cpu.py.
+"""Filtering on a GPU: launches filter.cuh; counterpart of cpu.py.
 
-A launch neither waits nor clears anything: how much was kept is written to page-locked memory, and an event
-says when. What tells launches apart is counted here: epochs, and tickets of tiles.
+A launch neither waits nor clears memory: the number of kept items is written to page-locked memory before
+an event. Launches are distinguished by epochs and tickets of tiles, which are counted here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.filtering.packets import not_boolean
+from godwit.algorithms.filtering.predicate import not_boolean
 from godwit.dataflow.cuda.lanes import GpuLane, Streams
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GodwitError, OperatorError
@@ -34,27 +34,28 @@ from godwit.runtime.cuda.types import c_type
 from godwit.runtime.memory import READY, Event
 
 THREADS = 256
-"""Of a block."""
+"""Threads of a block."""
 _RESIDENT_BLOCKS = {1: 4, 2: 4, 4: 6, 8: 6}
-"""On a multiprocessor at a time, by bytes of an item: the most for which nothing spills."""
-_THREAD_BYTES = 64  # of the array, that a thread takes: FILTER_ROUNDS vectors
-_EPOCHS = 1 << 22  # that a word of a tile's state tells apart
+"""Blocks on a multiprocessor at a time, by bytes of an item: the most without spilled registers."""
+_THREAD_BYTES = 64  # of the array per thread: FILTER_ROUNDS vectors
+_EPOCHS = 1 << 22  # in a word of a tile's state
 
-_GIVEN = Struct("8Q")  # ``Filtering`` of filter.cuh
+_ARGUMENT = Struct("8Q")  # ``Filtering`` of filter.cuh
 _ALIGNED_BYTES = 256  # where packets begin
 _UINT8 = np.dtype(np.uint8)
 
 
 @lru_cache(maxsize=1)
 def _codes() -> dict[tuple[str, str, str, int], bytes]:
-    """By what the predicate refers to, dtype, architecture and threads: to look into all headers again, for
-    each of several GPUs, takes longer than to copy ten megabytes.
+    """Return compiled kernels by content of the predicate, dtype, architecture and threads.
+
+    Hashing all headers again for each GPU would take longer than copying ten megabytes.
     """
     return {}
 
 
 def filter_source(dtype: np.dtype[Any], threads: int = THREADS) -> str:
-    """The kernel for items of a dtype, to be compiled with the predicate."""
+    """Return the source of the kernel for items of a dtype, to be compiled with the predicate."""
     item = "u8" if dtype == np.bool_ else c_type(dtype)
     return f"""#include "algorithms/filtering/filter.cuh"
 struct Predicate {{
@@ -70,7 +71,7 @@ filter_items(const __grid_constant__ Filtering<Predicate::Item> given) {{
 
 
 def filter_function(predicate: Callable[..., Any], dtype: np.dtype[Any]) -> DeviceFunction:
-    """The predicate as the kernel calls it; booleans come to kernels as bytes."""
+    """Return the predicate for the kernel, to which booleans are bytes."""
     if dtype != np.bool_:
         return DeviceFunction("predicate", predicate, (dtype,))
     namespace: dict[str, Any] = {"predicate": predicate, "__name__": ADAPTERS}
@@ -81,7 +82,7 @@ def filter_function(predicate: Callable[..., Any], dtype: np.dtype[Any]) -> Devi
 def filter_code(
     predicate: Callable[..., Any], dtype: np.dtype[Any], architecture: str, threads: int = THREADS
 ) -> bytes:
-    """The compiled kernel.
+    """Return the compiled kernel.
 
     :raises OperatorError: the predicate does not compile, or returns no boolean
     """
@@ -90,10 +91,10 @@ def filter_code(
     content.visit(function.function, function.symbol)
     key = content.digest.hexdigest(), dtype.str, architecture, threads
     try:
-        found = _codes().get(key)
-        if found is None:
-            found = _codes()[key] = cubin(filter_source(dtype, threads), [function], architecture)
-        return found
+        code = _codes().get(key)
+        if code is None:
+            code = _codes()[key] = cubin(filter_source(dtype, threads), [function], architecture)
+        return code
     except (OperatorError, DeviceError):
         raise
     except GodwitError as error:
@@ -111,13 +112,13 @@ def _loaded(index: int, code: bytes) -> tuple[Module, Kernel]:
 
 
 class GpuFilter:
-    """Filters arrays on a GPU, one after the other in one stream.
+    """Filter of arrays on a GPU, one after the other in one stream.
 
     :param index: the GPU
-    :param stream: of that GPU
-    :param most_items: of an array
-    :param slots: how many arrays may be under way at a time
-    :param times: where kernels are noted, with the bytes that they read
+    :param stream: stream of that GPU
+    :param most_items: largest size of an array
+    :param slots: number of arrays in flight
+    :param times: records kernels, with the bytes that they read
     :raises OperatorError: the predicate does not compile, or returns no boolean
     """
 
@@ -134,7 +135,7 @@ class GpuFilter:
     ) -> None:
         architecture = driver.properties(index).compute_capability
         _, self._kernel = _loaded(index, filter_code(predicate, dtype, architecture, threads))
-        self._kernel.take_fault()  # of filters that were given up
+        self._kernel.take_fault()  # discard faults of aborted filters
         self._faults_before = self._kernel.fault_count
         self._functions = [filter_function(predicate, dtype)]
         self._index = index
@@ -146,7 +147,7 @@ class GpuFilter:
         self._epoch = 0
         self._tickets_taken = 0
         with ExitStack() as stack:
-            # One allocation: the words of tiles, and the tickets.
+            # One allocation: the words of tiles, and the ticket.
             self._words = driver.kept_or_new(index, 8 * (self._tiles(most_items) + 1))
             stack.callback(self._words.keep)
             self._tickets = self._words.pointer + 8 * self._tiles(most_items)
@@ -167,20 +168,17 @@ class GpuFilter:
         self._epoch = self._tickets_taken = 0
 
     def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
-        """Begin to filter: what is kept goes to ``target``, which has room for all.
-
-        :param source: where the items lie
-        """
+        """Enqueue the filter of ``count`` items at ``source`` into ``target``, which has room for all."""
         if count == 0:
             self._counts[slot] = 0
             return
         self._epoch += 1
-        if self._epoch == _EPOCHS:  # words of the first launches would be taken for the next ones'
+        if self._epoch == _EPOCHS:  # epochs start again
             self._stream.synchronize()
             self._clear()
             self._epoch = 1
         tiles = self._tiles(count)
-        given = _GIVEN.pack(
+        argument = _ARGUMENT.pack(
             source, target, count, self._words.pointer, self._tickets,
             self._tickets_taken, self._epoch, self._count_pointers[slot],
         )  # fmt: skip
@@ -191,17 +189,17 @@ class GpuFilter:
                 self._stream,
                 blocks=tiles,
                 threads=self._threads,
-                arguments=given,
+                arguments=argument,
             )
         self._tickets_taken += tiles
         self._events[slot].record(self._stream)
 
     def is_done(self, slot: int = 0) -> bool:
-        """Whether it is known how many items were kept; DeviceError if the kernel failed."""
+        """Return True if the number of kept items is known; DeviceError if the kernel failed."""
         return self._events[slot].is_reached()
 
     def kept_count(self, slot: int = 0) -> int:
-        """How many items were kept; waits until that is known.
+        """Wait for the number of kept items, and return it.
 
         :raises OperatorError: the predicate failed for an item
         """
@@ -212,15 +210,15 @@ class GpuFilter:
         return int(self._counts[slot])
 
     def close(self) -> None:
-        """Give the memory back, for the next filter; nothing is under way. Twice does no harm."""
+        """Return the memory for the next filter; nothing may be pending. A second call has no effect."""
         self._stack.close()
 
 
 class _HostSlot:
-    """Room on a GPU for a packet, and for what it keeps.
+    """Room on a GPU for a packet, and for its kept items. No method but :meth:`wait` waits.
 
-    :param source: where packets go
-    :param target: where what they keep goes
+    :param source: address of the packet
+    :param target: address of the kept items
     """
 
     def __init__(self, owner: GpuHostFilter, number: int, source: int, target: int) -> None:
@@ -230,53 +228,57 @@ class _HostSlot:
         self._target = target
         self._packet: Array | None = None
         self._arrival: Event = READY
-        self._homeward: Event = READY
+        self._returned: Event = READY
         self._is_launched = False
 
     def start(self, packet: Array) -> None:
-        """Put its copy into the stream for these, and its kernel behind that."""
+        """Start to copy a packet to the slot; the download of the previous kept items has been started."""
         self._packet = packet
         self._is_launched = False
-        # Its count is known, so the kernel that read what lay here has ended.
+        # The previous count is known, so the kernel that read this memory has ended.
         self._arrival = self._owner.lane.from_host(packet, self._source, packet.nbytes, ())
         self._owner.arriving.append(self)
 
     def launch(self) -> bool:
-        """Start the kernel, unless a thread has yet to bring something on its way."""
+        """Enqueue the kernel; return False if a thread has not yet enqueued the packet's copy."""
         assert self._packet is not None
         arrival, stream = self._arrival, self._owner.stream.handle
         if isinstance(arrival, Promise) and not arrival.is_under_way:
             return False
         arrival.wait_on(stream)
-        self._homeward.wait_on(stream)
+        self._returned.wait_on(stream)
         self._owner.filter.start(self._source, self._packet.size, self._target, self._number)
         self._is_launched = True
         return True
 
     def count(self) -> int | None:
-        """How many items are kept, when that is known."""
-        filtering = self._owner
-        if not self._is_launched or not filtering.filter.is_done(self._number):
+        """Return the number of kept items; None while unknown."""
+        gpu_filter = self._owner.filter
+        if not self._is_launched or not gpu_filter.is_done(self._number):
             return None
         self._packet = None
-        return filtering.filter.kept_count(self._number)
+        return gpu_filter.kept_count(self._number)
 
-    def bring(self, target: Array) -> Event:
-        """Start to copy what is kept to host memory."""
-        self._homeward = event = self._owner.bring(self._target, target)
+    def download(self, target: Array) -> Event:
+        """Start to copy the kept items to page-locked host memory; the slot may be started again."""
+        self._returned = event = self._owner.download(self._target, target)
         return event
 
-    def settle(self) -> None:
-        """Wait for what is on its way."""
+    def wait(self) -> None:
+        """Wait for pending copies."""
         self._arrival.wait()
-        self._homeward.wait()
+        self._returned.wait()
 
 
 class GpuHostFilter:
-    """Filters packets of host memory; as :func:`godwit.algorithms.filtering.endpoints.host_filter`.
+    """Filter of packets of host memory on a GPU.
 
-    Nothing here waits, so one thread keeps several GPUs busy. A packet's copy is put into a stream before
-    the kernel is looked up.
+    Nothing but closing waits, so one thread feeds several GPUs. Packets are copied before the kernel is
+    loaded.
+
+    :param endpoint: of a GPU
+    :param packet_items: largest size of a packet
+    :param slots: number of packets in flight
     """
 
     def __init__(
@@ -293,7 +295,7 @@ class GpuHostFilter:
         self.index = index
         self.stream = BorrowedStream(index, int(native_stream(space.stream)))
         self.arriving: deque[_HostSlot] = deque()
-        """What has been started, and has no kernel yet."""
+        """Started slots whose kernels are not enqueued."""
         self._times = None if trace is None else CopyTimes(trace)
         self._made: GpuFilter | None = None
         self._made_of = index, self.stream, predicate, dtype, packet_items, slots
@@ -316,28 +318,27 @@ class GpuHostFilter:
             stack.callback(self._down.close)
             stack.callback(self.stream.synchronize)
             for slot in self.slots:
-                stack.callback(slot.settle)
+                stack.callback(slot.wait)
             self._stack = stack.pop_all()
 
     @property
     def filter(self) -> GpuFilter:
-        """Made when it is first needed."""
-        made = self._made
-        if made is None:
-            made = self._made = GpuFilter(*self._made_of, times=self._times)
-        return made
+        """The filter, made on first use."""
+        if self._made is None:
+            self._made = GpuFilter(*self._made_of, times=self._times)
+        return self._made
 
     def prepare(self) -> None:
-        """Make what starts kernels; OperatorError if the predicate does not compile."""
+        """Load the kernel; OperatorError if the predicate does not compile."""
         _ = self.filter
 
     def advance(self) -> None:
-        """Start the kernels of packets that are on their way."""
+        """Enqueue the kernels of packets whose copies are enqueued."""
         while self.arriving and self.arriving[0].launch():
             self.arriving.popleft()
 
-    def bring(self, origin: int, target: Array) -> Event:
-        """Start to copy to host memory that copy engines reach."""
+    def download(self, origin: int, target: Array) -> Event:
+        """Start to copy from an address to page-locked host memory."""
         if not target.nbytes:
             return READY
         down, index = self._down, self.index
@@ -345,7 +346,7 @@ class GpuHostFilter:
         return down.copy(target.ctypes.data, origin, target.nbytes, stream, (), track)
 
     def close(self) -> None:
-        """Wait for what is under way, and give all memory back."""
+        """Wait for pending work, and free all memory."""
         with ExitStack() as stack:
             if self._made is not None:
                 stack.callback(self._made.close)
@@ -353,7 +354,7 @@ class GpuHostFilter:
 
 
 def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
-    """What a predicate keeps of a contiguous CuPy array, as another on the same GPU.
+    """Return the kept items of a contiguous CuPy array, as another one on the same GPU.
 
     It runs in CuPy's current stream.
 
@@ -371,19 +372,19 @@ def filter_on_gpu(array: Any, predicate: Callable[..., Any]) -> Any:
                 f"cuda:{index} has no room for a result of up to {array.nbytes:,} bytes; give a host "
                 "array, which goes over the GPU in packets"
             ) from error
-        filtering = GpuFilter(index, stream, predicate, array.dtype, array.size)
+        gpu_filter = GpuFilter(index, stream, predicate, array.dtype, array.size)
         try:
-            filtering.start(address_of(array), array.size, address_of(room))
-            count = filtering.kept_count() if array.size else 0
-            kept = room[:count].copy()  # the room behind it shall not be held
+            gpu_filter.start(address_of(array), array.size, address_of(room))
+            count = gpu_filter.kept_count() if array.size else 0
+            kept = room[:count].copy()  # frees the rest of the room
             stream.synchronize()
             return kept
         finally:
-            filtering.close()
+            gpu_filter.close()
 
 
 def _room_beside(array: Any) -> Any:
-    """As much again; CuPy does not know what the process keeps."""
+    """Allocate an array like the given one; memory that the process keeps is freed if needed."""
     try:
         return cupy().empty(array.size, array.dtype)
     except MemoryError:

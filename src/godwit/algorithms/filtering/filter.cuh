@@ -1,33 +1,33 @@
-// What a predicate keeps of an array, in order, in one pass. CPU counterpart: cpu.py.
+// Stable compaction: the items of an array that a predicate keeps, in order, in one pass. CPU counterpart:
+// cpu.py.
 //
-// Method: single-pass stable compaction with decoupled look-back (Merrill and Garland, "Single-pass parallel
-// prefix scan with decoupled look-back", NVIDIA, 2016). Each block takes a *tile* of the array into
-// registers, in vectors of 16 bytes, counts what it keeps, and publishes that count. It then adds up the
-// counts of the tiles before it, back to one that knows the sum of all up to its own; gathers what it keeps
-// in shared memory; and writes it to its place, in vectors again. The array is read once, and nothing else
-// is written than what is kept.
+// Method: decoupled look-back (Merrill and Garland, "Single-pass parallel prefix scan with decoupled
+// look-back", NVIDIA, 2016). Each block loads a *tile* of the array into registers, in vectors of 16 bytes,
+// counts kept items, and publishes the count. It adds the counts of previous tiles, back to one with a
+// published prefix sum; gathers kept items in shared memory; and writes them to their position, in vectors
+// again. The array is read once, and only kept items are written.
 //
-// Invariant: tiles are taken in order, by tickets. So a block waits only for tiles whose blocks have begun,
-// and which wait for earlier ones only: it goes on however few blocks run at a time.
+// Invariant: tiles are claimed in order, by tickets. So a block waits only for tiles whose blocks have
+// begun and wait only for earlier ones: there is progress however few blocks run at a time.
 //
-// Encoding: the state of a tile is one word, seen whole or not at all: which launch it is of (its *epoch*)
-// << 42 | what is known << 40 | a count. A word of an earlier launch says nothing; tickets count on from
-// launch to launch. So nothing is cleared between launches, which go one after the other.
+// Encoding: the state of a tile is one word, read and written atomically: epoch of the launch << 42 | kind
+// << 40 | count. A word of an earlier epoch is invalid; tickets are counted on from launch to launch. So
+// nothing is cleared between launches, which run one after the other.
 #pragma once
 
 #include "runtime/cuda/include/memory.cuh"
 
-constexpr u32 FILTER_ROUNDS = 4;  // vectors that a thread takes
+constexpr u32 FILTER_ROUNDS = 4;  // vectors of a thread
 constexpr u32 VECTOR_BYTES = 16;
 
 constexpr u32 COUNT_BITS = 40;
 constexpr u32 EPOCH_SHIFT = 42;
-constexpr u64 OWN_COUNT = 1ull << COUNT_BITS;  // of the tile alone
-constexpr u64 WHOLE_SUM = 2ull << COUNT_BITS;  // of the tile and all before it
+constexpr u64 OWN_COUNT = 1ull << COUNT_BITS;  // count of the tile alone
+constexpr u64 WHOLE_SUM = 2ull << COUNT_BITS;  // prefix sum: the tile and all before it
 constexpr u64 KNOWN = 3ull << COUNT_BITS;
 constexpr u64 COUNT_MASK = OWN_COUNT - 1;
 
-// Whether a predicate returns what it should.
+// Whether the predicate's return type is bool.
 template <class T>
 constexpr bool IS_BOOLEAN = false;
 template <>
@@ -38,7 +38,7 @@ struct alignas(VECTOR_BYTES) ItemVector {
     Item items[VECTOR_BYTES / sizeof(Item)];
 };
 
-// Items in registers, four words whatever their size: compilers would give each small one its own.
+// Items in four registers whatever their size: compilers would give each small item a register.
 struct HeldVector {
     u32 words[VECTOR_BYTES / 4];
 
@@ -52,14 +52,14 @@ struct HeldVector {
         memcpy(&vector, words, VECTOR_BYTES);
         return vector;
     }
-    // What was found out about single items before is not kept for later.
+    // Keep compilers from holding single items in registers beyond this point.
     __device__ __forceinline__ void forget_items() {
         for (u32 &word : words) asm volatile("" : "+r"(word));
     }
 };
 
-// The counts of all rounds in one word, so that one sum over the warp does for all: what 32 vectors hold fits
-// into a field.
+// The counts of all rounds in fields of one word, which hold the items of 32 vectors: one sum over the warp
+// does.
 template <bool IS_NARROW>
 struct RoundCounts {
     using Word = u64;
@@ -71,10 +71,10 @@ struct RoundCounts<true> {
     static constexpr u32 BITS = 8;
 };
 
-// What a launch is given.
+// Arguments of a launch.
 //
-// states: a word a tile; tickets: how many were taken by earlier launches is first_ticket; count: in memory
-// that the host reads, how many items were kept.
+// states: a word per tile; tickets: next ticket, first_ticket at the start of the launch; count: number of
+// kept items, in memory that the host reads.
 template <class Item>
 struct Filtering {
     const Item *input;
@@ -91,12 +91,12 @@ __device__ __forceinline__ void thread_publish(u64 *state, u64 word) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(state), "l"(word) : "memory");
 }
 
-// The sum of what all tiles before this one keep. All lanes come, and get it.
+// Return the number of items that all previous tiles keep. All lanes take part.
 __device__ __forceinline__ u64 warp_sum_before(const u64 *states, u64 tile, u64 epoch) {
     u64 sum = 0;
     for (i64 nearest = static_cast<i64>(tile) - 1;; nearest -= WARP) {
         const i64 mine = nearest - static_cast<i64>(lane_id());
-        u64 word = epoch << EPOCH_SHIFT | WHOLE_SUM;  // before the first tile: nothing
+        u64 word = epoch << EPOCH_SHIFT | WHOLE_SUM;  // before the first tile: 0
         do {
             if (mine >= 0) word = load_relaxed(&states[mine]);
         } while (__any_sync(FULL_WARP, word >> EPOCH_SHIFT != epoch));
@@ -120,7 +120,7 @@ __device__ __forceinline__ Word warp_sum_up_words(Word amount) {
     return amount;
 }
 
-// How a tile is divided: a warp has FILTER_ROUNDS times 32 vectors, one behind the other.
+// Division of a tile: a warp has FILTER_ROUNDS times 32 consecutive vectors.
 template <class Predicate, u32 THREADS>
 struct FilterTile {
     using Item = typename Predicate::Item;
@@ -138,8 +138,9 @@ struct FilterTile {
     }
 };
 
-// The tile's items into registers. Where vectors are not whole, or lie across those of memory, they go
-// through shared memory, and what is beyond the array is its first item again: a predicate shall see no others.
+// Load the tile's items into registers. Partial or misaligned vectors go through shared memory; items
+// beyond the array are replaced by its first one, as the predicate must be called for items of the array
+// only.
 template <class Tile>
 __device__ __forceinline__ void block_hold(const typename Tile::Item *input, u32 available,
                                            typename Tile::Vector *staged, HeldVector *held) {
@@ -162,7 +163,7 @@ __device__ __forceinline__ void block_hold(const typename Tile::Item *input, u32
     }
 }
 
-// Which items this lane keeps, a bit each, by rounds; how many, in fields of a word.
+// Call the predicate; set a bit per kept item and round, and return counts in fields of a word.
 template <class Tile, class Predicate>
 __device__ __forceinline__ typename Tile::Word thread_choose(HeldVector *held, u32 available,
                                                              u32 *kept) {
@@ -184,7 +185,7 @@ __device__ __forceinline__ typename Tile::Word thread_choose(HeldVector *held, u
     return counts;
 }
 
-// Where among what its warp keeps each round of this lane begins; how much the warp keeps.
+// Compute the offset of each round of this lane among the warp's kept items; return the warp's count.
 template <class Tile>
 __device__ __forceinline__ u32 warp_places(typename Tile::Word counts, u32 *places) {
     using Word = typename Tile::Word;
@@ -202,7 +203,8 @@ __device__ __forceinline__ u32 warp_places(typename Tile::Word counts, u32 *plac
     return total;
 }
 
-// Tell others how much a tile keeps; how much all before it do. The last one tells the host.
+// Publish a tile's count; return the number of items that previous tiles keep. The last tile writes the
+// total.
 template <class Item>
 __device__ __forceinline__ u64 warp_publish(const Filtering<Item> &given, u64 tile, u32 total,
                                             bool is_last) {
@@ -219,7 +221,7 @@ __device__ __forceinline__ u64 warp_publish(const Filtering<Item> &given, u64 ti
     return base;
 }
 
-// What was gathered to its place, of which the first `shift` items and those from `end` on are not there.
+// Write gathered items, except the first `shift` ones and those from `end` on, to their position.
 template <class Vector, class Item>
 __device__ __forceinline__ void block_write(const Vector *staged, Item *output, u32 shift,
                                             u32 end) {
@@ -237,7 +239,7 @@ __device__ __forceinline__ void block_write(const Vector *staged, Item *output, 
     }
 }
 
-// One tile, of THREADS threads. Predicate has Item, the type of what lies in memory, and keeps(Item).
+// Filter one tile with THREADS threads. Predicate has Item, the type of items in memory, and keeps(Item).
 template <class Predicate, u32 THREADS>
 __device__ __forceinline__ void block_filter(const Filtering<typename Predicate::Item> &given) {
     using Tile = FilterTile<Predicate, THREADS>;
@@ -245,7 +247,7 @@ __device__ __forceinline__ void block_filter(const Filtering<typename Predicate:
     constexpr u32 VECTOR_ITEMS = Tile::VECTOR_ITEMS;
     __shared__ typename Tile::Vector staged[THREADS * FILTER_ROUNDS + 1];
     __shared__ u32 totals[THREADS / WARP];
-    __shared__ u64 words[2];  // which tile, and what is before it
+    __shared__ u64 words[2];  // the tile, and the items kept before it
 
     if (threadIdx.x == 0) words[0] = atomicAdd(given.tickets, 1ull) - given.first_ticket;
     __syncthreads();
@@ -270,7 +272,7 @@ __device__ __forceinline__ void block_filter(const Filtering<typename Predicate:
     }
     __syncthreads();
 
-    // Gathered so that vectors of shared memory are vectors of the output.
+    // Gather so that vectors of shared memory are aligned vectors of the output.
     const u64 base = words[1], begin = reinterpret_cast<u64>(given.output) / sizeof(Item) + base;
     const u32 shift = static_cast<u32>(begin % VECTOR_ITEMS);
     Item *const gathered = reinterpret_cast<Item *>(staged);

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.checks import fail
-from godwit.algorithms.filtering.packets import as_item_dtype, as_predicate
+from godwit.algorithms.filtering.predicate import as_item_dtype, as_predicate
 from godwit.arrays import mapped_array
 from godwit.dtypes import Array, as_array, as_flag
 from godwit.errors import InputError

@@ -167,7 +167,7 @@ def breakdown(rows: Sequence[Row]) -> str:
                 f"{least:.2f} ({100 * least / row['kernel_ms']:.0f} %)",
             ]
         )
-    return table("What the time of a query is spent on: ms", header, lines)
+    return table("Time of a query by phase: ms", header, lines)
 
 
 TABLES: dict[str, Callable[[Sequence[Row]], str]] = {

@@ -21,7 +21,7 @@ from godwit.errors import RunTimeoutError
 from gpu_paths import source_of
 from gpu_steps_plans import PUSHED, RANKS_TO, STEP_LEVELS, UNIONS, Setting
 from gpu_steps_queries import TINY_TOLERANCE
-from greedy_colouring import usual_ranks
+from greedy_colouring import default_ranks
 from k_core import K_CORE
 
 CHECK_ITERATIONS = 5
@@ -119,7 +119,7 @@ class Reference:
     @cached_property
     def colouring_ranks(self) -> Any:
         """Who comes first."""
-        return usual_ranks(self.graph)
+        return default_ranks(self.graph)
 
     def sources(self, count: int) -> list[int]:
         """So many vertices that have arcs, the source first."""

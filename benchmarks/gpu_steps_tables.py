@@ -258,7 +258,7 @@ def schedules(rows: Sequence[Row], every: Sequence[Row]) -> str:
 
 
 def communication(rows: Sequence[Row], every: Sequence[Row]) -> str:
-    found = _by_option("Who is told: kernel ms, of PageRank an iteration", rows)
+    found = _by_option("Selective or broadcast: kernel ms, of PageRank an iteration", rows)
     ranks = [row for row in rows if row.get("carried_bytes")]
     index = {"graph": lambda row: row["graph"], "GPUs": lambda row: row["devices"]}
     sizes = pivot(

@@ -1,11 +1,10 @@
-"""Connected components by hooking and pointer jumping: trees of vertices that grow together.
+"""Connected components by hooking and pointer jumping.
 
-A vertex' label names another vertex of its component, itself at first: labels make trees. In each round,
-the roots of trees hang themselves below smaller labels that arcs lead to, and then all labels jump to the
-label of their label until they name roots (Soman, Kothapalli, Narayanan: "A fast GPU algorithm for graph
-connectivity", 2010). Rounds are few however long the graph is. Arcs tell one way only, so directed graphs
-are symmetrized.
-Run it: python examples/connected_components.py [FILE]
+A vertex' label names a vertex of its component, initially itself, so labels represent trees. In each round,
+roots of trees get smaller labels along arcs (hooking), and then every label is replaced by the label of its
+label until all name roots (Soman, Kothapalli, Narayanan: "A fast GPU algorithm for graph connectivity",
+2010). The number of rounds is small also for graphs of large diameter. Directed graphs are symmetrized. Run
+it: python examples/connected_components.py [FILE]
 """
 
 import sys
@@ -47,7 +46,7 @@ COMPONENTS = gw.StepProgram(
 
 
 def connected_components(graph: gw.Graph, **options) -> np.ndarray:
-    """The smallest vertex of every vertex's component, int64 (n); directions do not count."""
+    """Return the smallest vertex of every vertex's component, int64 (n); ignores directions."""
     if graph.directed:
         graph = graph.symmetrize()
     return COMPONENTS.run(graph, **options).fields["label"]

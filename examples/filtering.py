@@ -1,7 +1,7 @@
 """Predicate-based filtering with links and routers: Groute's first example (2020, section 3, figure 6).
 
-The host sends pieces of an array to whichever device is free, and puts together what comes back.
-`gw.filter` does this with any predicate, compiled, and keeps copies and kernels going at the same time.
+The host sends pieces of an array to whichever device is free, and concatenates the results.
+`gw.filter` does this with any predicate, compiled, and overlaps copies and kernels.
 Run it: python examples/filtering.py [DEVICE ...]
 """
 
@@ -13,14 +13,14 @@ import godwit as gw
 
 
 def filtered(values, predicate, devices=None):
-    """The values that satisfy a predicate of arrays, NumPy's or CuPy's, in their order."""
+    """Return the values that satisfy a predicate of NumPy or CuPy arrays, in their order."""
     with gw.Context(devices) as context:
         host = context.host
         to_devices = gw.Router([host], context.endpoints, "any")
         to_host = gw.Router(context.endpoints, [host], "gather")
 
         def work(device):
-            for segment in to_devices.output(device):  # ends when the host sends no more
+            for segment in to_devices.output(device):  # ends when the host has sent all
                 kept = segment.array[predicate(segment.array)]
                 to_host.input(device).send(kept, metadata=segment.offset)
 
@@ -29,7 +29,7 @@ def filtered(values, predicate, devices=None):
             workers.each(context.endpoints, work)
             to_devices.input(host).send(values)
             to_devices.input(host).shutdown()
-            for segment in to_host.output(host):  # ends when no device sends any more
+            for segment in to_host.output(host):  # ends when all devices have sent all
                 pieces[segment.metadata] = segment.array.copy()
     return np.concatenate([pieces[offset] for offset in sorted(pieces)])
 

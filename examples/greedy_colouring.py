@@ -1,10 +1,9 @@
-"""Greedy colouring: neighbours get different colours, each vertex the first that is free in its turn.
+"""Greedy colouring: each vertex gets the smallest colour that none of its earlier neighbours has.
 
-Turns are taken by rank, the highest first. A vertex is ready when all neighbours of higher rank have their
-colours, so many are ready at once (Jones and Plassmann, "A parallel graph coloring heuristic", 1993). Ready
-vertices try one colour after the other: the result is that of the serial loop over the ranks, colour by
-colour.
-Run it: python examples/greedy_colouring.py [FILE]
+The order is by descending rank. A vertex is ready when all neighbours of higher rank have colours, so many
+vertices are ready at the same time (Jones and Plassmann, "A parallel graph coloring heuristic", 1993).
+Ready vertices try the colours 0, 1, … in turn: the result is that of the serial loop over the ranks. Run
+it: python examples/greedy_colouring.py [FILE]
 """
 
 import sys
@@ -15,7 +14,7 @@ import godwit as gw
 
 
 def outranks(rank, rank_at_target):
-    """Whether the arc's source comes first."""
+    """Return True if the arc's source is coloured before its target."""
     return rank > rank_at_target
 
 
@@ -23,9 +22,9 @@ GREEDY_COLOURING = gw.StepProgram(
     name="greedy colouring",
     fields={
         "rank": "int32",  # all different
-        "colour": ("int32", 0),  # the one that a vertex tries
-        "taken": ("int32", 0),  # 1: a neighbour has it
-        "done": ("int32", 0),  # 1: it is the vertex' own
+        "colour": ("int32", 0),  # that the vertex tries, or has
+        "taken": ("int32", 0),  # 1: a neighbour has this colour
+        "done": ("int32", 0),  # 1: the vertex has this colour
         "before": ("int32", 0),  # neighbours of higher rank that are not done
     },
     steps=[
@@ -61,21 +60,21 @@ GREEDY_COLOURING = gw.StepProgram(
 )
 
 
-def usual_ranks(graph: gw.Graph) -> np.ndarray:
-    """By degree, of equal ones by chance: int32 (n), all different."""
-    chance = np.random.default_rng(1).permutation(graph.vertex_count)
+def default_ranks(graph: gw.Graph) -> np.ndarray:
+    """Return ranks by degree, in random order among equal degrees: int32 (n), distinct."""
+    order = np.random.default_rng(1).permutation(graph.vertex_count)
     rank = np.empty(graph.vertex_count, np.int32)
-    rank[np.lexsort((chance, graph.out_degree()))] = np.arange(graph.vertex_count)
+    rank[np.lexsort((order, graph.out_degree()))] = np.arange(graph.vertex_count)
     return rank
 
 
 def colours(graph: gw.Graph, rank: np.ndarray | None = None, **options) -> np.ndarray:
-    """Colour of every vertex, int32 (n), from 0; directions and self-loops do not count.
+    """Return the colour of every vertex, int32 (n), from 0; ignores directions and self-loops.
 
-    rank: whose turn comes first, (n), all different; by default that of most neighbours, then by chance
+    rank: distinct numbers, (n); vertices of higher rank are coloured first. By default the degree decides.
     """
     simple = graph.symmetrize().remove_self_loops().merge_parallel_arcs()
-    rank = usual_ranks(simple) if rank is None else rank
+    rank = default_ranks(simple) if rank is None else rank
     return GREEDY_COLOURING.run(simple, fields={"rank": rank}, **options).fields["colour"]
 
 

@@ -1,9 +1,9 @@
-"""K-cores by peeling: how deep in the graph every vertex lies.
+"""Core numbers of vertices by peeling.
 
-The k-core is what is left when vertices of fewer than k neighbours are taken away until there are none;
-a vertex' core number is the largest k whose core it is in. Here k goes up to the fewest neighbours that
-anyone has left, and who has no more than k is peeled off, wave by wave.
-Run it: python examples/k_core.py [FILE]
+The k-core is the subgraph that remains when vertices of fewer than k neighbours are removed until there are
+none; a vertex' core number is the largest k whose core contains it. In each round, k becomes the smallest
+number of remaining neighbours (it never decreases), and vertices with at most k are removed until there are
+none. Run it: python examples/k_core.py [FILE]
 """
 
 import sys
@@ -17,8 +17,8 @@ NONE = 2**31 - 1
 K_CORE = gw.StepProgram(
     name="k-core",
     fields={
-        "left": ("int32", "degree"),  # neighbours that are not peeled off yet
-        "core": ("int32", -1),  # -1: this vertex is not
+        "left": ("int32", "degree"),  # neighbours that are not removed yet
+        "core": ("int32", -1),  # -1: the vertex is not removed yet
     },
     numbers={"k": "int64", "fewest": "int64"},
     steps=[
@@ -43,14 +43,14 @@ K_CORE = gw.StepProgram(
                     until=lambda size: size == 0,
                 ),
             ],
-            until=lambda fewest: fewest >= NONE,  # of no vertices, the fewest is more
+            until=lambda fewest: fewest >= NONE,  # the minimum over no vertices is larger
         )
     ],
 )
 
 
 def core_numbers(graph: gw.Graph, **options) -> np.ndarray:
-    """Core number of every vertex, int32 (n); directions, self-loops and parallel arcs do not count."""
+    """Return core numbers, int32 (n); ignores directions, self-loops and parallel arcs."""
     simple = graph.symmetrize().remove_self_loops().merge_parallel_arcs()
     return K_CORE.run(simple, **options).fields["core"]
 

@@ -1,10 +1,9 @@
-"""Connected components by label propagation: every vertex takes the smallest label it hears of.
+"""Connected components by label propagation: every vertex takes the smallest label of its neighbours.
 
-A vertex's label is its own id at first; when it has become smaller, all neighbours are told. So the
-smallest id of a component comes to all of it, in as many steps as it lies away: fine where components are
-wide (gw.run takes execution="bulk-synchronous" to go in such steps), slow on long, thin graphs. Arcs tell
-one way only, so graphs must be undirected.
-Run it: python examples/label_propagation.py [FILE]
+A vertex's label is initially its own id; when it has become smaller, it is sent to all neighbours. So the
+smallest id of a component reaches a vertex in a number of steps that is their distance: suitable for
+components of small diameter (with execution="bulk-synchronous" these are supersteps), slow for roads.
+Labels follow arcs, so graphs must be undirected. Run it: python examples/label_propagation.py [FILE]
 """
 
 import sys
@@ -23,9 +22,9 @@ LABEL_PROPAGATION = gw.VertexProgram(
 
 
 def label_propagation(graph: gw.Graph, **options) -> np.ndarray:
-    """The smallest vertex of every vertex's component, int64 (n)."""
+    """Return the smallest vertex of every vertex's component, int64 (n)."""
     if graph.directed:
-        raise ValueError("the graph is directed: labels go along arcs; symmetrize() it first")
+        raise ValueError("the graph is directed: labels follow arcs; symmetrize() it first")
     return gw.run(LABEL_PROPAGATION, graph, **options).values
 
 

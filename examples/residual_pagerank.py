@@ -1,13 +1,13 @@
-"""PageRank by pushing residuals: work goes where rank is still missing (Groute, 4.6.3).
+"""PageRank by pushing residuals (Groute, 4.6.3).
 
-A vertex's value is the residual that has reached it and is not yet in its rank. Processing a vertex
-takes the residual, adds it to the rank, and passes a damped share on along every arc; it is due when
-the residual exceeds epsilon, so at most damping / (1 - damping) * epsilon * n of the ranks is missing in
-the end, in sum.
+A vertex's value is the residual that it has received and not yet added to its rank. Processing a vertex
+takes the residual, adds it to the rank, and sends a damped share along every arc. A vertex is processed
+when its residual exceeds epsilon, so the error of the ranks is at most damping / (1 - damping) * epsilon *
+n in sum.
 
-It is there to show a program that adds, and leaves out what a definition would want besides: all arcs of
-a vertex count alike, weights or not, and residual that reaches a vertex without out-arcs stays in its rank,
-so that ranks then sum to less than 1. gw.pagerank(graph, execution="asynchronous") has all of it.
+This is an example of a program that adds, not complete PageRank: weights are ignored, and residual at a
+vertex without out-arcs stays in its rank, so that ranks then sum to less than 1.
+gw.pagerank(graph, execution="asynchronous") is complete.
 Run it: python examples/residual_pagerank.py [FILE]
 """
 
@@ -32,7 +32,7 @@ RESIDUAL_PAGERANK = gw.VertexProgram(
 def residual_pagerank(
     graph: gw.Graph, damping: float = 0.85, epsilon: float = 1e-9, **options
 ) -> np.ndarray:
-    """Rank of every vertex, float64 (n), of sum 1 where all vertices have out-arcs; heeds no weights."""
+    """Return the rank of every vertex, float64 (n), of sum 1 if all vertices have out-arcs."""
     count = graph.vertex_count
     start = np.full(count, (1 - damping) / max(1, count))
     parameters = {"damping": damping, "epsilon": epsilon}

@@ -1,4 +1,4 @@
-"""Widest paths: how much can flow from a source to every vertex along a single path.
+"""Widest paths: the largest flow along a single path from a source to every vertex.
 
 The width of a path is its narrowest arc; a vertex's value is the largest width of a path to it.
 Run it: python examples/widest_path.py [FILE] [SOURCE]
@@ -21,7 +21,7 @@ WIDEST_PATH = gw.VertexProgram(
 
 
 def widest_path(graph: gw.Graph, source: int, **options) -> np.ndarray:
-    """Width of the widest path from the source to every vertex, float64 (n); 0 where there is none."""
+    """Return the widths of the widest paths to all vertices, float64 (n); 0 without a path."""
     return gw.run(WIDEST_PATH, graph, {source: np.inf}, **options).values
 
 

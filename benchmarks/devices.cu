@@ -7,7 +7,7 @@
 //
 // Scalars are 64 bits wide, as the host passes nothing else.
 
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 
 constexpr u32 POLLS_PER_LOOK = 64;  // at the clock, which is slow to read
 constexpr u32 UNROLLED = 8;         // random accesses of a thread on the way at once

@@ -25,9 +25,8 @@ from devices_testbed import Testbed
 from devices_trials import Trial, all_trials
 from godwit.errors import DeviceError, GodwitError
 from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.devices import held_gpus, topology
 from godwit.runtime.cuda.driver import TimedEvent
-from godwit.runtime.cuda.gpu_locks import held_gpus
-from godwit.runtime.cuda.topology import topology
 
 Progress = Callable[[int, int], None]
 """Called with the numbers of trials done and of all trials."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from godwit.cli.report import Report
 from godwit.config import readable_bytes
-from godwit.runtime.cuda.topology import Topology
+from godwit.runtime.cuda.devices import Topology
 
 HOST = "host"
 ALL = "all"

@@ -19,10 +19,11 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import Buffer, Kernel, PinnedBuffer, Stream, TimedEvent
+from godwit.runtime.cuda.compile import load
+from godwit.runtime.cuda.devices import Topology
+from godwit.runtime.cuda.driver import Kernel, Stream, TimedEvent
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.topology import Topology
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 
 MESSAGE_BYTES = 128 << 20
 SPAN_BYTES = 64 << 20
@@ -131,7 +132,7 @@ class Testbed:
 
     def _station(self, stack: ExitStack, position: int, index: int) -> Station:
         properties = driver.properties(index)
-        module = driver.load(index, cubin(_SOURCE, (), properties.compute_capability))
+        module = load(index, _SOURCE)
         station = Station(
             position,
             index,

@@ -38,7 +38,8 @@ import godwit as gw
 from godwit.algorithms.filtering import FilterOptions, filter_host_array, gpu_packets
 from godwit.algorithms.filtering.cuda import GpuFilter
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream, TimedEvent
+from godwit.runtime.cuda.driver import Stream, TimedEvent
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 
 Row = dict[str, Any]
 Values = np.ndarray[Any, Any]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.upload import upload
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.copies import upload
 
 KB, MB = 1 << 10, 1 << 20
 PACKETS = (4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
@@ -33,7 +33,7 @@ def timed(run: Callable[[], float | None]) -> float:
 
 def pinned(nbytes: int) -> Any:
     """Page-locked memory, kept as long as the process."""
-    buffer = driver.PinnedBuffer(nbytes)
+    buffer = memory.PinnedBuffer(nbytes)
     _HELD.append(buffer)
     return buffer.array(np.uint8)
 
@@ -185,7 +185,7 @@ def copies(names: Sequence[str], nbytes: int) -> Iterator[Row]:
 
 def whole_upload(index: int, array: Any) -> float:
     """Ordinary memory as a graph's goes up, in one piece: by threads, until it is there."""
-    with driver.Buffer(index, array.nbytes) as buffer:
+    with memory.Buffer(index, array.nbytes) as buffer:
         begin = perf_counter()
         upload(buffer, array)
         return perf_counter() - begin

@@ -38,8 +38,9 @@ import numpy as np
 
 import godwit as gw
 from godwit.dataflow.context import Context, Endpoint
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 
 Row = dict[str, Any]
 Pairs = np.ndarray[Any, Any]
@@ -278,14 +279,14 @@ class Watch:
             return space
 
         has_gpu = driver.device_count() > 0
-        before = driver.free_memory_bytes(0) if has_gpu else 0
+        before = memory.free_memory_bytes(0) if has_gpu else 0
 
         def look() -> None:
             while not ended.is_set():
                 used = sum(space.used_bytes for space in self._hosts)
                 self.host_bytes = max(self.host_bytes, used)
                 if has_gpu:
-                    taken = before - driver.free_memory_bytes(0)
+                    taken = before - memory.free_memory_bytes(0)
                     self.device_bytes = max(self.device_bytes, taken)
                 sleep(0.005)
 

@@ -23,7 +23,7 @@ from emulated_grid_machine import Kernel, Machine
 from godwit.graph.cuda import builder as builder_module
 from godwit.graph.cuda import rows
 from godwit.graph.generators import cuda as generators
-from godwit.runtime.cuda import download, driver
+from godwit.runtime.cuda import copies, driver, memory
 
 __all__ = ["COMPILER", "EmulatedBuffer", "EmulatedModule", "EmulatedStream", "emulate"]
 
@@ -114,13 +114,13 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
     """Make one GPU with so much memory, whose kernels are compiled into a folder."""
     for module in (rows, generators):
         monkeypatch.setattr(module, "Buffer", EmulatedBuffer)
-    for module in (builder_module, download):
+    for module in (builder_module, copies):
         monkeypatch.setattr(module, "Stream", EmulatedStream)
     monkeypatch.setattr(builder_module, "held_gpus", contextlib.nullcontext)
-    monkeypatch.setattr(download, "PinnedBuffer", EmulatedBuffer)
-    monkeypatch.setattr(download, "PIECE_BYTES", 1000)  # many pieces of little
+    monkeypatch.setattr(copies, "PinnedBuffer", EmulatedBuffer)
+    monkeypatch.setattr(copies, "STAGING_BYTES", 1000)  # many pieces of little
     monkeypatch.setattr(
-        builder_module, "_module", lambda index, source: EmulatedModule(folder, source)
+        builder_module, "load", lambda index, source: EmulatedModule(folder, source)
     )
     monkeypatch.setattr(rows, "sort_keys", _sort_keys)
     monkeypatch.setattr(rows, "stable_order", _stable_order)
@@ -129,5 +129,5 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
     monkeypatch.setattr(
         driver, "copy_async", lambda to, source, n, _: ctypes.memmove(to, source, n)
     )
-    monkeypatch.setattr(driver, "free_memory_bytes", lambda index: free_bytes)
+    monkeypatch.setattr(memory, "free_memory_bytes", lambda index: free_bytes)
     monkeypatch.setattr(driver, "properties", lambda index: SimpleNamespace(multiprocessors=2))

@@ -31,10 +31,9 @@ from emulated_grid_driver import Driver, Runtime
 from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import download, driver, libraries, native, pools, sorting
-from godwit.runtime.cuda.driver import Buffer, Stream
-from godwit.runtime.cuda.kept_memory import KeptMemory
-from godwit.runtime.cuda.native import Calls
+from godwit.runtime.cuda import copies, driver, gpu_arrays, libraries, memory
+from godwit.runtime.cuda.driver import Calls, Stream
+from godwit.runtime.cuda.memory import Buffer, KeptMemory
 from godwit.worker.cuda import engine  # fmt: skip
 
 __all__ = [
@@ -93,23 +92,23 @@ def emulated_gpus(
     with pytest.MonkeyPatch.context() as patch:
         for original, stand_in in (
             (libraries.bindings, lambda: bindings),
-            (native.calls, lambda: Calls(bindings[0].launch, bindings[1].synchronize)),
+            (driver.calls, lambda: Calls(bindings[0].launch, bindings[1].synchronize)),
             (libraries.are_there, lambda: True),
             (compilation.cubin, compiler.cubin),
             (driver.Launch, Launch),
-            (driver._loaded_cupy, lambda: None),
-            (sorting.sort_keys, _sort_keys),
-            (sorting.stable_order, _stable_order),
+            (driver.loaded_cupy, lambda: None),
+            (gpu_arrays.sort_keys, _sort_keys),
+            (gpu_arrays.stable_order, _stable_order),
         ):
             for module in modules:
                 for name, value in list(vars(module).items()):
                     if value is original:
                         patch.setattr(module, name, stand_in)
         patch.setattr(engine._Run, "load", load)
-        patch.setattr(driver, "_ABANDONED", _Abandoned(machine))
-        patch.setattr(driver, "_KEPT", KeptMemory(driver.KEPT_BYTES))
-        patch.setattr(pools, "_KEPT_PINNED", KeptMemory(pools.KEPT_PINNED_BYTES))
-        patch.setattr(download, "_SPARE", [])
+        patch.setattr(memory, "_ABANDONED", _Abandoned(machine))
+        patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
+        patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))
+        patch.setattr(copies, "_SPARE", [])
         try:
             yield machine
             machine.finish()
@@ -117,7 +116,7 @@ def emulated_gpus(
             for program in programs:  # kernels of these GPUs are of no use on others
                 for key in [key for key in program.compiled if key[0] == "cuda"]:
                     del program.compiled[key]
-            for spare in download._SPARE:
+            for spare in copies._SPARE:
                 spare.close()
             _forget(modules)
             _LEFT.append(machine)

@@ -143,7 +143,7 @@ class Runtime:
         return (0,)
 
     def synchronize(self, stream: Any) -> int:
-        """As :class:`godwit.runtime.cuda.native.Calls` has it."""
+        """As :class:`godwit.runtime.cuda.driver.Calls` has it."""
         return int(self.cudaStreamSynchronize(stream.value)[0])
 
     def cudaDeviceSynchronize(self) -> tuple[int]:
@@ -253,7 +253,7 @@ class Driver:
         return 0, self._machine.blocks_per_multiprocessor
 
     def launch(self, config: Any, kernel: Any, addresses: Any, _: None) -> Result:
-        """As :class:`godwit.runtime.cuda.native.Calls` has it: takes ctypes objects."""
+        """As :class:`godwit.runtime.cuda.driver.Calls` has it: takes ctypes objects."""
         given = config._obj
         error = self._machine.launch(
             ctypes.cast(kernel, ctypes.py_object).value, given.stream, ctypes.addressof(addresses),

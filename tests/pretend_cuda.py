@@ -27,10 +27,9 @@ import numpy as np
 import pytest
 
 from godwit.dataflow.cuda import lanes, segments
-from godwit.runtime.cuda import download, driver, events, gpu_arrays, libraries, pools
-from godwit.runtime.cuda.driver import GpuProperties
-from godwit.runtime.cuda.kept_memory import KeptMemory
-from godwit.runtime.cuda.native import Calls
+from godwit.runtime.cuda import copies, driver, events, gpu_arrays, libraries, memory
+from godwit.runtime.cuda.driver import Calls, GpuProperties
+from godwit.runtime.cuda.memory import KeptMemory
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 
 _POISON = 0xDD
@@ -431,7 +430,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
     runtime, cuda = _counted(machine, _runtime(machine)), _driver(machine)
     properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (driver, events, lanes, segments):
+        for module in (driver, memory, events, lanes, segments):
             patch.setattr(module, "bindings", lambda: (cuda, runtime))
         calls = Calls(None, lambda stream: runtime.cudaStreamSynchronize(stream.value)[0])
         patch.setattr(driver, "calls", lambda: calls)
@@ -442,26 +441,24 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setattr(libraries, "are_there", lambda: True)
         patch.setitem(sys.modules, "cupy", cupy_module(machine))
         patch.setattr(gpu_arrays, "lies_on_gpu", lambda array: isinstance(array, Array))
-        patch.setattr(driver, "_ABANDONED", [])
-        patch.setattr(driver, "_KEPT", KeptMemory(driver.KEPT_BYTES))
-        patch.setattr(pools, "_KEPT_PINNED", KeptMemory(pools.KEPT_PINNED_BYTES))
-        patch.setattr(pools, "_let_go", deque())
-        patch.setattr(download, "_SPARE", [])
+        patch.setattr(memory, "_ABANDONED", [])
+        patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
+        patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))
+        patch.setattr(memory, "_let_go", deque())
+        patch.setattr(copies, "_SPARE", [])
         for module in (lanes, gpu_arrays):
             patch.setattr(module, "_spare_streams", {})
         patch.setattr(events, "event_pool", lru_cache(events.EventPool))
         for module in (lanes, segments):
             patch.setattr(module, "event_pool", events.event_pool)
-        from godwit.runtime.cuda import ordinary_memory
-
-        patch.setattr(ordinary_memory, "event_pool", events.event_pool)
+        patch.setattr(copies, "event_pool", events.event_pool)
         patch.setattr(lanes, "are_peers", lru_cache(lanes.are_peers.__wrapped__))
         try:
             yield machine
         finally:
             gc.collect()
-            pools._KEPT_PINNED.take_all(0)
-            pools._let_go.clear()
-            download._SPARE.clear()
+            memory._KEPT_PINNED.take_all(0)
+            memory._let_go.clear()
+            copies._SPARE.clear()
             gpu_arrays._spare_streams.clear()
             machine.end()

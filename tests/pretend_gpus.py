@@ -199,7 +199,6 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
         "peer_attribute": lambda name, i, j: name == "native_atomics" and int(machine.access[i, j]),
         "enable_peer_access": list,
         "use": lambda index: None,
-        "load": lambda index, cubin: PretendModule(index),
         "launch": launch,
         "copy_async": copy,
         "copy_peer_async": copy_peer,
@@ -209,7 +208,7 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
         patch.setattr(driver, name, function)
     patch.setattr(driver, "current_kept", contextlib.nullcontext)
     patch.setattr(testbed, "bindings", lambda: (None, Runtime))
-    patch.setattr(testbed, "cubin", lambda *_: b"")
+    patch.setattr(testbed, "load", lambda index, source: PretendModule(index))
     patch.setattr(testbed, "Buffer", PretendBuffer)
     patch.setattr(testbed, "PinnedBuffer", PretendPinned)
     for module in (testbed, devices):

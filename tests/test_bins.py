@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from godwit.runtime.cpu.bits import FROM_BITS
 from godwit.runtime.cpu.compile import Kernel
+from godwit.runtime.cpu.values import FROM_BITS
 from godwit.worker.cpu import bins as bins_module
 from godwit.worker.cpu.bins import (
     BASE,

@@ -29,7 +29,7 @@ from godwit.cli.facts import smallest
 from godwit.errors import InputError
 from godwit.graph.generators.spec import GENERATORS
 from godwit.io.format_names import FORMATS
-from godwit.runtime.cuda import driver, libraries
+from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.cuda.driver import GpuProperties
 
 UNREACHED = np.iinfo(np.int64).max
@@ -488,7 +488,7 @@ class TestOtherCommands:
         )
         monkeypatch.setattr(driver, "can_access_peer", lambda i, j: False)
         monkeypatch.setattr(driver, "peer_attribute", lambda name, i, j: 0)
-        monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1 << 30)
+        monkeypatch.setattr(memory, "free_memory_bytes", lambda index: 1 << 30)
         monkeypatch.setattr(libraries, "are_there", lambda: installed)
         monkeypatch.setattr(unlisted_gpus, "has_driver", lambda: has_driver)
         told = run_json("devices")

@@ -24,9 +24,9 @@ from godwit.graph.cuda import rows as gpu_rows
 from godwit.graph.cuda.builder import TILE, GraphBuilder, kernel_source
 from godwit.graph.generators.cuda import GENERATORS, grid, rmat, road
 from godwit.graph.rows import Rows
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.download import download
+from godwit.runtime.cuda.copies import download
 from godwit.runtime.protocol import Device
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
@@ -362,7 +362,7 @@ class TestOnGpu:
 
     def test_bring_down(self) -> None:
         values = np.random.default_rng(1).integers(0, 2**60, 9_000_001)
-        with driver.Buffer(0, values.nbytes) as buffer:
+        with memory.Buffer(0, values.nbytes) as buffer:
             stream = driver.Stream(0)
             driver.copy_async(buffer.pointer, values.ctypes.data, values.nbytes, stream)
             stream.synchronize()
@@ -408,7 +408,7 @@ class TestOnGpu:
         def make(seed: int) -> int:
             rmat(18, seed=seed, weights=(1, 9))
             road(1500, seed=seed)
-            return driver.free_memory_bytes(0)
+            return memory.free_memory_bytes(0)
 
         before = make(0)  # with all kernels loaded
         assert min(make(seed) for seed in (1, 2, 3)) >= before - (16 << 20)

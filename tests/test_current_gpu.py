@@ -91,7 +91,7 @@ def standing_in(model: Model, *, has_cupy: bool) -> Iterator[None]:
         patch.setattr(driver, "bindings", lambda: (model.bindings, None))
         patch.setattr(driver, "_context", driver._context.__wrapped__)
         patch.setattr(driver, "_thread", SimpleNamespace())
-        patch.setattr(driver, "_loaded_cupy", lambda: model.cupy if has_cupy else None)
+        patch.setattr(driver, "loaded_cupy", lambda: model.cupy if has_cupy else None)
         yield
 
 
@@ -180,7 +180,7 @@ def test_what_cupy_cannot_tell_hides_no_error() -> None:
     with standing_in(model, has_cupy=True), pytest.MonkeyPatch.context() as patch:
         broken = SimpleNamespace(getDevice=fail, setDevice=fail)
         patch.setattr(
-            driver, "_loaded_cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=broken))
+            driver, "loaded_cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=broken))
         )
         with pytest.raises(ValueError, match="first"), driver.entered(1):
             raise ValueError("first")

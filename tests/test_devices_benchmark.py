@@ -18,7 +18,8 @@ import devices_trials as trials
 import pretend_gpus
 from devices_results import ALL, HOST, POINT_TO_POINT, What
 from godwit.errors import DeviceError
-from godwit.runtime.cuda import driver, topology
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.devices import topology
 from pretend_gpus import RING_OF_FOUR
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=driver.why_not())
@@ -91,7 +92,7 @@ class TestMeasuring:
 
     def test_a_trial_is_told_with_its_packets(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pretend_gpus.pretend(monkeypatch, np.ones((2, 2)))
-        with testbed.Testbed(topology.topology([0, 1])) as bed:
+        with testbed.Testbed(topology([0, 1])) as bed:
             told = {str(trial) for trial in trials.all_trials(bed)}
             assert "packets_staged_push from cuda:0 to cuda:1 in packets of 64.0 KiB" in told
             assert "shift_copy from all to all" in told
@@ -235,7 +236,7 @@ class TestOnGpus:
             )
 
     def test_random_kernels_touch_what_they_should(self) -> None:
-        with testbed.Testbed(topology.topology([0])) as bed:
+        with testbed.Testbed(topology([0])) as bed:
             station = bed.stations[0]
             bed.span_bytes = 1 << 12
             for kernel in ("random_write", "random_minimum", "random_minimum_system"):
@@ -249,7 +250,7 @@ class TestOnGpus:
 
     def test_nobody_waits_forever(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(testbed, "TIMEOUT_S", 0.05)
-        with testbed.Testbed(topology.topology([0])) as bed:
+        with testbed.Testbed(topology([0])) as bed:
             station = bed.stations[0]
             bed.ping_pong(station, station, 10)  # the one that answers; nobody leads
             station.second.synchronize()
@@ -271,7 +272,7 @@ class TestOnGpus:
         monkeypatch.setattr(testbed, "_SOURCE", source)
         monkeypatch.setattr(testbed, "TIMEOUT_S", 1.0)
         rounds = 16
-        with testbed.Testbed(topology.topology(range(min(2, driver.device_count())))) as bed:
+        with testbed.Testbed(topology(range(min(2, driver.device_count())))) as bed:
             one, other = bed.stations[0], bed.stations[-1]
             bed.message_bytes = 4 * packet_bytes
             for _ in range(5):

@@ -21,7 +21,7 @@ from godwit.algorithms.pagerank.cuda import RankArrays, rank_on_gpus
 from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device
 from godwit.supersteps import halos as step_halos

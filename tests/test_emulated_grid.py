@@ -16,7 +16,7 @@ from emulated_grid import COMPILER, EmulationError, Machine, emulated_gpus
 from emulated_grid_source import kernel_names, translated
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import INCLUDE_FOLDER
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 
@@ -25,7 +25,7 @@ SEEDS = [0, 1, 2, 3]
 
 # All blocks of a grid meet.
 MEET = """
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 __device__ void meet(u32 *arrived, u32 round) {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -46,7 +46,7 @@ def gpus() -> Iterator[Machine]:
 
 
 def loaded(source: str, index: int = 0) -> driver.Module:
-    return driver.load(index, compilation.cubin(source, (), "90"))
+    return driver.Module(index, compilation.cubin(source, (), "90"))
 
 
 def run(
@@ -65,7 +65,7 @@ def run(
 
 def results(source: str, count: int, dtype: Any = np.uint32, **shape: int) -> Any:
     """What a kernel leaves in an array of zeros, its only argument."""
-    with driver.Buffer(0, count * np.dtype(dtype).itemsize) as buffer:
+    with memory.Buffer(0, count * np.dtype(dtype).itemsize) as buffer:
         buffer.fill_bytes(0)
         run(source, buffer.pointer, **shape)
         return buffer.download(dtype, count)
@@ -152,7 +152,7 @@ class TestThreads:
     def test_collectives(self, gpus: Machine, seed: int) -> None:
         gpus.seed = seed
         source = """
-        #include "runtime/cuda/include/memory.cuh"
+        #include "runtime/cuda/include/warp.cuh"
         extern "C" __global__ void kernel(u32 *out) {
             u32 lane = lane_id(), odd = lane & 1 ? 0xaaaaaaaau : 0x55555555u;
             u32 at = threadIdx.x;
@@ -200,7 +200,7 @@ class TestThreads:
 
     def test_who_has_returned_is_not_waited_for(self) -> None:
         source = """
-        #include "runtime/cuda/include/memory.cuh"
+        #include "runtime/cuda/include/warp.cuh"
         extern "C" __global__ void kernel(u32 *out) {
             if (threadIdx.x % 4 == 3) return;
             __syncthreads();
@@ -213,7 +213,7 @@ class TestThreads:
 
     def test_atomics(self) -> None:
         source = """
-        #include "runtime/cuda/include/memory.cuh"
+        #include "runtime/cuda/include/warp.cuh"
         extern "C" __global__ void kernel(u64 *out) {
             atomicAdd(&out[0], 3ull);
             atomicMin(reinterpret_cast<i64 *>(&out[1]), -i64(threadIdx.x));
@@ -235,7 +235,7 @@ class TestThreads:
 
     def test_time_goes_on(self) -> None:
         source = """
-        #include "runtime/cuda/include/memory.cuh"
+        #include "runtime/cuda/include/warp.cuh"
         extern "C" __global__ void kernel(u64 *out) {
             u64 begin = now_ns();
             __nanosleep(1000 * threadIdx.x);
@@ -264,7 +264,7 @@ class TestThreads:
 
 
 PING_PONG = """
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 extern "C" __global__ void kernel(u32 *ours, u32 *theirs, u64 leads) {
     for (u32 round = 1; round <= 5; round++) {
         if (leads) {
@@ -286,7 +286,7 @@ class TestDevices:
     @pytest.mark.parametrize("seed", SEEDS)
     def test_kernels_wait_for_each_other(self, gpus: Machine, seed: int) -> None:
         gpus.seed = seed
-        buffers = [driver.Buffer(index, 64) for index in range(2)]
+        buffers = [memory.Buffer(index, 64) for index in range(2)]
         streams = [driver.Stream(index) for index in range(2)]
         for buffer in buffers:
             buffer.fill_bytes(0)
@@ -304,7 +304,7 @@ class TestDevices:
             buffer.close()
 
     def test_one_alone_is_found_to_wait(self, gpus: Machine) -> None:
-        with driver.Buffer(0, 64) as buffer:
+        with memory.Buffer(0, 64) as buffer:
             buffer.fill_bytes(0)
             with pytest.raises(
                 EmulationError, match=r"nobody changes.*\n.* block 0: 1 polls memory"
@@ -312,12 +312,12 @@ class TestDevices:
                 run(PING_PONG, buffer.pointer, buffer.pointer + 32, 0, threads=1)
 
     def test_memory_is_limited(self) -> None:
-        with emulated_gpus(1, memory_bytes=1000) as machine, driver.Buffer(0, 600):
+        with emulated_gpus(1, memory_bytes=1000) as machine, memory.Buffer(0, 600):
             assert machine.held_bytes(0) == 600
-            assert driver.free_memory_bytes(0) == 400
+            assert memory.free_memory_bytes(0) == 400
             with pytest.raises(GraphTooLargeError, match="400 B are free"):
-                driver.Buffer(0, 401)
-            driver.Buffer(0, 400).close()
+                memory.Buffer(0, 401)
+            memory.Buffer(0, 400).close()
 
     def test_nothing_stays_behind(self) -> None:
         count = driver.device_count()
@@ -386,7 +386,7 @@ class TestFaults:
             run(source, 0, ctypes.c_uint32(1))
 
     def test_copies_beyond_a_buffer(self) -> None:
-        with driver.Buffer(0, 10) as buffer:
+        with memory.Buffer(0, 10) as buffer:
             with pytest.raises(
                 EmulationError, match="reading 4 bytes at 8 of a buffer of 10 bytes"
             ):
@@ -417,17 +417,17 @@ class TestFaults:
 
     def test_what_might_wait_for_a_kernel_that_waits(self) -> None:
         kernel = loaded('extern "C" __global__ void kernel() {}').kernel("kernel")
-        buffer = driver.Buffer(0, 4)
+        buffer = memory.Buffer(0, 4)
         stream = driver.Stream(0)
         driver.launch(kernel, stream, blocks=2, threads=32, arguments=(), cooperative=True)
         with pytest.raises(EmulationError, match="allocating may wait for kernel kernel"):
-            driver.Buffer(0, 4)
+            memory.Buffer(0, 4)
         with pytest.raises(EmulationError, match="freeing"):
             buffer.close()
         with pytest.raises(EmulationError, match="loading"):
             loaded('extern "C" __global__ void other() {}')
         stream.synchronize()
-        driver.Buffer(0, 4).close()
+        memory.Buffer(0, 4).close()
 
     def test_memory_that_is_free_already(self) -> None:
         bindings: Any = getattr(driver, "bindings")  # noqa: B009 (it is the driver's own)

@@ -11,7 +11,7 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, EmulationError, Machine, emulated_gpus
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
 SEEDS = (0, 1, 2)
@@ -26,7 +26,7 @@ def gpus(request: pytest.FixtureRequest) -> Iterator[Machine]:
 def run(body: str, *, blocks: int = 1, threads: int = 32, devices: int = 1, words: int = 64) -> Any:
     """Run a kernel on GPUs: each has an array ``mine`` of zeros, and sees ``theirs`` of the other."""
     source = f"""
-    #include "runtime/cuda/include/memory.cuh"
+    #include "runtime/cuda/include/warp.cuh"
     __constant__ const u32 table[4] = {{1, 2, 3, 4}};
     extern "C" __global__ void kernel(u32 *mine, u32 *theirs, u64 device) {{
         const u32 t = threadIdx.x, block = blockIdx.x;
@@ -34,8 +34,8 @@ def run(body: str, *, blocks: int = 1, threads: int = 32, devices: int = 1, word
     }}
     """
     code = compilation.cubin(source, (), "90")
-    kernels = [driver.load(index, code).kernel("kernel") for index in range(devices)]
-    buffers = [driver.Buffer(index, 4 * words) for index in range(2)]
+    kernels = [driver.Module(index, code).kernel("kernel") for index in range(devices)]
+    buffers = [memory.Buffer(index, 4 * words) for index in range(2)]
     streams = [driver.Stream(index) for index in range(devices)]
     try:
         for buffer in buffers:

@@ -15,7 +15,7 @@ import pytest
 from godwit.algorithms.filtering import FilterOptions, filter_host_array, gpu_packets
 from godwit.algorithms.filtering import cuda as cuda_filtering
 from godwit.errors import DeviceError, InputError, OperatorError, RunTimeoutError
-from godwit.runtime.cuda.driver import PinnedBuffer
+from godwit.runtime.cuda.memory import PinnedBuffer
 from pretend_cuda import Machine, pretended_gpus
 from pretend_filter import PretendedFilter
 

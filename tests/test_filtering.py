@@ -37,9 +37,10 @@ from godwit.errors import (
     RunTimeoutError,
 )
 from godwit.runtime.cpu.team import GRACE_S
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import ARCHITECTURES
-from godwit.runtime.cuda.driver import Buffer, Stream
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import Buffer
 from pretend_cuda import Machine, pretended_gpus
 from pretend_filter import PretendedFilter
 
@@ -449,8 +450,8 @@ def test_kernel(dtype: str, seed: int, checks: Any) -> None:
             kept = kernel.kept_count(number % 2)
             assert_same(target.download(kind, kept, to), array[predicate(array)])
         stack.close()
-        assert machine.held_bytes(0) == driver._KEPT.kept_bytes(0) > 0
-        assert driver.free_kept(0)
+        assert machine.held_bytes(0) == memory._KEPT.kept_bytes(0) > 0
+        assert memory.free_kept(0)
         assert machine.held_bytes(0) == 0
 
 
@@ -529,8 +530,8 @@ def test_dataflow_over_gpus(machine: Machine, devices: list[str], ordered: bool)
         found, wanted = np.sort(found), np.sort(wanted)
     assert_same(found, wanted)
     gc.collect()
-    driver.free_abandoned([0, 1])  # over which there were arrays when the context ended
-    driver.free_kept(0)
+    memory.free_abandoned([0, 1])  # over which there were arrays when the context ended
+    memory.free_kept(0)
     assert machine.bytes_on(0) == before
     assert not machine.faults
 
@@ -574,8 +575,8 @@ def test_a_failure_gives_all_memory_of_gpus_back(
     with pytest.raises(ZeroDivisionError):
         gw.filter(random_items("int32", 6001), lambda x: x > 30, devices, packet_bytes=400)
     gc.collect()
-    driver.free_abandoned([0])
-    driver.free_kept(0)
+    memory.free_abandoned([0])
+    memory.free_kept(0)
     assert machine.bytes_on(0) == before
     assert not machine.faults
 

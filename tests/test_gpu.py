@@ -20,7 +20,7 @@ from godwit.errors import (
     RunTimeoutError,
     ValueOverflowError,
 )
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from graphs import ZOO, named_graph
 
@@ -263,8 +263,8 @@ def test_ctrl_c_while_a_kernel_runs() -> None:
 @pytest.mark.alone
 def test_a_graph_that_does_not_fit_is_refused() -> None:
     graph = gw.generators.road(1000)
-    free = driver.free_memory_bytes(0)
-    with driver.Buffer(0, free - (100 << 20)):
+    free = memory.free_memory_bytes(0)
+    with memory.Buffer(0, free - (100 << 20)):
         with pytest.raises(GraphTooLargeError, match="cuda:0 needs"):
             gw.place(gw.generators.road(2000), "cuda:0")
         assert gw.bfs(graph, 0, devices="cuda:0").distance[0] == 0

@@ -22,8 +22,8 @@ from emulated_gpu import COMPILER, EmulatedBuffer, EmulatedModule, EmulatedStrea
 from godwit import config
 from godwit.arrays import ResultLocation
 from godwit.errors import ValueOverflowError
-from godwit.runtime.cuda import download, driver
-from godwit.runtime.cuda.download import Staging
+from godwit.runtime.cuda import copies, driver
+from godwit.runtime.cuda.copies import Staging
 from godwit.worker import results as solver_results
 from godwit.worker.cuda import results
 from godwit.worker.program import VertexProgram, identity_of
@@ -135,13 +135,13 @@ def emulated(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
     def loaded(index: int, source: str) -> Any:
         with one_at_a_time:
-            return EmulatedModule(folder, source).kernel("place_results")
+            return EmulatedModule(folder, source)
 
-    monkeypatch.setattr(results, "_kernel", loaded)
+    monkeypatch.setattr(results, "load", loaded)
     monkeypatch.setattr(results, "Stream", EmulatedStream)
-    monkeypatch.setattr(download, "Stream", EmulatedStream)
-    monkeypatch.setattr(download, "PinnedBuffer", _Pinned)
-    for module in (results, download):
+    monkeypatch.setattr(copies, "Stream", EmulatedStream)
+    monkeypatch.setattr(copies, "PinnedBuffer", _Pinned)
+    for module in (results, copies):
         monkeypatch.setattr(module, "STAGING_BYTES", 1000)
     monkeypatch.setattr(driver, "launch", launch)
     monkeypatch.setattr(driver, "properties", lambda index: SimpleNamespace(multiprocessors=2))

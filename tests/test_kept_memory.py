@@ -14,8 +14,8 @@ from emulated_grid import COMPILER, emulated_gpus
 from godwit.algorithms.filtering import gpu_packets
 from godwit.dataflow.cuda.segments import GpuSpace
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda import driver, pools
-from godwit.runtime.cuda.kept_memory import KeptMemory
+from godwit.runtime.cuda import memory
+from godwit.runtime.cuda.memory import KeptMemory
 from pretend_cuda import pretended_gpus
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs")
@@ -75,22 +75,22 @@ def test_a_mixture_that_is_needed_again_and_again_is_found() -> None:
 def test_what_is_kept_is_free_for_others() -> None:
     with emulated_gpus(2, memory_bytes=1000) as machine:
         for nbytes in (300, 200):
-            driver.kept_or_new(0, nbytes).keep()
+            memory.kept_or_new(0, nbytes).keep()
         assert machine.held_bytes(0) == 500
-        assert driver.free_memory_bytes(0) == driver.free_memory_bytes(1) == 1000
-        again = driver.kept_or_new(0, 300)
+        assert memory.free_memory_bytes(0) == memory.free_memory_bytes(1) == 1000
+        again = memory.kept_or_new(0, 300)
         assert machine.held_bytes(0) == 500
-        assert driver.free_memory_bytes(0) == 700
+        assert memory.free_memory_bytes(0) == 700
         with pytest.raises(GraphTooLargeError, match="cannot give 701 B: 700 B are free"):
-            driver.Buffer(0, 701)
-        with driver.Buffer(0, 700):
+            memory.Buffer(0, 701)
+        with memory.Buffer(0, 700):
             assert machine.held_bytes(0) == 1000
         again.keep()
         again.keep()
         again.close()
-        assert driver.free_memory_bytes(0) == 1000
-        assert driver.free_kept(0)
-        assert not driver.free_kept(0)
+        assert memory.free_memory_bytes(0) == 1000
+        assert memory.free_kept(0)
+        assert not memory.free_kept(0)
         assert machine.held_bytes(0) == 0
 
 
@@ -111,7 +111,7 @@ def test_work_is_done_before_others_get_its_memory(seed: int) -> None:
         block.free()
         del block
         space.close()
-        with driver.kept_or_new(0, 4096) as other:
+        with memory.kept_or_new(0, 4096) as other:
             assert other.pointer == place
             assert seen == [4096] * 5
 
@@ -119,14 +119,14 @@ def test_work_is_done_before_others_get_its_memory(seed: int) -> None:
 def test_contexts_of_one_size_allocate_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And with a limit, which somebody has set who cares, nothing is kept."""
     made = []
-    real = driver.Buffer.__init__
+    real = memory.Buffer.__init__
     with pretended_gpus(np.ones((1, 1), bool)) as machine:
 
-        def init(self: driver.Buffer, index: int, nbytes: int) -> None:
+        def init(self: memory.Buffer, index: int, nbytes: int) -> None:
             made.append(nbytes)
             real(self, index, nbytes)
 
-        monkeypatch.setattr(driver.Buffer, "__init__", init)
+        monkeypatch.setattr(memory.Buffer, "__init__", init)
         for limit in (None, None, None, 1 << 16):
             with gw.Context(["cuda:0"], memory_bytes=limit) as context:
                 link = gw.Link(context.host, context.endpoints[0], packet_bytes=4096, buffers=1)
@@ -134,16 +134,16 @@ def test_contexts_of_one_size_allocate_once(monkeypatch: pytest.MonkeyPatch) -> 
                     link.send(np.arange(9000, dtype=np.int32))
                 assert sum(len(one) for one in link if not one.release()) == 9000
         assert made == [4096, 1 << 16]
-        assert machine.bytes_on(0) == driver._KEPT.kept_bytes(0) == 4096
+        assert machine.bytes_on(0) == memory._KEPT.kept_bytes(0) == 4096
 
 
 def test_what_a_filter_needs_is_kept() -> None:
     """Buffers of the host and of GPUs are allocated once: the process keeps all that one call takes."""
     small = 8 << 20  # counts, and places for small arrays
-    assert gpu_packets.HOST_BUFFER_BYTES + small <= pools.KEPT_PINNED_BYTES
+    assert gpu_packets.HOST_BUFFER_BYTES + small <= memory.KEPT_PINNED_BYTES
     # For the packets themselves, and for what they keep.
     buffers = 2 * gpu_packets.SLOTS_PER_PACKET * gpu_packets.READY_PACKETS
-    assert buffers * gpu_packets.PACKET_BYTES + small <= driver.KEPT_BYTES
+    assert buffers * gpu_packets.PACKET_BYTES + small <= memory.KEPT_BYTES
 
 
 def test_the_hosts_buffers_fit_in_what_is_kept() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.runtime.cpu.atomics import load_acquire, yield_thread
-from godwit.runtime.cpu.bits import FROM_BITS, VALUE_DTYPES
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cpu.team import ABORT, new_control, run_team
+from godwit.runtime.cpu.values import FROM_BITS, VALUE_DTYPES
 from godwit.worker.cpu.mailbox import (
     Mailboxes,
     arrived,

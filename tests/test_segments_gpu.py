@@ -12,7 +12,7 @@ import pytest
 import godwit as gw
 from godwit.dataflow.kernel_sizing import kernel_sizing
 from godwit.errors import InputError
-from godwit.runtime.cuda import driver, libraries
+from godwit.runtime.cuda import driver, libraries, memory
 
 pytestmark = pytest.mark.gpu
 
@@ -207,8 +207,8 @@ def test_contexts_leave_nothing_behind(cp: Any) -> None:
         if number % 50 == 49:
             gc.collect()
             # Arrays were over some of it when their pools closed.
-            driver.free_abandoned(range(driver.device_count()))
-            held.append(sum(one.nbytes for one in gc.get_objects() if type(one) is driver.Buffer))
+            memory.free_abandoned(range(driver.device_count()))
+            held.append(sum(one.nbytes for one in gc.get_objects() if type(one) is memory.Buffer))
             names_left = [one.name for one in threading.enumerate() if "-worker-" in one.name]
             counts.append((names_left, marks_in_use()))
     assert held[1:] == held[:1] * 3  # not what is free: others use the GPU, too

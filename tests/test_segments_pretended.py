@@ -20,7 +20,7 @@ import godwit as gw
 from godwit.dataflow.cuda import lanes
 from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
 from godwit.errors import DeviceError, InputError, RunTimeoutError
-from godwit.runtime.cuda import driver, events, ordinary_memory, pools
+from godwit.runtime.cuda import copies, driver, events, memory
 from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.memory import READY
 from pretend_cuda import Machine, gpu_array, pretended_gpus
@@ -100,10 +100,10 @@ def test_every_kind_of_memory_reaches_every_other(
 def test_pieces_on_the_way_are_not_filled_before_they_are_empty(
     source: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (lanes, ordinary_memory):
+    for module in (lanes, copies):
         monkeypatch.setattr(module, "STAGING_BYTES", 1024)
     monkeypatch.setattr(lanes, "_HOP_BYTES", 512)
-    monkeypatch.setattr(ordinary_memory, "_PIECE_BYTES", 512)
+    monkeypatch.setattr(copies, "_SLOT_BYTES", 512)
     monkeypatch.setattr(lanes, "_SMALL_BYTES", 0)
     count = 3 * PACKET
     with pretended_gpus(STRANGERS, seed) as machine:
@@ -413,8 +413,8 @@ def test_contexts_leave_nothing_behind() -> None:
             )
         assert left[1:] == [left[1]] * 9
         for index in (0, 1):
-            assert 0 < driver._KEPT.kept_bytes(index) <= left[1][index]
-            driver.free_kept(index)
+            assert 0 < memory._KEPT.kept_bytes(index) <= left[1][index]
+            memory.free_kept(index)
             # Under an array that a traceback still had.
             assert machine.bytes_on(index) <= 2 * PACKET
         assert left[1][3:5] == ([0, 0], [])
@@ -502,23 +502,23 @@ def test_what_fails_as_it_closes_keeps_nothing_else(monkeypatch: pytest.MonkeyPa
         block = space.allocate(PACKET)
         view = block.view(np.uint8, (PACKET,))
         lane = space.lane()
-        kept, spare = pools.pinned_kept_bytes(), len(lanes._spare_streams.get(0, []))
+        kept, spare = memory.pinned_kept_bytes(), len(lanes._spare_streams.get(0, []))
         lane.copy(np.zeros(PACKET, np.uint8), view, ()).wait()
         with monkeypatch.context() as patch:
             patch.setattr(driver.Stream, "synchronize", fails)
             with pytest.raises(DeviceError, match="the GPU failed"):
                 lane.close()
         lane.close()
-        assert pools.pinned_kept_bytes() > kept
+        assert memory.pinned_kept_bytes() > kept
         assert len(lanes._spare_streams[0]) == spare + 1
-        memory = np.zeros(PACKET, np.uint8)
-        pinned = PinnedSpace(memory=memory)
+        given = np.zeros(PACKET, np.uint8)
+        pinned = PinnedSpace(memory=given)
         pinned.allocate(100)
         with monkeypatch.context() as patch:
-            patch.setattr(ordinary_memory.Crew, "close", fails)
+            patch.setattr(copies.StagingThreads, "close", fails)
             with pytest.raises(DeviceError, match="the GPU failed"):
                 pinned.close()
-        assert machine.home(memory.ctypes.data) is None
+        assert machine.home(given.ctypes.data) is None
         del view
         block.free()
         space.close()

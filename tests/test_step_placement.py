@@ -21,9 +21,9 @@ from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import partition
 from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
-from godwit.runtime.cuda import download, driver, upload
+from godwit.runtime.cuda import copies, driver
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps import place_positions
 from godwit.supersteps import results as step_results
@@ -46,9 +46,9 @@ GPUS = 8
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Emulated GPUs; afterwards, none of their memory is held."""
-    for each in (download, step_results, upload):
+    for each in (copies, step_results):
         monkeypatch.setattr(each, "STAGING_BYTES", 1000)
-    monkeypatch.setattr(upload, "_SMALL_BYTES", 900)
+    monkeypatch.setattr(copies, "DIRECT_BYTES", 900)
     with emulated_gpus(GPUS) as machine:
         yield machine
         held = [machine.held_bytes(index) for index in range(GPUS)]

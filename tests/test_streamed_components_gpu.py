@@ -26,9 +26,10 @@ from godwit.dataflow.cpu import HostSpace
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.io.edge_sources import END_DTYPES
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
-from godwit.runtime.cuda.driver import Buffer, Stream
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import Buffer
 from graphs import each_graph, named_graph
 from pretend_cuda import pretended_gpus
 from test_components import expected_labels
@@ -287,9 +288,9 @@ def late_gpus(count: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterato
         patch.setattr(cuda_streams, "compile_kernels", lambda *_: None)
         yield machine
         gc.collect()  # arrays over memory hold it
-        driver.free_abandoned(range(count))
+        memory.free_abandoned(range(count))
         for index in range(count):
-            driver.free_kept(index)
+            memory.free_kept(index)
         assert machine.faults == []
         assert [machine.bytes_on(index) for index in range(count)] == [0] * count
 
@@ -343,7 +344,7 @@ class TestDataflow:
         graph = Graph.from_edges(edges[:, 0], edges[:, 1], vertex_count=1507, directed=directed)
         expected = gw.connected_components(graph, devices="cpu")
         with late_gpus(2, seed, monkeypatch):
-            monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1000)
+            monkeypatch.setattr(memory, "free_memory_bytes", lambda index: 1000)
             monkeypatch.setattr(driver, "peer_attribute", lambda *_: 1)
             # As much as the forest takes, and packets, is there all the same.
             found = gw.connected_components(graph, devices=devices)
@@ -397,7 +398,7 @@ def test_what_lets_a_graph_that_does_not_fit_stream_is_said(
 
 def test_a_placed_graph_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulated_gpus(1), gw.place(gw.generators.path(5000), "cuda:0") as placed:
-        monkeypatch.setattr(driver, "free_memory_bytes", lambda index: 1000)
+        monkeypatch.setattr(memory, "free_memory_bytes", lambda index: 1000)
         said = r"; the arcs of placed\.graph would stream$"
         with pytest.raises(GraphTooLargeError, match=f"{TOO_LARGE}{said}"):
             gw.connected_components(placed)
@@ -465,7 +466,7 @@ class TestRealGpus:
     def test_a_graph_that_does_not_fit(self) -> None:
         graph = gw.generators.rmat(22, 16, seed=1)
         expected = gw.connected_components(graph, devices="cpu")
-        with driver.Buffer(0, driver.free_memory_bytes(0) - (300 << 20)):
+        with memory.Buffer(0, memory.free_memory_bytes(0) - (300 << 20)):
             found = gw.connected_components(graph, devices="cuda:0")
         assert found.statistics.solver == "streamed rem"
         np.testing.assert_array_equal(found.label, expected.label)

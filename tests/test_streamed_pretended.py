@@ -17,8 +17,8 @@ import godwit as gw
 from godwit.algorithms.components import streamed as streamed_components
 from godwit.algorithms.components.streamed_cpu import Fault, Linking
 from godwit.errors import InputError
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import PinnedBuffer
+from godwit.runtime.cuda import memory
+from godwit.runtime.cuda.memory import PinnedBuffer
 from pretend_cuda import Machine, pretended_gpus
 
 VERTICES = 600
@@ -124,7 +124,7 @@ def test_labels_are_those_of_the_cpu(
     held.close()
     gc.collect()
     for index in range(gpus):
-        driver.free_kept(index)
+        memory.free_kept(index)
     assert machine.bytes_on(0) == before
 
 

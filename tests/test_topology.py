@@ -16,8 +16,8 @@ import godwit as gw
 import pretend_gpus
 from godwit.cli.application import app
 from godwit.errors import InputError
-from godwit.runtime.cuda import driver, topology
-from godwit.runtime.cuda.topology import Gpu, Route, Topology
+from godwit.runtime.cuda import devices, driver
+from godwit.runtime.cuda.devices import Gpu, Route, Topology
 from pretend_gpus import RING_OF_FOUR
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=driver.why_not())
@@ -111,7 +111,7 @@ class TestRoutes:
         ],
     )
     def test_link(self, case: tuple[Any, ...], link: str) -> None:
-        assert topology._link(*case) == link
+        assert devices._link(*case) == link
 
     def test_json(self) -> None:
         told = json.loads(json.dumps(fabricated(RING_OF_FOUR).to_dict(), allow_nan=False))
@@ -122,13 +122,13 @@ class TestRoutes:
     def test_of_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pynvml", None)
         pretend_gpus.pretend(monkeypatch, RING_OF_FOUR)
-        found = topology.topology([1, 3, 2])
+        found = devices.topology([1, 3, 2])
         assert [gpu.index for gpu in found.gpus] == [1, 3, 2]
         assert found.links == (
             ("same", "host", "nvlink"), ("host", "same", "nvlink"), ("nvlink", "nvlink", "same"),
         )  # fmt: skip
         assert found.ranks[0] == (0, -1, 0)
-        assert topology.topology([2, 2]).links == (("same", "same"),) * 2
+        assert devices.topology([2, 2]).links == (("same", "same"),) * 2
 
 
 def run(*arguments: object) -> Any:
@@ -169,7 +169,7 @@ class TestCommand:
 class TestOnGpus:
     def test_topology(self) -> None:
         count = driver.device_count()
-        found = topology.topology(range(count))
+        found = devices.topology(range(count))
         assert all(found.gpus[i].pci_bus_id for i in range(count))
         for i in range(count):
             assert found.links[i][i] == "same"

@@ -25,7 +25,7 @@ from godwit import trace as tracing
 from godwit.cli.application import app
 from godwit.errors import FileError, GodwitError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.slices import SlicedRun
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.trace import Trace, active, recorded, seconds_since
@@ -505,17 +505,17 @@ class TestOnGpus:
     def test_arrays_larger_than_a_staging_buffer(
         self, path: Path, gpus: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from godwit.runtime.cuda import download, upload
+        from godwit.runtime.cuda import copies
 
-        monkeypatch.setattr(upload, "_SMALL_BYTES", 100)
-        monkeypatch.setattr(download, "PIECE_BYTES", 1024)
+        monkeypatch.setattr(copies, "DIRECT_BYTES", 100)
+        monkeypatch.setattr(copies, "STAGING_BYTES", 1024)
         given = np.arange(5000)
         back, few = np.empty_like(given), np.empty(7, given.dtype)
-        with recorded(path, "both"), driver.Buffer(1, given.nbytes) as buffer:
-            upload.upload(buffer, given)
-            upload.upload(buffer, given[:7])
-            download.download(1, buffer.pointer, back)
-            download.download(1, buffer.pointer, few)
+        with recorded(path, "both"), memory.Buffer(1, given.nbytes) as buffer:
+            copies.upload(buffer, given)
+            copies.upload(buffer, given[:7])
+            copies.download(1, buffer.pointer, back)
+            copies.download(1, buffer.pointer, few)
         np.testing.assert_array_equal(back, given)
         spans = read(path).spans
         for track in ("copy host -> cuda:1", "copy cuda:1 -> host"):

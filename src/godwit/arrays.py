@@ -1,8 +1,8 @@
-"""Arrays of other libraries: brought to the host, where the kernels run, and results taken to a GPU.
+"""Arrays of other libraries on the host, and results on a GPU.
 
-Whatever the host can read is shared, not copied: NumPy, what has ``__array__`` (PyTorch, JAX, pandas)
-or ``__dlpack__``. What lies on a GPU (DLPack says where an array lies; ``__cuda_array_interface__``
-means a GPU) is copied once, by its own library where that does so, else by CuPy.
+Arrays that the host can read are shared, not copied: those of NumPy, and with ``__array__`` (PyTorch, JAX,
+pandas) or ``__dlpack__``. Arrays on a GPU (as DLPack says, or ``__cuda_array_interface__``) are copied
+once, by their own library if it can, else by CuPy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CUPY_ADVICE = 'pip install ".[cuda]" (".[cuda12]" where the driver knows CUDA 1
 
 
 def host_array(values: Any) -> Array:
-    """The values as a NumPy array, shared where the host can read them.
+    """Return the values as a NumPy array, shared where the host can read them.
 
     :raises TypeError: they are no array
     :raises ValueError: likewise
@@ -58,7 +58,7 @@ def _shared_or_copied(values: Any) -> Array:
 
 
 def mapped_array(path: str | os.PathLike[str]) -> np.memmap[Any, np.dtype[Any]]:
-    """The array of a .npy file, of which nothing is read yet.
+    """Return the array of a .npy file, mapped into memory.
 
     :raises FileError: it cannot be read
     :raises FormatError: it holds no array, or not all of it
@@ -79,7 +79,7 @@ def mapped_array(path: str | os.PathLike[str]) -> np.memmap[Any, np.dtype[Any]]:
 
 
 def lies_on_gpu(values: Any) -> bool:
-    """Whether it is an array that the host cannot read; :func:`host_array` says it if it is none at all."""
+    """Return True for an array that the host cannot read."""
     try:
         return not isinstance(values, np.ndarray) and _lies_on_gpu(values)
     except Exception:  # methods of a foreign library raise anything
@@ -123,7 +123,7 @@ def _cupy(why: str) -> Any:
 
 @dataclass(frozen=True)
 class ResultLocation:
-    """Where the arrays of a result live.
+    """Memory that the arrays of a result live in.
 
     :param gpu: the number of a GPU, whose arrays are CuPy's; None for NumPy on the host
     """
@@ -132,7 +132,7 @@ class ResultLocation:
 
     @classmethod
     def named(cls, name: Any) -> ResultLocation:
-        """What ``results=`` names: ``"host"``, ``"cuda"`` (GPU 0) or ``"cuda:1"``.
+        """Return the location of ``results=``: ``"host"``, ``"cuda"`` (GPU 0) or ``"cuda:1"``.
 
         :raises InputError: none of these
         :raises DeviceError: there is no such GPU, or no CuPy
@@ -155,7 +155,7 @@ class ResultLocation:
         return cls(int(number))
 
     def place(self, array: Any) -> Any:
-        """The array itself on the host, or a copy on the GPU; one that is there already is no copy."""
+        """Return an array here: itself if it is here already, else a copy on the GPU."""
         if self.gpu is None or not isinstance(array, np.ndarray):
             return array
         import cupy
@@ -169,7 +169,7 @@ class ResultLocation:
             ) from error
 
     def empty(self, count: int, dtype: Any) -> Any:
-        """A new array whose content is of no use; on a GPU, nothing is under way that may touch it.
+        """Return a new array with undefined content; on a GPU, no pending work uses its memory.
 
         :raises DeviceError: the GPU has no room for it
         """

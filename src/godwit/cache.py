@@ -1,13 +1,13 @@
-"""Files that runs keep for later ones, compiled code above all, and that only this user can have written.
+"""The cache folder: files that runs keep for later ones, and that only this user can have written.
 
-Compiled code is executed, and that of CPUs is unpickled, which executes whatever a file says. So a cache
-folder is used only if it is ours alone: it belongs to the user that runs this process (root, in a process
-of root's), neither its group nor others may write to it, nor rename a folder above it.
-Otherwise a warning says so, once per process, nothing is read or kept, and all is compiled in memory. What
-is made here is closed to others. Links are followed first; the rules are for the folder itself.
+Compiled code is executed, and that of CPUs is unpickled, which executes anything that a file says. So a
+cache folder is used only if it belongs to the user that runs this process (root, in a process of root's),
+and neither its group nor others may write to it, or rename a folder above it. Otherwise a warning says so,
+once per process, nothing is read or kept, and all is compiled in memory. New folders and files are private.
+Links are followed first; the rules apply to the folder itself.
 
-A file starts with the checksum of the rest. One that is damaged, is not ours, or may be written by others
-is as good as absent; a folder that cannot be written costs compilation, never an error.
+A file starts with the checksum of the rest. A file that is damaged, belongs to another user, or may be
+written by others counts as absent; a folder that cannot be written costs compilation, never an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
 def load(*names: str) -> bytes | None:
-    """What was stored under these names, of folders and a file; None if there is nothing that is sound."""
+    """Return what was stored under names of folders and a file; None if nothing sound is there."""
     folder = usable_folder(*names[:-1])
     if folder is None:
         return None
@@ -44,7 +44,7 @@ def load(*names: str) -> bytes | None:
 
 
 def store(payload: bytes, *names: str) -> None:
-    """Keep something under names of folders and a file; where that is impossible, do without."""
+    """Keep data under names of folders and a file, where that is possible."""
     folder = usable_folder(*names[:-1])
     if folder is None:
         return
@@ -60,7 +60,8 @@ _warned = False
 
 
 def usable_folder(*names: str) -> Path | None:
-    """The real path of a folder in the cache folder, not necessarily there; None if it may not be used.
+    """Return the real path of a folder in the cache folder, which need not exist; None if it must not be
+    used.
 
     The first refusal of the process is a warning.
     """
@@ -79,7 +80,8 @@ def usable_folder(*names: str) -> Path | None:
 
 
 def refusal(folder: Path) -> str:
-    """Why a folder of the cache may not be used, and what to do, in a sentence; empty if it may be."""
+    """Return why a folder of the cache must not be used and what to do, in a sentence; empty if it may
+    be."""
     reason = _refusal(Path(os.path.realpath(folder)))
     return reason and f"the cache folder {folder} is not used: {reason}"
 
@@ -101,7 +103,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _refusal(folder: Path) -> str:
-    """What is wrong with a folder, of which this is the real path, and what would put it right."""
+    """Return what is wrong with a folder, given by its real path, and what would put it right."""
     if not _HAS_OWNERS:
         return ""
     user = os.geteuid()
@@ -138,7 +140,10 @@ def _refusal(folder: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file of ours. :raises OSError: it is absent, or not ours alone"""
+    """Return the content of a file that only this user can have written.
+
+    :raises OSError: it is absent, or others may have written it
+    """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:

@@ -12,7 +12,7 @@ from godwit.errors import InputError
 
 
 def thread_count() -> int:
-    """Threads that this process may run at once, at least 1.
+    """Return the number of threads that this process may run at once, at least 1.
 
     ``GODWIT_THREADS`` where set; else the smaller of the CPU affinity mask and the cgroup's quota.
     """
@@ -31,7 +31,7 @@ def thread_count() -> int:
 
 @lru_cache(maxsize=1)
 def _cgroup_cpu_quota() -> float | None:
-    """CPUs that the cgroup allows (v2, then v1), or None where it sets no limit."""
+    """Return the CPUs that the cgroup allows (v2, then v1), or None without a limit."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
@@ -47,7 +47,7 @@ def _cgroup_cpu_quota() -> float | None:
 
 
 def missing_memory_bytes(needed_bytes: int) -> int | None:
-    """The memory that is available, if that is less than what is needed; None if there is enough.
+    """Return the available memory if less than needed; None if there is enough.
 
     A megabyte is taken to be there: asking the system takes longer than a small graph's answer.
     """
@@ -61,7 +61,7 @@ _ALWAYS_THERE_BYTES = 1 << 20
 
 
 def readable_bytes(count: float) -> str:
-    """1.5 GiB"""
+    """Return a size as people read it, such as 1.5 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
@@ -70,7 +70,7 @@ def readable_bytes(count: float) -> str:
 
 
 def available_memory_bytes() -> int:
-    """Memory that may still be allocated, in bytes.
+    """Return the bytes of memory that may still be allocated.
 
     ``GODWIT_MEMORY_BYTES`` where set; else what the system reports as available, capped by the
     cgroup's limit. Where neither can be read (not Linux), half of the physical memory.
@@ -86,7 +86,7 @@ def available_memory_bytes() -> int:
 
 
 def _cgroup_available_bytes(folder: Path) -> int | None:
-    """What a cgroup (v2) leaves of its limit; None where it sets none.
+    """Return the bytes that a cgroup (v2) leaves of its limit; None without one.
 
     Its use includes the page cache; pages of files that were not in use lately are given back on
     demand, so they count as available.
@@ -119,7 +119,7 @@ def _system_available_bytes() -> int:
 
 
 def preferred_devices() -> str | None:
-    """``"cpu"`` where GPUs are not to be used unless they are named: ``GODWIT_DEVICES``."""
+    """Return ``"cpu"`` if GPUs are used only where they are named: ``GODWIT_DEVICES``."""
     configured = os.environ.get("GODWIT_DEVICES")
     if configured not in (None, "", "cpu", "cuda"):
         raise InputError(f"GODWIT_DEVICES must be 'cpu' or 'cuda', got {configured!r}")
@@ -127,7 +127,7 @@ def preferred_devices() -> str | None:
 
 
 def cache_folder() -> Path | None:
-    """Folder for compiled code and data sets: ``GODWIT_CACHE``, else the user's cache folder.
+    """Return the folder for compiled code and data sets: ``GODWIT_CACHE``, else the user's cache folder.
 
     Not created here. None where the user has no home folder: then nothing is kept.
     """
@@ -146,5 +146,5 @@ def cache_folder() -> Path | None:
 
 
 def dataset_mirror() -> str | None:
-    """Where data sets come from instead of their homes: ``GODWIT_DATASETS``, a URL or a folder."""
+    """Return where data sets come from instead of their homes: ``GODWIT_DATASETS``, a URL or a folder."""
     return os.environ.get("GODWIT_DATASETS") or None

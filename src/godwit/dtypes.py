@@ -1,6 +1,6 @@
-"""What ids, weights and settings are made of: numbers and arrays out of whatever a user holds.
+"""Conversions of users' numbers and arrays to those of ids, weights and settings.
 
-A conversion never changes a value: what does not fit is refused, and what fits already is shared.
+A conversion never changes a value: values that do not fit are refused, arrays that fit are shared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WIDENED = {
 
 
 def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
-    """The dtype of vertex ids: the requested one if it fits, else the smallest that does."""
+    """Return the dtype of vertex ids: the requested one if it fits, else the smallest that does."""
     needed = ID_DTYPES[0] if vertex_count < 2**31 else ID_DTYPES[1]
     if requested is None:
         return needed
@@ -51,7 +51,7 @@ def id_dtype_for(vertex_count: int, requested: Any = None) -> np.dtype[Any]:
 
 
 def as_integer(value: Any, name: str) -> int:
-    """The value as an int; InputError if it is no integer, Python's or NumPy's. Bools are none."""
+    """Return the value as an int; InputError unless it is an integer of Python or NumPy, and no bool."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -61,7 +61,7 @@ def as_integer(value: Any, name: str) -> int:
 
 
 def as_count(value: Any, name: str, low: int = 0, high: int | None = None) -> int:
-    """The value as an int in [low, high]; InputError if it is no integer or out of range."""
+    """Return the value as an int in [low, high]; InputError if it is no integer or out of range."""
     count = as_integer(value, name)
     if count < low:
         bound = "not be negative" if low == 0 else f"be at least {low}"
@@ -72,7 +72,9 @@ def as_count(value: Any, name: str, low: int = 0, high: int | None = None) -> in
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """The value as a bool; InputError if it is none, Python's or NumPy's: "no" would count as true."""
+    """Return the value as a bool; InputError unless it is one of Python or NumPy ("no" would count as
+    true).
+    """
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise InputError(f"{name} must be True or False, got {shown(value)}")
@@ -85,7 +87,7 @@ def check_callable(value: Any, name: str) -> None:
 
 
 def as_number(value: Any, name: str) -> int | float:
-    """The value as an int, exact, or as a float; InputError if it is no real number, or a bool."""
+    """Return the value as an exact int or as a float; InputError if it is no real number, or a bool."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -97,7 +99,7 @@ def as_number(value: Any, name: str) -> int | float:
 
 
 def as_float(value: Any, name: str) -> float:
-    """The value as a float, infinities and NaN included; InputError if it is no real number."""
+    """Return the value as a float, infinities and NaN included; InputError if it is no real number."""
     try:
         return float(as_number(value, name))
     except OverflowError:
@@ -105,7 +107,7 @@ def as_float(value: Any, name: str) -> float:
 
 
 def as_positive_number(value: Any, name: str) -> float:
-    """The value as a float above 0, infinity included; InputError if it is none."""
+    """Return the value as a float above 0, infinity included; InputError otherwise."""
     number = as_float(value, name)
     if not number > 0:
         raise InputError(f"{name} must be positive, got {shown(value)}")
@@ -113,7 +115,7 @@ def as_positive_number(value: Any, name: str) -> float:
 
 
 def as_bucket_width(value: Any, name: str = "delta") -> float:
-    """The value as a positive float whose reciprocal is one, too; InputError if it is none."""
+    """Return the value as a positive float whose reciprocal is one, too; InputError otherwise."""
     width = as_positive_number(value, name)
     if math.isinf(width) or math.isinf(1 / width):
         raise InputError(f"{name} must be a number from 1e-307 to 1e308, got {shown(value)}")
@@ -121,7 +123,7 @@ def as_bucket_width(value: Any, name: str = "delta") -> float:
 
 
 def as_array(values: Any, name: str) -> Array:
-    """The values as a NumPy array on the host, shared where possible; see :func:`host_array`.
+    """Return the values as a NumPy array on the host, shared where possible; see :func:`host_array`.
 
     :raises InputError: they are none
     :raises DeviceError: they lie on a GPU, and nothing installed copies them to the host
@@ -133,7 +135,7 @@ def as_array(values: Any, name: str) -> Array:
 
 
 def as_integers(values: Any, name: str) -> Array:
-    """A one-dimensional array of int32 or int64; InputError if ``values`` is none."""
+    """Return a one-dimensional array of int32 or int64; InputError otherwise."""
     array = as_array(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} must have one dimension, got shape {array.shape}")
@@ -150,7 +152,7 @@ def as_integers(values: Any, name: str) -> Array:
 
 
 def as_weights(weights: Any, count: int) -> Array | None:
-    """Weights in one of :data:`WEIGHT_DTYPES`, not copied where they have it; None stays None."""
+    """Return weights in one of :data:`WEIGHT_DTYPES`, copied only to convert them; None stays None."""
     if weights is None:
         return None
     array = as_array(weights, "weights")
@@ -168,7 +170,7 @@ def as_weights(weights: Any, count: int) -> Array | None:
 
 
 def frozen(array: Array, dtype: Any = None) -> Array:
-    """A read-only, contiguous, aligned view of the array; a copy only where that needs one.
+    """Return a read-only, contiguous, aligned view of the array; a copy only where that needs one.
 
     Kernels are compiled per type, and being read-only is part of it: handed over like this, arrays
     that the caller may write and arrays that he may not need one kernel, not two.

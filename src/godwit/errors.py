@@ -28,7 +28,7 @@ def shown(value: Any) -> str:
 
 
 class GodwitError(Exception):
-    """The root of everything that Godwit raises on purpose."""
+    """Root of all exceptions that Godwit raises on purpose."""
 
 
 class InputError(GodwitError, ValueError):
@@ -72,7 +72,7 @@ class FileError(GodwitError, OSError):
 
 
 class DeviceError(GodwitError, RuntimeError):
-    """A device is not there, or failed."""
+    """A device does not exist, or failed."""
 
 
 class GraphTooLargeError(GodwitError, MemoryError):
@@ -120,7 +120,7 @@ class DeadWorkerError(GodwitError, RuntimeError):
 
 
 class DeadlockError(GodwitError, RuntimeError):
-    """All workers wait for each other; says who waits for what."""
+    """All workers wait for each other; names what each of them waits for."""
 
 
 class DataflowEnded(GodwitError, RuntimeError):  # noqa: N818 (a state)

@@ -1,10 +1,10 @@
-"""Files that are complete under their name, or not there at all.
+"""Atomic writing: a file is complete under its name, or does not exist.
 
-A file is written without a name in the file system where it is to be, and gets its name when it is
-complete: a process that is killed leaves nothing behind. To replace another file takes a temporary name for
-the moment between two system calls, and where there are no files without names (NFS, macOS), the file has
-it all the time. The writing process holds a lock on the file; a temporary file without a lock was left by a
-process that was killed, and is removed by the next one that writes to the folder.
+A file is written without a name in the file system of its target, and gets its name when it is complete: a
+process that is killed leaves nothing behind. Replacing another file takes a temporary name between two
+system calls; where there are no files without names (NFS, macOS), the file has it all the time. The writing
+process holds a lock on the file; a temporary file without a lock is of a process that was killed, and the
+next process that writes to the folder removes it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DESCRIPTORS = "/proc/self/fd"
 
 
 def check_writable(target: str | os.PathLike[str], input_path: str | None = None) -> None:
-    """Find out now whether a file can be written later, by making a temporary one where it will be.
+    """Check now whether a file can be written later, by making a temporary one where it will be.
 
     :param input_path: what is read; writing over it is refused
     :raises InputError: the target is the input
@@ -52,17 +52,17 @@ def check_writable(target: str | os.PathLike[str], input_path: str | None = None
 
 @contextmanager
 def replacing(target: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """A file that takes the target's place if the block ends well, and vanishes if not.
+    """Provide a file that replaces the target if the block ends well, and vanishes otherwise.
 
     It keeps the permissions of what it replaces; a link stays a link.
 
-    :param private: only the user may read or write it, whatever the umask and what it replaces
+    :param private: only the user may read or write it, in spite of the umask and of what it replaces
     :raises FileError: it cannot be written; what was there before is there still
     """
     path = _real_path(target)
     with errors_named(target):
         handle, name = _make_temporary(path)
-        # Whatever the block does with the file: it is there, and locked, as long as this one is open.
+        # Keeps the file existing and locked, also if the block closes it.
         kept = None if fcntl is None else os.dup(handle)
         try:
             with os.fdopen(handle, "w+b") as file:
@@ -96,7 +96,7 @@ def errors_named(target: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _real_path(target: str | os.PathLike[str]) -> Path:
-    """The file that a name leads to, over links; only regular ones are replaced."""
+    """Return the file that a name leads to, over links; only regular files are replaced."""
     try:
         path = Path(os.path.realpath(target))
     except ValueError as error:  # a null byte
@@ -108,7 +108,7 @@ def _real_path(target: str | os.PathLike[str]) -> Path:
 
 
 def _make_temporary(path: Path) -> tuple[int, str | None]:
-    """A private file in the folder of another one, locked, and its name if it has one."""
+    """Return a private, locked file in the folder of another one, and its name if it has one."""
     _remove_leftovers(path.parent)
     handle = _open_unnamed(path.parent)
     if handle is not None:
@@ -124,7 +124,7 @@ def _make_temporary(path: Path) -> tuple[int, str | None]:
 
 
 def _open_unnamed(folder: Path) -> int | None:
-    """A file that vanishes when it is closed, unless it has got a name; None where that is impossible."""
+    """Return a file that vanishes when it is closed without a name; None where there are none."""
     if fcntl is None or not hasattr(os, "O_TMPFILE") or not os.path.isdir(_DESCRIPTORS):
         return None
     try:
@@ -134,7 +134,7 @@ def _open_unnamed(folder: Path) -> int | None:
 
 
 def _named(handle: int, path: Path) -> str:
-    """Name an unnamed file: as wanted, if nothing is called so, else by a temporary name beside it."""
+    """Name an unnamed file: as wanted if that name is free, else by a temporary name beside it."""
     temporary = path.with_name(f"{_PREFIX}{os.urandom(6).hex()}{_SUFFIX}")
     # With a folder's descriptor, Python follows the link that the source is.
     folder = os.open(path.parent, os.O_RDONLY)
@@ -149,7 +149,7 @@ def _named(handle: int, path: Path) -> str:
 
 
 def _lock(handle: int) -> None:
-    """Lock a file as long as this process has it open, where the file system can do that."""
+    """Lock a file for as long as this process has it open, where the file system can."""
     if fcntl is not None:
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -157,7 +157,7 @@ def _lock(handle: int) -> None:
 
 @cache  # once per process
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what processes of this user have left in a folder, which were killed while they wrote."""
+    """Remove files of this user's killed processes from a folder."""
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
@@ -179,7 +179,7 @@ def _remove_if_unlocked(name: str) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Permissions of the file to be replaced, or of a new one; temporary files are private."""
+    """Return the permissions of the file to be replaced, or of a new one; temporary files are private."""
     with suppress(OSError):
         return stat.S_IMODE(path.stat().st_mode)
     return 0o666 & ~_umask()
@@ -188,7 +188,7 @@ def _mode(path: Path) -> int:
 def _umask() -> int:
     """Return the process' file mode creation mask.
 
-    Where Linux tells it, it is read; else it is set to a strict one for a moment, as the system
+    On Linux it is read from /proc; else it is set to a strict one for a moment, as the system
     call returns the former one, and files that other threads create meanwhile are private.
     """
     with suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:

@@ -1,13 +1,13 @@
-"""What happened when, and where, during a run: a timeline in the Chrome trace event format.
+"""Timelines of runs, in the Chrome trace event format.
 
 A trace has a process for the host and for each device, and in each of them tracks: phases, kernels, copies,
 workers, links. Spans, instants and counters are noted as tuples, which costs an append, and put into the
 format's words only when the trace is written. In the file the spans of a track contain each other or are
 apart, as viewers expect; of others, some go to a further track of that name.
 
-Whoever has something to note asks for the trace that is being recorded (:func:`active`) instead of being
-handed it: that reaches readers, copies and teams of threads, which know nothing of the options of a run.
-It is a context variable, so a thread that is started meanwhile has to be told by who starts it.
+The trace that is being recorded is a context variable (:func:`active`) and no argument, since it has to
+reach readers, copies and teams of threads, which do not get the options of a run. Threads that are started
+meanwhile get it from the thread that starts them.
 
 Format: "Trace Event Format" (Chromium project), JSON object form; times in microseconds.
 """
@@ -74,26 +74,26 @@ class Trace:
     def add(
         self, process: str, track: str, name: str, begin_s: float, end_s: float, **arguments: Any
     ) -> None:
-        """Something that took from one time to another."""
+        """Add something that took from one time to another."""
         self._events.append((_SPAN, process, track, name, begin_s, end_s, arguments))
 
     def instant(
         self, process: str, track: str, name: str, at_s: float | None = None, **arguments: Any
     ) -> None:
-        """Something that happened at a time, or now."""
+        """Add something that happened at a time, by default now."""
         at_s = perf_counter() if at_s is None else at_s
         self._events.append((_INSTANT, process, track, name, at_s, at_s, arguments))
 
     def count(
         self, name: str, value: float, *, process: str = HOST, at_s: float | None = None
     ) -> None:
-        """The value of a counter from a time, or now, on."""
+        """Set a counter's value from a time on, by default from now on."""
         at_s = perf_counter() if at_s is None else at_s
         self._events.append((_COUNTER, process, name, name, at_s, at_s, {name: value}))
 
     @contextmanager
     def span(self, process: str, track: str, name: str, **arguments: Any) -> Iterator[None]:
-        """The time of the block; of one that fails, with the name of the exception."""
+        """Add the time of the block; if it fails, with the name of the exception."""
         begin_s = perf_counter()
         try:
             yield
@@ -105,7 +105,7 @@ class Trace:
 
     @contextmanager
     def recording(self) -> Iterator[Trace]:
-        """What the calling thread does in the block is noted here."""
+        """Record what the calling thread does in the block."""
         before = _active.set(self)
         try:
             yield self
@@ -113,8 +113,8 @@ class Trace:
             _active.reset(before)
 
     def to_dict(self) -> dict[str, Any]:
-        """As the file has it: ``traceEvents``, in the order of time."""
-        noted = map(_Event._make, self._events.copy())  # others may go on adding
+        """Return the file's content: ``traceEvents``, in the order of time."""
+        noted = map(_Event._make, self._events.copy())  # other threads may add events meanwhile
         events = sorted(noted, key=lambda event: (event.begin_s, -event.end_s))
         begin_s = min([self._begin_s, *(event.begin_s for event in events[:1])])
         tracks = _tracks(events)
@@ -126,7 +126,7 @@ class Trace:
         return {"traceEvents": [*places.metadata(), *written], "displayTimeUnit": "ms"}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON, for ui.perfetto.dev or chrome://tracing.
+        """Write the trace as JSON, for ui.perfetto.dev or chrome://tracing.
 
         :raises FileError: the file cannot be written
         """
@@ -139,7 +139,7 @@ TraceArgument = str | os.PathLike[str] | Trace | None
 
 
 def active() -> Trace | None:
-    """The trace that is being recorded here, if one is."""
+    """Return the trace that is being recorded in this context, or None."""
     return _active.get()
 
 
@@ -176,7 +176,7 @@ def recorded(target: TraceArgument, name: str, *, input_path: str | None = None)
 
 
 def require_writable(path: Any, input_path: str | None = None) -> None:
-    """Find out before a run whether its trace can be written.
+    """Check before a run whether its trace can be written.
 
     :param input_path: what is read; writing over it is refused
     :raises InputError: it is no path, or that of what is read
@@ -190,7 +190,7 @@ def require_writable(path: Any, input_path: str | None = None) -> None:
 
 
 def seconds_since(begin_s: float, phase: str) -> float:
-    """The time since then, which is noted as a phase of the run."""
+    """Return the seconds since a time, and note them as a phase of the run."""
     end_s = perf_counter()
     trace = active()
     if trace is not None:
@@ -199,7 +199,7 @@ def seconds_since(begin_s: float, phase: str) -> float:
 
 
 def copied(source: str, target: str, nbytes: int, begin_s: float) -> None:
-    """Note a copy that began then and has just ended, between two devices or the host and one."""
+    """Note a copy that has just ended, between two devices or the host and a device."""
     trace = active()
     if trace is not None and nbytes:
         track = f"copy {source} -> {target}"
@@ -208,7 +208,7 @@ def copied(source: str, target: str, nbytes: int, begin_s: float) -> None:
 
 
 class _Places:
-    """Processes and tracks by number: the host first, devices and tracks in the order of their names.
+    """Numbers of processes and tracks: the host first, devices and tracks in the order of their names.
 
     Counters belong to a process, which is track None of it, and 0 by number.
     """
@@ -227,11 +227,11 @@ class _Places:
         }
 
     def numbers(self, place: tuple[str, str | None]) -> tuple[int, int]:
-        """Of the process and of the track."""
+        """Return the numbers of the process and of the track."""
         return self._processes[place[0]], self._tracks[place]
 
     def metadata(self) -> Iterator[dict[str, Any]]:
-        """Names, and the order in which to show them."""
+        """Yield names, and the order in which viewers show them."""
         for name, process in self._processes.items():
             yield _named("process_name", process, 0, name=name)
             yield _named("process_sort_index", process, 0, sort_index=process)
@@ -247,7 +247,7 @@ def _named(what: str, process: int, track: int, **arguments: Any) -> dict[str, A
 
 
 def _tracks(events: Iterable[_Event]) -> list[tuple[str, str | None]]:
-    """The process and track of each event, which come in the order of time."""
+    """Return the process and track of each event; events come in the order of time."""
     open_ends: dict[tuple[str, str], list[list[float]]] = {}
     found: list[tuple[str, str | None]] = []
     for event in events:
@@ -262,7 +262,7 @@ def _tracks(events: Iterable[_Event]) -> list[tuple[str, str | None]]:
 
 
 def _lane(lanes: list[list[float]], span: _Event) -> int:
-    """The first track of a name where a span lies within the last one that is open, or behind all.
+    """Return the first track of a name where a span lies within the last open one, or behind all.
 
     :param lanes: of each such track, when the spans end that are open, the outermost first
     """
@@ -277,7 +277,10 @@ def _lane(lanes: list[list[float]], span: _Event) -> int:
 
 
 def _written(event: _Event, begin_s: float, process: int, track: int) -> dict[str, Any]:
-    """In the format's words. Whole nanoseconds, rounded at both ends: what was within stays within."""
+    """Return an event in the format's words.
+
+    Times are whole nanoseconds, rounded at both ends: spans that were within each other stay so.
+    """
     begin_ns, end_ns = (round((at - begin_s) * 1e9) for at in (event.begin_s, event.end_s))
     written: dict[str, Any] = {
         "ph": event.kind,
@@ -297,7 +300,7 @@ def _written(event: _Event, begin_s: float, process: int, track: int) -> dict[st
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, which knows no infinity; what it does not know at all becomes text."""
+    """Return a value as JSON has it, without infinities; unknown types become text."""
     if hasattr(value, "tolist"):  # NumPy's
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -319,5 +322,8 @@ def _track_order(name: str | None) -> tuple[int, list[Any]]:
 
 
 def _natural(name: str) -> list[Any]:
-    """For sorting: ``cuda:10`` behind ``cuda:9``. Text and numbers by turns, so only likes are compared."""
+    """Return a sort key that orders ``cuda:10`` behind ``cuda:9``.
+
+    Text and numbers alternate, so only values of one type are compared.
+    """
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]

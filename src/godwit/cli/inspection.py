@@ -149,7 +149,7 @@ def devices(json: options.JsonOption = False, quiet: options.QuietOption = False
     from godwit.cli.report import Report, print_devices, print_json, print_topology
     from godwit.cli.unlisted_gpus import why_unlisted
     from godwit.runtime.cuda import driver
-    from godwit.runtime.cuda.topology import topology
+    from godwit.runtime.cuda.devices import topology
     from godwit.runtime.registry import all_devices
 
     gpus = range(driver.device_count())

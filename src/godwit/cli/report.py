@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from godwit.runtime.cuda.topology import Topology
+    from godwit.runtime.cuda.devices import Topology
 
 _UNBOUNDED_WIDTH = 10_000
 _LARGEST_MATRIX = 16

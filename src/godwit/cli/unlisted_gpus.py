@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from godwit.runtime.cuda import driver, libraries
-from godwit.runtime.cuda.device import OLDEST_ARCHITECTURE
+from godwit.runtime.cuda.devices import OLDEST_ARCHITECTURE
 from godwit.runtime.protocol import Device
 
 _KERNEL_MODULE = Path("/proc/driver/nvidia")

@@ -26,7 +26,7 @@ from numba.core.errors import UnsupportedError
 
 
 class Fault(IntEnum):
-    """What an operator did that compiled code cannot do as Python does."""
+    """Kinds of failures that compiled code cannot raise as Python does."""
 
     NONE = 0
     INDEX = 1
@@ -93,7 +93,7 @@ _local = threading.local()
 
 
 def _keep_record(fault: int, function: int, value: int, limit: int, vertex: int) -> None:
-    """Keep what compiled code reports; called by it, which then raises in the same thread."""
+    """Keep a reported fault; compiled code calls this, and then raises in the same thread."""
     _local.record = FaultRecord(Fault(fault), function, value, limit, vertex)
 
 
@@ -103,7 +103,8 @@ llvmlite.binding.add_symbol(_NOTE, ctypes.cast(_note, ctypes.c_void_p).value)
 
 
 def take_fault(error: BaseException) -> FaultRecord | None:
-    """Return what this thread's compiled code reported when it raised the error, once; else None."""
+    """Return the fault that this thread's compiled code reported when it raised the error, once; else
+    None."""
     record: FaultRecord | None = getattr(_local, "record", None)
     _local.record = None
     return record if record is not None and type(error) is record.exception else None
@@ -126,7 +127,7 @@ _ACCESSES = (operator.getitem, operator.setitem, "static_getitem", "static_setit
 
 
 class OperatorErrors(NumpyErrorModel):  # type: ignore[misc, unused-ignore]
-    """Divisions of integers by zero raise; those of floating-point numbers are NumPy's."""
+    """Error model: integer divisions by zero raise; floating-point ones are NumPy's."""
 
     def __init__(self, context: Any) -> None:
         super().__init__(context.raises)  # type: ignore[no-untyped-call, unused-ignore]
@@ -182,7 +183,7 @@ class Checks:
 
 
 class _Changed:
-    """An implementation that is called in another way; it has the attributes of Numba's."""
+    """Wrapper of an implementation of Numba's, with its attributes."""
 
     def __init__(self, implementation: Any) -> None:
         self._implementation = implementation
@@ -220,7 +221,8 @@ class _Wrapping(_Changed):
 
 
 def _check_for(types: Any, function: Any, signature: Any) -> Callable[..., Any] | None:
-    """What checks, and may change, the arguments of a call; None if nothing is to be checked."""
+    """Return a function that checks, and may change, the arguments of a call; None if no check is
+    needed."""
     kinds = [types.unliteral(kind) for kind in signature.args]
     integers = len(kinds) == 2 and all(isinstance(kind, types.Integer) for kind in kinds)
     result = types.unliteral(signature.return_type)
@@ -252,7 +254,7 @@ def _unless(context: Any, builder: Any, holds: Any, fault: Fault, value: Any, li
 
 
 def _value(builder: Any, value: Any, kind: Any) -> Any:
-    """An integer as int64, of which values beyond become others that are out of bounds, too."""
+    """Return an integer as int64; values beyond become others that are out of bounds, too."""
     if isinstance(value, int):
         return _INT(value)
     width = value.type.width
@@ -285,7 +287,7 @@ def _check_index(kinds: Any, context: Any, builder: Any, args: Any) -> Any:
 
 
 def _check_quotient(kinds: Any, result: Any, context: Any, builder: Any, args: Any) -> Any:
-    """Refuse the lowest integer divided by -1, at which processors stop."""
+    """Refuse the lowest integer divided by -1, which traps on processors."""
     left, right = (
         context.cast(builder, value, kind, result) for value, kind in zip(args, kinds, strict=True)
     )
@@ -297,7 +299,7 @@ def _check_quotient(kinds: Any, result: Any, context: Any, builder: Any, args: A
 
 
 def _safe_remainder(kinds: Any, context: Any, builder: Any, args: Any) -> Any:
-    """Divide by 1 where it is by -1: both leave 0, and the lowest integer stops no processor."""
+    """Divide by 1 instead of -1: both leave 0, and the lowest integer does not trap."""
     left, right = args
     if isinstance(right, int) or not kinds[1].signed:
         return args
@@ -306,7 +308,7 @@ def _safe_remainder(kinds: Any, context: Any, builder: Any, args: Any) -> Any:
 
 
 def _check_shift(kinds: Any, result: Any, context: Any, builder: Any, args: Any) -> Any:
-    """Refuse shifts by as many bits as the integer has, or more, and by less than 0."""
+    """Refuse shifts by less than 0 bits, and by the integer's number of bits or more."""
     bits = _value(builder, args[1], kinds[1])
     holds = builder.icmp_unsigned("<", bits, _INT(result.bitwidth))
     _unless(context, builder, holds, Fault.SHIFT, bits, _INT(result.bitwidth))
@@ -322,7 +324,7 @@ def _check_power(kinds: Any, context: Any, builder: Any, args: Any) -> Any:
 
 
 def _check_conversion(kinds: Any, result: Any, context: Any, builder: Any, args: Any) -> Any:
-    """Refuse to make integers of what they cannot hold."""
+    """Refuse conversions to integers that cannot hold the value."""
     _require_integer(context, builder, args[0], result)
     return args
 

@@ -48,7 +48,7 @@ _INT64_OR_UINT64 = range(-(2**63), 2**64)
 
 
 class _NotConstantError(Exception):
-    """A variable whose value is known only when compiled code runs."""
+    """The value of a variable is known only when compiled code runs."""
 
 
 def check_constants(function: types.FunctionType, item: np.dtype[Any] | None = None) -> None:
@@ -120,7 +120,7 @@ class _Constants:
         self._known: dict[str, Any] = {}
 
     def value(self, variable: Any) -> Any:
-        """The number, tuple of numbers or module that a variable is.
+        """Return the number, tuple of numbers or module that a variable is.
 
         :raises _NotConstantError: it is none
         :raises ValueError: compiled code cannot compute it as Python does
@@ -155,11 +155,11 @@ class _Constants:
 
     def _unary(self, function: Any, value: Any) -> Any:
         by_name = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-        found = by_name.get(function, function)
-        if found not in by_name.values() or not isinstance(value, bool | int | float):
+        operation = by_name.get(function, function)
+        if operation not in by_name.values() or not isinstance(value, bool | int | float):
             raise _NotConstantError
         try:
-            result = found(value)
+            result = operation(value)
         except TypeError:  # ~0.5
             raise _NotConstantError from None
         _require_int64(value, result)
@@ -181,7 +181,7 @@ def _function(expression: ir.Expr) -> Any:
 
 
 def _folded(function: Any, left: Any, right: Any) -> int | float:
-    """A constant expression's value.
+    """Return the value of a constant expression.
 
     :raises ValueError: it has none, or compiled code, which computes with int64, would get another
     """
@@ -209,7 +209,7 @@ def _folded(function: Any, left: Any, right: Any) -> int | float:
 
 
 def _require_int64(*values: int | float) -> None:
-    """:raises ValueError: operands and result of a constant expression do not all fit in int64."""
+    """Raise ValueError unless operands and result of a constant expression fit in int64."""
     for value in values:
         _require_64_bits(value)
         if isinstance(value, int) and value not in _INT64:
@@ -220,9 +220,9 @@ def _require_int64(*values: int | float) -> None:
 
 
 def _require_64_bits(value: Any) -> None:
-    """:raises ValueError: it is an integer beyond what int64 and uint64 hold."""
-    for one in value if isinstance(value, tuple) else ():
-        _require_64_bits(one)
+    """Raise ValueError if a value is an integer beyond int64 and uint64."""
+    for item in value if isinstance(value, tuple) else ():
+        _require_64_bits(item)
     if type(value) is not int or value in _INT64_OR_UINT64:
         return
     advice = f"every integer of 64 bits is {'below' if value > 0 else 'above'} it"
@@ -235,7 +235,7 @@ def _require_64_bits(value: Any) -> None:
 def _check_expression(
     constants: _Constants, expression: ir.Expr, item: np.dtype[Any] | None
 ) -> None:
-    """:raises ValueError: compiled code would not compute what Python does."""
+    """Raise ValueError if compiled code would not compute what Python does."""
     if expression.op not in ("binop", "inplace_binop"):
         return
     function = _function(expression)
@@ -255,12 +255,12 @@ def _check_expression(
         raise ValueError(f"it shifts by {shown(right)} bits; integers have 64")
     elif item is not None and (function in _COMPARISONS or function is operator.contains):
         constant = values[1] if left is None else values[0]
-        for one in constant if isinstance(constant, tuple) else (constant,):
-            _require_exact(one, item)
+        for number in constant if isinstance(constant, tuple) else (constant,):
+            _require_exact(number, item)
 
 
 def _require_exact(constant: Any, item: np.dtype[Any]) -> None:
-    """:raises ValueError: comparing items with the constant would round one of them to float64."""
+    """Raise ValueError if comparing items with the constant would round one of them to float64."""
     value, advice = _plain(constant), ""
     if isinstance(value, int) and item.kind == "f":
         if int(float(value)) != value:
@@ -284,7 +284,7 @@ def _require_exact(constant: Any, item: np.dtype[Any]) -> None:
 
 
 def _with_unsigned_constants(function: types.FunctionType) -> types.FunctionType:
-    """The function with its large integers as numpy.uint64, which Numba compares with uint64 exactly."""
+    """Return the function with large integers as numpy.uint64, which Numba compares exactly with uint64."""
 
     def unsigned(value: Any) -> Any:
         if type(value) is tuple:

@@ -1,8 +1,7 @@
-"""What a compiled function depends on, as a hash: its bytecode and all that it refers to.
+"""Hashes of all that a compiled function depends on: its bytecode and all that it refers to.
 
-Numba bakes the values of globals, closures and attributes into compiled code. Whatever it may have
-looked at is fed into the hash, by value; what belongs to Python, NumPy or Numba themselves, by name
-(their versions are in the key).
+Numba compiles the values of globals, closures and attributes into the code. So the hash has all of these,
+by value; what belongs to Python, NumPy or Numba themselves, by name (their versions are in the key).
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, since Python 3.13
 
 
 def plain_function(value: Any) -> types.FunctionType | None:
-    """The Python function behind a function, a kernel or a Numba dispatcher; else None."""
+    """Return the Python function behind a function, a kernel or a Numba dispatcher; else None."""
     value = getattr(value, "py_func", value)
     return value if isinstance(value, types.FunctionType) else None
 
 
 class Content:
-    """Feeds all that a function refers to into a hash. Numba bakes each of these values in.
+    """Hash of all that functions refer to. After :meth:`visit`, ``is_ours`` is True if all functions were
+    Godwit's own.
 
     After visits, ``is_ours`` says whether all functions were Godwit's own.
     """
@@ -53,12 +53,12 @@ class Content:
         self._seen: dict[int, int] = {}
 
     def add(self, text: str) -> None:
-        """Feed one piece of text."""
+        """Add a piece of text."""
         data = text.encode("utf-8", "surrogatepass")
         self.digest.update(b"%d:" % len(data) + data)  # the length keeps neighbours apart
 
     def visit(self, value: Any, where: str) -> None:
-        """Feed a value and all that it refers to; ``where`` names it in errors."""
+        """Add a value and all that it refers to; ``where`` names it in errors."""
         plain = plain_function(value)
         if plain is not None:
             options = getattr(value, "targetoptions", {})  # of a user's own njit function
@@ -103,7 +103,7 @@ class Content:
         self._open.discard(id(plain))
 
     def _visit_chain(self, value: Any, chain: tuple[str, ...], where: str) -> None:
-        """The value of ``a.b.c``; attributes of other things than modules and classes are theirs."""
+        """Add the value of ``a.b.c``; only modules and classes have attributes that matter."""
         standard = None
         for position, name in enumerate(chain[1:], 1):
             if not isinstance(value, types.ModuleType | type):
@@ -186,7 +186,7 @@ def _type_name(value: type) -> str:
 
 
 def _is_standard(value: types.ModuleType | type) -> bool:
-    """Whether it belongs to Python, NumPy or Numba, whose versions are in the key."""
+    """Return True if it belongs to Python, NumPy or Numba, whose versions are in the key."""
     name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
     return name != "__main__" and name.partition(".")[0] in _STANDARD_PACKAGES
 
@@ -215,7 +215,7 @@ def _constant_text(value: Any, where: str) -> str:
 
 
 def _code_text(code: types.CodeType) -> str:
-    """The code without its whereabouts, so that moving a function does not change its key."""
+    """Return the code without file and lines, so that moving a function does not change its key."""
     constants = code.co_consts
     flags = code.co_flags
     # Lambdas and comprehensions have no docstring; other functions, before 3.13, always a place.
@@ -247,7 +247,7 @@ def _literal_text(value: Any) -> str:
 def _loaded_chains(
     code: types.CodeType, outer: frozenset[str] | None = None
 ) -> frozenset[tuple[str, ...]]:
-    """What the code reads of the world, each a global or closure name and its attributes.
+    """Return what the code reads from outside, each a global or closure name and its attributes.
 
     ``a.b.c`` is ("a", "b", "c"). Names in ``outer`` are cells of the outermost function: what a
     nested function takes from the one around it is local.
@@ -274,7 +274,7 @@ def _loaded_chains(
 
 
 def references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """The global and closure names that a function uses, in a fixed order, with their values."""
+    """Return the global and closure names that a function uses, in a fixed order, with their values."""
     references = {}
     code = function.__code__
     for name in sorted({chain[0] for chain in _loaded_chains(code)} - set(code.co_freevars)):
@@ -293,12 +293,12 @@ def references(function: types.FunctionType, bindings: Mapping[str, Any]) -> dic
 
 
 def is_ours(function: types.FunctionType) -> bool:
-    """Whether a function is Godwit's, so that bindings apply to the names in it."""
+    """Return True if a function is Godwit's, so that bindings apply to the names in it."""
     return function.__module__ is not None and function.__module__.startswith("godwit.")
 
 
 def is_users(function: types.FunctionType) -> bool:
-    """Whether a user wrote the function, so that errors speak of it."""
+    """Return True if a user wrote the function, so that errors name it."""
     return not is_ours(function) and function.__module__ != ADAPTERS
 
 
@@ -306,7 +306,7 @@ def is_users(function: types.FunctionType) -> bool:
 def source_digest(*names: str) -> str:
     """Return a hash of the text of modules of ``godwit.runtime``, by name.
 
-    For those that change how Numba compiles, whatever it compiles: compiled code depends on them.
+    Compiled code depends on the modules that change how Numba compiles.
     """
     digest = hashlib.sha256()
     for name in names:

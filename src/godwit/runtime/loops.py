@@ -1,7 +1,7 @@
-"""Calls put at the beginning of each turn of a function's loops, in Numba's intermediate representation.
+"""Calls inserted at the beginning of each iteration of a function's loops.
 
-Numba and numba-cuda have the same representation, each in modules of its own: both compilers' passes call
-:func:`begin_turns_with`.
+Numba and numba-cuda have the same intermediate representation, each in modules of its own: the passes of
+both compilers call :func:`begin_turns_with`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 def begin_turns_with(
     function: Any, func_ir: Any, *, ir: ModuleType, analysis: ModuleType, ir_utils: ModuleType
 ) -> bool:
-    """Begin each turn of all loops with a call of a function without arguments.
+    """Begin each iteration of all loops with a call of a function without arguments.
 
-    :param function: the function, as the compiler knows it
+    :param function: the function, as the compiler refers to it
     :param func_ir: changed in place
     :param ir: the compiler's modules of these names
-    :returns: whether there are loops
+    :returns: True if there are loops
     """
     blocks = func_ir.blocks
     headers = {loop.header for loop in analysis.compute_cfg_from_blocks(blocks).loops().values()}

@@ -144,13 +144,13 @@ def host_array_to_send(array: Any) -> Array:
         if isinstance(array, np.ma.MaskedArray):
             raise InputError(MASKED)
     try:
-        found = host_array(array)
+        host = host_array(array)
     except (TypeError, ValueError) as error:
         raise InputError(f"what is sent must be an array, got {shown(array)} ({error})") from error
-    if found.dtype.hasobject or found.dtype.kind in "US":
+    if host.dtype.hasobject or host.dtype.kind in "US":
         raise InputError(
-            f"what is sent must hold numbers, got an array of {found.dtype}; metadata= takes any object"
+            f"what is sent must hold numbers, got an array of {host.dtype}; metadata= takes any object"
         )
-    if found.ndim == 0:
-        found = found.reshape(1)
-    return np.ascontiguousarray(found)
+    if host.ndim == 0:
+        host = host.reshape(1)
+    return np.ascontiguousarray(host)

@@ -18,10 +18,10 @@ DUPLICATE = 3
 
 
 class Progress(int):
-    """Items processed so far; GPUs tell more.
+    """Number of items processed so far; on GPUs with more information.
 
     :ivar threshold: priorities up to it are due now, or None
-    :ivar idle_share: of each GPU's time so far, the part in which its blocks waited for others
+    :ivar idle_share: share of each GPU's time in which its blocks waited for others
     """
 
     threshold: float | None = None
@@ -34,18 +34,18 @@ ProgressPoll = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Device:
-    """Something that has memory and runs kernels.
+    """A GPU, the CPU, or a thread of it as a virtual device.
 
     :param name: ``"cpu"`` (all cores, one shared memory) or ``"cpu:3"`` (a virtual device: one
         thread with its own partition, worklists and mailboxes)
     :param kind: ``"cpu"`` or ``"cuda"``
     :param description: for people
-    :param memory: tells how much memory may still be allocated on it, in bytes
+    :param memory: returns the bytes that may still be allocated on it
     :param threads: threads that work for it
-    :param shares_memory: whether these threads work on one memory, without mailboxes between them
-    :param fills: whether it initializes values itself: an array of one number repeated (strides 0)
-        costs nothing to hand over
-    :param delivers: whether it brings results to a :class:`Destination`; else the parts hold them
+    :param shares_memory: these threads share one memory, without mailboxes between them
+    :param fills: it initializes values itself, so that an array of one number repeated (strides 0) is
+        passed without a copy
+    :param delivers: it copies results to a :class:`Destination`; else the parts hold them
     """
 
     name: str
@@ -59,7 +59,7 @@ class Device:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that may still be allocated on it."""
+        """Bytes that may still be allocated on it."""
         return self.memory()
 
 
@@ -67,22 +67,22 @@ class Placement(Protocol):
     """Parts of a graph in the memory of their devices."""
 
     def close(self) -> None:
-        """Give the memory back; closing twice does no harm."""
+        """Release the memory. Closing twice is allowed."""
 
 
 class DeviceKind(Protocol):
-    """A kind of device: which there are, and whether they are idle."""
+    """A kind of device."""
 
     kind: str
 
     def devices(self) -> Sequence[Device]:
-        """The devices that are there, in order."""
+        """Return the devices of this machine, in order."""
 
     def find(self, name: str) -> Device:
-        """The device of a name; DeviceError, saying what there is, if it is not there."""
+        """Return the device of a name; DeviceError, naming those there are, if it does not exist."""
 
     def require_idle(self, devices: Sequence[Device]) -> None:
-        """Asked before waiting for anything that a run on these devices may hold.
+        """Refuse to wait for a run on these devices that the calling thread is in.
 
         :raises InputError: the calling thread is in such a run, as a progress function is
         """

@@ -1,9 +1,9 @@
-"""Functions made anew for a compiler, and what to say when it refuses one.
+"""Functions rebuilt for a compiler, and error messages about the functions that they were made of.
 
-A compiler takes no plain Python function as a global or closure value of another. So an entry and
-every plain function below it are rebuilt, each with a namespace of its own in which the others stand
-as the compiler wants them (a Numba dispatcher, say), under a file name that moving them does not
-change. :class:`Originals` remembers what each was made of: errors name the user's function and line.
+A compiler accepts no plain Python function as a global or closure value of another. So an entry and every
+plain function below it are rebuilt, each with a namespace of its own in which the others are what the
+compiler accepts (Numba dispatchers), under a file name that moving them does not change. :class:`Originals`
+maps each to the function that it was made of, since errors name the user's function and line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WRONG_RETURN = re.compile(
 
 
 def wrong_return(what: str, returned: np.dtype[Any] | None, wanted: np.dtype[Any] | None) -> str:
-    """What to say of an operator that returns ``what``; empty if that is as wanted.
+    """Return the error text for an operator that returns ``what``; empty if that is as wanted.
 
     :param returned: its dtype, if it is a number or a boolean
     :param wanted: the dtype of what it is converted to, a boolean's of conditions; None: any
@@ -53,7 +53,7 @@ def wrong_return(what: str, returned: np.dtype[Any] | None, wanted: np.dtype[Any
 
 @dataclass
 class Originals:
-    """What the functions of an instantiation were made of.
+    """The functions that the functions of an instantiation were made of.
 
     :param name: the entry's
     :param made: by id of the rebuilt function: the function it was made of, and what to call it
@@ -63,18 +63,20 @@ class Originals:
     made: dict[int, tuple[types.FunctionType, str]] = field(default_factory=dict)
 
     def users(self) -> list[tuple[types.FunctionType, str]]:
-        """Those functions that a user wrote."""
+        """Return the functions that a user wrote."""
         return [pair for pair in self.made.values() if is_users(pair[0])]
 
     def compile_message(self, error: Exception) -> str:
-        """The operator and what is wrong with it, in one line, as far as Numba says so."""
+        """Return the operator that does not compile and the reason, in one line, as far as Numba names
+        them.
+        """
         message = plain_text(error)
         lines = [line.strip() for line in message.splitlines() if line.strip()]
         returns = _WRONG_RETURN.search(message)
         if returns is not None:
             operator = self._operator(returns[1].strip("'"))
-            who = returns[1] if operator is None else place(operator, None)
-            return _shortened(f"{who} {returns[2]}")
+            name = returns[1] if operator is None else place(operator, None)
+            return _shortened(f"{name} {returns[2]}")
         reason = _reason(lines)
         number: int | None = None
         for line in lines:  # from the innermost function outwards
@@ -89,22 +91,22 @@ class Originals:
                 number = int(at[1] or at[2]) if at is not None else None
         # No callee: the entry's own body, or bytecode that Numba does not even read.
         entry = next(iter(self.made.values()))
-        found = entry if is_users(entry[0]) else None
+        failing = entry if is_users(entry[0]) else None
         if number is not None and "Raised from" in message:
-            found = self._at_line(number) or found
-        if found is not None and number is not None:
-            return _shortened(f"cannot compile {place(found, number)}: {reason}")
+            failing = self._at_line(number) or failing
+        if failing is not None and number is not None:
+            return _shortened(f"cannot compile {place(failing, number)}: {reason}")
         users = self._user_labels()
         using = f" with {', '.join(users)}" if users else ""
         return _shortened(f"cannot compile {self.name}{using}: {reason}")
 
     def fault_message(self, record: FaultRecord) -> str:
-        """Return the function that did what operators must not, and what, in one line."""
+        """Return the function that failed and its fault, in one line."""
         original = [*self.made.values()][record.function]
         return _shortened(f"{place(original, None)} raised {record.message()}")
 
     def run_message(self, error: Exception, record: FaultRecord | None) -> str:
-        """The operator that raised, and what, in one line.
+        """Return the operator that raised an exception, and the exception, in one line.
 
         :param record: what it reported before
         """
@@ -113,17 +115,17 @@ class Originals:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)
         number = frames[-1].lineno if frames else None
-        found = None if number is None else self._at_line(number, frames[-1].name)
-        if found is not None:
-            return _shortened(f"{place(found, number)} raised {what}")
+        raising = None if number is None else self._at_line(number, frames[-1].name)
+        if raising is not None:
+            return _shortened(f"{place(raising, number)} raised {what}")
         users = self._user_labels() or [self.name]
         one_of = "one of " if len(users) > 1 else ""
         return _shortened(f"{one_of}{', '.join(users)} raised {what}")
 
     def _operator(self, role: str) -> tuple[types.FunctionType, str] | None:
-        """The user's function that the adapter for a role calls."""
+        """Return the user's function that the adapter for a role calls."""
         adapters = [plain for plain, _ in self.made.values() if plain.__module__ == ADAPTERS]
-        called = [one.__globals__.get("operator") for one in adapters if one.__name__ == role]
+        called = [plain.__globals__.get("operator") for plain in adapters if plain.__name__ == role]
         return next((pair for pair in self.users() if pair[0] in called), None)
 
     def _user_labels(self) -> list[str]:
@@ -133,20 +135,20 @@ class Originals:
     def _at_line(
         self, number: int, name: str | None = None
     ) -> tuple[types.FunctionType, str] | None:
-        """The user's function around a line, if there is just one (the innermost of nested ones)."""
-        found = []
+        """Return the user's function around a line (the innermost), unless several are."""
+        around = []
         for plain, label in self.users():
             lines = [line for _, _, line in plain.__code__.co_lines() if line is not None]
             named = name is None or plain.__name__ in name
             if named and lines and min(lines) <= number <= max(lines):
-                found.append((max(lines) - min(lines), (plain, label)))
-        found.sort(key=lambda item: item[0])
-        alone = len(found) == 1 or (len(found) > 1 and found[0][0] < found[1][0])
-        return found[0][1] if alone else None
+                around.append((max(lines) - min(lines), (plain, label)))
+        around.sort(key=lambda item: item[0])
+        alone = len(around) == 1 or (len(around) > 1 and around[0][0] < around[1][0])
+        return around[0][1] if alone else None
 
 
 def place(original: tuple[types.FunctionType, str], number: int | None) -> str:
-    """How errors name a function: as it is called, its file, a line of it (by default its first)."""
+    """Return how errors name a function: its name, its file, and a line (by default its first)."""
     plain, label = original
     line = plain.__code__.co_firstlineno if number is None else number
     return f"'{label}' ({Path(plain.__code__.co_filename).name}, line {line})"
@@ -158,7 +160,7 @@ _BOILERPLATE = ("Failed in ", "- Resolution failure", "During: ", "Overload", "F
 
 
 def _reason(lines: list[str]) -> str:
-    """The line of Numba's message that says what is wrong."""
+    """Return the line of Numba's message that says what is wrong."""
     for position, line in enumerate(lines):
         if line.startswith(_BOILERPLATE):
             continue
@@ -186,15 +188,15 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def plain_text(error: BaseException | None) -> str:
-    """What an error says, without the colours that Numba gives it where colorama is installed."""
+    """Return an error's text without the colours that Numba gives it where colorama is installed."""
     return _COLOURS.sub("", str(error))
 
 
 class Compile(Protocol):
-    """Makes of a rebuilt function what others may refer to; it is compiled when it is called."""
+    """Makes of a rebuilt function an object that others may refer to; calling that object compiles."""
 
     def __call__(self, rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
-        """What stands for the function from now on."""
+        """Return the object that replaces the function."""
 
 
 def rebuild(
@@ -205,7 +207,7 @@ def rebuild(
     compiled: Compile,
     shared: Callable[[types.FunctionType], Any] = lambda plain: None,
 ) -> tuple[Any, Originals]:
-    """The entry, rebuilt and compiled with all that it refers to; and what that was made of.
+    """Rebuild and compile an entry with all that it refers to; return it, and what it was made of.
 
     :param bindings: values for global names of the functions of Godwit's own modules
     :param module_name: in which the functions shall say that they lie

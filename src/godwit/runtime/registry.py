@@ -1,4 +1,4 @@
-"""Which devices there are, and which ones a user's ``devices=`` means."""
+"""The devices of this machine, and those that a user's ``devices=`` names."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ DevicesArgument = int | str | Sequence[str] | None
 
 @lru_cache(maxsize=1)
 def device_kinds() -> dict[str, DeviceKind]:
-    """The kinds of devices of this machine, by name, the best first."""
+    """Return the kinds of devices of this machine, by name, the fastest first."""
     from godwit.runtime.cpu.device import CpuKind
-    from godwit.runtime.cuda.device import CudaKind
+    from godwit.runtime.cuda.devices import CudaKind
 
     return {"cuda": CudaKind(), "cpu": CpuKind()}
 
 
 def gpu_names() -> tuple[str, ...]:
-    """The GPUs that are used where nobody names a device; none where ``GODWIT_DEVICES`` is ``"cpu"``."""
+    """Return the GPUs that are used by default; none where ``GODWIT_DEVICES`` is ``"cpu"``."""
     if config.preferred_devices() == "cpu":
         return ()
     return tuple(device.name for device in device_kinds()["cuda"].devices())
 
 
 def all_devices() -> list[Device]:
-    """All devices of this machine."""
+    """Return all devices of this machine."""
     return [device for kind in device_kinds().values() for device in kind.devices()]
 
 
 def device_kind_of(devices: Sequence[Device]) -> DeviceKind:
-    """The kind of some devices; InputError if they are not all of one kind."""
+    """Return the kind of some devices; InputError if they are of several."""
     kinds = sorted({device.kind for device in devices})
     if len(kinds) > 1:
         raise InputError(f"devices of one run must be of one kind, got {' and '.join(kinds)}")
@@ -44,25 +44,25 @@ def device_kind_of(devices: Sequence[Device]) -> DeviceKind:
 
 
 def are_peers(devices: Sequence[Device], *, atomics: bool = False) -> bool:
-    """Whether devices are GPUs that reach each other's memory; one does.
+    """Return True if devices are GPUs with access to each other's memory; a single GPU is.
 
-    :param atomics: that they change it by atomics, too
+    :param atomics: require native atomics on it, too
     """
     if {device.kind for device in devices} != {"cuda"}:
         return False
-    from godwit.runtime.cuda.topology import reach_each_other
+    from godwit.runtime.cuda.devices import reach_each_other
 
     return reach_each_other(devices, atomics=atomics)
 
 
 def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[Device, ...]:
-    """The devices that an argument names.
+    """Return the devices that an argument names.
 
     :param devices: None for the first GPU, or all cores where there is none; a number for that many
         GPUs, or, where there is none, virtual devices of the CPU (1 is all cores as one device); a
         name (``"cuda"``: all GPUs); or a sequence of names, in which a name may be repeated: the same
         GPU twice is two endpoints that share it
-    :param mixed: whether GPUs and CPUs may stand together, ``"cpu"`` beside GPUs
+    :param mixed: allow ``"cpu"`` beside GPUs
     :raises InputError: not one of these, or no devices
     :raises DeviceError: a device is not there
     """
@@ -108,10 +108,10 @@ def resolve_devices(devices: DevicesArgument, *, mixed: bool = False) -> tuple[D
             "'cpu' is all cores as one device and cannot be one of several; "
             "name virtual devices ('cpu:0', 'cpu:1', ...) instead"
         )
-    found = tuple(_find(name) for name in names)
+    named = tuple(_find(name) for name in names)
     if not mixed:
-        device_kind_of(found)
-    return found
+        device_kind_of(named)
+    return named
 
 
 def _device_count(devices: Any) -> int:
@@ -124,8 +124,8 @@ def _device_count(devices: Any) -> int:
 
 def _find(name: str) -> Device:
     kind = name.partition(":")[0]
-    found = device_kinds().get(kind)
-    if found is None:
+    device_kind = device_kinds().get(kind)
+    if device_kind is None:
         there = ", ".join(device.name for device in all_devices())
         raise DeviceError(f"there is no device {shown(name)}; there are {there}")
-    return found.find(name)
+    return device_kind.find(name)

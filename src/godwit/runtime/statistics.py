@@ -1,4 +1,4 @@
-"""What a run did and how long it took."""
+"""Counts and times of a run."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ class RunStatistics:
     """Statistics of one run.
 
     :param devices: names, in order; the arrays below have an entry a device
-    :param solver: which execution ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
+    :param solver: the execution that ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
         (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
         supersteps), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank), ``"brandes"``
         (betweenness) or ``"step program"``
-    :param seconds: time by phase, as far as they happened: ``read``, ``partition``, ``place``, ``upload``
+    :param seconds: time by phase, for those that happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
         ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``
         (what the host copied between GPUs that are no peers, superstep by superstep), ``overflow``
         (betweenness on GPUs that was given up for the CPU's wider numbers), ``gather``, ``predecessors``,
         ``verify``; no time is in two of them
     :param processed_items: work-items taken from a queue
-    :param useless_items: of these, those whose value had been improved on meanwhile; GPUs do not look
+    :param useless_items: those whose value had been improved meanwhile; GPUs do not look
         where rows are packed, and count only those beyond the limit
     :param arcs_relaxed: arcs along which a message was computed
-    :param threshold_changes: how often a device's priority threshold was raised
+    :param threshold_changes: times that a device's priority threshold was raised
     :param sent_items: (devices, devices): items put into the link from i to j
     :param received_items: items taken from mailboxes
-    :param filtered_items: items that were not sent: the receiver has to know better already, or they were
+    :param filtered_items: items that were not sent: the receiver has a better value already, or they were
         merged into one that still waited
     :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads or of a
         GPU's blocks; where the solver is bulk-synchronous, supersteps
     :param delta: width of a priority bucket
-    :param hops: how many arcs far a GPU's block may run ahead between two meetings
+    :param hops: arcs that a GPU's block may run ahead between two meetings
     :param window: buckets that a device may run ahead
-    :param levels: levels of a breadth-first search, where it goes by levels
-    :param growths: how often memory for frontiers was enlarged during the run
-    :param frontier_bytes: of the queues of frontiers, on GPUs: of a breadth-first search in supersteps at
+    :param levels: levels of a level-synchronous search
+    :param growths: times that memory for frontiers was enlarged
+    :param frontier_bytes: bytes of frontiers' queues on GPUs: of a search in supersteps at
         its end, of a step program all along
-    :param busy_share: (devices) of a GPU's time, the part in which its blocks did not wait for others
-    :param item_bytes: of an item on its way between GPUs: bytes sent are so many times the items
+    :param busy_share: (devices) share of a GPU's time in which its blocks did not wait for others
+    :param item_bytes: size of an item that GPUs send
     """
 
     devices: tuple[str, ...]
@@ -75,7 +75,7 @@ class RunStatistics:
         self.begin_on(self.devices)
 
     def begin_on(self, devices: Sequence[str]) -> None:
-        """These devices are to run it, and have counted nothing yet."""
+        """Set the devices of the run, and all counts to 0."""
         self.devices = tuple(devices)
         count = len(self.devices)
         for name in (
@@ -88,16 +88,16 @@ class RunStatistics:
 
     @property
     def run_s(self) -> float:
-        """Time of the algorithm itself, on GPUs with that of kernels and exchange; rates divide by it."""
+        """Seconds of the algorithm itself, with kernels and exchanges; rates divide by it."""
         return sum(self.seconds.get(phase, 0.0) for phase in ("run", "kernel", "exchange"))
 
     @property
     def sent_bytes(self) -> Array | None:
-        """(devices, devices): of the items put into the link from i to j; None where it is not known."""
+        """(devices, devices): bytes put into the link from i to j; None if unknown."""
         return None if self.item_bytes is None else self.sent_items * self.item_bytes
 
     def take_counts(self, counts: WorklistCounts) -> None:
-        """Add what the workers counted."""
+        """Add the counts of the workers."""
         devices = len(self.devices)
         if counts.compile_s:
             self.seconds["compile"] = counts.compile_s
@@ -126,7 +126,7 @@ class RunStatistics:
         self.sent_items = counts.sent_items if devices > 1 else np.zeros((1, 1), np.int64)
 
     def split_run(self, seconds: Mapping[str, float]) -> None:
-        """Phases whose time was counted to ``run`` get their own."""
+        """Move seconds from phase ``run`` to phases of their own."""
         for phase, taken in seconds.items():
             self.seconds[phase] = taken
             self.seconds["run"] -= taken
@@ -141,7 +141,7 @@ class RunStatistics:
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds_since(begin, name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, for JSON: all of these, ``run_s`` and ``sent_bytes``."""
+        """Return all of these, ``run_s`` and ``sent_bytes`` as JSON values."""
         plain = {**asdict(self), "run_s": self.run_s, "sent_bytes": self.sent_bytes}
         return {
             key: value.tolist() if isinstance(value, np.ndarray) else value
@@ -151,7 +151,7 @@ class RunStatistics:
 
 @dataclass
 class WorklistCounts:
-    """What the workers of a run counted, an entry a device.
+    """Counts of a run's workers, an entry for each device.
 
     ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
     ``kernel_s`` is the time that kernels ran, ``busy_share`` the part of it in which blocks did not wait

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.runtime.cuda.driver import Buffer, PinnedBuffer
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.worker.cuda.placement import GpuMemory
 
 if TYPE_CHECKING:

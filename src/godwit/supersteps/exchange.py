@@ -26,7 +26,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.halos import Halos
 from godwit.supersteps.placement import StepCopies, StepPlacement

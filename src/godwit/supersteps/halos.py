@@ -19,7 +19,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.graph.cuda.builder import spare_bytes
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer
+from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.rows import Direction, RowBuilder, StepRows, start_kernel
 from godwit.worker.cuda.placement import require_room, settle

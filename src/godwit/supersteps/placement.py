@@ -19,9 +19,10 @@ from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer, Stream
-from godwit.runtime.cuda.gpu_locks import held_gpus
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.halos import HaloBuilder, Halos, make_subscriber_masks
@@ -171,7 +172,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             )
             for part in self.parts
         ]
-        require_room(self.indexes, missing, driver.free_memory_bytes)
+        require_room(self.indexes, missing, memory.free_memory_bytes)
         for array, nbytes in needs:
             for part in self.parts:
                 array.room(part, nbytes[part.device])
@@ -354,7 +355,7 @@ class StepCopies:
     def is_narrow(self) -> bool:
         """Return True if a GPU has less free memory than its copy takes."""
         return any(
-            driver.free_memory_bytes(part.index)
+            memory.free_memory_bytes(part.index)
             < sum(array.nbytes(part) for array in copy.device_arrays)
             for copy in self.placements
             for part in copy.parts

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -21,11 +20,10 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, new_control, run_team
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.download import STAGING_BYTES, Staging, download, stagings
-from godwit.runtime.cuda.driver import Kernel, Stream
-from godwit.runtime.cuda.types import c_type
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import c_type, load
+from godwit.runtime.cuda.copies import STAGING_BYTES, Staging, download, stagings
+from godwit.runtime.cuda.driver import Stream
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import positions_on
@@ -65,7 +63,7 @@ class _GatherKernel:
         multiprocessors = driver.properties(self.index).multiprocessors
         blocks = min(-(-count // _THREADS), _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)
         driver.launch(
-            _kernel(self.index, self.source),
+            load(self.index, self.source).kernel("gather_results"),
             stream,
             blocks=max(1, blocks),
             threads=_THREADS,
@@ -131,7 +129,7 @@ def _has_room(placement: StepPlacement, part: StepPart, dtype: Any, destination:
     if not isinstance(destination, np.ndarray):
         return True
     needed = int(dtype.itemsize + placement.id_dtype.itemsize) * placement.count
-    return _PLENTY * needed <= driver.free_memory_bytes(part.index)
+    return _PLENTY * needed <= memory.free_memory_bytes(part.index)
 
 
 def delivery_needs(
@@ -276,9 +274,3 @@ def _source(dtype: Any, result_dtype: Any, id_dtype: Any) -> str:
             "",
         ]
     )
-
-
-@lru_cache(maxsize=64)
-def _kernel(index: int, source: str) -> Kernel:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(source, (), architecture)).kernel("gather_results")

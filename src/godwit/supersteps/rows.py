@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,10 +23,10 @@ from godwit.graph.csr import Graph
 from godwit.graph.cuda.builder import c_id, c_word, kernel_source, spare_bytes
 from godwit.graph.partition.positions import arcs_per_part
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import Buffer, Module
-from godwit.runtime.cuda.sorting import sort_keys
-from godwit.runtime.cuda.upload import upload
+from godwit.runtime.cuda.compile import load
+from godwit.runtime.cuda.copies import upload
+from godwit.runtime.cuda.gpu_arrays import sort_keys
+from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.worker.cuda.placement import require_room, settle
 
@@ -136,17 +135,11 @@ def source(id_dtype: Any, graph_ids: Any, weight_dtype: Any = None) -> str:
     )
 
 
-@lru_cache(maxsize=64)
-def _module(index: int, text: str) -> Module:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(text, (), architecture))
-
-
 def start_kernel(placement: StepPlacement, part: StepPart, name: str, *arguments: Any) -> None:
     """Start a kernel of rows.cuh on a device: on the whole GPU; ``sum_up`` as one block."""
     graph = placement.graph
     weight_dtype = None if graph.weights is None else graph.weights.dtype
-    module = _module(part.index, source(placement.id_dtype, graph.targets.dtype, weight_dtype))
+    module = load(part.index, source(placement.id_dtype, graph.targets.dtype, weight_dtype))
     blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     threads = _THREADS
     if name == "sum_up":

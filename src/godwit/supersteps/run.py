@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -17,13 +16,11 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import Buffer, PinnedBuffer
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, layout_checks, load
+from godwit.runtime.cuda.devices import reach_each_other
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
-from godwit.runtime.cuda.topology import reach_each_other
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import Progress
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -92,13 +89,14 @@ PEERS = np.dtype((np.uint64, MAXIMAL_DEVICES))
 _BOARD_BYTES = 2 * MAXIMAL_DEVICES * 8 * 2 * (_COUNTS + _AMOUNTS + 1)
 
 
-def _layout_asserts(struct: str, dtype: np.dtype[Any]) -> str:
-    """Return C++ that asserts the size of a struct and the offset of each of its members."""
-    size = f"static_assert(sizeof({struct}) == {dtype.itemsize});\n"
-    assert dtype.fields is not None
-    return size + "".join(
-        f"static_assert(__builtin_offsetof({struct}, {name}) == {offset});\n"
-        for name, (_, offset, *_) in dtype.fields.items()
+def engine_layout_checks() -> str:
+    """Return C++ that checks the engine's structs against their dtypes."""
+    structs = (("Stage", STAGE), ("StepControl", STEP_CONTROL), ("Rows<int>", ROWS))
+    return "\n".join(
+        [
+            *(layout_checks(struct, dtype) for struct, dtype in structs),
+            f"static_assert(sizeof(StepBoard) == {_BOARD_BYTES});",
+        ]
     )
 
 
@@ -119,26 +117,19 @@ def step_source(
     :param enums: constants that the header must define with equal names and values
     """
     usings = "\n".join(f"using {name} = {meaning};" for name, meaning in types.items())
-    asserts = "".join(
-        _layout_asserts(struct, dtype)
-        for struct, dtype in (
-            ("Stage", STAGE),
-            ("StepControl", STEP_CONTROL),
-            ("Rows<int>", ROWS),
-            ("Arguments", arguments),
-        )
-    )
     kinds: list[type[IntEnum]] = [RowClass, *enums]
-    asserts += "".join(
-        f"static_assert({constant.name} == {constant.value});\n"
+    constants = "\n".join(
+        f"static_assert({constant.name} == {constant.value});"
         for kind in kinds
         for constant in kind
     )
     return f"""#include "supersteps/step.cuh"
 {usings}
 #include "{file}"
-static_assert(sizeof(StepBoard) == {_BOARD_BYTES});
-{asserts}extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+{engine_layout_checks()}
+{layout_checks("Arguments", arguments)}
+{constants}
+extern "C" __global__ void __launch_bounds__({THREADS}, 1)
 work(const __grid_constant__ Arguments arguments) {{
     {work}(arguments);
 }}
@@ -194,11 +185,6 @@ def left_rows_bytes(schedule: Schedule, rows: StepRows, most_rows: int) -> int:
     if schedule == "mixed":
         left = min(left, rows.arcs // (_LONG_ROW_ARCS + 1))
     return max(1, _SCHEDULES[schedule][1] * left)
-
-
-@lru_cache(maxsize=64)
-def _loaded(index: int, code: bytes) -> driver.Kernel:
-    return driver.load(index, code).kernel("work")
 
 
 def copies_by_host(placement: StepPlacement | StepCopies, gpu: GpuOptions) -> bool:
@@ -269,9 +255,7 @@ class StepRun(SlicedRun):
         """Compile the kernel or take it from the cache, and load it on every GPU."""
         begin = perf_counter()
         for part in self.placement.parts:
-            architecture = driver.properties(part.index).compute_capability
-            code = cubin(self._source, self.functions, architecture)
-            self.kernels.append(_loaded(part.index, code))
+            self.kernels.append(load(part.index, self._source, self.functions).kernel("work"))
         self.compile_s = seconds_since(begin, "compile")
 
     def prepare(self, state: Sequence[Any] = (), *, phase: int = 0, early: bool = False) -> None:

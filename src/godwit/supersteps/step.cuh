@@ -134,8 +134,7 @@ struct Team {
 __device__ __forceinline__ void warp_count(StepBlock &block, u32 which, u64 amount) {
     if (!__any_sync(FULL_WARP, amount != 0)) return;
     if (__any_sync(FULL_WARP, amount >> 27 != 0)) {
-        for (u32 step = WARP / 2; step > 0; step /= 2)
-            amount += __shfl_down_sync(FULL_WARP, amount, step);
+        amount = warp_sum(amount);
     } else {
         amount = __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
     }
@@ -144,8 +143,7 @@ __device__ __forceinline__ void warp_count(StepBlock &block, u32 which, u64 amou
 
 __device__ __forceinline__ void warp_amount(StepBlock &block, u32 which, double amount) {
     if (!__any_sync(FULL_WARP, amount != 0)) return;
-    for (u32 step = WARP / 2; step > 0; step /= 2)
-        amount += __shfl_down_sync(FULL_WARP, amount, step);
+    amount = warp_sum(amount);
     if (lane_id() == 0 && amount != 0) atomicAdd(&block.sums.amounts[which], amount);
 }
 

@@ -89,7 +89,7 @@ class DistributedWorklist:
         on_send: Operator | None = None,
         on_receive: Operator | None = None,
     ) -> None:
-        from godwit.runtime.cpu.bits import VALUE_DTYPES
+        from godwit.runtime.cpu.values import VALUE_DTYPES
 
         if not isinstance(router, ItemRouter):
             raise InputError(f"router must be an ItemRouter, got {shown(router)}")

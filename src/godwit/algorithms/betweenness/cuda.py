@@ -15,8 +15,8 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, GraphTooLargeError
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES, c_type
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -408,7 +408,7 @@ class _SearchTeam:
         """Return the number of blocks with memory for a search each; 0 if some have none."""
         part = self.placement.parts[0]
         nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
-        free = driver.free_memory_bytes(part.index)
+        free = memory.free_memory_bytes(part.index)
         free += self.arrays.searches.nbytes(part)
         free -= sum(nbytes[0] for _, nbytes in self._needs(0)) + free // _SPARE_SHARE
         wanted = min(blocks, len(self.positions))

@@ -10,7 +10,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda.types import c_type
+from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics

@@ -15,11 +15,11 @@ import numpy as np
 
 from godwit.algorithms.components.streamed_cpu import Fault, Forest, Linking
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import BorrowedStream, Kernel, Module, PinnedBuffer
+from godwit.runtime.cuda.compile import c_type, layout_checks, load
+from godwit.runtime.cuda.driver import BorrowedStream, Kernel
 from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.cuda.gpu_arrays import address_of
-from godwit.runtime.cuda.types import c_type
+from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.memory import Space
 
 WALKS_PER_VERTEX = 0.25
@@ -73,12 +73,12 @@ def source(id_dtype: Any, end_dtype: Any, *, splices: bool) -> str:
     ids, ends = c_type(np.dtype(id_dtype)), c_type(np.dtype(end_dtype))
     lines = [
         f"#define SPLICES {str(splices).lower()}",
-        '#include "runtime/cuda/include/memory.cuh"',
+        '#include "runtime/cuda/include/warp.cuh"',
         f"using Id = {ids};",
         f"using End = {ends};",
         '#include "algorithms/components/streamed.cuh"',
         "static_assert(sizeof(StreamForest) == 32 && sizeof(StreamControl) == 32);",
-        f"static_assert(sizeof(StreamFault) == {FAULT.itemsize});",
+        layout_checks("StreamFault", FAULT),
     ]
     for name, parameters in KERNELS.items():
         names = [part.split()[-1].lstrip("*") for part in parameters.split(",")[1:]]
@@ -92,15 +92,13 @@ def source(id_dtype: Any, end_dtype: Any, *, splices: bool) -> str:
 
 
 @lru_cache(maxsize=64)
-def _module(index: int, text: str) -> tuple[Module, Kernels]:
-    """Return the compiled kernels of a GPU, and the module that holds them."""
-    properties = driver.properties(index)
-    module = driver.load(index, cubin(text, (), properties.compute_capability))
-    kernels = {}
-    for name in KERNELS:
-        kernel = module.kernel(name)
-        kernels[name] = kernel, kernel.occupancy(THREADS) * properties.multiprocessors
-    return module, kernels
+def _kernels(index: int, text: str) -> Kernels:
+    multiprocessors = driver.properties(index).multiprocessors
+    kernels = {name: load(index, text).kernel(name) for name in KERNELS}
+    return {
+        name: (kernel, kernel.occupancy(THREADS) * multiprocessors)
+        for name, kernel in kernels.items()
+    }
 
 
 class GpuForest:
@@ -192,7 +190,7 @@ def load_kernels(index: int, linking: Linking, dtype: np.dtype[Any]) -> Kernels:
     """Return a GPU's kernels for edges of a dtype."""
     text = source(linking.id_dtype, dtype, splices=linking.splices)
     with _LOADING:  # several workers load at once
-        return _module(index, text)[1]
+        return _kernels(index, text)
 
 
 def memory_bytes(linking: Linking) -> int:

@@ -21,16 +21,15 @@ from godwit.dataflow.cuda.lanes import GpuLane, Streams
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GodwitError, OperatorError
 from godwit.runtime.content import ADAPTERS, Content
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.copy_times import CopyTimes, noted
-from godwit.runtime.cuda.driver import BorrowedStream, Kernel, Module, TimedEvent
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import c_type, cubin, load_cubin
+from godwit.runtime.cuda.copies import CopyTimes, StagedCopy, noted
+from godwit.runtime.cuda.driver import BorrowedStream, TimedEvent
 from godwit.runtime.cuda.events import native_stream
-from godwit.runtime.cuda.gpu_arrays import address_of, cupy, gpu_of
+from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
+from godwit.runtime.cuda.libraries import cupy
+from godwit.runtime.cuda.memory import keep_pinned, take_pinned
 from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
-from godwit.runtime.cuda.ordinary_memory import Promise
-from godwit.runtime.cuda.pools import keep_pinned, take_pinned
-from godwit.runtime.cuda.types import c_type
 from godwit.runtime.memory import READY, Event
 
 THREADS = 256
@@ -105,12 +104,6 @@ def filter_code(
         raise OperatorError(not_boolean(predicate, f"a number ({returned[1]})")) from error
 
 
-@lru_cache(maxsize=64)
-def _loaded(index: int, code: bytes) -> tuple[Module, Kernel]:
-    module = driver.load(index, code)
-    return module, module.kernel("filter_items")
-
-
 class GpuFilter:
     """Filter of arrays on a GPU, one after the other in one stream.
 
@@ -134,7 +127,8 @@ class GpuFilter:
         times: CopyTimes | None = None,
     ) -> None:
         architecture = driver.properties(index).compute_capability
-        _, self._kernel = _loaded(index, filter_code(predicate, dtype, architecture, threads))
+        code = filter_code(predicate, dtype, architecture, threads)
+        self._kernel = load_cubin(index, code).kernel("filter_items")
         self._kernel.take_fault()  # discard faults of aborted filters
         self._faults_before = self._kernel.fault_count
         self._functions = [filter_function(predicate, dtype)]
@@ -148,7 +142,7 @@ class GpuFilter:
         self._tickets_taken = 0
         with ExitStack() as stack:
             # One allocation: the words of tiles, and the ticket.
-            self._words = driver.kept_or_new(index, 8 * (self._tiles(most_items) + 1))
+            self._words = memory.kept_or_new(index, 8 * (self._tiles(most_items) + 1))
             stack.callback(self._words.keep)
             self._tickets = self._words.pointer + 8 * self._tiles(most_items)
             pinned = take_pinned(8 * slots)
@@ -243,7 +237,7 @@ class _HostSlot:
         """Enqueue the kernel; return False if a thread has not yet enqueued the packet's copy."""
         assert self._packet is not None
         arrival, stream = self._arrival, self._owner.stream.handle
-        if isinstance(arrival, Promise) and not arrival.is_under_way:
+        if isinstance(arrival, StagedCopy) and not arrival.is_started:
             return False
         arrival.wait_on(stream)
         self._returned.wait_on(stream)
@@ -388,6 +382,6 @@ def _room_beside(array: Any) -> Any:
     try:
         return cupy().empty(array.size, array.dtype)
     except MemoryError:
-        if not driver.free_kept(gpu_of(array)):
+        if not memory.free_kept(gpu_of(array)):
             raise
         return cupy().empty(array.size, array.dtype)

@@ -15,7 +15,7 @@
 // nothing is cleared between launches, which run one after the other.
 #pragma once
 
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 
 constexpr u32 FILTER_ROUNDS = 4;  // vectors of a thread
 constexpr u32 VECTOR_BYTES = 16;
@@ -111,15 +111,6 @@ __device__ __forceinline__ u64 warp_sum_before(const u64 *states, u64 tile, u64 
     }
 }
 
-template <class Word>
-__device__ __forceinline__ Word warp_sum_up_words(Word amount) {
-    for (u32 step = 1; step < WARP; step *= 2) {
-        const Word before = __shfl_up_sync(FULL_WARP, amount, step);
-        if (lane_id() >= step) amount += before;
-    }
-    return amount;
-}
-
 // Division of a tile: a warp has FILTER_ROUNDS times 32 consecutive vectors.
 template <class Predicate, u32 THREADS>
 struct FilterTile {
@@ -191,7 +182,7 @@ __device__ __forceinline__ u32 warp_places(typename Tile::Word counts, u32 *plac
     using Word = typename Tile::Word;
     constexpr u32 BITS = Tile::Counts::BITS;
     constexpr Word FIELD = (static_cast<Word>(1) << BITS) - 1;
-    const Word up_to = warp_sum_up_words(counts);
+    const Word up_to = warp_sum_up_to(counts);
     const Word of_warp = __shfl_sync(FULL_WARP, up_to, WARP - 1);
     const Word before = up_to - counts;
     u32 total = 0;

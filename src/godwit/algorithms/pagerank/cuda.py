@@ -21,8 +21,8 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
-from godwit.runtime.cuda.driver import Buffer
-from godwit.runtime.cuda.types import c_type
+from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange

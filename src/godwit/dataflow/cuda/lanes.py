@@ -20,14 +20,19 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.copy_times import CopyTimes, noted
-from godwit.runtime.cuda.download import STAGING_BYTES, Staging, stagings
+from godwit.runtime.cuda.copies import (
+    STAGING_BYTES,
+    CopyTimes,
+    Staging,
+    StagingThreads,
+    noted,
+    stagings,
+)
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.events import event_pool
-from godwit.runtime.cuda.gpu_arrays import address_of, place_of
+from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.ordinary_memory import Crew
-from godwit.runtime.cuda.pools import PoolBlock, pinned_pool
+from godwit.runtime.cuda.memory import PoolBlock, pinned_pool
 from godwit.runtime.memory import READY, Event, Transport
 
 _SMALL_BYTES = 64 << 10
@@ -225,10 +230,14 @@ class GpuLane:
     """Copies into the memory of a GPU."""
 
     def __init__(
-        self, index: int, crew: Crew, transport: Transport, times: CopyTimes | None = None
+        self,
+        index: int,
+        staging: StagingThreads,
+        transport: Transport,
+        times: CopyTimes | None = None,
     ) -> None:
         self._index = index
-        self._crew = crew
+        self._staging = staging
         self._straight = transport == "direct"
         self._streams = Streams(times)
         self._held = ExitStack()
@@ -241,7 +250,7 @@ class GpuLane:
         to, nbytes = address_of(view), int(view.nbytes)
         if isinstance(source, np.ndarray):
             return self.from_host(source, to, nbytes, after)
-        here, origin = place_of(source)
+        here, origin = gpu_of(source), address_of(source)
         if here == self._index:
             track = f"copy within cuda:{here}"
             return self._streams.copy(to, origin, nbytes, self._streams.on(here), after, track)
@@ -266,7 +275,7 @@ class GpuLane:
             )
             if moved is not None:
                 return moved
-        return self._crew.to_gpu(source, to, after)
+        return self._staging.to_gpu(source, to, after)
 
     def close(self) -> None:
         """Wait for all copies, and free streams and buffers. A second call has no effect."""
@@ -282,14 +291,14 @@ class GpuLane:
 class PinnedLane:
     """Copies into page-locked memory of the host."""
 
-    def __init__(self, crew: Crew, times: CopyTimes | None = None) -> None:
-        self._crew = crew
+    def __init__(self, staging: StagingThreads, times: CopyTimes | None = None) -> None:
+        self._staging = staging
         self._streams = Streams(times)
 
     def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
         """Start to copy an array of a GPU, or of the host."""
         if not isinstance(source, np.ndarray):
-            here, origin = place_of(source)
+            here, origin = gpu_of(source), address_of(source)
             driver.enter_any(here)
             nbytes = int(source.nbytes)
             stream, track = self._streams.on(here), f"copy cuda:{here} -> host"
@@ -297,7 +306,7 @@ class PinnedLane:
         if source.nbytes <= _AT_ONCE_BYTES and all(event.done() for event in after):
             np.copyto(view, source)
             return READY
-        return self._crew.to_host(source, view.ctypes.data, after)
+        return self._staging.to_host(source, view.ctypes.data, after)
 
     def close(self) -> None:
         """Wait for all copies, and free the streams. A second call has no effect."""

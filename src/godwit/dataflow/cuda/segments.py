@@ -16,12 +16,11 @@ from godwit.dataflow.cpu import as_bytes
 from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane, is_locked
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
-from godwit.runtime.cuda import driver, gpu_arrays
-from godwit.runtime.cuda.copy_times import CopyTimes
+from godwit.runtime.cuda import driver, gpu_arrays, memory
+from godwit.runtime.cuda.copies import CopyTimes, StagingThreads
 from godwit.runtime.cuda.events import EventGroup, event_pool, native_stream, record_event
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.ordinary_memory import Crew
-from godwit.runtime.cuda.pools import (
+from godwit.runtime.cuda.memory import (
     Pool,
     PoolBlock,
     given_gpu_pool,
@@ -95,7 +94,7 @@ class GpuSpace(_Pooled):
         self._events = event_pool(index)
         self._transport: Transport = transport
         self._trace = trace
-        self._crew = Crew(index, _times(trace))
+        self._staging = StagingThreads(index, _times(trace))
         self._pool = (
             gpu_pool(index, limit_bytes)
             if memory is None
@@ -134,7 +133,7 @@ class GpuSpace(_Pooled):
 
     def lane(self) -> GpuLane:
         """Return a new lane into this GPU's memory."""
-        return GpuLane(self.index, self._crew, self._transport, _times(self._trace))
+        return GpuLane(self.index, self._staging, self._transport, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[Any]:
         """Return a block in which the GPU and the stream are CuPy's current ones."""
@@ -147,9 +146,9 @@ class GpuSpace(_Pooled):
             return
         with ExitStack() as stack:
             # Memory that arrays still used when an earlier pool was closed.
-            stack.callback(driver.free_abandoned, [self.index])
+            stack.callback(memory.free_abandoned, [self.index])
             stack.callback(self._pool.close)
-            stack.callback(self._crew.close)
+            stack.callback(self._staging.close)
             _, runtime = bindings()
             outcome = runtime.cudaStreamSynchronize(self._native)
             driver.checked(outcome, f"work on cuda:{self.index} failed")
@@ -171,7 +170,7 @@ class PinnedSpace(_Pooled):
         self, limit_bytes: int | None = None, memory: Any = None, trace: Any = None
     ) -> None:
         self._trace = trace
-        self._crew = Crew(None)
+        self._staging = StagingThreads(None)
         self._held = ExitStack()
         if memory is None:
             self._pool = pinned_pool(limit_bytes)
@@ -194,7 +193,7 @@ class PinnedSpace(_Pooled):
 
     def lane(self) -> PinnedLane:
         """Return a new lane into page-locked memory."""
-        return PinnedLane(self._crew, _times(self._trace))
+        return PinnedLane(self._staging, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[None]:
         """Return an empty block."""
@@ -205,7 +204,7 @@ class PinnedSpace(_Pooled):
         with ExitStack() as stack:
             stack.callback(self._held.close)
             stack.callback(self._pool.close)
-            stack.callback(self._crew.close)
+            stack.callback(self._staging.close)
 
 
 def array_to_send(array: Any) -> Any:

@@ -12,8 +12,7 @@ from godwit.frontier.code import Instruction, Operator, Read, StepCode, accumula
 from godwit.frontier.cpu import operators as templates
 from godwit.frontier.cpu import team
 from godwit.runtime.content import ADAPTERS
-from godwit.runtime.cpu.values import fits, returned
-from godwit.runtime.references import by_reference
+from godwit.runtime.cpu.values import by_reference, fits, returned
 
 _ARC = "source, target, arc"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from godwit.frontier.code import Instruction, StepCode, accumulator_dtype
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import PEERS, ROWS, STAGE

@@ -17,9 +17,9 @@ from godwit.errors import InputError
 from godwit.frontier.code import PULL_SHARE, VERTEX_COUNT, Instruction, Operator, Read, StepCode
 from godwit.frontier.cuda.layout import arguments_dtype, slot_of, slots_of
 from godwit.frontier.reads import shared_fields
+from godwit.runtime.cuda.compile import c_type, layout_checks
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.types import c_type
-from godwit.supersteps.run import ROWS, STAGE, THREADS
+from godwit.supersteps.run import THREADS, engine_layout_checks
 
 MOST_ARRAYS = 24
 """Fields and accumulators together: a kernel takes so many pointers at every device."""
@@ -83,9 +83,8 @@ using Weight = {c_type(self._weight)};
 constexpr u32 FIELDS = {len(code.fields)}, SLOTS = {len(slots)};
 constexpr bool PULLS = {_flag(code.pulls)};
 #include "frontier/cuda/pull.cuh"
-static_assert(sizeof(Stage) == {STAGE.itemsize});
-static_assert(sizeof(Rows<int>) == {ROWS.itemsize});
-static_assert(sizeof(Arguments) == {arguments_dtype(code).itemsize});
+{engine_layout_checks()}
+{layout_checks("Arguments", arguments_dtype(code))}
 {"".join(structs)}
 __device__ __forceinline__ u32 thread_decide(const Arguments &arguments, u32 phase,
                                              const Sums &totals, u64 *state) {{

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -13,10 +12,11 @@ import numpy as np
 
 from godwit import config
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.driver import Buffer, Module, Stream
-from godwit.runtime.cuda.gpu_locks import held_gpus
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import load
+from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import Buffer
 
 TILE = 1024
 """Items of a tile, which one warp visits; as in tiles.cuh."""
@@ -50,14 +50,8 @@ def c_word(dtype: np.dtype[Any] | None) -> str:
 
 def spare_bytes(index: int) -> int:
     """Return the free memory of a GPU that a graph may take."""
-    free = driver.free_memory_bytes(index)
+    free = memory.free_memory_bytes(index)
     return max(0, int(free * (1 - _RESERVED_SHARE)) - _RESERVED_BYTES)
-
-
-@lru_cache(maxsize=64)
-def _module(index: int, source: str) -> Module:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(source, (), architecture))
 
 
 class GraphBuilder:
@@ -75,7 +69,7 @@ class GraphBuilder:
         with ExitStack() as stack:
             stack.enter_context(held_gpus([index]))
             begin = perf_counter()
-            self._module = _module(index, source)
+            self._module = load(index, source)
             self.seconds["compile"] = perf_counter() - begin
             self.stream = Stream(index)
             stack.callback(self.stream.close)

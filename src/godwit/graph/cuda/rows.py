@@ -23,9 +23,10 @@ from godwit.graph.cuda.builder import TILE, GraphBuilder, c_id, c_word, kernel_s
 from godwit.graph.hashing import seed_word, weight_rule
 from godwit.graph.rows import Rows, estimate_bytes, require_memory
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.download import download
-from godwit.runtime.cuda.driver import Buffer
-from godwit.runtime.cuda.sorting import cupy_module, sort_keys, stable_order
+from godwit.runtime.cuda.copies import download
+from godwit.runtime.cuda.gpu_arrays import sort_keys, stable_order
+from godwit.runtime.cuda.libraries import cupy
+from godwit.runtime.cuda.memory import Buffer
 
 _BUCKETS = 1024  # as in build_rows.cuh
 _KEY_BITS = 63
@@ -446,12 +447,12 @@ def _on_gpu(values: Any) -> Any:
         return None
     if getattr(values, "requires_grad", False):  # which PyTorch does not share
         values = values.detach()
-    cupy = cupy_module()
+    module = cupy()
     try:
-        shared = cupy.from_dlpack if hasattr(values, "__dlpack__") else cupy.asarray
+        shared = module.from_dlpack if hasattr(values, "__dlpack__") else module.asarray
         array = shared(values)
         with driver.entered(int(array.device.id)):
-            return cupy.ascontiguousarray(array) if array.ndim == 1 else None
+            return module.ascontiguousarray(array) if array.ndim == 1 else None
     except (RuntimeError, BufferError, TypeError, ValueError):  # not CUDA's, or unknown to CuPy
         return None
 

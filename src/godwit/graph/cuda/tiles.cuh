@@ -15,16 +15,6 @@ __device__ __forceinline__ i64 grid_thread() {
 __device__ __forceinline__ i64 grid_warps() { return grid_threads() / WARP; }
 __device__ __forceinline__ i64 grid_warp() { return grid_thread() / WARP; }
 
-// Return the sum over this lane and the lanes before it.
-template <class T>
-__device__ __forceinline__ T warp_sum_up(T value) {
-    for (u32 step = 1; step < WARP; step *= 2) {
-        const T before = __shfl_up_sync(FULL_WARP, value, step);
-        if (lane_id() >= step) value += before;
-    }
-    return value;
-}
-
 // Replace every value by the sum of the values before it, and `values[count]` by the sum of all. For one
 // block of whole warps.
 __device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
@@ -34,12 +24,12 @@ __device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
     for (i64 begin = 0; begin < count; begin += blockDim.x) {
         const i64 i = begin + threadIdx.x;
         const u64 value = i < count ? values[i] : 0;
-        const u64 end = warp_sum_up(value);
+        const u64 end = warp_sum_up_to(value);
         if (lane_id() == WARP - 1) ends[warp_id()] = end;
         __syncthreads();
         if (warp_id() == 0) {
             const u64 own = lane_id() < warps ? ends[lane_id()] : 0;
-            const u64 up_to = warp_sum_up(own);
+            const u64 up_to = warp_sum_up_to(own);
             ends[lane_id()] = up_to;
         }
         __syncthreads();

@@ -14,7 +14,7 @@ extern "C" __global__ void count_neighbours(PercolatedGrid grid, u64 *tiles) {
              v += WARP) {
             total += __popc(grid.neighbours(start, v));
         }
-        const u32 end = warp_sum_up(total);
+        const u32 end = warp_sum_up_to(total);
         if (lane_id() == WARP - 1) tiles[tile] = end;
     }
 }
@@ -31,7 +31,7 @@ extern "C" __global__ void write_neighbours(PercolatedGrid grid, const u64 *tile
 #pragma unroll 1
         for (i64 v = tile * TILE + lane_id(); v < (tile + 1) * TILE + lane_id(); v += WARP) {
             u32 directions = v < grid.vertices ? grid.neighbours(start, v) : 0;
-            const u32 end = warp_sum_up(static_cast<u32>(__popc(directions)));
+            const u32 end = warp_sum_up_to(static_cast<u32>(__popc(directions)));
             if (v < grid.vertices) ends[v] = static_cast<i64>(at + end);
             for (u64 to = at + end - __popc(directions); directions;
                  directions &= directions - 1, ++to) {

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 
 def _intrinsic(define: Callable[..., Any]) -> Any:
-    """Numba's decorator, typed: what it makes is called with other arguments than ``define`` has."""
+    """Return Numba's intrinsic, typed as called with other arguments than ``define`` has."""
     return intrinsic(define)
 
 
@@ -38,7 +38,7 @@ def _integer_type(array_type: Any) -> Any:
 
 @_intrinsic
 def load(typing_context: Any, array: Any, index: Any) -> Any:
-    """The element, by a plain load; unlike ``array[index]`` without Python's negative indices."""
+    """Return the element by a plain load; unlike ``array[index]``, without Python's negative indices."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(_element_pointer(context, builder, array, arguments[0], arguments[1]))
@@ -48,7 +48,7 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
 
 @_intrinsic
 def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Set the element, by a plain store; likewise."""
+    """Set the element by a plain store, without Python's negative indices."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(
@@ -131,7 +131,7 @@ fetch_or = _make_read_modify_write("or", "monotonic", "fetch_or")
 def compare_exchange(
     typing_context: Any, array: Any, index: Any, expected: Any, desired: Any
 ) -> Any:
-    """Set the element to ``desired`` if it is bitwise ``expected``; True if it was set."""
+    """Set the element to ``desired`` if it is bitwise ``expected``; return True if it was set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _element_pointer(context, builder, array, arguments[0], arguments[1])
@@ -150,7 +150,7 @@ def compare_exchange(
 
 @_intrinsic
 def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of the element; never faults."""
+    """Prefetch the cache line of the element; never faults."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _element_pointer(context, builder, array, arguments[0], arguments[1])
@@ -171,7 +171,7 @@ _YIELD_SYMBOL = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 @_intrinsic
 def yield_thread(typing_context: Any) -> Any:
-    """Let another thread run on this core: what a waiting loop does between two looks."""
+    """Yield this core to another thread, as waiting loops do between two looks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function_type = ir.FunctionType(ir.IntType(32), [])
@@ -183,7 +183,7 @@ def yield_thread(typing_context: Any) -> Any:
 
 
 def fetch_min(array: Any, index: int, value: Any) -> Any:
-    """Lower the element to ``value`` if that is smaller; returns the old element.
+    """Lower the element to ``value`` if that is smaller; return the old element.
 
     A load comes first: most candidates do not improve, and a plain load leaves the cache line
     shared. NaN never improves.

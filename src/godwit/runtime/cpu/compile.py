@@ -1,4 +1,4 @@
-"""Compiled functions that another process finds again: ``@kernel``.
+"""Compiled functions, cached across processes by content: ``@kernel``.
 
 Numba caches a function under its file and line, and never finds operators that were passed as
 arguments or held in closures. A kernel is instead compiled as an *instantiation*: its bytecode and,
@@ -43,12 +43,13 @@ from godwit.runtime.rebuilding import Originals, rebuild
 
 
 class _InlinedLibrary(JITCodeLibrary):
-    """The LLVM of a function that is only ever inlined: others link it, and it never becomes machine
-    code, which would be half of the time that compiling takes.
+    """LLVM code of a function that is only ever inlined.
+
+    It never becomes machine code, which would be half of the time of compiling.
     """
 
     def _optimize_final_module(self) -> None:
-        """Left to those into which it is inlined."""
+        """Do nothing: the functions that inline it are optimized."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
@@ -56,7 +57,7 @@ class _InlinedLibrary(JITCodeLibrary):
 
 
 class _InlinedCompiler(compiler.Compiler):
-    """Numba's compiler, for a function that is only ever inlined."""
+    """Compiler for functions that are only ever inlined."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)  # type: ignore[no-untyped-call]
@@ -65,7 +66,8 @@ class _InlinedCompiler(compiler.Compiler):
         self.state.library = _InlinedLibrary(codegen, "inlined")  # type: ignore[no-untyped-call]
 
     def compile_extra(self, func: Any) -> Any:
-        """Compile; what dispatchers want as machine code is a built-in function that nobody calls."""
+        """Compile; the entry point that dispatchers expect is a built-in function, which is never
+        called."""
         result = super().compile_extra(func)  # type: ignore[no-untyped-call]
         entry_point: Any = list[Any]().append
         self.state.targetctx.insert_user_function(entry_point, result.fndesc, [result.library])
@@ -73,7 +75,7 @@ class _InlinedCompiler(compiler.Compiler):
 
 
 class _OperatorCompiler(_InlinedCompiler):
-    """Likewise, for a function that a user wrote: what Python checks raises, and loops can be stopped."""
+    """Compiler for users' functions, inlined, too: what Python checks raises, and loops can be stopped."""
 
     def compile_extra(self, func: Any) -> Any:
         """Compile with the checks of :mod:`godwit.runtime.checks`."""
@@ -82,7 +84,7 @@ class _OperatorCompiler(_InlinedCompiler):
         return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:
-        """Return the usual passes, and ours behind those that look at the form of loops."""
+        """Return the usual passes, with :class:`StoppableLoops` behind those that change loops."""
         pipelines = super().define_pipelines()  # type: ignore[no-untyped-call]
         for pipeline in pipelines:
             pipeline.add_pass_after(StoppableLoops, LiteralUnroll)
@@ -124,8 +126,8 @@ class Kernel:
     :param bindings: values for global names of the functions of Godwit's modules among the entry and
         everything below it; this is how operators are put into a template. A user's functions keep
         their own globals
-    :raises OperatorError: when compiled, if that is impossible; when run, from whatever exception a
-        user's function raises
+    :raises OperatorError: when compiled, if that is impossible; when run, from any exception of a
+        user's function
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class Kernel:
 
     @property
     def py_func(self) -> Callable[..., Any]:
-        """The function, under the name that Numba's dispatchers have it."""
+        """The function, under the name of Numba's dispatchers."""
         return self.function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -163,11 +165,11 @@ class Kernel:
             instance.fail(error, arguments)
 
     def bind(self, **bindings: Any) -> Kernel:
-        """A kernel of the same template with further global names bound."""
+        """Return a kernel of the same template with further global names bound."""
         return Kernel(self.function, {**self._bindings, **bindings})
 
     def compile(self) -> Callable[..., Any]:
-        """Numba's dispatcher for this kernel; nothing is compiled until it is called."""
+        """Return Numba's dispatcher for this kernel, which compiles when it is called."""
         dispatcher: Callable[..., Any] = self._instantiated().dispatcher
         return dispatcher
 
@@ -183,12 +185,12 @@ class Kernel:
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Decorator: compile a plain Python function as a :class:`Kernel`."""
+    """Make a plain Python function a :class:`Kernel`; a decorator."""
     return Kernel(function)
 
 
 def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> str:
-    """A hash of the function and of everything that it refers to, equal in every process."""
+    """Return a hash of the function and of everything that it refers to, equal in every process."""
     content = Content(bindings)
     versions = (sys.version_info[:3], numba.__version__, np.__version__, _VERSION)
     content.add(source_digest("checks", "loops", "cpu.stopping", "cpu.compile"))
@@ -200,7 +202,7 @@ def content_key(function: Callable[..., Any], bindings: Mapping[str, Any]) -> st
 
 @dataclass
 class _Instance:
-    """One compiled instantiation.
+    """A compiled instantiation.
 
     :param key: in the table of the process
     :param dispatcher: Numba's, of the entry
@@ -212,7 +214,7 @@ class _Instance:
     originals: Originals
 
     def fail(self, error: Exception, arguments: tuple[Any, ...]) -> NoReturn:
-        """Raise what the user should see of an exception out of the dispatcher."""
+        """Raise what the user should see of an exception from the dispatcher."""
         if isinstance(error, MemoryError | RunStopped):
             raise error
         try:
@@ -237,7 +239,7 @@ _INSTANCES_LOCK = threading.Lock()
 def _instantiate(
     function: Callable[..., Any], bindings: Mapping[str, Any], key: str, *, kept: bool
 ) -> _Instance:
-    """Compile nothing yet.
+    """Return an instantiation, which compiles when it is called.
 
     :param kept: whether compiled code is kept in the cache folder, and looked for there
     """
@@ -266,8 +268,9 @@ sys.modules[_HELPERS_MODULE] = types.ModuleType(_HELPERS_MODULE)  # as for each 
 
 
 def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> Any:
-    """A function of Godwit's below which no user's is, compiled once for all kernels of the process;
-    None for any other.
+    """Return a helper that is compiled once for all kernels of the process.
+
+    That is a function of Godwit's which calls no user's; for any other, None.
     """
     content = Content(bindings)
     content.visit(plain, plain.__name__)
@@ -289,16 +292,16 @@ def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> An
 
 
 class _KeptCode(NullCache):
-    """Where Numba's dispatcher of an instantiation looks for compiled code: the cache folder.
+    """Cache of a dispatcher's compiled code, in Godwit's cache folder.
 
-    Whatever goes wrong with what is kept, the function is compiled anew.
+    If cached code cannot be loaded, the function is compiled again.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function for argument types, or None."""
+        """Return the compiled function for argument types, or None."""
         target_context.refresh()
         data = cache.load(*self._names(sig, target_context.codegen()))
         if data is None:

@@ -1,4 +1,4 @@
-"""The clock of time-outs: it stands still while the calling thread compiles, or loads what was compiled."""
+"""The clock of time-outs, which stands still while the calling thread compiles or loads compiled code."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from numba.core import event
 
 
-class _Thread(threading.local):
-    """What a thread has compiled.
+class _CompileTime(threading.local):
+    """Compilations of a thread.
 
-    :ivar seconds: in all, but for what is under way
-    :ivar depth: how many compilations, one within the other, are under way
-    :ivar begin_s: when the outermost of these began
+    :ivar seconds: of all finished ones
+    :ivar depth: number of nested ones under way
+    :ivar begin_s: time when the outermost of these began
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class _Thread(threading.local):
             self.seconds += perf_counter() - self.begin_s
 
 
-_thread = _Thread()
+_thread = _CompileTime()
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """The time of this block does not count."""
+    """Stop the clock of the calling thread during the block."""
     _thread.enter()
     try:
         yield
@@ -49,19 +49,17 @@ def compiling() -> Iterator[None]:
 
 
 def run_clock() -> float:
-    """Seconds from an arbitrary moment on, without those in which the calling thread compiled."""
+    """Return seconds from an arbitrary moment on, without those in which the calling thread compiled."""
     return perf_counter() - _thread.seconds
 
 
 class _Listener(event.Listener):  # type: ignore[misc, unused-ignore]
-    """Numba compiles also where a kernel is called for the first time."""
+    """Stops the clock when Numba compiles a kernel at its first call."""
 
     def on_start(self, event: Any) -> None:
-        """A compilation begins, in this thread."""
         _thread.enter()
 
     def on_end(self, event: Any) -> None:
-        """It ends."""
         _thread.leave()
 
 

@@ -13,17 +13,17 @@ MAXIMAL_VIRTUAL_DEVICES = 256
 
 
 class CpuKind(DeviceKind):
-    """All cores, or virtual devices on them. Compiled code is imported on the first run."""
+    """All cores as one device, and virtual devices on them."""
 
     kind = "cpu"
 
     def devices(self) -> Sequence[Device]:
-        """``cpu``, then one virtual device per core; more of these can be asked for by name."""
+        """Return ``cpu``, then one virtual device per core; more can be named."""
         threads = config.thread_count()
         return [self.find("cpu"), *(self.find(f"cpu:{index}") for index in range(threads))]
 
     def find(self, name: str) -> Device:
-        """The device of a name."""
+        """Return the device of a name."""
         memory = config.available_memory_bytes
         if name == "cpu":
             threads = config.thread_count()
@@ -40,4 +40,4 @@ class CpuKind(DeviceKind):
         )
 
     def require_idle(self, devices: Sequence[Device]) -> None:
-        """Runs on CPUs do not exclude each other."""
+        """Do nothing: runs on CPUs do not exclude each other."""

@@ -1,11 +1,10 @@
-"""Users' loops end when their run is to end: at each turn they look at a word of the process.
+"""Stopping users' loops on CPUs: each iteration looks at a stop word of the process.
 
-An operator may not return: ``while True: pass``. So each loop of a function that a user wrote begins its
-turns with a look at the stop word, by a pass of the compiler (:class:`StoppableLoops`). Functions without
-loops are compiled as they are. The word is raised when any run of the process is to end; who then sees it
-asks whether the run of its own thread is the one, and if so leaves the kernel by a :class:`RunStopped`,
-past handlers of the user's. Threads that have left are not counted: one that asks while no run is
-ending lowers the word.
+An operator may not return: ``while True: pass``. So a compiler pass (:class:`StoppableLoops`) begins each
+iteration of a user's loop with a look at the stop word; functions without loops are compiled as they are.
+The word is raised when any run of the process is to end. A loop that sees it calls :func:`_must_stop`, and
+if the run of its own thread is to end leaves the kernel by a :class:`RunStopped`, past the user's handlers.
+The word is lowered by the first such call while no run is ending.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _Control = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RunStopped(Exception):  # noqa: N818 (no error: the caller that ended the run knows why)
-    """A kernel has left a loop of the user's because its run is to end."""
+    """A kernel has left a user's loop because its run is to end."""
 
 
 _stop_word = np.zeros(1, np.int64)
@@ -43,7 +42,7 @@ _running: dict[int, _Control] = {}  # by thread
 
 @contextmanager
 def stoppable(control: _Control) -> Iterator[None]:
-    """Kernels that the calling thread runs in this block leave users' loops when the run is to end."""
+    """Let kernels that the calling thread runs in the block leave users' loops when the run is to end."""
     thread = threading.get_ident()
     before = _running.get(thread)
     _running[thread] = control
@@ -57,7 +56,7 @@ def stoppable(control: _Control) -> Iterator[None]:
 
 
 def stop(control: _Control) -> None:
-    """End the run with this control array."""
+    """End the run of a control array."""
     control[ABORT] = 1
     _stop_word[0] = 1  # second: see _must_stop
 
@@ -70,7 +69,7 @@ def check_running() -> None:
 
 
 def _must_stop() -> int:
-    """Whether the run of the calling thread is to end; called by loops that find the stop word raised."""
+    """Return 1 if the run of the calling thread is to end; called by loops when the stop word is raised."""
     # Lowered before runs are looked at: one that is ended meanwhile raises it again afterwards.
     _stop_word[0] = 0
     if any(control[ABORT] for control in [*_running.values()]):
@@ -88,7 +87,7 @@ _INT = llvm.IntType(64)
 
 @intrinsic
 def _leave_if_stopped(typing_context: Any) -> Any:
-    """Look at the stop word; leave the kernel if it is raised and the thread's run is to end."""
+    """Leave the kernel if the stop word is raised and the thread's run is to end."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         module = builder.module
@@ -111,7 +110,7 @@ def _leave_if_stopped(typing_context: Any) -> Any:
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class StoppableLoops(FunctionPass):
-    """Begins each turn of a function's loops with a look at the stop word."""
+    """Compiler pass: each iteration of a function's loops begins with a look at the stop word."""
 
     _name = "godwit_stoppable_loops"
 
@@ -119,7 +118,7 @@ class StoppableLoops(FunctionPass):
         FunctionPass.__init__(self)  # type: ignore[no-untyped-call, unused-ignore]
 
     def run_pass(self, state: Any) -> bool:
-        """Change the function's loops; say whether there are any."""
+        """Change the function's loops; return True if there are any."""
         return begin_turns_with(
             _leave_if_stopped, state.func_ir, ir=ir, analysis=analysis, ir_utils=ir_utils
         )

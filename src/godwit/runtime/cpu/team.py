@@ -39,21 +39,21 @@ CONTROL_WORDS = 4 * WORDS_PER_LINE
 _SPINS_BEFORE_YIELD = 200
 
 GRACE_S = 2.0
-"""How long threads may take to heed the abort word before they are left behind."""
+"""Seconds that threads may take to leave after an abort, before they are left behind."""
 
 _teams_made = count()
 
 
 def new_control() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A control array for one run: abort word, barrier and cursor, all zero."""
+    """Return a control array for one run: abort word, barrier and cursor, all zero."""
     return np.zeros(CONTROL_WORDS, np.int64)
 
 
 def barrier(control: Any, size: int) -> bool:
-    """Wait until all ``size`` threads of the team are here; False if the run is to be aborted.
+    """Wait until all ``size`` threads of the team have arrived; return False if the run is to be aborted.
 
     For compiled code. Invariant: the last to arrive resets the count before it advances the epoch,
-    and nobody arrives anew before having seen the epoch advance. An abort lets everyone out, after
+    and no thread arrives again before it has seen the epoch advance. An abort releases all, after
     which the control array is not used again.
     """
     epoch = load_acquire(control, _BARRIER_EPOCH)
@@ -72,7 +72,7 @@ def barrier(control: Any, size: int) -> bool:
 
 
 def next_range(control: Any, chunk: int, count: int) -> tuple[int, int]:
-    """The next part [begin, end) of ``range(count)`` that no thread has taken, by the run's cursor.
+    """Return the next part [begin, end) of ``range(count)`` that no thread has taken, by the run's cursor.
 
     For compiled code. Empty if there is none left, or the run is to be aborted.
     """
@@ -83,7 +83,7 @@ def next_range(control: Any, chunk: int, count: int) -> tuple[int, int]:
 
 
 class Team:
-    """Some threads, waiting for work."""
+    """Threads that wait for work."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -152,10 +152,10 @@ class Team:
         joined, and the first exception is raised. So it is if the calling thread itself belongs to a run
         that is to end.
 
-        An interruption may strike between any two steps of this function, so no step may matter
+        An interruption may come between any two steps of this function, so no step may matter
         alone: an outcome is noted where its thread leaves it, a lost wake-up is made good by the
         next look, and a team that was left in the middle is not used again. That happens too when
-        threads do not heed the abort word, which kernels of ours and users' loops do: at a second
+        threads do not leave after an abort, as Godwit's kernels and users' loops do: at a second
         interruption, or GRACE_S after the first failure, they are left behind.
         """
         outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
@@ -188,7 +188,7 @@ class Team:
         poll: Callable[[], None] | None,
         poll_interval_s: float,
     ) -> BaseException | None:
-        """Wait until all outcomes are there; the first failure, if there was one."""
+        """Wait until all outcomes are there; return the first failure, or None."""
         failure: BaseException | None = None
         failed_at = 0.0
         while True:
@@ -232,14 +232,14 @@ class Team:
 
     @property
     def usable(self) -> bool:
-        """False in a process forked after the team was made, as its threads stayed behind, and for a
-        team whose last run was left before its threads had ended.
+        """False after a fork, as the threads stayed behind, and after a run that was left before its
+        threads had ended.
         """
         return self._process == os.getpid() and not self._abandoned
 
 
 def thread_track(rank: int) -> tuple[str, str]:
-    """Where what a thread of a team does is noted, if nothing else is said."""
+    """Return the default track of a trace for a thread of a team."""
     return HOST, f"thread {rank}"
 
 
@@ -248,7 +248,7 @@ def _traced(
     tasks: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
     tracks: Sequence[tuple[str, str]] | None,
 ) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """The tasks, whose times are noted by the threads that do them."""
+    """Return the tasks with their times noted by the threads that run them."""
 
     def timed(
         track: tuple[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]
@@ -271,7 +271,7 @@ _idle_lock = threading.Lock()
 
 @contextmanager
 def borrowed_team(size: int) -> Iterator[Team]:
-    """A team of at least ``size`` threads, for the caller alone until the block ends."""
+    """Provide a team of at least ``size`` threads exclusively during the block."""
     team = None
     with _idle_lock:
         for candidate in _idle_teams:
@@ -321,5 +321,5 @@ def run_team(
 
 
 def block_range(rank: int, size: int, count: int) -> tuple[int, int]:
-    """The part [begin, end) of ``range(count)`` that falls to ``rank`` of ``size``."""
+    """Return the part [begin, end) of ``range(count)`` of thread ``rank`` of ``size``."""
     return count * rank // size, count * (rank + 1) // size

@@ -1,9 +1,10 @@
-"""Kernels to cubins: NVRTC compiles CUDA C++, nvJitLink links the operators in; kept on disk.
+"""Kernels: from CUDA C++ and operators to cubins, kept on disk, and to modules loaded on a GPU.
 
-No GPU and no driver is needed. A cubin is stored under a hash of all that it depends on: the source,
-the headers that it includes, the operators with everything that they refer to, options, architecture,
-and the versions of whatever had a hand in it. Finding it imports none of the compilers. What is damaged, or
-a folder that cannot be used (:mod:`godwit.cache`), costs compilation, never an error.
+NVRTC compiles CUDA C++, nvJitLink links the operators in; no GPU and no driver is needed for that. A cubin
+is stored under a hash of all that it depends on: the source, the headers that it includes, the operators
+with everything that they refer to, options, architecture, and the versions of all compilers. Finding it
+imports none of them. A damaged file, or a folder that cannot be used (:mod:`godwit.cache`), costs
+compilation, never an error.
 """
 
 from __future__ import annotations
@@ -11,21 +12,28 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from godwit import cache
 from godwit.errors import DeviceError, GodwitError
 from godwit.runtime.content import Content, source_digest
 from godwit.runtime.cpu.compile_time import compiling
-from godwit.runtime.cuda import libraries
+from godwit.runtime.cuda import driver, libraries
+from godwit.runtime.cuda.driver import Module
 from godwit.runtime.cuda.operators import FAULT_DECLARATION, DeviceFunction, compile_function
 
+MAXIMAL_DEVICES = 16
+"""Most GPUs of a run; ``MAX_DEVICES`` of runtime/cuda/include/barrier.cuh."""
+
 ARCHITECTURES = ("80", "86", "89", "90", "100", "120")
-"""For which every kernel is compiled and tested; others that NVRTC knows work, too."""
+"""Architectures that every kernel is tested for; others that NVRTC supports work, too."""
 
 INCLUDE_FOLDER = Path(__file__).parents[2]
 """The package: ``#include "folder/file.cuh"`` names a file by its path in it."""
@@ -34,19 +42,67 @@ INCLUDE_FOLDER = Path(__file__).parents[2]
 _COMPILER_OPTIONS = ("-std=c++17", "-lineinfo", "-fmad=false")
 _LINKER_OPTIONS = ("-lto", "-O3", "-lineinfo", "-fma=0")
 
-# Who has a hand in a cubin, under CUDA 13's and CUDA 12's names.
+# Distributions that cubins depend on, under CUDA 13's and CUDA 12's names.
 _NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 _NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
 _NVVM = ("nvidia-nvvm", "nvidia-cuda-nvcc-cu12")
 _PYTHON_PACKAGES = ("numba", "numba-cuda", "llvmlite", "numpy", "cuda-bindings")
 
-_BUILT: dict[str, bytes] = {}  # of this process, by key
+_C_TYPES = {
+    "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "float",
+    "float64": "double", "int8": "signed char", "uint8": "u8", "int16": "short", "uint16": "u16",
+}  # fmt: skip
+
+_BUILT: dict[str, bytes] = {}  # cubins of this process, by key
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """Return the name that kernels have for a dtype (runtime/cuda/include/memory.cuh)."""
+    return _C_TYPES[dtype.name]
+
+
+def layout_checks(
+    struct: str, dtype: np.dtype[Any], members: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return C++ that fails to compile unless a struct has the size and the fields of a NumPy dtype.
+
+    :param members: what C++ calls fields of other names, such as ``"mine.counts"``
+    """
+    checks = [f"sizeof({struct}) == {dtype.itemsize}"]
+    for name, field in (dtype.fields or {}).items():
+        checks.append(f"__builtin_offsetof({struct}, {members.get(name, name)}) == {field[1]}")
+    return "\n".join(f"static_assert({check});" for check in checks)
+
+
+def load(index: int, source: str, functions: Sequence[DeviceFunction] = ()) -> Module:
+    """Return kernels compiled for a GPU and loaded there; each module is loaded once.
+
+    :param source: as for :func:`cubin`, and ``functions``
+    """
+    if functions:  # not kept by identity: equal operators are often made anew for a call
+        return load_cubin(index, cubin(source, functions, _architecture(index)))
+    return _loaded_source(index, source)
+
+
+@lru_cache(maxsize=256)
+def _loaded_source(index: int, source: str) -> Module:
+    return load_cubin(index, cubin(source, (), _architecture(index)))
+
+
+@lru_cache(maxsize=256)
+def load_cubin(index: int, code: bytes) -> Module:
+    """Return a cubin loaded on a GPU, once."""
+    return Module(index, code)
+
+
+def _architecture(index: int) -> str:
+    return driver.properties(index).compute_capability
 
 
 def cubin(
     source: str, functions: Sequence[DeviceFunction], architecture: str, options: Sequence[str] = ()
 ) -> bytes:
-    """Compiled kernels, ready to be loaded.
+    """Return compiled kernels as a cubin.
 
     :param source: CUDA C++; the prototypes of the functions are put in front of it
     :param functions: operators that it calls
@@ -57,16 +113,16 @@ def cubin(
     :raises GodwitError: the source is wrong; the compiler's log is attached as a note
     """
     key = _key(source, functions, architecture, options)
-    found = _BUILT.get(key)
-    if found is None:
+    code = _BUILT.get(key)
+    if code is None:
         names = ("cuda", key[:2], f"{key}.cubin")
-        found = cache.load(*names)
-        if found is None:
+        code = cache.load(*names)
+        if code is None:
             with compiling():
-                found = _compiled(source, functions, architecture, options)
-            cache.store(found, *names)
-        _BUILT[key] = found
-    return found
+                code = _compiled(source, functions, architecture, options)
+            cache.store(code, *names)
+        _BUILT[key] = code
+    return code
 
 
 def _key(
@@ -88,7 +144,7 @@ def _key(
 
 
 def _included(text: str, found: dict[str, str]) -> dict[str, str]:
-    """The headers that a text includes, directly or not; they go by their paths below the folder."""
+    """Return the headers that a text includes, directly or not, by their paths below the folder."""
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.MULTILINE):
         path = INCLUDE_FOLDER / name
         if name not in found and path.is_file():
@@ -107,7 +163,7 @@ def _versions() -> tuple[str, ...]:
 
     return (
         f"godwit {sys.modules['godwit'].__version__}",
-        source_digest("checks", "loops", "cuda.operators", "cuda.stopping"),
+        source_digest("checks", "loops", "cuda.operators"),
         f"python {sys.version_info[:3]}",
         # From a toolkit of the system instead of a wheel: it must say itself.
         _version(_NVRTC) or nvrtc_itself(),
@@ -118,12 +174,12 @@ def _versions() -> tuple[str, ...]:
 
 
 def _version(names: Sequence[str]) -> str:
-    """The version of whichever of these distributions is installed; empty if none is."""
-    found = []
+    """Return the versions of those of some distributions that are installed; empty if none is."""
+    versions = []
     for name in names:
         with suppress(importlib.metadata.PackageNotFoundError):
-            found.append(importlib.metadata.version(name))
-    return " ".join(found)
+            versions.append(importlib.metadata.version(name))
+    return " ".join(versions)
 
 
 def _compiled(
@@ -160,7 +216,7 @@ def _check_architecture(architecture: str) -> None:
 
 
 def _check_linker() -> None:
-    """nvJitLink reads the LTO-IR of compilers up to its own version only."""
+    """Raise DeviceError if nvJitLink is older than a compiler, whose LTO-IR it cannot read then."""
     linker = tuple(libraries.nvjitlink().version())
     producers = {"NVRTC": tuple(libraries.nvrtc().nvrtcVersion()[1:])}
     numbers = re.match(r"(\d+)\.(\d+)", _version(_NVVM))
@@ -229,7 +285,7 @@ def _linked(parts: dict[str, bytes], architecture: str) -> bytes:
 
 
 def _with_log(message: str, log: str) -> GodwitError:
-    """An error that shows the first complaint and carries the whole log."""
+    """Return an error that shows the first message of a compiler's log and carries the whole log."""
     lines = [
         line for line in log.splitlines() if re.search("error|fatal", line.lower())
     ] or log.splitlines()

@@ -1,93 +1,62 @@
-"""CuPy's arrays over memory of ours, and what is asked of arrays on GPUs: the one place that names CuPy.
-
-A segment on a GPU is an array of CuPy, so links that end at GPUs need it; no other CUDA code does.
-"""
+"""CuPy's arrays and streams: what users hold of GPUs, what segments on GPUs are, and CuPy's radix sort."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ExitStack
-from math import prod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
-
-from godwit.errors import DeviceError, InputError, shown
+from godwit import config
+from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.libraries import INSTALL
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.libraries import cupy
+from godwit.runtime.cuda.memory import Buffer, array_over, free_kept, free_memory_bytes
 
-_CUDA_DEVICE_TYPES = (2, 13)
-"""DLPack's numbers of memory of a GPU, and of managed memory."""
-
-
-def cupy() -> Any:
-    """The module; DeviceError where it is not there."""
-    found = sys.modules.get("cupy")
-    if found is not None:
-        return found
-    try:
-        import cupy as imported
-    except Exception as error:  # whatever a broken installation raises
-        raise DeviceError(
-            f"segments on GPUs are arrays of CuPy, which cannot be imported ({error}): {INSTALL}"
-        ) from error
-    return imported
-
-
-def array_over(
-    pointer: int, nbytes: int, index: int, owner: object, dtype: Any, shape: tuple[int, ...]
-) -> Any:
-    """An array over memory of a GPU; it keeps the owner."""
-    module = cupy()
-    memory = module.cuda.UnownedMemory(pointer, nbytes, owner, index)
-    return module.ndarray(shape, np.dtype(dtype), module.cuda.MemoryPointer(memory, 0))
+_GPU_DEVICE_TYPES = (2, 13)  # of DLPack: a GPU's memory, managed memory
+_MOST_SPARE = 16
 
 
 def is_gpu_array(array: Any) -> bool:
-    """Whether it is an array of CuPy."""
+    """Return True for an array of CuPy."""
     module = sys.modules.get("cupy")
     return module is not None and isinstance(array, module.ndarray)
 
 
-def place_of(array: Any) -> tuple[int, int]:
-    """On which GPU an array of CuPy lies, and where it begins there."""
-    data = array.data
-    return int(data.device_id), int(data.ptr)
-
-
 def gpu_of(array: Any) -> int:
-    """Where an array of CuPy lies."""
+    """Return the index of the GPU of a CuPy array."""
     return int(array.data.device_id)
 
 
 def address_of(array: Any) -> int:
-    """Where an array of CuPy begins."""
+    """Return the address of a CuPy array."""
     return int(array.data.ptr)
 
 
 def overlap(array: Any, other: Any) -> bool:
-    """Whether two arrays of CuPy have memory in common: an address is of one GPU only."""
+    """Return True if two CuPy arrays share memory; addresses of different GPUs differ."""
     gap = other.data.ptr - array.data.ptr
     return bool(-other.nbytes < gap < array.nbytes)
 
 
 def lies_on_gpu(array: Any) -> bool:
-    """Whether an array of some library is in a GPU's memory."""
+    """Return True if an array of any library is in a GPU's memory."""
     if is_gpu_array(array) or hasattr(array, "__cuda_array_interface__"):
         return True
     where = getattr(array, "__dlpack_device__", None)
     try:
-        return where is not None and int(where()[0]) in _CUDA_DEVICE_TYPES
+        return where is not None and int(where()[0]) in _GPU_DEVICE_TYPES
     except Exception:  # a device that DLPack does not know
         return False
 
 
 def sendable_gpu_array(array: Any) -> Any:
-    """An array of any library that lies on a GPU, as CuPy's, rows one behind the other.
+    """Return an array of any library on a GPU as a C-contiguous CuPy array.
 
-    What its library still does to it is ordered before CuPy's current stream, where it says so by DLPack.
+    Pending work of its library is ordered before CuPy's current stream, if the library supports DLPack.
 
-    :raises InputError: CuPy does not take it
+    :raises InputError: CuPy does not accept it
     """
     module = cupy()
     if not isinstance(array, module.ndarray):
@@ -106,17 +75,11 @@ def sendable_gpu_array(array: Any) -> Any:
         return module.ascontiguousarray(array)
 
 
-def sized(dtype: Any, shape: tuple[int, ...]) -> int:
-    """Bytes of an array."""
-    return int(np.dtype(dtype).itemsize) * prod(shape)
-
-
 _spare_streams: dict[int, list[Any]] = {}
-_MOST_SPARE = 16
 
 
 def take_stream(index: int) -> Any:
-    """A stream of CuPy that does not wait for the null stream, and that nobody uses."""
+    """Return an unused CuPy stream that does not wait for the null stream."""
     try:
         return _spare_streams.setdefault(index, []).pop()
     except IndexError:
@@ -125,25 +88,77 @@ def take_stream(index: int) -> Any:
 
 
 def give_stream_back(index: int, stream: Any) -> None:
-    """For the next; all that was put into it is done."""
+    """Keep a stream, in which all work is done, for :func:`take_stream`."""
     spare = _spare_streams.setdefault(index, [])
     if len(spare) < _MOST_SPARE:
         spare.append(stream)
 
 
 def current_stream(index: int) -> Any:
-    """What CuPy puts work of this thread into, on a GPU."""
+    """Return this thread's current CuPy stream on a GPU."""
     return cupy().cuda.get_current_stream(index)
 
 
 def is_current(index: int) -> bool:
-    """Whether a GPU is the one that CuPy puts work of this thread onto."""
+    """Return True if a GPU is CuPy's current one in this thread."""
     return bool(cupy().cuda.runtime.getDevice() == index)
 
 
 def entered(index: int, stream: Any) -> AbstractContextManager[Any]:
-    """A block in which a GPU and a stream are CuPy's current ones."""
+    """Return a context manager that makes a GPU and a stream CuPy's current ones."""
     with ExitStack() as stack:
         stack.enter_context(driver.entered(index))
         stack.enter_context(stream)
         return stack.pop_all()
+
+
+def sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
+    """Sort uint64 keys in place."""
+    with _in_stream(stream, f"sorting {count:,} arcs"):
+        _keys_array(keys, count).sort()
+        stream.synchronize()
+
+
+def stable_order(keys: Buffer, count: int, stream: Stream) -> Any:
+    """Return the stable ascending order of uint64 keys, as a CuPy array of int64 indices."""
+    with _in_stream(stream, f"sorting {count:,} arcs"):
+        order = _keys_array(keys, count).argsort()
+        stream.synchronize()
+        return order
+
+
+def _keys_array(keys: Buffer, count: int) -> Any:
+    return array_over(keys.pointer, keys.nbytes, keys.index, keys, "uint64", (count,))
+
+
+@contextmanager
+def _in_stream(stream: Stream, what: str) -> Iterator[None]:
+    """Run CuPy's functions in a stream of Godwit's, with plain allocations in place of CuPy's pool."""
+    module = cupy()
+    free_kept(stream.index)  # which CuPy cannot free
+    if hasattr(module.cuda.Stream, "from_external"):
+        foreign = module.cuda.Stream.from_external(_StreamProtocol(stream))
+    else:
+        foreign = module.cuda.ExternalStream(stream.handle, stream.index)
+    try:
+        with driver.entered(stream.index), foreign, module.cuda.using_allocator(None):
+            yield
+    except MemoryError as error:
+        free = config.readable_bytes(free_memory_bytes(stream.index))
+        raise GraphTooLargeError(
+            f"{what} needs more memory than cuda:{stream.index} has: {free} are free ({error})"
+        ) from error
+    except DeviceError:
+        raise
+    except RuntimeError as error:  # CuPy's errors of CUDA
+        raise DeviceError(f"{what} on cuda:{stream.index} failed: {error}") from error
+
+
+class _StreamProtocol:
+    """Adapter of a stream for other libraries."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._stream.handle

@@ -1,7 +1,7 @@
 """The optional libraries of CUDA code, imported in this one place and only when needed.
 
-Whatever is missing or cannot be loaded is a DeviceError that says what to install. None of these
-libraries needs a GPU or a driver to compile for one.
+A library that is missing or cannot be loaded is a DeviceError that says what to install. None of the
+compilers needs a GPU or a driver.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from godwit.errors import DeviceError
 
 INSTALL = 'pip install ".[cuda]" (".[cuda12]" where the driver knows CUDA 12 only)'
 _MACHINES = ("x86_64", "aarch64", "arm64")
+_PACKAGES = ("cuda.bindings", "numba_cuda")
 _COMPAT = threading.RLock()
 
 
 def check_platform() -> None:
-    """DeviceError, naming the platform, where GPUs are not supported."""
+    """Raise DeviceError, naming the platform, where GPUs are not supported."""
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _MACHINES:
         raise DeviceError(
@@ -36,47 +37,44 @@ def check_platform() -> None:
         )
 
 
-_PACKAGES = ("cuda.bindings", "numba_cuda")
-
-
 @lru_cache(maxsize=1)
 def are_there() -> bool:
-    """Whether what compiles for GPUs is installed; nothing is imported to find out."""
+    """Return True if the compilers for GPUs are installed; nothing is imported."""
     try:
         return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)
-    except ModuleNotFoundError:  # not even the package around it
+    except ModuleNotFoundError:  # the package around it is missing
         return False
 
 
 @lru_cache(maxsize=1)
 def bindings() -> tuple[Any, Any]:
-    """The bindings of the CUDA driver and of the CUDA runtime."""
+    """Return the bindings of the CUDA driver and of the CUDA runtime."""
     return _imported("cuda.bindings.driver"), _imported("cuda.bindings.runtime")
 
 
 @lru_cache(maxsize=1)
 def nvrtc() -> Any:
-    """NVRTC, which compiles CUDA C++."""
+    """Return the bindings of NVRTC, which compiles CUDA C++."""
     module = _imported("cuda.bindings.nvrtc")
     with _named("NVRTC"):
-        module.nvrtcVersion()  # finds the shared library
+        module.nvrtcVersion()  # loads the shared library
     return module
 
 
 @lru_cache(maxsize=1)
 def nvjitlink() -> Any:
-    """nvJitLink, which links and optimizes across what NVRTC and Numba have compiled."""
+    """Return the bindings of nvJitLink, which links and optimizes the output of NVRTC and Numba."""
     module = _imported("cuda.bindings.nvjitlink")
     with _named("nvJitLink"):
-        module.version()  # finds the shared library
+        module.version()  # loads the shared library
     return module
 
 
 @lru_cache(maxsize=1)
 def numba_cuda() -> Any:
-    """Numba for GPUs, with NVVM."""
+    """Return Numba for GPUs, with NVVM."""
     check_platform()
-    if importlib.util.find_spec("numba_cuda") is None:  # Numba's own, older module will not do
+    if importlib.util.find_spec("numba_cuda") is None:  # Numba's own, older module is not enough
         raise DeviceError(f"GPUs need the Python package numba-cuda; install it: {INSTALL}")
     with _named("numba-cuda"), numba_cuda_compat():
         module = importlib.import_module("numba.cuda")
@@ -84,8 +82,21 @@ def numba_cuda() -> Any:
     if not hasattr(module, "compile"):
         raise DeviceError("numba-cuda only simulates a GPU; unset NUMBA_ENABLE_CUDASIM")
     with _named("NVVM"):
-        nvvm.NVVM()  # finds the shared library
+        nvvm.NVVM()  # loads the shared library
     return module
+
+
+def cupy() -> Any:
+    """Return CuPy, which only arrays on GPUs and sorting need."""
+    module = sys.modules.get("cupy")
+    if module is not None:
+        return module
+    try:
+        return importlib.import_module("cupy")
+    except Exception as error:  # a broken installation raises anything
+        raise DeviceError(
+            f"arrays on GPUs need CuPy, which cannot be imported ({error}): {INSTALL}"
+        ) from error
 
 
 def _imported(name: str) -> Any:
@@ -96,7 +107,7 @@ def _imported(name: str) -> Any:
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Turn whatever keeps a library from loading into a DeviceError that names it."""
+    """Turn an error of loading a library into a DeviceError that names the library."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -110,10 +121,10 @@ def _named(what: str) -> Iterator[None]:
 
 @contextmanager
 def numba_cuda_compat() -> Iterator[None]:
-    """What numba-cuda 0.30 needs around it, to be imported and to compile, under NumPy 2.5.
+    """Provide what numba-cuda 0.30 needs to be imported and to compile under NumPy 2.5.
 
-    NumPy has no row_stack any more, an old name of vstack; and warns of what numba-cuda does as it starts.
-    One thread at a time: what is patched belongs to the process.
+    NumPy has no row_stack any more, an old name of vstack, and warns of what numba-cuda does as it starts.
+    One thread at a time, since modules of the process are patched.
     """
     with _COMPAT, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,14 +1,19 @@
 """A user's operator as code that kernels call: Python to LTO-IR with the C ABI, by Numba.
 
-Numba infers what an operator returns from the types of its arguments. The C prototype is made of
-that, so caller and callee agree by construction; a kernel converts the result on purpose. nvJitLink
-inlines the operator into the kernel that calls it.
+Numba infers what an operator returns from the types of its arguments. The C prototype is made of that, so
+caller and callee agree by construction; a kernel converts the result on purpose. nvJitLink inlines the
+operator into the kernel that calls it.
 
-What the CPU compiles, the GPU compiles (plain helpers, lambdas, njit functions, closures), except
-what raises: a kernel has nobody to raise to. What fails (:mod:`godwit.runtime.checks`) leaves the
-operator, which returns 0, and is noted in a variable of the module (``FAULT_NAME`` of
-:mod:`godwit.runtime.cuda.driver`), if it has such operators. The host looks at it between slices and
-at the end of a run.
+What the CPU compiles, the GPU compiles (plain helpers, lambdas, njit functions, closures), except functions
+that raise. An operator that fails (:mod:`godwit.runtime.checks`) returns 0 and notes its fault in a
+variable of the module (``FAULT_NAME`` of :mod:`godwit.runtime.cuda.driver`), which the host reads between
+slices and at the end of a run.
+
+An operator may not return: ``while True: pass``. The kernel that called it then leaves neither at the end
+of its slice nor when the host asks. So each iteration of a loop of a user's function begins with a look at
+the fault variable, which is not 0 once an operator has failed, or the host has ended the run
+(:meth:`godwit.runtime.cuda.driver.Kernel.stop_operators`). The operator then returns 0, and what the run
+computes is not used. On CPUs :mod:`godwit.runtime.cpu.stopping` does the same with a word of the process.
 """
 
 from __future__ import annotations
@@ -33,8 +38,78 @@ from godwit.runtime.content import ADAPTERS, Content, plain_function
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cuda import libraries
 from godwit.runtime.cuda.driver import FAULT_NAME, FAULT_WORDS
-from godwit.runtime.cuda.stopping import fault_word, leave_if_stopped, stoppable_loops
+from godwit.runtime.loops import begin_turns_with
 from godwit.runtime.rebuilding import Originals, place, rebuild, wrong_return
+
+_WORD = ir.IntType(64)
+
+
+def fault_word(builder: Any, index: int = 0) -> Any:
+    """Return the address of a word of the module's fault variable, in LLVM."""
+    module = builder.module
+    if FAULT_NAME in module.globals:
+        record = module.globals[FAULT_NAME]
+    else:
+        kind = ir.ArrayType(_WORD, FAULT_WORDS)
+        record = ir.GlobalVariable(module, kind, FAULT_NAME, addrspace=1)
+    number = ir.IntType(32)
+    return builder.gep(record, [number(0), number(index)])
+
+
+@lru_cache(maxsize=1)
+def leave_if_stopped() -> Any:
+    """Return the function that begins each iteration of a loop, for Numba's code on GPUs."""
+    extending: Any = import_module("numba.cuda.extending")
+    types: Any = import_module("numba.cuda.types")
+    cgutils: Any = import_module("numba.cuda.cgutils")
+    convention: Any = import_module("numba.cuda.core.callconv")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = fault_word(builder)
+        # Past the first-level cache, where other GPUs' and the host's writes are not seen.
+        load = ir.InlineAsm(
+            ir.FunctionType(_WORD, [place.type]),
+            "ld.relaxed.gpu.global.b64 $0, [$1];",
+            "=l,l",
+            side_effect=True,
+        )
+        noted = builder.call(load, [place])
+        with cgutils.if_unlikely(builder, builder.icmp_signed("!=", noted, _WORD(0))):
+            builder.ret(ir.IntType(32)(int(convention.RETCODE_USEREXC.constant)))
+        return context.get_dummy_value()
+
+    def leave(typing_context: Any) -> Any:
+        return types.none(), generate
+
+    return extending.intrinsic(leave)
+
+
+@lru_cache(maxsize=1)
+def stoppable_loops() -> Any:
+    """Return the compiler pass that begins each iteration of a loop with a look at the fault variable.
+
+    It sets ``state.faults.noted`` if there are loops.
+
+    It says so in ``state.faults.noted``.
+    """
+    compiler = {
+        name: import_module(f"numba.cuda.core.{name}") for name in ("ir", "analysis", "ir_utils")
+    }
+    machinery: Any = import_module("numba.cuda.core.compiler_machinery")
+
+    class StoppableLoops(machinery.FunctionPass):  # type: ignore[misc, unused-ignore]
+        _name = "godwit_stoppable_loops_on_gpus"
+
+        def __init__(self) -> None:
+            machinery.FunctionPass.__init__(self)
+
+        def run_pass(self, state: Any) -> bool:
+            has_loops = begin_turns_with(leave_if_stopped(), state.func_ir, **compiler)
+            state.faults.noted |= has_loops
+            return has_loops
+
+    return machinery.register_pass(mutates_CFG=False, analysis_only=False)(StoppableLoops)
+
 
 C_TYPES = {
     "bool": "bool",
@@ -76,7 +151,7 @@ class DeviceFunction:
 
 @dataclass(frozen=True)
 class CompiledFunction:
-    """What the compilers of kernels need of an operator.
+    """A compiled operator, for NVRTC and nvJitLink.
 
     :param prototype: its declaration in C++
     :param ltoir: its code, to be linked
@@ -139,12 +214,12 @@ def compile_function(function: DeviceFunction, architecture: str) -> CompiledFun
 
 
 def _symbol_key(symbol: str) -> int:
-    """How kernels name an operator: never 0."""
+    """Return the number by which kernels name an operator, never 0."""
     return crc32(symbol.encode()) + 1
 
 
 def fault_error(functions: Sequence[DeviceFunction], words: Sequence[int]) -> OperatorError:
-    """Return what the user sees of a fault.
+    """Return the error that the user sees of a fault.
 
     :param functions: the operators of the kernel
     :param words: of the module's variable
@@ -161,7 +236,7 @@ def fault_error(functions: Sequence[DeviceFunction], words: Sequence[int]) -> Op
 
 @dataclass
 class _Faults:
-    """What code notes of the faults of an operator.
+    """Code that notes the faults of an operator.
 
     :param key: the operator's
     :param noted: there is code that notes any
@@ -171,7 +246,7 @@ class _Faults:
     noted: bool = False
 
     def note(self, builder: Any, values: Sequence[Any]) -> None:
-        """Make code that notes the first fault."""
+        """Generate code that notes the first fault."""
         self.noted = True
         word = ir.IntType(64)
         place = fault_word(builder)
@@ -182,7 +257,7 @@ class _Faults:
 
 
 def _entry(function: DeviceFunction) -> Callable[..., Any]:
-    """What C calls: the parameters, one by one, become the tuple that the operator takes."""
+    """Return the function that C calls, with the parameters' tuple as arguments one by one."""
     plain = plain_function(function.function)
     if plain is None:
         raise OperatorError(
@@ -204,7 +279,7 @@ def _entry(function: DeviceFunction) -> Callable[..., Any]:
 
 
 def _return_type(returned: Any, function: DeviceFunction, originals: Originals) -> str:
-    """C's type of what an operator returns; OperatorError if it has none, or it is not as wanted."""
+    """Return C's type of an operator's result; OperatorError if it has none, or not the one wanted."""
     kind = str(getattr(returned, "literal_type", returned))
     if isinstance(returned, numba.types.Optional):
         what = f"{returned.type} or nothing (None)"
@@ -213,13 +288,13 @@ def _return_type(returned: Any, function: DeviceFunction, originals: Originals) 
     wrong = wrong_return(what, np.dtype(kind) if kind in C_TYPES else None, function.wanted)
     if wrong:
         users = originals.users()
-        who = place(users[0], None) if users else f"'{function.symbol}'"
-        raise OperatorError(f"{who} {wrong}")
+        name = place(users[0], None) if users else f"'{function.symbol}'"
+        raise OperatorError(f"{name} {wrong}")
     return C_TYPES[kind]
 
 
 def _check_on_cpu(function: DeviceFunction, error: Exception) -> None:
-    """Raise what the CPU says of an operator, if that refuses it as well: it knows the line."""
+    """Raise the CPU's error for an operator that CPUs refuse as well: that names the line."""
     zeros = [dtype.type(0) for dtype in function.arguments]
     try:
         Kernel(_entry(function)).prepare(*zeros, *[0.0] * function.parameter_count)
@@ -249,7 +324,9 @@ def _exception_lines(code: types.CodeType) -> Iterator[int | None]:
 
 @lru_cache(maxsize=1)
 def _helper_class() -> Any:
-    """A function that operators call, for an architecture that need not be the one of a GPU here.
+    """Return the dispatcher of functions that operators call, for any architecture.
+
+    numba-cuda's own compiles device functions for the current GPU, and fails without one.
 
     numba-cuda's own dispatcher compiles device functions for the current GPU, and fails without one.
     """

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.runtime.cpu.atomics import load, store
-from godwit.runtime.cpu.bits import FROM_BITS, to_bits
+from godwit.runtime.cpu.values import FROM_BITS, to_bits
 
 CHUNK_SHIFT = 6
 CHUNK_ITEMS = 1 << CHUNK_SHIFT

@@ -10,12 +10,10 @@ import numpy as np
 
 from godwit import config
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
-from godwit.runtime.cpu.bits import FROM_BITS
 from godwit.runtime.cpu.compile import Kernel, kernel
 from godwit.runtime.cpu.team import ABORT, borrowed_team, new_control, thread_track
-from godwit.runtime.cpu.values import returned
+from godwit.runtime.cpu.values import FROM_BITS, by_reference, returned
 from godwit.runtime.protocol import ProgressPoll
-from godwit.runtime.references import by_reference
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import active, seconds_since
 from godwit.worker.cpu import shared_memory, worker

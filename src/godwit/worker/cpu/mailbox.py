@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.runtime.cpu.atomics import load_acquire, store_release
-from godwit.runtime.cpu.bits import to_bits
+from godwit.runtime.cpu.values import to_bits
 from godwit.worker.cpu.bins import ITEM_WORDS, VALUE, from_bits
 
 _LINE = 8  # int64 words of a cache line: counters of different writers never share one

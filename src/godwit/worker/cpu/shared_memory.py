@@ -32,8 +32,8 @@ from godwit.runtime.cpu.atomics import (
     store_relaxed,
     store_release,
 )
-from godwit.runtime.cpu.bits import to_bits
 from godwit.runtime.cpu.team import ABORT, barrier
+from godwit.runtime.cpu.values import to_bits
 from godwit.worker.cpu.bins import (
     BASE,
     BUCKETS,

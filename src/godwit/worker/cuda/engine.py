@@ -5,16 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from godwit.errors import ClosedContextError
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.gpu_locks import held_gpus
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import load
+from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.protocol import Array, Progress, ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
@@ -72,13 +71,6 @@ def run_program(
         return run.collect(compile_s, kernel_s)
 
 
-@lru_cache(maxsize=256)
-def _loaded(index: int, code: bytes) -> dict[str, driver.Kernel]:
-    """The kernels of a cubin, loaded on a GPU once, whichever programs they are of."""
-    module = driver.load(index, code)
-    return {name: module.kernel(name) for name in ("work", "pack_rows", "fill_values", "seed")}
-
-
 def _busy_share(controls: Array) -> Array:
     """Of the time of each device's blocks, the part in which they did not wait for others."""
     cycles = np.maximum(controls["cycles"], 1).astype(np.float64)
@@ -108,7 +100,7 @@ class _Run(SlicedRun):
         self.variant = replace(variants[0], packed=all(one.packed for one in variants))
         self.parameter_count = len(parts[0].parameters) - 1
         self.arguments = np.zeros(len(parts), PART)
-        self.loaded: list[dict[str, driver.Kernel]] = []
+        self.modules: list[driver.Module] = []
 
     def load(self) -> None:
         """Compile the kernels, or find them, and load them on every GPU."""
@@ -116,14 +108,13 @@ class _Run(SlicedRun):
         functions = kernels.functions(self.program, self.variant, self.parameter_count)
         self.functions = functions
         for part in self.placement.parts:
-            architecture = driver.properties(part.index).compute_capability
             key = ("cuda", part.index, self.variant)
-            loaded = self.program.compiled.get(key)
-            if loaded is None:
-                loaded = _loaded(part.index, cubin(source, functions, architecture))
-                self.program.compiled[key] = loaded
-            self.loaded.append(loaded)
-            self.kernels.append(loaded["work"])
+            module = self.program.compiled.get(key)
+            if module is None:
+                module = load(part.index, source, functions)
+                self.program.compiled[key] = module
+            self.modules.append(module)
+            self.kernels.append(module.kernel("work"))
 
     def prepare(self) -> None:
         """Bring up what is missing, initialize the state, connect the devices."""
@@ -313,7 +304,11 @@ class _Run(SlicedRun):
         part = self.placement.parts[place]
         blocks = 4 * driver.properties(part.index).multiprocessors
         driver.launch(
-            self.loaded[place][name], part.stream, blocks=blocks, threads=256, arguments=arguments
+            self.modules[place].kernel(name),
+            part.stream,
+            blocks=blocks,
+            threads=256,
+            arguments=arguments,
         )
         part.stream.synchronize()
 
@@ -322,7 +317,7 @@ def _bitmap_bytes(bits: int) -> int:
     return 4 * ((bits + 31) // 32)
 
 
-def _set_first_bits(bitmap: driver.Buffer, count: int) -> None:
+def _set_first_bits(bitmap: memory.Buffer, count: int) -> None:
     words, rest = divmod(count, 32)
     if words:
         bitmap.fill_bytes(0xFF, 4 * words)

@@ -1,9 +1,9 @@
-// Load balance: the arcs of a warp's vertices are dealt out to its lanes, whatever the degrees (row_search.cuh).
+// Load balance: the arcs of a warp's vertices are dealt out to its lanes, whatever the degrees (warp.cuh).
 // Rows longer than HUB_DEGREE are not for one warp: they are left to the whole grid, in chunks.
 #pragma once
 
 #include "worker/cuda/relax.cuh"
-#include "runtime/cuda/include/row_search.cuh"
+#include "runtime/cuda/include/warp.cuh"
 
 constexpr i64 HUB_DEGREE = 1024;  // as in program.py
 constexpr u32 UNROLL = 4;
@@ -78,15 +78,7 @@ __device__ __forceinline__ void grid_expand_hubs(Worker<P> &worker) {
     u64 warps = static_cast<u64>(gridDim.x) * (blockDim.x / WARP);
     for (u64 chunk = static_cast<u64>(warp_id()) * gridDim.x + blockIdx.x; chunk < chunks;
          chunk += warps) {
-        u32 low = 0, high = hubs - 1;  // the last hub whose first chunk is not past this one
-        while (low < high) {
-            u32 middle = (low + high + 1) / 2;
-            if (part.hubs[middle].chunk <= chunk)
-                low = middle;
-            else
-                high = middle - 1;
-        }
-        const Hub<P> hub = part.hubs[low];
+        const Hub<P> hub = part.hubs[thread_row_of_chunk(part.hubs, hubs, chunk)];
         i64 begin = hub.begin + static_cast<i64>(chunk - hub.chunk) * HUB_DEGREE;
         i64 end = min(begin + HUB_DEGREE, hub.end);
         if (lane_id() == 0) worker.arcs += end - begin;

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.cuda.program import BOARD_BYTES

@@ -16,11 +16,11 @@ from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.partition.layout import LocalGraph
-from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.driver import Buffer, PinnedBuffer, Stream
-from godwit.runtime.cuda.gpu_locks import held_gpus
-from godwit.runtime.cuda.topology import gpu_index
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
+from godwit.runtime.cuda.devices import gpu_index, held_gpus
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.protocol import Device
 from godwit.worker.cuda.program import BOARD_BYTES, CONTROL, HUB_DEGREE
 
@@ -221,7 +221,7 @@ def _require_room(
     needs = [
         _part_bytes(part, shape, len(parts)) for part, shape in zip(parts, shapes, strict=True)
     ]
-    require_room(indexes, needs, driver.free_memory_bytes)
+    require_room(indexes, needs, memory.free_memory_bytes)
 
 
 def require_room(

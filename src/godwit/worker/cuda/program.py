@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.types import MAXIMAL_DEVICES, c_type
 from godwit.worker.task import ProgramOperators
 
 THREADS = 1024
@@ -83,6 +83,11 @@ CONTROL = np.dtype(
     ],
     align=True,
 )
+
+_COUNTER_MEMBERS = {name: f"counters[{name.upper()}]" for name in COUNTERS} | {
+    "sent": "counters[SENT_TO]"
+}
+"""Fields of :data:`CONTROL` that ``Control`` has in one array."""
 
 BOARD_BYTES = 2 * MAXIMAL_DEVICES * (24 + 4 * MAXIMAL_DEVICES) + MAXIMAL_DEVICES * 32 * 4
 
@@ -174,8 +179,8 @@ struct Program {{
 {body}
 }};
 static_assert(HUB_DEGREE == {HUB_DEGREE});
-static_assert(sizeof(Part<Program>) == {PART.itemsize});
-static_assert(sizeof(Control) == {CONTROL.itemsize});
+{layout_checks("Part<Program>", PART)}
+{layout_checks("Control", CONTROL, _COUNTER_MEMBERS)}
 static_assert(sizeof(Board) == {BOARD_BYTES});
 static_assert(sizeof(Hub<Program>) == {hub_bytes(program)});
 static_assert(sizeof(Item<Program>) == {item_bytes(program, variant.id_dtype)});

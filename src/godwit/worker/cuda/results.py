@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -24,10 +23,9 @@ from godwit.dtypes import Array, frozen
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, new_control, run_team
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.download import STAGING_BYTES, Staging, stagings
-from godwit.runtime.cuda.driver import Kernel, Stream
-from godwit.runtime.cuda.types import c_type
+from godwit.runtime.cuda.compile import c_type, load
+from godwit.runtime.cuda.copies import STAGING_BYTES, Staging, stagings
+from godwit.runtime.cuda.driver import Stream
 from godwit.trace import HOST, copied, seconds_since
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement
 from godwit.worker.task import Destination, ProgramOperators
@@ -243,7 +241,7 @@ def _start(
     multiprocessors = driver.properties(stream.index).multiprocessors
     blocks = min(-(-count // _BLOCK_THREADS), _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)
     driver.launch(
-        _kernel(stream.index, column.source),
+        load(stream.index, column.source).kernel("place_results"),
         stream,
         blocks=max(1, blocks),
         threads=_BLOCK_THREADS,
@@ -253,12 +251,6 @@ def _start(
             results,
         ),
     )  # fmt: skip
-
-
-@lru_cache(maxsize=64)
-def _kernel(index: int, source: str) -> Kernel:
-    architecture = driver.properties(index).compute_capability
-    return driver.load(index, cubin(source, (), architecture)).kernel("place_results")
 
 
 def _exact(number: Any, dtype: np.dtype[Any]) -> Any:

@@ -68,8 +68,7 @@ __device__ __forceinline__ void grid_process_pending(Worker<P> &worker, u16 *lis
 }
 
 __device__ __forceinline__ void block_add(u64 *shared, u64 amount) {
-    for (u32 step = WARP / 2; step > 0; step /= 2)
-        amount += __shfl_down_sync(FULL_WARP, amount, step);
+    amount = warp_sum(amount);
     if (lane_id() == 0 && amount) atomicAdd(shared, amount);
 }
 

@@ -1,20 +1,20 @@
-// Where all blocks of a grid meet.
+// Grid barrier.
 //
-// The last block to arrive does what has to be done alone, then releases the others with one word, in which
-// it tells them how to go on. Invariant: `arrived` counts the blocks of one meeting; only the last one resets
+// The last block to arrive does the work of one block, then releases the others with one word, which has the
+// decision how to continue. Invariant: `arrived` counts the blocks of one meeting; only the last one resets
 // it, before the release that lets anyone arrive again. Every block's writes before its arrival are seen by
 // all after the release: fence and atomic by the arriving, acquire by the waiting thread, and the barrier of
 // the block on both sides. So after a meeting ordinary loads (not load_once) see what was written before it.
 #pragma once
 
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 
 constexpr u32 MAX_DEVICES = 16;
 
 // How a launch ended.
 enum Status : u32 { RUNNING, FINISHED, LEFT, PEER_LOST };
 
-// The release word: generation << 40 | flags << 32 | what the blocks are told.
+// The release word: generation << 40 | flags << 32 | the decision.
 constexpr u32 FLAG_STOP = 1;
 constexpr u32 FLAG_SPARSE = 2;
 
@@ -28,7 +28,7 @@ struct Meeting {
     __device__ __forceinline__ u32 phase() const { return static_cast<u32>(word); }
 };
 
-constexpr u32 FLAG_LEAVE = 1, FLAG_OVERFLOW = 2, FLAG_LOST = 4;  // of what devices tell each other
+constexpr u32 FLAG_LEAVE = 1, FLAG_OVERFLOW = 2, FLAG_LOST = 4;  // of reports between devices
 constexpr u64 ASK_HOST_NS = 1000000;
 constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above
 

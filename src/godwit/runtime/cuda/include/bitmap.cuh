@@ -5,7 +5,7 @@
 // so that a part of the graph with much work is shared by many.
 #pragma once
 
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 
 struct Spans {
     i64 words;

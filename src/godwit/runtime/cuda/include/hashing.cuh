@@ -5,7 +5,7 @@
 // generators, OOPSLA 2014, with Stafford's variant 13 constants).
 #pragma once
 
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/warp.cuh"
 
 constexpr u32 SCRAMBLE_ROUNDS = 4;
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ double thread_unit(u64 word) {
     return static_cast<double>(word >> 11) * 0x1p-53;
 }
 
-// A bijection of words of so many bits. Its keys are made once a thread.
+// A bijection of words of `bits` bits. Its keys are made once a thread.
 struct Scramble {
     u64 keys[SCRAMBLE_ROUNDS];
     u64 mask;

@@ -1,9 +1,9 @@
-// Words of memory and how they are touched: types, scopes, order.
+// Types of words, and loads and stores with their scope and order.
 //
-// Shared state of a run (values, bitmaps, control words) that somebody may be writing is read past the
-// first-level cache, which is not coherent, by relaxed loads at the scope of those who write it. What nobody
-// writes before the next meeting is read by ordinary loads. What a graph consists of is read only and may be
-// cached anywhere: load_once is for that alone.
+// Shared state of a run (values, bitmaps, control words) that other threads may be writing is read past the
+// first-level cache, which is not coherent, by relaxed loads at the scope of the writers. What is not written
+// before the next meeting is read by ordinary loads. A graph's arrays are read only and may be cached
+// anywhere: load_once is for them alone.
 #pragma once
 
 using u8 = unsigned char;
@@ -12,9 +12,6 @@ using u32 = unsigned int;
 using u64 = unsigned long long;
 using i32 = int;
 using i64 = long long;
-
-constexpr u32 FULL_WARP = 0xffffffffu;
-constexpr u32 WARP = 32;
 
 template <class T>
 __device__ __forceinline__ T load_relaxed(const T *place) {
@@ -34,7 +31,7 @@ __device__ __forceinline__ T load_relaxed(const T *place) {
     }
 }
 
-// What is read once, and never written: it shall not push anything else out of the first-level cache.
+// Read what is read once and never written, without evicting anything from the first-level cache.
 template <class T>
 __device__ __forceinline__ T load_once(const T *place) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -87,12 +84,12 @@ __device__ __forceinline__ void store_system(T *place, T value) {
     *reinterpret_cast<volatile T *>(place) = value;
 }
 
-// Set bits of a word without asking what they were.
+// Set bits of a word; the old ones are not returned.
 __device__ __forceinline__ void set_bits(u32 *place, u32 bits) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(place), "r"(bits) : "memory");
 }
 
-// Likewise, perhaps of another device's memory.
+// Set bits of a word that may be in another device's memory.
 __device__ __forceinline__ void set_bits_system(u32 *place, u32 bits) {
     asm volatile("red.relaxed.sys.global.or.b32 [%0], %1;" ::"l"(place), "r"(bits) : "memory");
 }
@@ -103,20 +100,7 @@ __device__ __forceinline__ u64 now_ns() {
     return time;
 }
 
-__device__ __forceinline__ u32 lane_id() { return threadIdx.x & (WARP - 1); }
-__device__ __forceinline__ u32 warp_id() { return threadIdx.x / WARP; }
-
-// The sum of what this lane and those before it bring. All lanes come.
-__device__ __forceinline__ u32 warp_sum_up_to(u32 amount) {
-    for (u32 step = 1; step < WARP; step *= 2) {
-        u32 before = __shfl_up_sync(FULL_WARP, amount, step);
-        if (lane_id() >= step) amount += before;
-    }
-    return amount;
-}
-
-// Where tests ask for it (DELAY_NS), any block may lag behind: mostly a little, now and then for all of that
-// time. What holds must hold then.
+// Delay blocks at random, for tests that define DELAY_NS: mostly a little, sometimes for all of that time.
 __device__ __forceinline__ void block_delay(u32 salt) {
 #ifdef DELAY_NS
     if (threadIdx.x == 0) {

@@ -36,11 +36,7 @@ struct MergePathSchedule {
     __device__ __forceinline__ void warp_bring(i64 begin, i64 end, u32 row, Visit) const {
         const u64 mine = begin < end ? 1ull << ARC_BITS | static_cast<u64>(end - begin) : 0;
         if (!__any_sync(FULL_WARP, mine != 0)) return;
-        u64 up_to = mine;
-        for (u32 step = 1; step < WARP; step *= 2) {
-            const u64 others = __shfl_up_sync(FULL_WARP, up_to, step);
-            if (lane_id() >= step) up_to += others;
-        }
+        const u64 up_to = warp_sum_up_to(mine);
         u64 before = 0;
         if (lane_id() == WARP - 1) before = atomicAdd(cursor, up_to);
         before = __shfl_sync(FULL_WARP, before, WARP - 1) + up_to - mine;

@@ -43,15 +43,7 @@ struct MixedSchedule {
         u64 left = load_relaxed(cursor);
         u64 chunks = left & 0xffffffffull;
         for (u64 chunk = team.warp(); chunk < chunks; chunk += team.warps()) {
-            u32 low = 0, high = static_cast<u32>(left >> 32) - 1;
-            while (low < high) {  // the last row whose first chunk is not past this one
-                u32 middle = (low + high + 1) / 2;
-                if (list[middle].chunk <= chunk)
-                    low = middle;
-                else
-                    high = middle - 1;
-            }
-            const Row row = list[low];
+            const Row row = list[thread_row_of_chunk(list, static_cast<u32>(left >> 32), chunk)];
             i64 begin = row.begin + static_cast<i64>(chunk - row.chunk) * CHUNK_ARCS;
             i64 end = min(begin + static_cast<i64>(CHUNK_ARCS), row.end);
             for (i64 first = begin; first < end; first += ARCS_A_WARP)

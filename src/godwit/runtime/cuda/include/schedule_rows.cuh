@@ -4,7 +4,7 @@
 // there. All lanes of a warp come to it, so it may vote and shuffle.
 #pragma once
 
-#include "runtime/cuda/include/row_search.cuh"
+#include "runtime/cuda/include/warp.cuh"
 #include "supersteps/step.cuh"
 
 constexpr u32 ARCS_A_LANE = 4;

@@ -1,0 +1,55 @@
+// Primitives of a warp: sums over its lanes, and rows dealt out to lanes or found by their chunks.
+#pragma once
+
+#include "runtime/cuda/include/memory.cuh"
+
+constexpr u32 FULL_WARP = 0xffffffffu;
+constexpr u32 WARP = 32;
+
+__device__ __forceinline__ u32 lane_id() { return threadIdx.x & (WARP - 1); }
+__device__ __forceinline__ u32 warp_id() { return threadIdx.x / WARP; }
+
+// Return the sum over this lane and the lanes before it. All lanes come.
+template <class T>
+__device__ __forceinline__ T warp_sum_up_to(T amount) {
+    for (u32 step = 1; step < WARP; step *= 2) {
+        const T before = __shfl_up_sync(FULL_WARP, amount, step);
+        if (lane_id() >= step) amount += before;
+    }
+    return amount;
+}
+
+// Return the sum over all lanes, in lane 0. All lanes come.
+template <class T>
+__device__ __forceinline__ T warp_sum(T amount) {
+    for (u32 step = WARP / 2; step > 0; step /= 2)
+        amount += __shfl_down_sync(FULL_WARP, amount, step);
+    return amount;
+}
+
+// Return the lane whose row has arc `number` of the rows of all lanes, one behind the other: the first lane
+// whose `end`, the sum of lengths up to it, exceeds the number (the schedule of Merrill's scan-based gathering,
+// by shuffles). Numbers past all rows belong to the last lane. All lanes come.
+__device__ __forceinline__ u32 warp_lane_of(u32 end, u32 number) {
+    u32 whose = 0;
+    for (u32 step = WARP / 2; step > 0; step /= 2) {
+        u32 sum = __shfl_sync(FULL_WARP, end, whose + step - 1);
+        if (sum <= number) whose += step;
+    }
+    return whose;
+}
+
+// Return the index of the row that has a chunk: the last of `count` rows whose first chunk is not past it. Rows
+// lie in the order of their chunks.
+template <class Row>
+__device__ __forceinline__ u32 thread_row_of_chunk(const Row *rows, u32 count, u64 chunk) {
+    u32 low = 0, high = count - 1;
+    while (low < high) {
+        u32 middle = (low + high + 1) / 2;
+        if (rows[middle].chunk <= chunk)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}

@@ -1,0 +1,612 @@
+"""Memory of GPUs and pinned memory of the host: allocations, what the process keeps of them, and pools.
+
+Why plain allocations: stream-ordered pools are not mapped to peers, and a pool that frees late may wait for
+a kernel that waits for a peer. Every :class:`Buffer` is one ``cudaMalloc``, made and freed while no kernel
+of Godwit runs on its GPU. Allocating and freeing takes milliseconds, pinning more than that, so what calls
+with similar needs release is kept for the next (:class:`KeptMemory`).
+
+Segments get their memory from pools. Where no limit is set for a GPU, and on the host, a block is an
+allocation of its own, reused by size (:class:`GrowingPool`). A pool with a limit on a GPU is one allocation
+from the beginning, and so is memory that the user hands in: blocks are cut from it, first fit
+(:class:`SlabPool`). Nothing is freed while a dataflow runs, since freeing waits for kernels. Memory is
+released when its pool is closed, but never under an array that still exists: arrays hold a
+:class:`Holding`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import prod
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from godwit import config
+from godwit.dtypes import Array
+from godwit.errors import DeviceError, GraphTooLargeError, InputError
+from godwit.runtime.cuda.driver import checked, current_kept, entered, loaded_cupy, use
+from godwit.runtime.cuda.libraries import bindings, cupy
+from godwit.trace import HOST, copied
+
+_PORTABLE_AND_MAPPED = 0x01 | 0x02  # of cudaHostAlloc
+_ALIGNED_BYTES = 512
+
+KEPT_BYTES = 1 << 30
+"""Bytes of each GPU that the process keeps."""
+KEPT_PINNED_BYTES = 544 << 20
+"""Pinned bytes that the process keeps: packets of gw.filter (HOST_BUFFER_BYTES there), and small ones."""
+
+Allocation = TypeVar("Allocation")
+
+
+class KeptMemory(Generic[Allocation]):
+    """Released allocations, by GPU (0 for the host) and size.
+
+    Invariants: at most ``limit_bytes`` are kept of each GPU, no work uses them, and the first to be freed
+    is what has been kept the longest: calls that need the same sizes again and again find them, whatever
+    was needed before them.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._spare: dict[int, list[tuple[int, Allocation]]] = {}  # the longest kept first
+        self._lock = threading.RLock()  # the garbage collector may run while it is held
+
+    def take(self, index: int, nbytes: int) -> Allocation | None:
+        """Return the allocation of exactly this size that was kept last, or None."""
+        with self._lock:
+            spare = self._spare.get(index, [])
+            for place in range(len(spare) - 1, -1, -1):
+                if spare[place][0] == nbytes:
+                    return spare.pop(place)[1]
+            return None
+
+    def put(self, index: int, nbytes: int, allocation: Allocation) -> list[Allocation]:
+        """Keep an allocation, and return those that the caller must free for it."""
+        surplus = []
+        with self._lock:
+            spare = self._spare.setdefault(index, [])
+            spare.append((nbytes, allocation))
+            kept = self.kept_bytes(index)
+            while kept > self.limit_bytes:
+                size, oldest = spare.pop(0)
+                surplus.append(oldest)
+                kept -= size
+        return surplus
+
+    def take_all(self, index: int) -> list[Allocation]:
+        """Return all allocations of a GPU, which the caller must free."""
+        with self._lock:
+            return [allocation for _, allocation in self._spare.pop(index, [])]
+
+    def kept_bytes(self, index: int) -> int:
+        """Return the number of bytes kept of a GPU."""
+        with self._lock:
+            return sum(size for size, _ in self._spare.get(index, []))
+
+
+_KEPT: KeptMemory[int] = KeptMemory(KEPT_BYTES)
+_ABANDONED: list[tuple[int, int]] = []  # GPU and pointer of buffers that were never closed
+
+
+class _Closing:
+    """Context manager that closes what it is."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Buffer(_Closing):
+    """Memory of one GPU, accessible to its peers. A context manager; closing twice is allowed.
+
+    :param index: the GPU
+    :param nbytes: at least 1 byte is allocated
+    :raises GraphTooLargeError: there is no room, with the bytes needed and free
+    """
+
+    def __init__(self, index: int, nbytes: int) -> None:
+        self.index = index
+        self.nbytes = int(nbytes)
+        self.pointer = 0
+        use(index)
+        _, runtime = bindings()
+        no_memory = runtime.cudaError_t.cudaErrorMemoryAllocation
+        status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
+        if status == no_memory and free_kept(index):
+            status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
+        if status == no_memory and (cupy_module := loaded_cupy()) is not None:
+            cupy_module.get_default_memory_pool().free_all_blocks()
+            status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
+        if status == no_memory:
+            free = config.readable_bytes(free_memory_bytes(index))
+            raise GraphTooLargeError(
+                f"cuda:{index} cannot give {config.readable_bytes(self.nbytes)}: {free} are free"
+            )
+        checked((status,), f"memory of cuda:{index}")
+        self.pointer = int(pointer)
+
+    def upload(self, array: Array, offset_bytes: int = 0) -> None:
+        """Copy a host array into the buffer."""
+        array = np.ascontiguousarray(array)
+        begin = perf_counter()
+        self._copy(self.pointer + offset_bytes, array.ctypes.data, array.nbytes)
+        copied(HOST, f"cuda:{self.index}", array.nbytes, begin)
+
+    def download(self, dtype: Any, count: int, offset_bytes: int = 0) -> Array:
+        """Return a part of the buffer as a new host array."""
+        array = np.empty(count, dtype)
+        begin = perf_counter()
+        self._copy(array.ctypes.data, self.pointer + offset_bytes, array.nbytes)
+        copied(f"cuda:{self.index}", HOST, array.nbytes, begin)
+        return array
+
+    def fill_bytes(self, byte: int, count: int | None = None) -> None:
+        """Set the first ``count`` bytes, by default all."""
+        use(self.index)
+        _, runtime = bindings()
+        nbytes = self.nbytes if count is None else count
+        if nbytes:
+            checked(runtime.cudaMemset(self.pointer, byte, nbytes), f"filling on cuda:{self.index}")
+            # cudaMemset is asynchronous, and non-blocking streams do not wait for it.
+            checked(runtime.cudaStreamSynchronize(0), f"filling on cuda:{self.index}")
+
+    def _copy(self, destination: int, source: int, nbytes: int) -> None:
+        use(self.index)
+        _, runtime = bindings()
+        if nbytes:
+            kind = runtime.cudaMemcpyKind.cudaMemcpyDefault
+            outcome = runtime.cudaMemcpy(destination, source, nbytes, kind)
+            checked(outcome, f"copying {nbytes:,} bytes on cuda:{self.index}")
+            # From pageable memory cudaMemcpy may return before all has arrived.
+            checked(runtime.cudaStreamSynchronize(0), f"copying on cuda:{self.index}")
+
+    def close(self) -> None:
+        """Free the memory. Errors of earlier work on the GPU are not raised here."""
+        pointer, self.pointer, self.nbytes = self.pointer, 0, 0
+        if pointer:
+            _free(self.index, pointer)
+
+    def keep(self) -> None:
+        """Close the buffer, and keep its memory for :func:`kept_or_new`, up to :data:`KEPT_BYTES`.
+
+        Waits for all work on the GPU, as freeing does: nothing may use what others get.
+        """
+        pointer, self.pointer = self.pointer, 0
+        nbytes, self.nbytes = self.nbytes, 0
+        if not pointer:
+            return
+        surplus = [pointer]
+        _, runtime = bindings()
+        with suppress(DeviceError), entered(self.index):
+            if int(runtime.cudaDeviceSynchronize()[0]) == 0:
+                surplus = _KEPT.put(self.index, nbytes, pointer)
+        for freed in surplus:
+            _free(self.index, freed)
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __del__(self) -> None:
+        # The garbage collector runs at any time, and freeing waits for kernels, which may wait for others
+        # that this thread is about to start.
+        if getattr(self, "pointer", 0):
+            _ABANDONED.append((self.index, self.pointer))
+
+
+def kept_or_new(index: int, nbytes: int) -> Buffer:
+    """Return a buffer of kept memory of this size, or a new one. Its content is undefined."""
+    pointer = _KEPT.take(index, nbytes)
+    if pointer is None:
+        return Buffer(index, nbytes)
+    buffer = Buffer.__new__(Buffer)
+    buffer.index, buffer.nbytes, buffer.pointer = index, nbytes, pointer
+    return buffer
+
+
+def free_kept(index: int) -> bool:
+    """Free the memory that the process keeps of a GPU; return True if there was any."""
+    pointers = _KEPT.take_all(index)
+    for pointer in pointers:
+        _free(index, pointer)
+    return bool(pointers)
+
+
+def free_abandoned(indexes: Sequence[int]) -> None:
+    """Free buffers that were garbage-collected without :meth:`Buffer.close`, on GPUs that are idle."""
+    for entry in [entry for entry in _ABANDONED if entry[0] in indexes]:
+        _ABANDONED.remove(entry)
+        _free(*entry)
+
+
+def _free(index: int, pointer: int) -> None:
+    _, runtime = bindings()
+    with suppress(DeviceError), entered(index):
+        runtime.cudaFree(pointer)
+
+
+def free_memory_bytes(index: int) -> int:
+    """Return the free memory of a GPU, with what CuPy's pool and the process keep for later."""
+    _, runtime = bindings()
+    with entered(index):
+        free, _ = checked(runtime.cudaMemGetInfo(), f"asking cuda:{index} for its memory")
+        module = loaded_cupy()
+        pooled = 0 if module is None else int(module.get_default_memory_pool().free_bytes())
+        return int(free) + pooled + _KEPT.kept_bytes(index)
+
+
+class PinnedBuffer(_Closing):
+    """Page-locked host memory that every GPU reads and writes in place. A context manager."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = int(nbytes)
+        self.pointer = 0
+        _, runtime = bindings()
+        outcome = runtime.cudaHostAlloc(max(1, self.nbytes), _PORTABLE_AND_MAPPED)
+        self.pointer = int(checked(outcome, f"{self.nbytes:,} bytes of pinned host memory"))
+
+    def array(self, dtype: Any) -> Array:
+        """Return the memory as a NumPy array, which must not be used after :meth:`close`."""
+        raw = (ctypes.c_byte * self.nbytes).from_address(self.pointer)
+        array: Array = np.ctypeslib.as_array(raw).view(np.dtype(dtype))
+        return array
+
+    def upload(self, array: Array) -> None:
+        """Copy a NumPy array to the beginning of the buffer, while no kernel reads it."""
+        self.array(np.uint8)[: array.nbytes] = array.view(np.uint8).ravel()
+
+    def fill_bytes(self, byte: int) -> None:
+        """Set every byte."""
+        self.array(np.uint8)[:] = byte
+
+    def close(self) -> None:
+        """Free the memory."""
+        pointer, self.pointer = self.pointer, 0
+        if pointer:
+            _, runtime = bindings()
+            runtime.cudaFreeHost(pointer)
+
+    def __enter__(self) -> PinnedBuffer:
+        return self
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be shutting down
+            self.close()
+
+
+_KEPT_PINNED: KeptMemory[PinnedBuffer] = KeptMemory(KEPT_PINNED_BYTES)
+_let_go: deque[PinnedBuffer] = deque()  # released by arrays that existed longer than their pool
+
+
+def take_pinned(nbytes: int) -> PinnedBuffer:
+    """Return a kept pinned buffer, or a new one; release it by :func:`keep_pinned`."""
+    while _let_go:
+        keep_pinned(_let_go.popleft())
+    buffer = _KEPT_PINNED.take(0, nbytes)
+    if buffer is None:
+        with current_kept():
+            buffer = PinnedBuffer(nbytes)
+    return buffer
+
+
+def keep_pinned(buffer: PinnedBuffer) -> None:
+    """Keep a pinned buffer for :func:`take_pinned`, up to :data:`KEPT_PINNED_BYTES`."""
+    for surplus in _KEPT_PINNED.put(0, buffer.nbytes, buffer):
+        surplus.close()
+
+
+def pinned_kept_bytes() -> int:
+    """Return the number of pinned bytes that the process keeps."""
+    return _KEPT_PINNED.kept_bytes(0)
+
+
+class Holding:
+    """Memory that exists as long as a pool, a block or an array refers to it.
+
+    :ivar release: called with the memory if the garbage collector takes the last reference
+    """
+
+    __slots__ = ("__weakref__", "memory", "nbytes", "pointer", "release")
+
+    def __init__(self, memory: Any, pointer: int, nbytes: int) -> None:
+        self.memory = memory
+        self.pointer = pointer
+        self.nbytes = nbytes
+        self.release: Callable[[Any], None] | None = None
+
+    def __del__(self) -> None:
+        if self.release is not None:
+            self.release(self.memory)
+
+
+def array_over(
+    pointer: int, nbytes: int, index: int, owner: object, dtype: Any, shape: tuple[int, ...]
+) -> Any:
+    """Return a CuPy array over memory of a GPU; the array refers to the owner."""
+    module = cupy()
+    memory = module.cuda.UnownedMemory(pointer, nbytes, owner, index)
+    return module.ndarray(shape, np.dtype(dtype), module.cuda.MemoryPointer(memory, 0))
+
+
+def sized(dtype: Any, shape: tuple[int, ...]) -> int:
+    """Return the number of bytes of an array."""
+    return int(np.dtype(dtype).itemsize) * prod(shape)
+
+
+ViewOf = Callable[[Holding, int, Any, tuple[int, ...]], Any]
+"""``(holding, address, dtype, shape)``: makes an array over a part of the memory."""
+
+
+class PoolBlock:
+    """A piece of a pool's memory.
+
+    :param offset: in the holding
+    :param size: of the piece, at least ``nbytes``
+    """
+
+    __slots__ = ("_last_view", "_pool", "holding", "nbytes", "offset", "size")
+
+    def __init__(self, pool: Pool, holding: Holding, offset: int, size: int, nbytes: int) -> None:
+        self._pool = pool
+        self.holding: Holding | None = holding
+        self.offset = offset
+        self.size = size
+        self.nbytes = nbytes
+        self._last_view: tuple[Any, tuple[int, ...], Any] | None = None  # packets are alike
+
+    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """Return an array over the block.
+
+        :raises InputError: the block has been given back, or is too small
+        """
+        if self.holding is None:
+            raise InputError("this block has been given back")
+        last = self._last_view
+        if last is not None and last[0] == dtype and last[1] == shape:
+            return last[2]
+        if sized(dtype, shape) > self.nbytes:
+            raise InputError(
+                f"a block of {self.nbytes:,} bytes has no room for {np.dtype(dtype)} of shape {shape}"
+            )
+        address = self.holding.pointer + self.offset
+        view = self._pool.view_of(self.holding, address, dtype, shape)
+        self._last_view = dtype, shape, view
+        return view
+
+    def free(self) -> None:
+        """Give the block back to its pool, when no work uses it. Freeing twice is allowed."""
+        holding, self.holding = self.holding, None
+        if holding is not None:
+            self._last_view = None
+            self._pool.take_back(self, holding)
+
+
+class Pool:
+    """Source of blocks.
+
+    :param name: the owner of the memory, for error messages
+    :param make: allocates
+    :param discard: frees what ``make`` made
+    :param limit_bytes: of all blocks together, and of what the pool keeps for further ones
+    :ivar used_bytes: size of the blocks that have not been given back
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[int], Holding],
+        discard: Callable[[Any], None],
+        view_of: ViewOf,
+        limit_bytes: int | None = None,
+    ) -> None:
+        self.name = name
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.view_of = view_of
+        self._make = make
+        self._discard = discard
+        self._lock = threading.RLock()  # the garbage collector may run while it is held
+
+    def allocate(self, nbytes: int) -> PoolBlock:
+        """Return a block of at least this size.
+
+        :raises InputError: the limit does not leave room
+        """
+        size = max(_ALIGNED_BYTES, -(-nbytes // _ALIGNED_BYTES) * _ALIGNED_BYTES)
+        with self._lock:
+            holding, offset = self._piece(size)
+            self.used_bytes += size
+        return PoolBlock(self, holding, offset, size, nbytes)
+
+    def take_back(self, block: PoolBlock, holding: Holding) -> None:
+        """Reuse the memory of a block that is given back."""
+        with self._lock:
+            self.used_bytes -= block.size
+            self._put_back(block, holding)
+
+    def close(self) -> None:
+        """Release all memory. Closing twice is allowed."""
+        with self._lock:
+            held = self._take_holdings()
+            while held:
+                _discard_unless_held(held.pop, self._discard)
+
+    def _piece(self, size: int) -> tuple[Holding, int]:
+        """Return memory for a block, and where it begins there."""
+        raise NotImplementedError
+
+    def _put_back(self, block: PoolBlock, holding: Holding) -> None:
+        raise NotImplementedError
+
+    def _take_holdings(self) -> list[Holding]:
+        """Return all memory that no block uses; the pool forgets it."""
+        raise NotImplementedError
+
+    def _no_room(self, size: int, left: int) -> InputError:
+        limit, room = (
+            config.readable_bytes(self.limit_bytes or 0),
+            config.readable_bytes(max(0, left)),
+        )
+        return InputError(
+            f"a buffer of {config.readable_bytes(size)} does not fit in the pool of {self.name}, {limit}, "
+            f"of which {room} are left in one piece; use smaller packets, fewer buffers or a larger pool"
+        )
+
+
+class GrowingPool(Pool):
+    """Pool whose blocks are allocations of their own, reused by size."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._spare: dict[int, list[Holding]] = {}
+
+    def _piece(self, size: int) -> tuple[Holding, int]:
+        spare = self._spare.get(size)
+        if spare:
+            return spare.pop(), 0
+        limit = self.limit_bytes
+        if limit is not None:
+            kept = sum(length * len(holdings) for length, holdings in self._spare.items())
+            if self.used_bytes + kept + size > limit:
+                self.close()
+            if self.used_bytes + size > limit:
+                raise self._no_room(size, limit - self.used_bytes)
+        return self._make(size), 0
+
+    def _put_back(self, block: PoolBlock, holding: Holding) -> None:
+        self._spare.setdefault(block.size, []).append(holding)
+
+    def _take_holdings(self) -> list[Holding]:
+        holdings = [holding for spare in self._spare.values() for holding in spare]
+        self._spare.clear()
+        return holdings
+
+
+class SlabPool(Pool):
+    """Pool whose blocks are cut from one allocation of ``limit_bytes``, made for the first block.
+
+    Invariant: gaps are in the order of their offsets, do not touch, and with the blocks are the whole.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        assert self.limit_bytes is not None
+        self._holding: Holding | None = None
+        self._gaps: list[tuple[int, int]] = [(0, self.limit_bytes)]  # offset, length
+
+    def _piece(self, size: int) -> tuple[Holding, int]:
+        place = next((at for at, (_, length) in enumerate(self._gaps) if length >= size), None)
+        if place is None:
+            raise self._no_room(size, max((length for _, length in self._gaps), default=0))
+        if self._holding is None:
+            self._holding = self._make(self.limit_bytes or 0)
+        offset, length = self._gaps[place]
+        self._gaps[place : place + 1] = [(offset + size, length - size)] if length > size else []
+        return self._holding, offset
+
+    def _put_back(self, block: PoolBlock, holding: Holding) -> None:
+        gap = block.offset, block.size
+        insort(self._gaps, gap)
+        place = self._gaps.index(gap)
+        for left in (place, place - 1):
+            if 0 <= left < len(self._gaps) - 1:
+                (begin, length), (behind, more) = self._gaps[left : left + 2]
+                if begin + length == behind:
+                    self._gaps[left : left + 2] = [(begin, length + more)]
+
+    def _take_holdings(self) -> list[Holding]:
+        holding, self._holding = self._holding, None
+        return [] if holding is None else [holding]
+
+
+def _discard_unless_held(take: Callable[[], Holding], discard: Callable[[Any], None]) -> None:
+    """Discard a holding if nothing else refers to it; else it is released with the last array over it.
+
+    :param take: returns the caller's only reference
+    """
+    holding = take()
+    memory, seen = holding.memory, weakref.ref(holding)
+    release, holding.release = holding.release, None
+    del holding
+    remaining = seen()
+    if remaining is None:
+        discard(memory)
+    else:
+        remaining.release = release
+
+
+def gpu_pool(index: int, limit_bytes: int | None) -> Pool:
+    """Return a pool of a GPU's memory, accessible to its peers."""
+
+    def allocated(allocate: Callable[[int, int], Buffer], nbytes: int) -> Holding:
+        with current_kept():
+            buffer = allocate(index, nbytes)
+        return Holding(buffer, buffer.pointer, nbytes)
+
+    name, view_of = f"cuda:{index}", partial(_gpu_view, index)
+    if limit_bytes is None:
+        return GrowingPool(name, partial(allocated, kept_or_new), Buffer.keep, view_of)
+    size = limit_bytes // _ALIGNED_BYTES * _ALIGNED_BYTES
+    return SlabPool(name, partial(allocated, Buffer), Buffer.close, view_of, size)
+
+
+def pinned_pool(limit_bytes: int | None) -> Pool:
+    """Return a pool of pinned memory of the host."""
+
+    def allocated(nbytes: int) -> Holding:
+        buffer = take_pinned(nbytes)
+        holding = Holding(buffer, buffer.pointer, nbytes)
+        holding.release = _let_go.append
+        return holding
+
+    return GrowingPool("the host", allocated, keep_pinned, _host_view, limit_bytes)
+
+
+def given_gpu_pool(index: int, memory: Any, limit_bytes: int | None) -> Pool:
+    """Return a pool over a CuPy array of the user's."""
+    pointer = int(memory.data.ptr)
+    return _given_pool(f"cuda:{index}", memory, pointer, partial(_gpu_view, index), limit_bytes)
+
+
+def given_host_pool(memory: Array, limit_bytes: int | None) -> Pool:
+    """Return a pool over an array of bytes of the user's, in pinned memory."""
+    return _given_pool("the host", memory, memory.ctypes.data, _host_view, limit_bytes)
+
+
+def _given_pool(
+    name: str, memory: Any, pointer: int, view_of: ViewOf, limit_bytes: int | None
+) -> Pool:
+    usable = memory.nbytes if limit_bytes is None else min(memory.nbytes, limit_bytes)
+    size = int(usable) // _ALIGNED_BYTES * _ALIGNED_BYTES
+    holding = Holding(memory, pointer, size)
+    return SlabPool(name, lambda nbytes: holding, lambda memory: None, view_of, size)
+
+
+def _gpu_view(index: int, holding: Holding, address: int, dtype: Any, shape: Any) -> Any:
+    return array_over(address, sized(dtype, shape), index, holding, dtype, shape)
+
+
+def _host_view(holding: Holding, address: int, dtype: Any, shape: tuple[int, ...]) -> Array:
+    nbytes = sized(dtype, shape)
+    if nbytes == 0:
+        return np.empty(shape, dtype)
+    raw = (ctypes.c_byte * nbytes).from_address(address)
+    raw.holding = holding  # type: ignore[attr-defined]
+    array: Array = np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)  # type: ignore[call-overload]
+    return array

@@ -51,14 +51,16 @@ class Exchange:
         self._staging.clear()
 
     def broadcast_pointers(self, array: DeviceArray) -> Array:
-        """Return (devices, MAXIMAL_DEVICES): by device, where it finds the arrays of all."""
+        """Return, for each device, its pointers to all devices' buffers: (devices, MAXIMAL_DEVICES)."""
         every: Array = np.tile(array.pointers, (len(self._parts), 1))
         if self.by_host:
             every[:] = array.pointers[: len(self._parts), None]
         return every
 
     def collected_pointers(self, array: DeviceArray, bits: int) -> Array:
-        """Return likewise for an array of messages to owners; staging buffers begin as zero.
+        """Return, for each device, its pointers to the messages of all: (devices, MAXIMAL_DEVICES).
+
+        Staging buffers begin as zero.
 
         :param bits: of one position
         :raises GraphTooLargeError: no room for staging buffers
@@ -73,7 +75,7 @@ class Exchange:
         return every
 
     def packed_pointers(self, array: DeviceArray, item_bytes: int, halos: Halos) -> Array:
-        """Return likewise for an array of slots.
+        """Return, for each device, its pointers to all devices' slots: (devices, MAXIMAL_DEVICES).
 
         :raises GraphTooLargeError: no room for staging buffers
         """
@@ -99,7 +101,7 @@ class Exchange:
         self.broadcast_rows(array, 1, self._own_bytes(bits))
 
     def broadcast_rows(self, array: DeviceArray, rows: int, nbytes: int) -> None:
-        """Copy likewise, of an array of rows, in each of which a device owns `nbytes`."""
+        """Copy each owner's range of `nbytes` in each row of an array to all devices."""
         for owner, other in self._pairs():
             for row in range(rows):
                 offset = nbytes * (row * len(self._parts) + owner.device)

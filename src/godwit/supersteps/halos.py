@@ -1,6 +1,6 @@
 """Which devices read which vertices, and rows for devices that store own vertices and their halo only.
 
-A *subscriber mask* of an owner tells, for each device, which of its vertices that device's rows name: an
+A *subscriber mask* of an owner has, for each device, a bit for each vertex that this device's rows name: an
 owner sends a value to its subscribers. In the 1-hop layout a device has *slots* for its own vertices and
 its halo, and its rows name slots instead of positions. Encoding: supersteps/halos.cuh; kernels:
 supersteps/rows.cuh. Both are made by small launches with the host in between, and kept like rows.
@@ -92,7 +92,8 @@ class Halos:
 
     :param rows: of each device; the targets are slots, the heads positions
     :param subscribers: on each device, the subscriber masks: (devices, capacity / 32) uint32
-    :param slots: likewise ids: the slot, at that subscriber, of the first vertex of a word that it reads
+    :param slots: on each device, (devices, capacity / 32) ids: the slot, at the subscriber, of the first
+        vertex of each word that it reads
     :param begins: (devices, devices + 1) int64: by device, the first slot of the halo vertices of each
         owner, and the end of the last
     """

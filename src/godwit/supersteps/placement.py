@@ -159,9 +159,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
         return made
 
     def reserve(self, *needs: tuple[DeviceArray, Sequence[int]]) -> None:
-        """Give arrays at least so many bytes on each device.
+        """Allocate arrays, or enlarge them.
 
-        :param needs: an array, and its bytes by device
+        :param needs: an array, and its least size by device, in bytes
         :raises GraphTooLargeError: need against free, before anything is allocated
         """
         missing = [

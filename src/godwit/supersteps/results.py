@@ -97,10 +97,11 @@ def deliver_positions(
 def deliver_own(
     placement: StepPlacement, array: DeviceArray, dtype: Any, destination: Any
 ) -> float:
-    """Fill likewise from an array that begins with the values of the device's own vertices.
+    """Fill an array of all vertices from one that begins with the values of own vertices.
 
-    For a destination on a GPU :func:`delivery_needs` must be reserved. For the host a GPU with plenty of
-    memory gathers; otherwise the values are downloaded in device order, and CPUs scatter them, more slowly.
+    Return the seconds. For a destination on a GPU :func:`delivery_needs` must be reserved. For the host a
+    GPU with plenty of memory gathers; otherwise the values are downloaded in device order, and CPUs scatter
+    them, more slowly.
     """
     begin = perf_counter()
     dtype = np.dtype(dtype)

@@ -170,7 +170,7 @@ extern "C" __global__ void place_hub_arcs(const i64 *offsets, const Id *targets,
 
 // Subscriptions and halos: supersteps/halos.cuh has the encoding.
 
-// Set the bits of all targets. Most are set already, as hubs have most arcs: a load tells.
+// Set the bits of all targets. A load saves most atomics: hubs have most arcs.
 extern "C" __global__ void mark_targets(const Id *targets, i64 arcs, u32 *needs) {
     for (i64 arc = grid_thread(); arc < arcs; arc += grid_threads()) {
         const i64 position = load_once(&targets[arc]);

@@ -273,7 +273,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
         sums.counts[which] = __shfl_sync(FULL_WARP, word, which);
     for (u32 which = 0; which < AMOUNTS; which++)
         sums.amounts[which] = amount_of(__shfl_sync(FULL_WARP, word, COUNTS + which));
-    u64 flags = __shfl_sync(FULL_WARP, word, SUM_WORDS), told = 0;
+    u64 flags = __shfl_sync(FULL_WARP, word, SUM_WORDS), outcome = 0;
     if (lane == 0) {
         u64 step = block.state[STEP] + !is_gate;
         control->ended_ns[step % PROFILED_STEPS] = now;
@@ -291,12 +291,12 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
         block.state[EPOCH] += stage.devices > 1;
         control->phase = phase;
         control->status = status;
-        told = phase | (status == RUNNING ? 0ull : static_cast<u64>(FLAG_STOP) << 32);
+        outcome = phase | (status == RUNNING ? 0ull : static_cast<u64>(FLAG_STOP) << 32);
     }
     __syncwarp();
     control->state[lane] = block.state[lane];
     __syncwarp();  // order it before the release, which lane 0 stores
-    return __shfl_sync(FULL_WARP, told, 0);
+    return __shfl_sync(FULL_WARP, outcome, 0);
 }
 
 // The meeting between two supersteps. As grid_meet, except: a block has the generation of the last release

@@ -150,7 +150,7 @@ def _in_supersteps(
     placed: PlacedGraph, sources: Array, target: int | None, cutoff: int | None,
     options: SolverOptions, given_up: dict[str, float],
 ) -> PathResult | None:  # fmt: skip
-    """Return None if the search has many levels and the asynchronous solver may take over.
+    """Search in supersteps; return None if that does not suit the graph and another solver may.
 
     :param given_up: gets the seconds by phase of a search that gave up
     """

@@ -46,7 +46,7 @@ def verify_bfs(
     *,
     cutoff: float | None = None,
 ) -> None:
-    """Check distances in arcs from the nearest source, whatever weights the graph has.
+    """Check distances in arcs from the nearest source, regardless of weights.
 
     :param sources: a vertex, or several, by id (:attr:`Graph.ids`)
     :param distance: (n); the largest value of an integer dtype, or infinity, marks the unreached

@@ -20,7 +20,7 @@ from godwit.algorithms import pagerank
 from godwit.algorithms.pagerank import cpu as power_iteration
 from godwit.algorithms.pagerank import in_arcs as module
 from godwit.algorithms.pagerank import push as pagerank_push
-from godwit.algorithms.pagerank.ranks import RankSettings
+from godwit.algorithms.pagerank.settings import RankSettings
 from godwit.cli.application import app
 from godwit.errors import DeviceError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -95,13 +95,13 @@ def check_push(
     assert one_more.residual <= found.residual + 1e-15
 
 
-LAYOUTS = ("as given", "by length", "hot first")
+LAYOUTS = ("as given", "by length", "by degree")
 
 
 def lay_out(patch: pytest.MonkeyPatch, layout: str) -> None:
     """Until the patch is undone, rows of in-arcs stand in that order, of whatever graph."""
     patch.setattr(module, "_SHORT_ROW", 1_000 if layout == "by length" else 0)
-    patch.setattr(module, "_gains_hot_first", lambda graph: layout == "hot first")
+    patch.setattr(module, "_gains_by_degree", lambda graph: layout == "by degree")
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ class TestTeams:
     @pytest.mark.usefixtures("small_blocks")
     @given(graph=graphs(min_vertices=1))
     def test_blocks_cover_every_vertex_once(self, graph: Graph) -> None:
-        blocks = module.in_arcs(graph.with_ids(0), np.float64, weighted=False).blocks
+        blocks = module.in_arcs_of(graph.with_ids(0), np.float64, weighted=False).blocks
         assert blocks[0] == 0
         assert blocks[-1] == graph.vertex_count
         assert (np.diff(blocks) >= 0).all()
@@ -274,14 +274,14 @@ class TestTeams:
 
     @pytest.mark.usefixtures("small_blocks")
     @given(graph=graphs(min_vertices=1, max_arcs=120))
-    @pytest.mark.parametrize("layout", ["by length", "hot first"])
+    @pytest.mark.parametrize("layout", ["by length", "by degree"])
     def test_rows_laid_out_anew_are_the_same_rows(self, layout: str, graph: Graph) -> None:
         with pytest.MonkeyPatch.context() as patch:
             lay_out(patch, layout)
-            arcs = module.in_arcs(graph.with_ids(0), np.float64, weighted=False)
+            arcs = module.in_arcs_of(graph.with_ids(0), np.float64, weighted=False)
         reverse = graph.reverse
         lengths = np.diff(arcs.offsets)
-        if layout == "hot first":
+        if layout == "by degree":
             assert sorted(arcs.order) == list(range(graph.vertex_count))
             assert (np.diff(graph.out_degree()[arcs.order]) >= 0).all()
         for block, (first, last) in enumerate(pairwise(arcs.blocks)):
@@ -295,7 +295,7 @@ class TestTeams:
             for length in range(module.FEW_ARCS + 1):
                 end = first + np.count_nonzero(lengths[first:last] <= length)
                 assert arcs.sections[block, length] == end
-        shares = arcs.shares if graph.directed else lengths
+        shares = arcs.divisors if graph.directed else lengths
         for row, v in enumerate(arcs.order):
             new = arcs.order[arcs.sources[arcs.offsets[row] : arcs.offsets[row + 1]]]
             old = reverse.targets[reverse.offsets[v] : reverse.offsets[v + 1]]
@@ -303,20 +303,20 @@ class TestTeams:
             assert shares[row] == graph.out_degree()[v]
 
     @pytest.mark.usefixtures("small_blocks")
-    def test_rows_stand_hot_first_where_hubs_are_scattered(
+    def test_rows_are_sorted_by_degree_where_hubs_are_scattered(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """In an R-MAT graph; not where all have the same degree, nor where neighbours stand together."""
         monkeypatch.setattr(module, "_NEAR_VERTICES", 256)
         for spec, wanted in (("rmat:12", True), ("uniform:4000", False), ("road:60x60", False)):
             graph = gw.generate(spec)
-            order = module.in_arcs(graph, np.float64, weighted=False).order
+            order = module.in_arcs_of(graph, np.float64, weighted=False).order
             heat = graph.out_degree()[order]
             assert (len(order) > 0 and bool((np.diff(heat) >= 0).all())) == wanted
 
     def test_blocks_are_of_about_the_same_work(self) -> None:
         graph = gw.generators.rmat(14, 8, seed=2)
-        blocks = module.in_arcs(graph, np.float64, weighted=False).blocks
+        blocks = module.in_arcs_of(graph, np.float64, weighted=False).blocks
         work = np.diff(graph.offsets[blocks] + blocks)
         total, largest = int(work.sum()), int(graph.out_degree().max()) + 1
         assert len(work) > 4

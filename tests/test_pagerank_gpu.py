@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.pagerank.cuda import rank_on_gpus
-from godwit.algorithms.pagerank.queries import RankQuery
+from godwit.algorithms.pagerank.cuda import RankQuery, rank_on_gpus
 from godwit.arrays import ResultLocation, host_array
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, RunTimeoutError

@@ -13,7 +13,7 @@ from godwit.cli.failures import end_unconverged
 from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_vertices
 
 if TYPE_CHECKING:
-    from godwit.algorithms.pagerank.ranks import PageRankResult
+    from godwit.algorithms.pagerank.result import PageRankResult
     from godwit.graph.csr import Graph
 
 PAGERANK_HELP = (
@@ -117,7 +117,7 @@ def pagerank(
     reading: options.Reading,
 ) -> None:
     """Ranks of vertices."""
-    from godwit.algorithms.pagerank.ranks import rank_columns
+    from godwit.algorithms.pagerank.result import rank_columns
 
     asked: dict[str, Any] = {
         "damping": damping,

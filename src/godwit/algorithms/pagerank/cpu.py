@@ -1,39 +1,40 @@
-"""Power iteration by pull: the driver behind PageRank on one shared-memory device.
+"""PageRank on the CPU: power iteration by pull.
 
 ``new[v] = lift * teleport[v] + damping * (sum over in-arcs u -> v of rank[u] * part of the arc)`` with
 ``lift = 1 - damping + damping * (ranks of dangling vertices)``, so that the sum stays 1. Page, Brin,
 Motwani and Winograd, "The PageRank citation ranking" (1999), as NetworkX defines the details.
 
-Encoding: what is kept of a vertex between iterations is not its rank but what each of its arcs
-carries, ``carried = rank / max(1, shares)``; ``shares`` are the parts that a rank is divided into:
-the out-degree, or, where arcs have weights and ``parts`` holds each arc's portion, 1. A vertex of 0 shares
-is dangling; nobody reads what it carries. Vertices stand in the order of their rows. So an iteration
-streams 4 bytes of source an arc and some 24 a vertex, and reads 8 at random an arc; GAP's ``pr_spmv``
-streams a rank and a contribution besides.
+Encoding: between iterations a vertex is represented not by its rank but by the value that each of its arcs
+carries, ``carried = rank / max(1, divisor)``. The divisor is the out-degree, or, if ``contributions`` has
+the part of the source's rank for each arc by weights, 1. A vertex with divisor 0 is dangling, and its
+carried value is never read. Vertices are in the order of their rows. So an iteration streams 4 bytes of
+source an arc and some 24 a vertex, and reads 8 at random an arc; GAP's ``pr_spmv`` streams a rank and a
+contribution besides.
 
-Acceleration, of undirected graphs: what ranks do in an iteration is then, but for dangling vertices, which
-have no in-arcs either, similar to a symmetric matrix, with eigenvalues in [-damping, damping]. Chebyshev
-polynomials of it shrink all errors in an iteration by damping / (1 + sqrt(1 - damping^2)), 0.56 instead of
-0.85: each iterate goes on beyond the iteration's result, ``omega`` times as far from the iterate before the
-last, which the array that is written still holds. Golub and Varga, "Chebyshev semi-iterative methods,
-successive overrelaxation iterative methods, and second order Richardson iterative methods" (1961). Where
-ranks mix quickly, plain iterations do better, as they may at first; so it begins when one shrinks the
-change by no more than the one before did, and more such would be needed than accelerated ones.
+Acceleration, of undirected graphs: an iteration is then, except for dangling vertices, which have no
+in-arcs either, similar to a symmetric matrix with eigenvalues in [-damping, damping]. Chebyshev polynomials
+of it reduce all errors in an iteration by damping / (1 + sqrt(1 - damping^2)), 0.56 instead of 0.85: each
+iterate extrapolates the iteration's result, ``omega`` times as far from the iterate before the last, which
+the array that is written still holds. Golub and Varga, "Chebyshev semi-iterative methods, successive
+overrelaxation iterative methods, and second order Richardson iterative methods" (1961). Where ranks mix
+quickly, plain iterations do better, as they may at first; so acceleration begins when an iteration reduces
+the change by no larger factor than the previous one, and more plain iterations would be needed than
+accelerated ones.
 
-The change is always that of a plain iteration. An accelerated iterate may be worse than the one before, so
-the result is the one whose change was seen to be small. What plain iterations leave of errors is at the
-ends of the spectrum: damping / (1 + damping) to damping / (1 - damping) times the change. Accelerated ones
-leave something everywhere, up to 1 / (1 - damping) times; so as not to be worse even where plain ones are
-at their best, on graphs that are bipartite or nearly so, as roads, they end at a change of
-damping / (1 + damping) * tolerance. Roundings may forbid that: where a change below the tolerance has not
-fallen, a plain iteration follows, which by its own criterion is the last.
+The change is always that of a plain iteration. An accelerated iterate may be worse than the previous one,
+so the result is the one whose change was measured as small. Errors after plain iterations are at the ends
+of the spectrum: damping / (1 + damping) to damping / (1 - damping) times the change. Errors after
+accelerated ones are anywhere, up to 1 / (1 - damping) times; so as not to be worse even where plain ones
+are at their best, on graphs that are bipartite or nearly so, as roads, they end at a change of damping / (1
++ damping) * tolerance. Rounding may prevent that: if a change below the tolerance has not decreased, a
+plain iteration follows, which is the last by its own criterion.
 
-The same bits come out whatever the number of threads: a row is summed in one fixed order, and dangling
-ranks and changes are summed per block, blocks of the graph in order. Blocks depend on the graph alone.
-Every thread has a stretch of them; one that is done helps the next.
+Results have the same bits for any number of threads: a row is summed in a fixed order, and dangling ranks
+and changes are summed per block, in the order of blocks, which depend on the graph alone. Every thread has
+a range of blocks, and helps the next thread when it is done.
 
-One barrier an iteration: sums of blocks, values and cursors exist twice, for odd and even iterations,
-and every thread adds the blocks' sums up for itself.
+One barrier per iteration: sums of blocks, values and cursors exist twice, for odd and even iterations, and
+every thread adds the blocks' sums for itself.
 """
 
 from __future__ import annotations
@@ -58,16 +59,16 @@ _ITERATIONS = 0
 # Words of `outcome` (float64).
 _RESIDUAL = 0
 
-# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
+# Unsigned index: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
 # Bound when a kernel is made.
-_WEIGHTED = False  # whether arcs have parts of their own
-_SHARED = False  # whether shares are not the lengths of rows
+_WEIGHTED = False  # arcs have contributions
+_HAS_DIVISORS = False  # divisors are not the lengths of rows
 
 
 @dataclass(frozen=True)
-class Iterated:
-    """What came out: (n) ranks, iterations, and what the last would have changed by itself (L1)."""
+class IterationOutcome:
+    """Ranks (n), number of iterations, and L1 norm of the last change, as of a plain iteration."""
 
     rank: Array
     iterations: int
@@ -86,16 +87,16 @@ def power_iteration(
     accelerated: bool = False,
     threads: int | None = None,
     poll: Callable[[int], None] | None = None,
-) -> Iterated:
+) -> IterationOutcome:
     """Iterate until ranks change by less than the tolerance in sum.
 
-    :param arcs: of :func:`godwit.algorithms.pagerank.in_arcs.in_arcs`
+    :param arcs: of :func:`godwit.algorithms.pagerank.in_arcs.in_arcs_of`
     :param start: (n) initial ranks, of sum 1; float32 or float64, overwritten by the result
     :param teleport: (n) float64 of sum 1, or (1) for the same everywhere
-    :param accelerated: the graph is undirected, and iterations may go beyond plain ones
-    :param threads: at most so many; all that the process may use by default. Small graphs use one
+    :param accelerated: True to accelerate; the graph is undirected
+    :param threads: upper limit; by default all of the process. Small graphs use one
     :param poll: called now and then by the calling thread with the number of vertices updated so far;
-        an exception that it raises ends the run
+        an exception ends the run
     """
     n = graph.vertex_count
     threads = thread_count(graph, threads)
@@ -107,11 +108,11 @@ def power_iteration(
     if teleport.size == n and arcs.order.size > 0:
         teleport = teleport[arcs.order]
     run_team(
-        _ITERATE[arcs.parts.size > 0, arcs.shares.size > 0],
+        _ITERATE[arcs.contributions.size > 0, arcs.divisors.size > 0],
         arcs.offsets,
         arcs.sources,
-        arcs.parts,
-        arcs.shares,
+        arcs.contributions,
+        arcs.divisors,
         arcs.order,
         arcs.blocks,
         arcs.sections,
@@ -130,11 +131,11 @@ def power_iteration(
         threads=threads,
         poll=None if poll is None else lambda: poll(n * int(counts[_ITERATIONS])),
     )
-    return Iterated(start, int(counts[_ITERATIONS]), float(outcome[_RESIDUAL]))
+    return IterationOutcome(start, int(counts[_ITERATIONS]), float(outcome[_RESIDUAL]))
 
 
 def _next_block(cursors: Any, parity: int, rank: int, size: int, blocks: int, helped: int) -> Any:
-    """A block that nobody has begun, and whose stretch it is of; -1 if there is none left."""
+    """Claim a block; return it, or -1 if all are claimed, and how many threads further its range is."""
     while helped < size:
         owner = (rank + helped) % size
         begin, end = block_range(owner, size, blocks)
@@ -145,68 +146,68 @@ def _next_block(cursors: Any, parity: int, rank: int, size: int, blocks: int, he
     return -1, helped
 
 
-def _addend(sources: Any, parts: Any, carried: Any, arc: Any) -> Any:
-    """What comes along an in-arc."""
+def _addend(sources: Any, contributions: Any, carried: Any, arc: Any) -> Any:
+    """Return the value that an in-arc adds to its row's sum."""
     value = np.float64(carried[_at(sources[_at(arc)])])
     if _WEIGHTED:
-        value *= parts[_at(arc)]
+        value *= contributions[_at(arc)]
     return value
 
 
-def _row_sum(sources: Any, parts: Any, carried: Any, begin: Any, end: Any) -> float:
-    """What comes in along a row, by four sums: one would wait for its own last addition."""
+def _row_sum(sources: Any, contributions: Any, carried: Any, begin: Any, end: Any) -> float:
+    """Return the sum of a row, by four independent sums, which hide the latency of additions."""
     a = 0.0
     b = 0.0
     c = 0.0
     d = 0.0
     arc = begin
     while arc + 4 <= end:
-        a += _addend(sources, parts, carried, arc)
-        b += _addend(sources, parts, carried, arc + 1)
-        c += _addend(sources, parts, carried, arc + 2)
-        d += _addend(sources, parts, carried, arc + 3)
+        a += _addend(sources, contributions, carried, arc)
+        b += _addend(sources, contributions, carried, arc + 1)
+        c += _addend(sources, contributions, carried, arc + 2)
+        d += _addend(sources, contributions, carried, arc + 3)
         arc += 4
     if arc < end:
-        a += _addend(sources, parts, carried, arc)
+        a += _addend(sources, contributions, carried, arc)
     if arc + 1 < end:
-        b += _addend(sources, parts, carried, arc + 1)
+        b += _addend(sources, contributions, carried, arc + 1)
     if arc + 2 < end:
-        c += _addend(sources, parts, carried, arc + 2)
+        c += _addend(sources, contributions, carried, arc + 2)
     return (a + b) + (c + d)
 
 
-def _few_sum(sources: Any, parts: Any, carried: Any, begin: Any, length: Any) -> float:
-    """What comes in along a row of 1 to FEW_ARCS arcs, where its length is known when compiling."""
-    incoming: float = _addend(sources, parts, carried, begin)
+def _few_sum(sources: Any, contributions: Any, carried: Any, begin: Any, length: Any) -> float:
+    """Return the sum of a row of 1 to FEW_ARCS arcs, whose number is a compile-time constant."""
+    incoming: float = _addend(sources, contributions, carried, begin)
     if length > 1:
-        incoming += _addend(sources, parts, carried, begin + 1)
+        incoming += _addend(sources, contributions, carried, begin + 1)
     if length > 2:
-        incoming += _addend(sources, parts, carried, begin + 2)
+        incoming += _addend(sources, contributions, carried, begin + 2)
     if length > 3:
-        incoming += _addend(sources, parts, carried, begin + 3)
+        incoming += _addend(sources, contributions, carried, begin + 3)
     return incoming
 
 
 def _vertex(order: Any, row: Any) -> Any:
-    """Whose row it is."""
+    """Return the vertex of a row."""
     return row if order.size == 0 else order[_at(row)]
 
 
-def _share_count(offsets: Any, shares: Any, row: Any) -> Any:
-    """The parts that the rank of a row's vertex is divided into."""
-    if _SHARED:
-        return shares[_at(row)]
+def _divisor(offsets: Any, divisors: Any, row: Any) -> Any:
+    """Return the divisor of the rank of a row's vertex."""
+    if _HAS_DIVISORS:
+        return divisors[_at(row)]
     return offsets[_at(row + 1)] - offsets[_at(row)]
 
 
 def _start_block(
-    block: Any, offsets: Any, shares: Any, order: Any, blocks: Any, start: Any, old: Any, new: Any,
+    block: Any, offsets: Any, divisors: Any, order: Any, blocks: Any, start: Any, old: Any, new: Any,
     sums: Any,
 ) -> None:  # fmt: skip
-    """What every vertex of a block carries at first, and the ranks of those that are dangling."""
+    """Set the initial values of a block's vertices, and sum the ranks of dangling ones."""
     dangling = 0.0
     for row in range(blocks[_at(block)], blocks[_at(block + 1)]):
-        count = _share_count(offsets, shares, row)
+        count = _divisor(offsets, divisors, row)
         value = np.float64(start[_at(_vertex(order, row))])
         old[_at(row)] = value / max(count, 1)
         new[_at(row)] = 0.0  # any number: plain iterations multiply it by 0
@@ -217,27 +218,27 @@ def _start_block(
 
 def _update_rows(
     length: int, row: Any, last: Any, begin: Any, change: float, dangling: float, offsets: Any,
-    sources: Any, parts: Any, shares: Any, teleport: Any, old: Any, new: Any, damping: float,
+    sources: Any, contributions: Any, divisors: Any, teleport: Any, old: Any, new: Any, damping: float,
     lift: float, omega: float,
 ) -> Any:  # fmt: skip
-    """One iteration of rows of one length, from 1 to FEW_ARCS, or -1 for any.
+    """Do one iteration of rows of one length, from 1 to FEW_ARCS, or -1 for any.
 
     :param begin: their first arc
-    :returns: behind their last arc, and the sums that were passed with theirs added
+    :returns: the end of their arcs, and the updated sums of changes and dangling ranks
     """
     stride = 0 if teleport.size == 1 else 1
     while row < last:
         if length > 0:
-            incoming = _few_sum(sources, parts, old, begin, length)
+            incoming = _few_sum(sources, contributions, old, begin, length)
             count: Any = np.int64(length)
             begin += length
         else:
             end = np.int64(offsets[_at(row + 1)])
-            incoming = _row_sum(sources, parts, old, begin, end)
+            incoming = _row_sum(sources, contributions, old, begin, end)
             count = end - begin
             begin = end
-        if _SHARED:
-            count = np.int64(shares[_at(row)])
+        if _HAS_DIVISORS:
+            count = np.int64(divisors[_at(row)])
         value = lift * teleport[_at(stride * row)] + damping * incoming
         divisor = np.float64(max(count, 1))
         carried = value / divisor
@@ -250,16 +251,16 @@ def _update_rows(
 
 
 def _update_block(
-    block: Any, offsets: Any, sources: Any, parts: Any, shares: Any, blocks: Any, sections: Any,
+    block: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any, blocks: Any, sections: Any,
     teleport: Any, old: Any, new: Any, sums: Any, at_sums: Any, damping: float, lift: float,
     omega: float,
 ) -> None:  # fmt: skip
-    """One iteration of the vertices of a block; its change and its dangling ranks."""
+    """Do one iteration of the vertices of a block; store its sums of changes and dangling ranks."""
     change = 0.0
     dangling = 0.0
     row = blocks[_at(block)]
     begin = np.int64(offsets[_at(row)])
-    data = offsets, sources, parts, shares, teleport, old, new, damping, lift, omega
+    data = offsets, sources, contributions, divisors, teleport, old, new, damping, lift, omega
     for section in range(sections.shape[1]):
         last = sections[_at(block), _at(section)]
         if section == 1:
@@ -279,19 +280,19 @@ def _update_block(
 
 @kernel
 def _iterate(
-    rank: int, size: int, control: Any, offsets: Any, sources: Any, parts: Any, shares: Any,
+    rank: int, size: int, control: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any,
     order: Any, bounds: Any, sections: Any, teleport: Any, ranks: Any, old: Any, new: Any,
     sums: Any, cursors: Any, counts: Any, outcome: Any, damping: float, tolerance: float,
     max_iterations: int, radius: float,
 ) -> None:  # fmt: skip
-    """All iterations; ranks hold the start and then the result.
+    """Do all iterations; ``ranks`` holds the initial ranks, then the result.
 
-    :param radius: eigenvalues are real and in [-radius, radius]; 0 for plain iterations
+    :param radius: bound of the eigenvalues, which are real; 0 for plain iterations
     """
     blocks = bounds.size - 1
     first, last = block_range(rank, size, blocks)
     for block in range(first, last):
-        _start_block(block, offsets, shares, order, bounds, ranks, old, new, sums)
+        _start_block(block, offsets, divisors, order, bounds, ranks, old, new, sums)
     iteration = 0
     parity = 0
     omega = 1.0
@@ -320,7 +321,7 @@ def _iterate(
         elif omega > 1.0 or (iteration > 2 and ratio >= ratio_before and accelerated < plain):
             omega = _next_omega(radius, omega)
         parity = 1 - parity
-        # Of the iteration to come: everybody has left the one that used it.
+        # Reset the cursor of the next iteration; all threads have left the one that used it.
         store_relaxed(cursors, ((1 - parity) * size + rank) * WORDS_PER_LINE, 0)
         lift = 1.0 - damping + damping * dangling
         helped = 0
@@ -329,36 +330,36 @@ def _iterate(
             if block < 0 or load_acquire(control, ABORT) != 0:
                 break
             _update_block(
-                block, offsets, sources, parts, shares, bounds, sections, teleport, old, new, sums,
-                2 * parity * blocks, damping, lift, omega,
+                block, offsets, sources, contributions, divisors, bounds, sections, teleport, old,
+                new, sums, 2 * parity * blocks, damping, lift, omega,
             )  # fmt: skip
         old, new = new, old
         iteration += 1
-    # After an abort this is of no use, and soon done.
+    # After an abort the result is not used.
     for row in range(bounds[_at(first)], bounds[_at(last)]):
         carried = old[_at(row)] if omega == 1.0 else new[_at(row)]
-        # Accelerated iterates swing about their limit, which may be next to 0.
-        count = _share_count(offsets, shares, row)
+        # Accelerated iterates oscillate about their limit, which may be close to 0.
+        count = _divisor(offsets, divisors, row)
         ranks[_at(_vertex(order, row))] = max(carried, 0.0) * max(count, 1)
 
 
 def _count(ratio: float, change: float, tolerance: float) -> float:
-    """How many iterations it takes to shrink a change to the tolerance, each to that ratio."""
+    """Return the number of iterations that reduce a change to the tolerance, each by a ratio."""
     return (math.log(tolerance) - math.log(change)) / math.log(ratio)
 
 
 def _chebyshev_ratio(radius: float) -> float:
-    """To what part of it an accelerated iteration shrinks a change, twice as large at first."""
+    """Return the ratio by which an accelerated iteration reduces a change, which doubles at first."""
     return radius / (1.0 + math.sqrt(1.0 - radius * radius))
 
 
 def _next_omega(radius: float, omega: float) -> float:
-    """How far the iteration to come goes on, by how far the one before did; a plain one: 1."""
+    """Return the extrapolation factor of the next iteration from that of the last; 1 is a plain one."""
     return 1.0 / (1.0 - (0.5 if omega == 1.0 else 0.25) * radius * radius * omega)
 
 
 _ITERATE = {
-    (weighted, shared): _iterate.bind(_WEIGHTED=weighted, _SHARED=shared)
+    (weighted, has_divisors): _iterate.bind(_WEIGHTED=weighted, _HAS_DIVISORS=has_divisors)
     for weighted in (False, True)
-    for shared in (False, True)
+    for has_divisors in (False, True)
 }

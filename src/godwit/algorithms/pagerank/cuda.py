@@ -1,28 +1,29 @@
-"""PageRank on GPUs: uploads what it needs, runs pagerank.cuh, and downloads the ranks.
+"""PageRank on GPUs: fills in the arguments of pagerank.cuh, runs it, and downloads the ranks.
 
-Kept on the devices from one query to the next: rows, out-degrees, which of its vertices the other devices
-read, and, for weights, what each arc gets of its source's rank. The first query makes the last, in a
-superstep before the first iteration; it counts as there only when its run has come to an end.
+Kept on the devices between queries: rows, out-degrees, subscriber masks, and, by weights, the contribution
+of each arc. The first query computes contributions in a superstep before the first iteration; they are
+valid when its run has ended.
 
-What vertices carry has room for all positions on each device, or, if a query says so, for the own vertices
-and those that its rows name (supersteps/halos.py). The sums are the same, bit by bit.
+Carried values have room for all positions on each device, or, if a query says so, for its own vertices and
+those that its rows name (supersteps/halos). The sums are the same, bit by bit.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.pagerank.queries import RankOutcome, RankQuery
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
@@ -47,8 +48,8 @@ ARGUMENTS = np.dtype(
         ("stage", STAGE),
         ("rows", ROWS),
         ("weights", np.uint64),
-        ("parts", np.uint64),
-        ("flows", np.uint64),
+        ("contributions", np.uint64),
+        ("outflows", np.uint64),
         ("degrees", np.uint64),
         ("teleport", np.uint64),
         ("start", np.uint64),
@@ -61,10 +62,59 @@ ARGUMENTS = np.dtype(
         ("most_iterations", np.uint64),
     ]
 )
-"""``Arguments`` of algorithms/pagerank/pagerank.cuh."""
+"""``Arguments`` of pagerank.cuh."""
 
 _PREPARE, _START, _ITERATE = 0, 1, 2  # phases
 _ITERATIONS, _RESIDUAL = 0, 4  # words of the state
+
+
+@dataclass(frozen=True)
+class RankQuery:
+    """A checked query of a graph that has vertices.
+
+    :param dtype: dtype of the ranks, float32 or float64
+    :param weighted: ranks are divided in proportion to weights, which are finite and not negative
+    :param teleport: (n) float64 of sum 1: distribution of restarts; None: uniform
+    :param start: (n) float64 of sum 1: initial ranks; None: uniform
+    :param damping: in [0, 1)
+    :param tolerance: converged when an iteration changes ranks by less, in sum
+    :param max_iterations: at least 1
+    :param accelerated: True to accelerate; the graph is undirected
+    :param destination: (n) array of NumPy, or of CuPy on any GPU, for the ranks in the graph's order
+    :param gpu: how kernels are run
+    :param one_hop: devices have room for their own vertices and those that they read, else for all; None:
+        what is faster
+    """
+
+    dtype: np.dtype[Any]
+    weighted: bool
+    teleport: Array | None
+    start: Array | None
+    damping: float
+    tolerance: float
+    max_iterations: int
+    accelerated: bool
+    destination: Any
+    gpu: GpuOptions
+    one_hop: bool | None = None
+
+
+@dataclass
+class RankOutcome:
+    """Iterations, work and times of a query.
+
+    :param iterations: number of iterations
+    :param residual: L1 norm of the last change; accelerated, of the change by one more plain iteration
+    :param owned: vertices of each device
+    :param arcs: in-arcs of these
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    iterations: int
+    residual: float
+    owned: Array
+    arcs: Array
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def source(
@@ -75,9 +125,9 @@ def source(
     accelerated: bool = False,
     one_hop: bool = False,
 ) -> str:
-    """The kernel for positions, ranks and, where they count, weights of given dtypes.
+    """Return the source of the kernel for dtypes of positions, ranks and, if they count, weights.
 
-    :param accelerated: iterations may go beyond plain ones
+    :param accelerated: True to accelerate
     :param one_hop: devices have room for their own vertices and those that they read only
     """
     types = {
@@ -95,10 +145,10 @@ def source(
 def rank_on_gpus(
     placement: StepPlacement, query: RankQuery, poll: ProgressPoll | None
 ) -> RankOutcome:
-    """Ranks of all vertices, into the query's destination.
+    """Write the ranks of all vertices into the query's destination.
 
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
-    :raises InputError: values are to go where they are read only, and the host copies all
+    :raises InputError: selective communication where the host copies all values
     :raises DeviceError: devices that wait in vain
     """
     one_hop = _is_one_hop(placement, query)
@@ -129,17 +179,17 @@ def rank_on_gpus(
             one_hop=one_hop,
         )
         with step_run(placement, code, arguments, query.gpu) as run:
-            ranking = _Ranking(placement, query, rows, arguments, halos)
-            ranking.upload()
-            ranking.connect(run, subscribers)
-            run.prepare(phase=_PREPARE if ranking.makes_parts else _START)
+            pagerank_run = _PageRankRun(placement, query, rows, arguments, halos)
+            pagerank_run.upload()
+            pagerank_run.connect(run, subscribers)
+            run.prepare(phase=_PREPARE if pagerank_run.makes_contributions else _START)
             seconds["kernel"] = run.drive(poll)
             if run.exchange.by_host:
                 seconds["exchange"] = run.exchange_s
-            ranking.keep()
+            pagerank_run.mark_contributions()
             state = run.controls()["state"][0]
         iterations = int(state[_ITERATIONS])
-        ranks = ranking.carried[1 - iterations % 2]
+        ranks = pagerank_run.carried[1 - iterations % 2]
         seconds["compile"] = run.compile_s
         deliver = deliver_positions if halos is None else deliver_own
         seconds["gather"] = deliver(placement, ranks, query.dtype, query.destination)
@@ -147,15 +197,13 @@ def rank_on_gpus(
         iterations,
         float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
         np.array([part.owned for part in placement.parts], np.int64),
-        np.array([one.arcs for one in rows], np.int64),
+        np.array([part_rows.arcs for part_rows in rows], np.int64),
         seconds,
     )
 
 
 def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
-    """Whether devices have room for what they read only: by default where the host copies, the less the
-    better.
-    """
+    """Return whether devices have room for what they read only: by default where the host copies values."""
     if len(placement.parts) == 1:
         return False
     if query.one_hop is not None:
@@ -167,24 +215,24 @@ class RankArrays:
     """The arrays of PageRank, kept on the devices between queries; those of ranks by their dtype.
 
     :ivar carried: by parity of the iteration
-    :ivar parts: what each in-arc gets of its source's rank
-    :ivar has_parts: dtypes for which a run has made them
+    :ivar contributions: part of its source's rank that each in-arc carries
+    :ivar has_contributions: dtypes for which a run has computed them
     """
 
     def __init__(self, placement: StepPlacement) -> None:
         dtypes = ("float32", "float64")
         self.carried = {name: (DeviceArray(placement), DeviceArray(placement)) for name in dtypes}
-        self.parts = {name: DeviceArray(placement) for name in dtypes}
-        self.has_parts: set[str] = set()
-        self.flows = DeviceArray(placement)
+        self.contributions = {name: DeviceArray(placement) for name in dtypes}
+        self.has_contributions: set[str] = set()
+        self.outflows = DeviceArray(placement)
         self.teleport = DeviceArray(placement)
         self.start = DeviceArray(placement)
 
 
-class _Ranking:
-    """What a query has on the devices.
+class _PageRankRun:
+    """Arrays and arguments of a query on the devices.
 
-    :param halos: where each device has what it reads of others; None: it has room for all positions
+    :param halos: slots of remote values on each device; None: it has room for all positions
     """
 
     def __init__(
@@ -202,27 +250,29 @@ class _Ranking:
         self.halos = halos
         self.arrays = placement.kept(RankArrays)
         self.carried = self.arrays.carried[query.dtype.name]
-        self.parts = self.arrays.parts[query.dtype.name]
-        self.makes_parts = query.weighted and query.dtype.name not in self.arrays.has_parts
+        self.contributions = self.arrays.contributions[query.dtype.name]
+        self.makes_contributions = (
+            query.weighted and query.dtype.name not in self.arrays.has_contributions
+        )
 
     def upload(self) -> None:
-        """Make room for everything, and fill in what does not begin as anything.
+        """Allocate arrays, and fill in initial values and arguments.
 
         :raises GraphTooLargeError: need against free
         """
         self._reserve()
-        # Out-degrees are those of rows where every edge is two arcs.
+        # In undirected graphs out-degrees are the lengths of rows.
         needs_degrees = self.placement.graph.directed and not self.query.weighted
         degrees = self.placement.degrees("out") if needs_degrees else []
         if self.halos is not None:
-            self.placement.position_of.release()  # which degrees are found by
-        flows = _flows(self.placement) if self.query.weighted else None
+            self.placement.position_of.release()  # degrees needed it
+        outflows = _outflows(self.placement) if self.query.weighted else None
         for place, (part, rows) in enumerate(self._each()):
             own = self.arguments[place]
             if degrees:
                 own["degrees"] = degrees[place].pointer
-            if flows is not None:
-                self.arrays.flows[part].upload(self._local(flows, part))
+            if outflows is not None:
+                self.arrays.outflows[part].upload(self._local(outflows, part))
             self._fill_vertices(own, part)
             self._point(own, part, rows)
 
@@ -230,14 +280,14 @@ class _Ranking:
         return list(zip(self.placement.parts, self.rows, strict=True))
 
     def _reserve(self) -> None:
-        """Make room for what a device needs besides rows."""
+        """Allocate what devices need besides rows."""
         placement, query, item = self.placement, self.query, self.query.dtype.itemsize
         widths = [self._width(part) for part in placement.parts]
         ranks = [item * width for width in widths]
         needs = [(array, ranks) for array in self.carried]
         if query.weighted:
-            needs.append((self.arrays.flows, [8 * width for width in widths]))
-            needs.append((self.parts, [item * rows.arcs for rows in self.rows]))
+            needs.append((self.arrays.outflows, [8 * width for width in widths]))
+            needs.append((self.contributions, [item * rows.arcs for rows in self.rows]))
         if self.halos is not None and not isinstance(query.destination, np.ndarray):
             needs.append(delivery_needs(placement, query.dtype, query.destination))
         owned = [8 * part.owned for part in placement.parts]
@@ -250,11 +300,11 @@ class _Ranking:
         placement.reserve(*needs)
 
     def _width(self, part: StepPart) -> int:
-        """How many vertices a device has values of."""
+        """Return the number of vertices whose values a device has."""
         return self.placement.count if self.halos is None else self.halos.width(part.device)
 
     def _local(self, values: Array, part: StepPart) -> Array:
-        """Of values of all positions those that a device has room for, in its order."""
+        """Select, of values of all positions, those that a device has room for, in its order."""
         if self.halos is None:
             return values
         own = values[part.first : part.first + part.owned]
@@ -262,7 +312,7 @@ class _Ranking:
         return np.concatenate((own, values[others]))
 
     def _fill_vertices(self, own: Any, part: StepPart) -> None:
-        """What is given of the own vertices."""
+        """Upload the given distributions of the own vertices."""
         query, arrays = self.query, self.arrays
         for name, given, array in (
             ("teleport", query.teleport, arrays.teleport),
@@ -274,12 +324,12 @@ class _Ranking:
                 own[name] = array[part].pointer
 
     def _point(self, own: Any, part: StepPart, rows: StepRows) -> None:
-        """The pointers to a device's own memory, and the numbers."""
+        """Fill in the pointers to a device's own memory, and numbers."""
         point_rows(own["rows"], rows)
         if self.query.weighted:
-            own["parts"] = self.parts[part].pointer
-            own["flows"] = self.arrays.flows[part].pointer
-        if self.makes_parts:
+            own["contributions"] = self.contributions[part].pointer
+            own["outflows"] = self.arrays.outflows[part].pointer
+        if self.makes_contributions:
             assert rows.weights is not None
             own["weights"] = rows.weights.pointer
         own["uniform"] = 1 / self.placement.vertex_count
@@ -306,7 +356,7 @@ class _Ranking:
                 own["slots"] = slots.pointer
 
     def _exchange_on_host(self, exchange: Exchange, last: int, coming: int, state: Array) -> None:
-        """Where the host copies: what the next iteration reads."""
+        """Copy what the next iteration reads, where the host copies."""
         if coming != _ITERATE:
             return
         carried = self.carried[int(state[_ITERATIONS]) % 2]
@@ -315,26 +365,26 @@ class _Ranking:
         else:
             exchange.send(carried, self.query.dtype.itemsize, self.halos)
 
-    def keep(self) -> None:
-        """Note that the run has made the parts of arcs."""
-        if self.makes_parts:
-            self.arrays.has_parts.add(self.query.dtype.name)
+    def mark_contributions(self) -> None:
+        """Record that the devices have the contributions of arcs."""
+        if self.makes_contributions:
+            self.arrays.has_contributions.add(self.query.dtype.name)
 
 
-def _flows(placement: StepPlacement) -> Array:
-    """(all positions) float64: the sum of the weights of a vertex' out-arcs."""
+def _outflows(placement: StepPlacement) -> Array:
+    """Return the sum of the weights of each vertex's out-arcs, by position."""
     graph = placement.graph
 
     def summed() -> Array:
-        found = np.empty(graph.vertex_count)
+        sums = np.empty(graph.vertex_count)
         threads = thread_count_for(graph.arc_count)
-        run_team(_sum_rows, graph.offsets, graph.weights, found, threads=threads)
-        return frozen(found)
+        run_team(_sum_rows, graph.offsets, graph.weights, sums, threads=threads)
+        return frozen(sums)
 
-    by_vertex: Array = graph.cached("flows", summed)
-    flows = np.zeros(placement.count)
-    flows[placement.numbering.position] = by_vertex
-    return flows
+    by_vertex: Array = graph.cached("outflows", summed)
+    outflows = np.zeros(placement.count)
+    outflows[placement.numbering.position] = by_vertex
+    return outflows
 
 
 @kernel

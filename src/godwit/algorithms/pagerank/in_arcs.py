@@ -1,16 +1,16 @@
-"""A graph as pull reads it: in-arcs in blocks, with the portion of its source's rank that each gets.
+"""In-arcs in blocks, with contributions: the layout of a graph that PageRank on the CPU reads.
 
-Rows may be laid out anew, in one of two orders. Rows are then also what sources are numbered by; ``order``
-says whose they are. All of this depends on the graph alone, not on the number of threads, and is made once.
+Rows may be sorted in one of two orders. Sources are then numbered by rows, too; ``order`` has the vertex of
+each row. The layout depends on the graph alone, not on the number of threads, and is made once.
 
-*Hot first*, or rather last: the more out-arcs a vertex has, the more often it is read, and the further
-behind its row is. Where few vertices take most of the reads and stand scattered, as in social networks,
-these reads find them in a cache. Web crawls and meshes, whose vertices stand by their neighbours, keep
-their order (Balaji and Lucia, "When is graph reordering an optimization?", IISWC 2018).
+*By ascending out-degree*: the more out-arcs a vertex has, the more often it is read. If few vertices take
+most of the reads and are scattered, as in social networks, sorting puts them into the same cache lines. Web
+crawls and meshes, whose vertices are near their neighbours, keep their order (Balaji and Lucia, "When is
+graph reordering an optimization?", IISWC 2018).
 
-*By length*, in each block, where most rows are short: there a wrong guess of a row's length costs more than
-its sum. Guesses are right then, and of many rows the length is known without a look (``sections``), as it
-is of undirected graphs hot first.
+*By length*, in each block, if most rows are short: there a branch misprediction at the end of a row costs
+more than its sum. Branches are predicted then, and the length of many rows is known without reading offsets
+(``sections``), as it is in undirected graphs sorted by degree.
 """
 
 from __future__ import annotations
@@ -27,125 +27,127 @@ from godwit.graph.rows import require_memory, row_range
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import barrier, block_range, run_team
 
-# Work of a block, in arcs and vertices; and how many blocks there are at most, for every thread
-# adds all of their sums up in every iteration.
+# Arcs and vertices of a block; and the largest number of blocks: every thread adds all their sums.
 _BLOCK_WORK = 16_384
-_MOST_BLOCKS = 1_024
-# Graphs of less work than this are left to one thread: meeting takes longer.
+_MAX_BLOCKS = 1_024
+# Arcs and vertices of a graph below which one thread is faster than several with barriers.
 _ALONE_WORK = 30_000
-# Rows are laid out by length where most have fewer arcs than this: it takes a copy of the arcs.
+# Rows are sorted by length if most have fewer arcs than this; it takes a copy of the arcs.
 _SHORT_ROW = 8
-# Lengths that are told apart in that; longer rows follow in the order of their vertices.
+# Lengths that sorting distinguishes; longer rows follow in the order of their vertices.
 _LENGTHS = 32
-# Ranks of so many vertices fit the caches of a core.
+# Vertices whose ranks fit the caches of a core.
 _NEAR_VERTICES = 16_384
-# Rows are laid out hot first where that brings so large a part of the reads near.
+# Rows are sorted by degree if that makes so large a part of the reads near.
 _LEAST_GAIN = 0.25
-_SAMPLES = 65_536  # arcs that are looked at for that
-_MOST_HEAT = 65_535  # out-degrees that are told apart: NumPy sorts 16 bits fast
-# Rows that have from one to so many arcs have a section of a block each.
+_SAMPLES = 65_536  # arcs sampled for that
+_MAX_DEGREE = 65_535  # degrees are capped: NumPy sorts 16 bits fast
+# Rows with 1 to FEW_ARCS arcs have a section of a block for each length.
 FEW_ARCS = 4
 
-# An index known not to be negative: spares the test that Numba makes for Python's a[-1].
+# Unsigned index: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
-_WEIGHTED = False  # whether arcs have parts of their own; bound when the kernel is made
+_WEIGHTED = False  # arcs have contributions; bound when the kernel is made
 
 
 @dataclass(frozen=True)
 class InArcs:
-    """A graph as the iteration reads it.
+    """In-arcs as an iteration reads them.
 
-    :ivar offsets: (n + 1) rows of in-arcs; int32 where that does
-    :ivar sources: the row of the vertex that each in-arc comes from
-    :ivar parts: the portion of its source's rank that each in-arc gets; empty if all get the same
-    :ivar shares: (n) shares of the vertex of each row; empty if they are the row's length
-    :ivar order: (n) the vertex of each row; empty if row v is that of vertex v
-    :ivar blocks: first row of each block, and n; the vertices of a block's rows are the same numbers
-    :ivar sections: (blocks, FEW_ARCS + 2) where the rows of a block end that have 0, 1, ... FEW_ARCS
-        arcs, and where the others do. Empty sections where rows do not stand in that order
+    :ivar offsets: (n + 1) rows of in-arcs; int32 if possible
+    :ivar sources: row of the source of each in-arc
+    :ivar contributions: part of its source's rank that each in-arc carries; empty if all arcs of a source
+        carry the same
+    :ivar divisors: (n) divisor of the rank of each row's vertex; empty if it is the row's length
+    :ivar order: (n) vertex of each row; empty if row v is that of vertex v
+    :ivar blocks: first row of each block, and n
+    :ivar sections: (blocks, FEW_ARCS + 2) ends of the rows of a block with 0, 1, ... FEW_ARCS arcs, and of
+        the others. Sections are empty if rows are not in that order
     """
 
     offsets: Array
     sources: Array
-    parts: Array
-    shares: Array
+    contributions: Array
+    divisors: Array
     order: Array
     blocks: Array
     sections: Array
 
 
-def in_arcs(graph: Graph, dtype: Any, *, weighted: bool) -> InArcs:
-    """The graph as the iteration reads it, made once; a directed graph is reversed for that.
+def in_arcs_of(graph: Graph, dtype: Any, *, weighted: bool) -> InArcs:
+    """Return the layout of a graph, made once; a directed graph is reversed.
 
     :param weighted: the weights are finite and not negative, and so are their sums
     """
     key = ("pull", np.dtype(dtype).name if weighted else None)
-    made: InArcs = graph.cached(key, lambda: _make_in_arcs(graph, dtype, weighted))
-    return made
+    layout: InArcs = graph.cached(key, lambda: _make_in_arcs(graph, dtype, weighted))
+    return layout
 
 
 def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
     n, reverse = graph.vertex_count, graph.reverse
-    hot = _gains_hot_first(graph)
-    ordered = hot or 2 * int(np.count_nonzero(np.diff(reverse.offsets) < _SHORT_ROW)) > n
+    by_degree = _gains_by_degree(graph)
+    ordered = by_degree or 2 * int(np.count_nonzero(np.diff(reverse.offsets) < _SHORT_ROW)) > n
     arc_bytes = (np.dtype(dtype).itemsize if weighted else 0) * (1 + ordered) + 4 * ordered
     require_memory(32 * n + arc_bytes * graph.arc_count, "preparing a graph for PageRank")
     threads = thread_count(graph)
     offsets = _narrowed(reverse.offsets, reverse)
-    parts = np.empty(graph.arc_count if weighted else 0, dtype)
+    contributions = np.empty(graph.arc_count if weighted else 0, dtype)
     if weighted:
         outflow = np.empty(n)
         run_team(
             _divide, graph.offsets, graph.weights, reverse.offsets, reverse.targets,
-            reverse.weights, outflow, parts, threads=threads,
+            reverse.weights, outflow, contributions, threads=threads,
         )  # fmt: skip
-        shares = (outflow > 0).astype(offsets.dtype)
+        divisors = (outflow > 0).astype(offsets.dtype)
     elif graph.directed:
-        shares = graph.out_degree().astype(offsets.dtype)
+        divisors = graph.out_degree().astype(offsets.dtype)
     else:
-        shares = np.empty(0, offsets.dtype)
+        divisors = np.empty(0, offsets.dtype)
     order = np.empty(0, graph.targets.dtype)
     blocks = _block_bounds(offsets)
-    plain = InArcs(offsets, reverse.targets, parts, shares, order, blocks, _one_section(blocks))
-    if hot:
-        return _hot_first(plain, graph, threads)
-    return _by_length(plain, threads) if ordered else plain
+    plain = InArcs(
+        offsets, reverse.targets, contributions, divisors, order, blocks, _one_section(blocks)
+    )
+    if by_degree:
+        return _sorted_by_degree(plain, graph, threads)
+    return _sorted_by_length(plain, threads) if ordered else plain
 
 
 def _one_section(blocks: Array) -> Array:
-    """Sections of blocks whose rows stand in any order."""
+    """Return sections of blocks whose rows are in no order."""
     sections = np.repeat(blocks[:-1, None], FEW_ARCS + 2, axis=1)
     sections[:, -1] = blocks[1:]
     return sections
 
 
-def _gains_hot_first(graph: Graph) -> bool:
-    """Whether the vertices that are read most take more of the reads than those that stand nearby."""
+def _gains_by_degree(graph: Graph) -> bool:
+    """Return True if the vertices of highest degree take more reads than those near the reader."""
     n, arcs = graph.vertex_count, graph.arc_count
     if n <= _NEAR_VERTICES or not arcs:
         return False
-    hottest = np.partition(graph.out_degree(), n - _NEAR_VERTICES)[n - _NEAR_VERTICES :]
+    highest = np.partition(graph.out_degree(), n - _NEAR_VERTICES)[n - _NEAR_VERTICES :]
     sample = np.arange(0, arcs, max(1, arcs // _SAMPLES))
     distance = np.searchsorted(graph.offsets, sample, side="right") - 1 - graph.targets[sample]
     near = np.count_nonzero(np.abs(distance) < _NEAR_VERTICES) / len(sample)
-    return bool(hottest.sum() / arcs - near > _LEAST_GAIN)
+    return bool(highest.sum() / arcs - near > _LEAST_GAIN)
 
 
-def _hot_first(arcs: InArcs, graph: Graph, threads: int) -> InArcs:
-    """Rows of vertices in ascending order of their out-degrees."""
-    heat = np.minimum(graph.out_degree(), _MOST_HEAT).astype(np.uint16)
-    order = np.argsort(heat, kind="stable").astype(graph.targets.dtype)
+def _sorted_by_degree(arcs: InArcs, graph: Graph, threads: int) -> InArcs:
+    """Sort rows by ascending out-degree."""
+    degrees = np.minimum(graph.out_degree(), _MAX_DEGREE).astype(np.uint16)
+    order = np.argsort(degrees, kind="stable").astype(graph.targets.dtype)
     offsets = _moved_offsets(arcs, order)
     blocks = _block_bounds(offsets)
     sections = _one_section(blocks)
     if not graph.directed:  # rows are as long as there are out-arcs
-        ends = np.searchsorted(heat[order], np.arange(FEW_ARCS + 1), side="right")
+        ends = np.searchsorted(degrees[order], np.arange(FEW_ARCS + 1), side="right")
         sections[:, :-1] = np.clip(ends, blocks[:-1, None], blocks[1:, None])
     return _moved(replace(arcs, order=order, blocks=blocks, sections=sections), offsets, threads)
 
 
-def _by_length(arcs: InArcs, threads: int) -> InArcs:
-    """The rows of each block in the order of their lengths."""
+def _sorted_by_length(arcs: InArcs, threads: int) -> InArcs:
+    """Sort the rows of each block by length."""
     order = np.empty(len(arcs.offsets) - 1, arcs.sources.dtype)
     run_team(
         _sort_by_length, arcs.offsets, arcs.blocks, np.zeros(threads * _LENGTHS, np.int64), order,
@@ -155,45 +157,45 @@ def _by_length(arcs: InArcs, threads: int) -> InArcs:
 
 
 def _moved_offsets(arcs: InArcs, order: Array) -> Array:
-    """Offsets of rows in that order of vertices."""
+    """Return offsets of rows in an order of vertices."""
     offsets = np.zeros_like(arcs.offsets)
     np.cumsum(np.diff(arcs.offsets)[order], out=offsets[1:])
     return offsets
 
 
 def _moved(arcs: InArcs, offsets: Array, threads: int) -> InArcs:
-    """With rows, so far by vertices, in the order that is given, at these offsets."""
-    made = replace(
+    """Move the rows, which are in the order of vertices, to ``arcs.order`` and new offsets."""
+    moved = replace(
         arcs,
         offsets=offsets,
         sources=np.empty_like(arcs.sources),
-        parts=np.empty_like(arcs.parts),
-        shares=np.empty_like(arcs.shares),
+        contributions=np.empty_like(arcs.contributions),
+        divisors=np.empty_like(arcs.divisors),
     )
     run_team(
-        _MOVE_ROWS[arcs.parts.size > 0], arcs.offsets, arcs.sources, arcs.parts, arcs.shares,
-        arcs.order, np.empty_like(arcs.order), made.offsets, made.sources, made.parts, made.shares,
-        threads=threads,
+        _MOVE_ROWS[arcs.contributions.size > 0], arcs.offsets, arcs.sources, arcs.contributions,
+        arcs.divisors, arcs.order, np.empty_like(arcs.order), moved.offsets, moved.sources,
+        moved.contributions, moved.divisors, threads=threads,
     )  # fmt: skip
-    return made
+    return moved
 
 
 def _narrowed(offsets: Array, graph: Graph) -> Array:
-    """Offsets of 4 bytes where that does: they are read in every iteration."""
+    """Return offsets of 4 bytes if possible: they are read in every iteration."""
     return offsets.astype(np.int32) if graph.arc_count < 2**31 else offsets
 
 
 def _block_bounds(offsets: Array) -> Array:
-    """Where blocks begin, each of about the same number of vertices and in-arcs."""
+    """Return the bounds of blocks with about the same number of vertices and in-arcs."""
     work = offsets + np.arange(len(offsets), dtype=np.int64)
-    count = min(_MOST_BLOCKS, int(work[-1]) // _BLOCK_WORK + 1)
+    count = min(_MAX_BLOCKS, int(work[-1]) // _BLOCK_WORK + 1)
     bounds = np.searchsorted(work, np.linspace(0, float(work[-1]), count + 1)).astype(np.int64)
     bounds[0], bounds[-1] = 0, len(offsets) - 1
     return bounds
 
 
 def thread_count(graph: Graph, threads: int | None = None) -> int:
-    """How many threads work on a graph: at most so many, and one on a small graph."""
+    """Return the number of threads for a graph: at most ``threads``, and one for a small graph."""
     if graph.arc_count + graph.vertex_count < _ALONE_WORK:
         return 1
     return config.thread_count() if threads is None else threads
@@ -202,9 +204,9 @@ def thread_count(graph: Graph, threads: int | None = None) -> int:
 @kernel
 def _divide(
     rank: int, size: int, control: Any, offsets: Any, weights: Any, in_offsets: Any,
-    in_sources: Any, in_weights: Any, outflow: Any, parts: Any,
+    in_sources: Any, in_weights: Any, outflow: Any, contributions: Any,
 ) -> None:  # fmt: skip
-    """Each arc's portion of what leaves its source."""
+    """Compute the contribution of each in-arc: its weight over the outflow of its source."""
     n = outflow.size
     begin, end = block_range(rank, size, n)
     for v in range(begin, end):
@@ -214,11 +216,11 @@ def _divide(
         outflow[_at(v)] = flow
     if not barrier(control, size):
         return
-    begin, end = block_range(rank, size, parts.size)
+    begin, end = block_range(rank, size, contributions.size)
     for arc in range(begin, end):
         flow = outflow[_at(in_sources[_at(arc)])]
         portion = 0.0 if flow == 0 else in_weights[_at(arc)] / flow
-        parts[_at(arc)] = portion
+        contributions[_at(arc)] = portion
 
 
 @kernel
@@ -250,10 +252,10 @@ def _sort_by_length(
 
 @kernel
 def _move_rows(
-    rank: int, size: int, control: Any, offsets: Any, sources: Any, parts: Any, shares: Any,
-    order: Any, row_of: Any, new_offsets: Any, new_sources: Any, new_parts: Any, new_shares: Any,
+    rank: int, size: int, control: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any,
+    order: Any, row_of: Any, new_offsets: Any, new_sources: Any, new_contributions: Any, new_divisors: Any,
 ) -> None:  # fmt: skip
-    """Rows in that order, and in them, rows in place of vertices."""
+    """Copy rows in a new order, with sources as rows instead of vertices."""
     begin, end = block_range(rank, size, order.size)
     for row in range(begin, end):
         row_of[_at(order[_at(row)])] = row
@@ -262,13 +264,13 @@ def _move_rows(
     begin, end = row_range(rank, size, new_offsets)
     for row in range(begin, end):
         v = order[_at(row)]
-        if shares.size > 0:
-            new_shares[_at(row)] = shares[_at(v)]
+        if divisors.size > 0:
+            new_divisors[_at(row)] = divisors[_at(v)]
         at = new_offsets[_at(row)]
         for arc in range(offsets[_at(v)], offsets[_at(v + 1)]):
             new_sources[_at(at)] = row_of[_at(sources[_at(arc)])]
             if _WEIGHTED:
-                new_parts[_at(at)] = parts[_at(arc)]
+                new_contributions[_at(at)] = contributions[_at(arc)]
             at += 1
 
 

@@ -1,22 +1,22 @@
-"""PageRank by residual push: a vertex program that adds, on the asynchronous solver (Groute, 4.6.3).
+"""PageRank by residual push: a vertex program that adds, on the asynchronous engine (Groute, 4.6.3).
 
-A vertex's value is its *residual*, what has reached it and is not yet in its rank: at first (1 - d) p, with
-damping d and personalization p. Processing a vertex adds the residual to the rank (the field) and passes
-d times as much on along the out-arcs, divided as weights say. Residual that reaches a dangling vertex goes
-no further.
+The value of a vertex is its *residual*, received but not yet added to its rank: initially (1 - d) p, with
+damping d and personalization p. Processing a vertex adds the residual to the rank (the field) and pushes d
+times the residual along the out-arcs, in proportion to weights. Residual of a dangling vertex is not
+pushed.
 
-*Scaling the ranks to sum 1 makes up for that.* Let A pass ranks on along arcs, those of dangling vertices
+*Scaling the ranks to sum 1 corrects that.* Let A move ranks along arcs, those of dangling vertices
 nowhere. NetworkX's ranks are x = (1 - d) p + d (sum of x over dangling vertices) p + d A x, so a multiple
-of y = (1 - d) p + d A y, and y is what push comes to.
+of y = (1 - d) p + d A y, and y is the limit of push.
 
-*What is left.* With ranks e and residuals r, whatever was taken has been passed on once, so
+*The residual.* With ranks e and residuals r, every residual added to e has been pushed once, so
 e + r = (1 - d) p + d A e. The result is (e + r) / S, where S is the sum of e + r. One plain iteration more
 would change it by (d A r - |d A r| p) / S, in sum by at most 2 d R / S, where R is the sum of r. That is
-reported as the residual; errors are at most 1 / (1 - d) times it. Roundings come on top: the epsilon of the
-ranks' dtype is added, and bounds that of ranks, whose sum is 1.
+reported as the residual; errors are at most 1 / (1 - d) times it. The epsilon of the ranks' dtype is added,
+which bounds the rounding of ranks, whose sum is 1.
 
 *The threshold.* A vertex is due when its residual exceeds epsilon, so in the end R <= n epsilon. S is |y|
-less what r would still bring, at most d R / (1 - d). As |y| = 1 - d + d (|y| - sum of y over dangling
+less what r would still add, at most d R / (1 - d). As |y| = 1 - d + d (|y| - sum of y over dangling
 vertices), |y| is 1 where no vertex is dangling, 1 - d (sum of p over dangling vertices) where nothing leads
 to these, as in undirected graphs, and at least 1 - d anywhere: call that L. Then 2 d R / S <= tolerance
 follows from d R (2 / tolerance + 1 / (1 - d)) <= L.
@@ -33,7 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.pagerank.ranks import PageRankResult, RankSettings
+from godwit.algorithms.pagerank.result import PageRankResult
+from godwit.algorithms.pagerank.settings import RankSettings
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.rows import require_memory, row_range, thread_count_for
@@ -80,10 +81,10 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class PushRows:
-    """Arcs as residuals go along them.
+    """Arcs along which residuals are pushed.
 
-    :ivar graph: weights, where they count, are portions of their row's sum
-    :ivar dangling: bool (n): nothing leaves the vertex
+    :ivar graph: its weights, if they count, are divided by the sum of their row
+    :ivar dangling: bool (n): True for vertices without outflow
     """
 
     graph: Graph
@@ -91,12 +92,12 @@ class PushRows:
 
 
 def push_rows(graph: Graph, settings: RankSettings) -> PushRows:
-    """The graph itself, or, where weights count, one with portions in their place, made once."""
+    """Return the graph itself or, if weights count, one with divided weights, made once."""
     if not settings.weighted:
         return PushRows(graph, graph.out_degree() == 0)
     number = settings.number
-    made: PushRows = graph.cached(("push", number.name), lambda: _divided_rows(graph, number))
-    return made
+    rows: PushRows = graph.cached(("push", number.name), lambda: _divided_rows(graph, number))
+    return rows
 
 
 def _divided_rows(graph: Graph, number: np.dtype[Any]) -> PushRows:
@@ -128,11 +129,10 @@ def _divide_rows(
 def push_residuals(
     graph: Graph, placed: PlacedGraph, rows: PushRows, settings: RankSettings, options: SolverOptions
 ) -> PageRankResult:  # fmt: skip
-    """Ranks of all vertices; see :func:`godwit.pagerank`.
+    """Compute the ranks of a graph; see :func:`godwit.pagerank`.
 
-    :param graph: whose ranks they are
-    :param placed: the graph of ``rows``
-    :param rows: of :func:`push_rows`
+    :param placed: the graph of ``rows``, placed
+    :param rows: as of :func:`push_rows`
     """
     n, number, damping = graph.vertex_count, settings.number, settings.damping
     if n == 0:
@@ -149,7 +149,7 @@ def push_residuals(
         shrinking = damping * (2 / tolerance + 1 / (1 - damping))
         epsilon = _least_sum(graph, rows.dangling, start, damping) / (n * shrinking)
     if len(placed.context.devices) > 1 and placed.context.devices[0].kind == "cpu":
-        # A virtual device that runs ahead pushes residuals that the others have not yet added to. On
+        # A virtual device that runs ahead pushes residuals to which others have not yet added. On
         # rmat:12 each arc was pushed along 255 times on 2 devices and 703 on 3; in supersteps 67 and 74.
         options = replace(options, execution="bulk-synchronous")
     solution = solve(
@@ -182,7 +182,7 @@ def push_residuals(
 
 
 def _least_sum(graph: Graph, dangling: Array, start: Array, damping: float) -> float:
-    """What y sums to, at least; L above."""
+    """Return L: a lower bound of the sum of y."""
     if not graph.directed:  # roundings aside it is no less than anywhere
         return max(1 - damping, 1 - damping * float(start[dangling].sum()))
     return 1 - damping * bool(dangling.any())

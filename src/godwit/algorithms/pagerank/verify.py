@@ -1,11 +1,11 @@
 """Verifier of ranks: their residual, by one application of the definition in float64.
 
 Let F(r) be the ranks after one more step of the walk, each vertex's arcs followed in proportion to their
-weights. F brings any two rank vectors nearer by the factor ``damping`` in L1, so
+weights. F contracts the L1 distance of two rank vectors by the factor ``damping``, so
 
     |r - exact| <= |F(r) - r| / (1 - damping),
 
-and a small residual |F(r) - r| is sufficient for ranks that are nearly right, however they were found.
+and a small residual |F(r) - r| is sufficient for ranks that are nearly right, however they were computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
-from godwit.algorithms.pagerank.ranks import Distribution, RankSettings
+from godwit.algorithms.pagerank.settings import Distribution, RankSettings
 from godwit.dtypes import Array, as_float
 from godwit.errors import InputError
 from godwit.graph.csr import Graph

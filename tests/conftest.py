@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+from itertools import combinations
 from pathlib import Path
-from typing import Any
-from zlib import crc32
+from typing import Any, Literal
 
 import pytest
 from hypothesis import settings
@@ -19,65 +19,63 @@ os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they 
 # Compilers make millions of objects that live on; by default Python looks through them again and again.
 gc.set_threshold(20_000, 10, 10)
 
-SAMPLED = {
-    "test_accelerated_pagerank.py": 4,
-    "test_accelerated_pagerank_gpu.py": 6,
-    "test_bfs_steps.py": 64,
-    "test_betweenness_gpu.py": 28,
-    "test_communication.py": 3,
-    "test_compiles": 1,
-    "test_components.py": 10,
-    "test_components_gpu.py": 14,
-    "test_components_tiles.py": 10,
-    "test_direction_optimizing.py": 2,
-    "test_emulated_grid.py": 8,
-    "test_emulated_races.py": 8,
-    "test_dataflow_over_gpus": 2,
-    "test_every_division_gives_the_same": 4,
-    "test_every_dtype": 8,
-    "test_execution.py": 48,
-    "test_filter_pretended.py": 3,
-    "test_from_arcs_of_more_arcs_than_one_digit_sorts": 3,
-    "test_layout.py": 2,
-    "test_local_graphs_make_up_the_graph": 4,
-    "test_pagerank.py": 4,
-    "test_pagerank_gpu.py": 12,
-    "test_partition.py": 2,
-    "test_paths.py": 24,
-    "test_segments_pretended.py": 12,
-    "test_step_placement.py": 24,
-    "test_programs_do_what_the_reference_does": 160,
-    "test_core_numbers": 48,
-    "test_colours_are_those_of_the_serial_loop": 48,
-    "test_levels_and_lengths_are_those_of_other_algorithms": 48,
-    "test_queues_have_no_races": 3,
-    "test_queues_that_overflow": 3,
-    "test_step_programs_gpu.py": 72,
-    "test_streamed_components_gpu.py": 6,
-    "test_streamed_text.py": 10,
-    "test_threads_set_aside_and_share_large_pieces": 2,
-    "test_trace.py": 3,
-    "test_vertex_program.py": 12,
-    "test_weighted_betweenness.py": 4,
-    "test_worklist_stress.py": 2,
-}
-"""By file or test: one of so many of its parameters, unless ``--all`` are asked for. They are products of
-graphs, devices and schedules, any part of which finds what is wrong everywhere. Tests on real GPUs are
-never left out."""
+Cover = Literal["pairs", "values", "few graphs"]
+"""Which parameters of a test run without ``--all``: as many as it takes for each pair of values of two
+parameters to occur, or for each value; with few graphs, likewise each value, but of the graphs those of
+:data:`FEW_GRAPHS` alone."""
 
-EACH_VALUE = {
-    "test_betweenness.py::test_the_zoo_as_networkx",
-    "test_build.py::test_from_arcs_of_more_arcs_than_one_digit_sorts",
-    "test_cli.py::test_every_division_gives_the_same",
-    "test_cli.py::test_real_road_network",
-    "test_cli.py::test_what_is_closed_is_not_written_to",
-    "test_filtering.py::test_dataflow_over_gpus",
-    "test_filtering.py::test_threads_set_aside_and_share_large_pieces",
-    "test_layout.py::test_local_graphs_make_up_the_graph",
-    "test_predecessors.py::test_the_zoo",
+FEW_GRAPHS = (
+    "empty", "one self-loop", "star from its last vertex", "parallel edges and self-loops",
+    "random directed", "64-bit ids",
+)  # fmt: skip
+
+COVERS: dict[str, Cover] = {
+    "test_accelerated_pagerank.py": "values",
+    "test_accelerated_pagerank_gpu.py": "values",
+    "test_betweenness.py::test_the_zoo_as_networkx": "values",
+    "test_betweenness_gpu.py": "few graphs",
+    "test_bfs_steps.py": "few graphs",
+    "test_build.py": "values",
+    "test_cli.py::test_every_division_gives_the_same": "values",
+    "test_cli.py::test_real_road_network": "values",
+    "test_cli.py::test_what_is_closed_is_not_written_to": "values",
+    "test_communication.py": "values",
+    "test_components.py": "values",
+    "test_components_gpu.py": "few graphs",
+    "test_components_tiles.py": "few graphs",
+    "test_damaged_files.py::test_every_bit_is_checked": "values",
+    "test_direction_optimizing.py": "values",
+    "test_duplication.py": "few graphs",
+    "test_emulated_grid.py::test_distances_are_those_of_the_cpu": "values",
+    "test_emulated_races.py": "values",
+    "test_execution.py": "few graphs",
+    "test_filter_pretended.py": "values",
+    "test_filtering.py::test_dataflow_over_gpus": "values",
+    "test_filtering.py::test_threads_set_aside_and_share_large_pieces": "pairs",
+    "test_ids_as_names.py::test_are_by_id": "values",
+    "test_layout.py": "values",
+    "test_no_peers.py": "few graphs",
+    "test_pagerank.py": "values",
+    "test_pagerank_gpu.py": "few graphs",
+    "test_partition.py": "values",
+    "test_paths.py": "values",
+    "test_predecessors.py": "values",
+    "test_result_verification.py": "values",
+    "test_schedules.py": "values",
+    "test_segments_pretended.py": "pairs",
+    "test_step_placement.py": "values",
+    "test_step_programs.py": "few graphs",
+    "test_step_programs_gpu.py": "few graphs",
+    "test_streamed_components.py": "values",
+    "test_streamed_components_gpu.py": "few graphs",
+    "test_streamed_text.py": "values",
+    "test_text_writing.py": "values",
+    "test_trace.py": "values",
+    "test_vertex_program.py": "values",
+    "test_weighted_betweenness.py": "few graphs",
+    "test_worklist_stress.py": "values",
 }
-"""Tests of whose parameters each value has its turn, but without ``--all`` not together with each value of
-the others: in the sample, where there is one, or besides it."""
+"""By test or file. Tests that are not named run with all their parameters, and so do those on real GPUs."""
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -121,13 +119,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not in the sample, the same in every process and every run."""
+    """Leave out the parameters that :data:`COVERS` does not need; the same ones in every run."""
     if config.getoption("--all"):
         return
     by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
         by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for some in by_test.values() for item in _sample(some)}
+    kept = {item for tests in by_test.values() for item in _sample(tests)}
     left_out = [item for item in items if item not in kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -135,38 +133,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of one test's parameters; at least one of those that are not marked ``thorough``."""
+    """Return those of a test's items that run without ``--all``; none that is marked ``thorough``."""
     first = items[0]
-    test = first.name.partition("[")[0]
     items = [item for item in items if item.get_closest_marker("thorough") is None]
-    one_of = SAMPLED.get(test, SAMPLED.get(first.path.name, 1))
-    if not items or first.get_closest_marker("gpu") is not None:
+    file, test = first.path.name, first.name.partition("[")[0]
+    cover = COVERS.get(f"{file}::{test}", COVERS.get(file))
+    is_parametrized = len(items) > 1 and hasattr(first, "callspec")
+    if cover is None or not is_parametrized or first.get_closest_marker("gpu") is not None:
         return items
-    each_value = f"{first.path.name}::{test}" in EACH_VALUE
-    if one_of == 1 and not each_value:
-        return items
-    numbers = {item: crc32(item.name.encode()) for item in items}
-    found = [item for item in items if one_of > 1 and numbers[item] % one_of == 0]
-    if each_value:
-        return _with_each_value(found, items)
-    return found or [min(items, key=numbers.__getitem__)]
+    if cover == "few graphs":
+        graphs = [item for item in items if item.callspec.params.get("name") in FEW_GRAPHS]  # type: ignore[attr-defined]
+        items = graphs or items
+    return _covering(items, 2 if cover == "pairs" else 1)
 
 
-def _with_each_value(found: list[pytest.Item], items: list[pytest.Item]) -> list[pytest.Item]:
-    """Those found, and as few more as it takes for each value of each parameter to be in one of them."""
-    values = {
-        item: {(name, repr(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
-        for item in items
-    }
-    kept = list(found)
-    missing = set().union(*values.values()).difference(*(values[item] for item in kept))
-
-    def rank(item: pytest.Item) -> tuple[int, int]:
-        return len(values[item] & missing), crc32(item.name.encode())
-
+def _covering(items: list[pytest.Item], strength: int) -> list[pytest.Item]:
+    """Return few items in which all values of parameters occur that do in any, or all pairs of these."""
+    combinations_of = {}
+    for item in items:
+        values = sorted((name, repr(value)) for name, value in item.callspec.params.items())  # type: ignore[attr-defined]
+        combinations_of[item] = set(combinations(values, min(strength, len(values))))
+    missing = set().union(*combinations_of.values())
+    kept = []
     while missing:
-        kept.append(max(items, key=rank))
-        missing -= values[kept[-1]]
+        best = max(items, key=lambda item: len(combinations_of[item] & missing))
+        kept.append(best)
+        missing -= combinations_of[best]
     return kept
 
 

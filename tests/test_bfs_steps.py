@@ -20,13 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit as gw
+from architectures import each_architecture
 from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.bfs import cuda as bfs_steps
 from godwit.algorithms.paths.verify import verify_bfs
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.slices import SlicedRun
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.supersteps import place_positions
@@ -243,7 +244,12 @@ def test_a_graph_that_is_too_large_for_supersteps() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    [{"delta": 2.0}, {"window": 3}, {"ring_items": 4}, {"gpu": ExperimentOptions(volume=2)}],
+    [
+        {"worker": gw.WorkerOptions(delta=2.0)},
+        {"worker": gw.WorkerOptions(window=3)},
+        {"worker": gw.WorkerOptions(ring_items=4)},
+        {"gpu": ExperimentOptions(volume=2)},
+    ],
 )
 def test_options_of_the_other_solver(asked: dict[str, Any], emulated: Machine) -> None:
     with pytest.raises(InputError, match="are of the asynchronous solver"):
@@ -272,7 +278,7 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
 
 
 @pytest.mark.parametrize("ids", ["int32", "int64"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@each_architecture
 def test_compiles(architecture: str, ids: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
     assert cubin(bfs_steps.source(np.dtype(ids)), (), architecture)

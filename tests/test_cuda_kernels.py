@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
@@ -130,7 +131,7 @@ def test_pagerank_compiles(
     assert b".text.work\0" in cubin(text, (), architecture)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@each_architecture
 @pytest.mark.parametrize(("ids", "weights"), [(INT32, INT32), (INT32, INT64), (INT64, INT32)])
 def test_rows_compile(ids: Any, weights: Any, architecture: str) -> None:
     code = cubin(step_rows.source(ids, INT32, weights), (), architecture)

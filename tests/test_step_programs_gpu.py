@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 
 import godwit as gw
+from architectures import each_architecture
 from emulated_grid import Machine, emulated_gpus
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
 from godwit.frontier.cuda import text as step_program_text
 from godwit.frontier.cuda.text import ProgramText
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
@@ -358,7 +359,7 @@ def test_too_many_fields_for_a_kernel() -> None:
         ProgramText(program.code, np.int32, None)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@each_architecture
 def test_programs_compile(architecture: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
     pytest.importorskip("numba_cuda", reason="needs the extra 'cuda'")

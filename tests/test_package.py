@@ -17,9 +17,9 @@ from godwit import config, errors
 from godwit.algorithms import betweenness, bfs, components, filtering, pagerank, sssp
 from godwit.dataflow import context
 from godwit.errors import InputError
-from godwit.graph.generators import generate
+from godwit.graph.generators import spec
 
-_FUNCTIONS = [betweenness, bfs, components, filtering, pagerank, sssp, generate]
+_FUNCTIONS = [betweenness, bfs, components, filtering, pagerank, sssp, spec]
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")
 

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import InputError
-from godwit.graph import partition as partition_module
 from godwit.graph.csr import Graph
-from godwit.graph.partition import Partition, partition
+from godwit.graph.partition import Partition, halo, partition
 from godwit.graph.partition.methods import PARTITIONERS
 from graphs import each_graph, graphs, named_graph
 
@@ -98,7 +97,7 @@ def test_measures_do_not_depend_on_threads(graph: Graph, data: Any) -> None:
     )
     threads = data.draw(st.integers(2, 4))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition_module, "thread_count_for", lambda arcs: threads)
+        patch.setattr(halo, "thread_count_for", lambda arcs: threads)
         check_measures(partition(graph, parts, owner))
 
 

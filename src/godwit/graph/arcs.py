@@ -22,10 +22,11 @@ from godwit.errors import FormatError, InputError
 from godwit.graph.ids import VertexIds
 from godwit.graph.rows import Rows
 
+# The table of occurring ids has at most 4 entries for each arc and an eighth of the memory, but always 65,536.
 _IDS_PER_ARC = 4
-_PIECE = 1 << 20
-_SMALLEST_TABLE = 1 << 16
 _SHARE_OF_MEMORY = 8
+_SMALLEST_TABLE = 1 << 16
+_PIECE = 1 << 20  # ids that a thread marks at once
 
 Progress = Callable[[int, int, str], None]
 """Called at intervals, from the calling thread, with (bytes done, bytes in all, phase)."""

@@ -75,14 +75,9 @@ def rows_of_blocks(
         arguments = (rows, row_targets, bits_of(row_weights), offsets, targets, payload)
         run_team(_append, *arguments, threads=thread_count_for(len(row_targets)))
     run_team(
-        _merge_runs,
-        offsets,
-        targets,
-        payload,
-        np.empty((threads, longest), id_dtype),
-        np.empty((threads, longest if payload.size else 0), payload.dtype),
-        threads=threads,
-    )
+        _merge_runs, offsets, targets, payload, np.empty((threads, longest), id_dtype),
+        np.empty((threads, longest if payload.size else 0), payload.dtype), threads=threads,
+    )  # fmt: skip
     return Rows(offsets, targets, weights)
 
 
@@ -138,27 +133,18 @@ def _count(
     offsets = np.zeros(vertex_count + 1, np.int64)
     for sources, targets, _ in blocks():
         run_team(
-            _count_arcs,
-            sources.astype(id_dtype, copy=False),
-            targets.astype(id_dtype, copy=False),
-            both_directions,
-            offsets,
-            threads=thread_count_for(len(sources)),
-        )
+            _count_arcs, sources.astype(id_dtype, copy=False), targets.astype(id_dtype, copy=False),
+            both_directions, offsets, threads=thread_count_for(len(sources)),
+        )  # fmt: skip
     np.cumsum(offsets, out=offsets)
     return offsets
 
 
 @kernel
 def _count_arcs(
-    rank: int,
-    size: int,
-    control: Any,
-    sources: Any,
-    targets: Any,
-    both_directions: bool,
+    rank: int, size: int, control: Any, sources: Any, targets: Any, both_directions: bool,
     counts: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Add the number of arcs that leave v to ``counts[v + 1]``."""
     begin, end = block_range(rank, size, sources.size)
     for i in range(begin, end):
@@ -171,16 +157,9 @@ def _count_arcs(
 
 @kernel
 def _append(
-    rank: int,
-    size: int,
-    control: Any,
-    rows: Any,
-    row_targets: Any,
-    row_payload: Any,
-    ends: Any,
-    targets: Any,
-    payload: Any,
-) -> None:
+    rank: int, size: int, control: Any, rows: Any, row_targets: Any, row_payload: Any, ends: Any,
+    targets: Any, payload: Any,
+) -> None:  # fmt: skip
     """Append each row of a block to the same row of the graph, and move the end of that row."""
     begin, end = row_range(rank, size, rows)
     weighted = payload.size > 0
@@ -197,15 +176,9 @@ def _append(
 
 @kernel
 def _merge_runs(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    payload: Any,
-    spare_targets: Any,
-    spare_payload: Any,
-) -> None:
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, payload: Any,
+    spare_targets: Any, spare_payload: Any,
+) -> None:  # fmt: skip
     """Sort each row by merging its ascending runs in pairs, until there is one."""
     begin, end = row_range(rank, size, offsets)
     weighted = payload.size > 0

@@ -39,15 +39,9 @@ _POLL_STEPS = 65_536  # arcs between two looks at the abort word
 
 @kernel
 def _count_buckets(
-    rank: int,
-    size: int,
-    control: Any,
-    sources: Any,
-    targets: Any,
-    both_directions: bool,
-    row_bits: int,
-    counts: Any,
-) -> None:
+    rank: int, size: int, control: Any, sources: Any, targets: Any, both_directions: bool,
+    row_bits: int, counts: Any,
+) -> None:  # fmt: skip
     """Count the arcs of this thread's part that belong to each bucket: row ``rank`` of ``counts``."""
     begin, end = block_range(rank, size, sources.size)
     mine = counts[rank]
@@ -64,28 +58,11 @@ def _count_buckets(
 
 @kernel
 def _distribute_and_sort(
-    rank: int,
-    size: int,
-    control: Any,
-    sources: Any,
-    targets: Any,
-    payload: Any,
-    both_directions: bool,
-    drop_loops: bool,
-    merge: bool,
-    row_bits: int,
-    target_bits: int,
-    first_bit: int,
-    counts: Any,
-    bucket_begin: Any,
-    keys: Any,
-    values: Any,
-    scratch_keys: Any,
-    scratch_values: Any,
-    digits: Any,
-    offsets: Any,
-    kept: Any,
-) -> None:
+    rank: int, size: int, control: Any, sources: Any, targets: Any, payload: Any,
+    both_directions: bool, drop_loops: bool, merge: bool, row_bits: int, target_bits: int,
+    first_bit: int, counts: Any, bucket_begin: Any, keys: Any, values: Any, scratch_keys: Any,
+    scratch_values: Any, digits: Any, offsets: Any, kept: Any,
+) -> None:  # fmt: skip
     """Distribute the arcs to buckets, sort each bucket, and count its rows.
 
     ``counts[rank]`` holds where this thread's part of each bucket begins. Afterwards bucket b has
@@ -153,15 +130,9 @@ def _distribute_and_sort(
 
 
 def _sort(
-    keys: Any,
-    values: Any,
-    weighted: bool,
-    other_keys: Any,
-    other_values: Any,
-    digits: Any,
-    first_bit: int,
-    last_bit: int,
-) -> None:
+    keys: Any, values: Any, weighted: bool, other_keys: Any, other_values: Any, digits: Any,
+    first_bit: int, last_bit: int,
+) -> None:  # fmt: skip
     """Sort the keys, and the values with them, stably by bits [first_bit, last_bit)."""
     count = keys.size
     unsorted = False
@@ -213,16 +184,9 @@ def _sort(
 
 
 def _pass(
-    keys: Any,
-    values: Any,
-    to_keys: Any,
-    to_values: Any,
-    count: int,
-    weighted: bool,
-    digits: Any,
-    shift: int,
-    width: int,
-) -> bool:
+    keys: Any, values: Any, to_keys: Any, to_values: Any, count: int, weighted: bool, digits: Any,
+    shift: int, width: int,
+) -> bool:  # fmt: skip
     """Sort by ``width`` bits from ``shift``, by counting, stably; return False if all keys agree."""
     mask = (1 << width) - 1
     for d in range(mask + 1):
@@ -266,20 +230,9 @@ def _compact(keys: Any, first_row: int, target_bits: int, drop_loops: bool, merg
 
 @kernel
 def _emit(
-    rank: int,
-    size: int,
-    control: Any,
-    keys: Any,
-    values: Any,
-    weighted: bool,
-    row_bits: int,
-    target_bits: int,
-    bucket_begin: Any,
-    base: Any,
-    offsets: Any,
-    targets: Any,
-    weights: Any,
-) -> None:
+    rank: int, size: int, control: Any, keys: Any, values: Any, weighted: bool, row_bits: int,
+    target_bits: int, bucket_begin: Any, base: Any, offsets: Any, targets: Any, weights: Any,
+) -> None:  # fmt: skip
     """Write the rows: bucket b's arcs to ``targets[base[b]:base[b + 1]]``."""
     low = (np.int64(1) << target_bits) - 1
     bucket_count = bucket_begin.size - 1
@@ -362,45 +315,21 @@ def arcs_to_rows(
     values = np.empty(total if payload.size else 0, payload.dtype)
     kept = np.zeros(bucket_count, np.int64)
     run_team(
-        _distribute_and_sort,
-        sources,
-        targets,
-        payload,
-        both_directions,
-        drop_loops,
-        merge,
-        row_bits,
-        target_bits,
-        target_bits if sources_ascend else 0,
-        counts,
-        bucket_begin,
-        keys,
-        values,
-        np.empty((threads, longest), np.int64),
+        _distribute_and_sort, sources, targets, payload, both_directions, drop_loops, merge,
+        row_bits, target_bits, target_bits if sources_ascend else 0, counts, bucket_begin, keys,
+        values, np.empty((threads, longest), np.int64),
         np.empty((threads, longest if payload.size else 0), payload.dtype),
-        np.empty((threads, 1 << _MAXIMAL_DIGIT_BITS), np.int64),
-        offsets,
-        kept,
-        threads=threads,
-    )
+        np.empty((threads, 1 << _MAXIMAL_DIGIT_BITS), np.int64), offsets, kept, threads=threads,
+    )  # fmt: skip
     base = np.zeros(bucket_count + 1, np.int64)
     np.cumsum(kept, out=base[1:])
     row_targets = np.empty(int(base[-1]), id_dtype)
     row_weights = None if weights is None else np.empty(int(base[-1]), weights.dtype)
     run_team(
-        _emit,
-        keys,
-        values,
-        payload.size > 0,
-        row_bits,
-        target_bits,
-        bucket_begin,
-        base,
-        offsets,
-        row_targets,
-        values if row_weights is None else row_weights.view(payload.dtype),
+        _emit, keys, values, payload.size > 0, row_bits, target_bits, bucket_begin, base, offsets,
+        row_targets, values if row_weights is None else row_weights.view(payload.dtype),
         threads=threads,
-    )
+    )  # fmt: skip
     return Rows(offsets, row_targets, row_weights)
 
 

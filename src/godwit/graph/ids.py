@@ -1,12 +1,12 @@
-"""What vertices are called: by ids of their own, or by their positions 0 to n - 1.
+"""Ids of vertices: a graph's own ids, or the positions 0 to n - 1.
 
-A graph either has ids of its own, and every vertex argument, every dictionary and every table of results
-is by id; or it has none, and then vertices are 0 to n - 1. Arrays are by position in both cases.
+If a graph has ids of its own, every vertex argument, every dictionary and every table of results uses
+them; otherwise vertices are 0 to n - 1. Arrays are ordered by position in both cases.
 
-Ids of its own are distinct integers (an int64 array, or a range, of which nothing is stored), texts (Arrow
-array of large strings, some 8 bytes more than its characters), or any hashable objects of Python (object
-array). A graph without may come from a file that numbers its vertices from another number than 0, as Matrix
-Market does from 1: :attr:`VertexIds.base`, which files and the command line use, and Python does not.
+A graph's own ids are distinct integers (an int64 array, or a range, of which nothing is stored), texts (an
+Arrow array of large strings), or hashable Python objects (an object array). A graph without ids may come
+from a file that does not count from 0, as Matrix Market counts from 1: :attr:`VertexIds.base`, which files
+and the command line use, and Python does not.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from godwit.dtypes import (
 from godwit.errors import InputError, shown
 
 MAXIMAL_ID_BASE = 2**31 - 1
-"""The largest number that the first of counted vertices can have in a file."""
+"""The largest id of the first of consecutive vertices in a file."""
 
 Kind = Literal["consecutive", "integer", "text", "object"]
 
 
 class VertexIds:
-    """The ids of n vertices, both ways: position to id, id to position.
+    """A mapping between the ids of n vertices and their positions, both ways.
 
     :param count: n
-    :param ids: 0 for none but the positions; the first of consecutive integers; or (n) distinct integers,
-        texts or hashable objects (NumPy, Arrow or a sequence). Integers 0 to n - 1 in this order are none
-    :raises InputError: an id occurs twice, or there are not n
+    :param ids: 0 for positions; the first of consecutive integers; or (n) distinct integers, texts or
+        hashable objects (NumPy, Arrow or a sequence). Integers 0 to n - 1 in this order are positions
+    :raises InputError: an id occurs twice, or their number is not n
     """
 
     __slots__ = ("_base", "_count", "_first", "_held", "_index", "_kind")
@@ -51,7 +51,7 @@ class VertexIds:
     _count: int
     _first: int  # of integers that are not stored
     _base: int
-    _held: Any  # what is stored, or a function that makes it
+    _held: Any  # the stored ids, or a function that returns them; None for a range
 
     def __init__(self, count: int, ids: Any = 0) -> None:
         self._count = count
@@ -83,11 +83,11 @@ class VertexIds:
     def trusted(
         cls, kind: Kind, stored: Any, count: int | None = None, *, base: int = 0
     ) -> VertexIds:
-        """Ids that are known to be distinct, stored as the kind says.
+        """Return ids that are known to be distinct, stored as the kind says.
 
-        :param stored: :attr:`stored`, or a function that makes it when it is first needed
-        :param count: n, which such a function does not tell
-        :param base: what files add to integers
+        :param stored: :attr:`stored`, or a function that returns it, called on first use
+        :param count: n, needed beside a function
+        :param base: the number that files add to integers
         """
         made = cls(0)
         made._kind, made._held, made._base = kind, stored, base
@@ -96,14 +96,14 @@ class VertexIds:
 
     @classmethod
     def counted(cls, count: int, base: int) -> VertexIds:
-        """No ids but the positions; a file calls the first vertex ``base``."""
+        """Return positions as ids; the first vertex is ``base`` in a file."""
         made = cls(count)
         made._base = base
         return made
 
     @classmethod
     def ascending(cls, values: Array) -> VertexIds:
-        """Integers that are known to ascend, as :meth:`trusted`; nothing is stored of a range."""
+        """Return integers that are known to ascend as ids; nothing is stored of a range."""
         if not _is_range(values):
             return cls.trusted("integer", frozen(values, np.int64))
         made = cls(len(values))
@@ -119,8 +119,7 @@ class VertexIds:
 
     @property
     def kind(self) -> Kind:
-        """``"consecutive"`` where vertices are their positions; else ``"integer"``, ``"text"`` or
-        ``"object"``."""
+        """``"consecutive"`` where ids are positions; else ``"integer"``, ``"text"`` or ``"object"``."""
         return self._kind
 
     @property
@@ -130,13 +129,12 @@ class VertexIds:
 
     @property
     def base(self) -> int:
-        """What files call vertex 0 of a graph without ids of its own."""
+        """The number of vertex 0 in files, for a graph without ids of its own."""
         return self._base
 
     @property
     def in_file(self) -> VertexIds:
-        """The ids that files and the command line use: themselves, or positions counted from
-        :attr:`base`."""
+        """The ids that files and the command line use: the same, or positions counted from :attr:`base`."""
         if self._base == 0:
             return self
         if self._held is None:
@@ -147,19 +145,19 @@ class VertexIds:
 
     @property
     def is_range(self) -> bool:
-        """Whether ids are consecutive integers in ascending order, of which nothing is stored."""
+        """True if ids are consecutive integers in ascending order, of which nothing is stored."""
         return self._held is None
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are stored."""
+        """Bytes of the stored ids."""
         return 0 if self._stored is None else int(self._stored.nbytes)
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, position: int) -> Any:
-        """The id of the vertex at a position: an int, a str or another object.
+        """Return the id of the vertex at a position: an int, a str or another object.
 
         :raises IndexError: there is no such vertex
         """
@@ -180,12 +178,12 @@ class VertexIds:
         return self._find(id) is not None
 
     def of(self, positions: Any) -> list[Any]:
-        """The ids at several positions, as Python has them.
+        """Return the ids at several positions, as Python objects.
 
         >>> VertexIds(3, ["Bonn", "Ulm", "Jena"]).of([2, 0])
         ['Jena', 'Bonn']
 
-        :raises IndexError: one of them is none
+        :raises IndexError: a position is out of range
         """
         several = as_integers(positions, "positions")
         wrong = (several < 0) | (several >= self._count)
@@ -206,16 +204,16 @@ class VertexIds:
         return self._stored
 
     def to_arrow(self) -> Any:
-        """(n) ids as an Arrow array; objects as the text that ``str`` makes of them.
+        """Return (n) ids as an Arrow array; objects become texts by ``str``.
 
-        :raises InputError: two objects have one text
+        :raises InputError: two objects become the same text
         """
         if self._kind == "text":
             return self._stored
         if self._kind == "object":
             import pyarrow as pa
 
-            texts = [str(one) for one in self._stored]
+            texts = [str(id) for id in self._stored]
             if len(set(texts)) < len(texts):
                 again = Counter(texts).most_common(1)[0][0]
                 raise InputError(
@@ -226,21 +224,21 @@ class VertexIds:
         return _arrow(self.stored)
 
     def position(self, id: Any, what: str = "vertex") -> int:
-        """The position in arrays of the vertex that has the id.
+        """Return the position of the vertex with an id.
 
-        :param what: what it is called in the message
-        :raises InputError: there is none; says whether the graph has ids of its own
+        :param what: the name of the argument in messages
+        :raises InputError: there is no such vertex; says whether the graph has ids of its own
         """
-        found = self._find(id)
-        if found is None:
+        position = self._find(id)
+        if position is None:
             raise InputError(self._no_vertex(id, what))
-        return found
+        return position
 
     def positions(self, ids: Any, what: str = "vertex") -> Array:
-        """int64 (k): the positions of several ids, in their order.
+        """Return the positions of several ids, in their order: int64 (k).
 
         :param ids: an array, a list, a set or a pandas Series of ids
-        :raises InputError: it is none of these, or an id is that of no vertex
+        :raises InputError: it is none of these, or no vertex has an id
         """
         try:
             several = self._listed(ids)
@@ -259,19 +257,19 @@ class VertexIds:
             import pyarrow.compute as pc
 
             texts = pa.array(map(_as_text, several), pa.large_string())
-            found = pc.index_in(texts, value_set=self._stored)
-            if found.null_count:
-                absent = int(pc.index(found.is_null(), True).as_py())
+            indices = pc.index_in(texts, value_set=self._stored)
+            if indices.null_count:
+                absent = int(pc.index(indices.is_null(), True).as_py())
                 raise InputError(self._no_vertex(several[absent], what))
-            return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
-        return np.array([self.position(one, what) for one in several], np.int64)
+            return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+        return np.array([self.position(id, what) for id in several], np.int64)
 
     def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:
-        """int64 (k): the positions of an id, or of several, ascending and each once.
+        """Return the positions of one id or several, ascending and without repetition: int64 (k).
 
-        :param given: an id, or what :meth:`positions` takes
-        :param or_none: whether there may be none
-        :raises InputError: it is neither, there is none, or an id is that of no vertex
+        :param given: an id, or an argument of :meth:`positions`
+        :param or_none: True to allow an empty list
+        :raises InputError: it is neither, it is empty, or no vertex has an id
         """
         if self._is_one(given):
             return np.array([self.position(given, what)], np.int64)
@@ -290,9 +288,9 @@ class VertexIds:
         return np.unique(self.positions(listed, what))
 
     def _listed(self, ids: Any) -> list[Any] | Array:
-        """Several ids as an array where they are all integers, or came in one; else as a list.
+        """Return several ids as an array if they are integers, or given as an array; else as a list.
 
-        :raises TypeError: they are neither
+        :raises TypeError: ``ids`` is no collection
         :raises ValueError: likewise
         """
         if isinstance(ids, Set):
@@ -300,24 +298,24 @@ class VertexIds:
         if not isinstance(ids, list | tuple | range):
             return host_array(ids)
         if self._kind in ("text", "object"):
-            return list(ids)  # NumPy would make texts of integers beside texts
+            return list(ids)  # NumPy would convert integers beside texts to texts
         array = host_array(ids)
         return list(ids) if array.dtype.kind in "UO" and array.ndim == 1 else array
 
     def by_position(self, values: Any, what: str, *, complete_is_array: bool = True) -> Any:
-        """Values by id, of a mapping or a pandas Series, as a mapping by position; others as they are.
+        """Return values by id (a mapping or a pandas Series) as a mapping by position; others unchanged.
 
         :param complete_is_array: a Series with a value for each vertex becomes an array by position
-        :raises InputError: a key is the id of no vertex, or two are that of one
+        :raises InputError: a key is the id of no vertex, or two keys are the id of one
         """
         if isinstance(values, Mapping):
             keys = list(values)
-            found = self.positions(keys, f"a vertex of {what}")
-            self._require_distinct(found, keys, f"the vertices of {what}")
-            return dict(zip(found.tolist(), values.values(), strict=True))
+            positions = self.positions(keys, f"a vertex of {what}")
+            self._require_distinct(positions, keys, f"the vertices of {what}")
+            return dict(zip(positions.tolist(), values.values(), strict=True))
         if not hasattr(values, "iloc") or getattr(values, "ndim", 0) != 1:
             return values
-        if hasattr(values, "to_pandas"):  # cuDF's, which cannot be iterated over
+        if hasattr(values, "to_pandas"):  # a Series of cuDF, which cannot be iterated over
             values = values.to_pandas()
         labels = list(values.index) if self._kind == "object" else values.index
         positions = (
@@ -341,7 +339,7 @@ class VertexIds:
 
     @property
     def described(self) -> str:
-        """What ids there are, in a few words."""
+        """The ids in a few words, for messages."""
         if self._count == 0:
             return "no vertices"
         first, last = shown(self[0]), shown(self[self._count - 1])
@@ -352,10 +350,7 @@ class VertexIds:
         return f"{self._count:,} {self._kind} ids of its own, such as {first} and {last}"
 
     def take(self, vertices: Array) -> VertexIds:
-        """The ids of some vertices, which become 0, 1, 2, … in the order given.
-
-        The positions of vertices without ids of their own become ids.
-        """
+        """Return the ids of some vertices, in the order given; positions become ids."""
         if self._kind == "text":
             return VertexIds.trusted("text", self._stored.take(_arrow(vertices)))
         if self._kind == "object":
@@ -368,13 +363,13 @@ class VertexIds:
         return made
 
     def extended(self, count: int) -> VertexIds:
-        """The ids of more vertices, where they are a range (:attr:`is_range`) that goes on."""
+        """Return the ids of ``count`` vertices that continue a range (:attr:`is_range`)."""
         if not self.own:
             return VertexIds.counted(count, self._base)
         return VertexIds(count, self._first)
 
     def _no_vertex(self, id: Any, what: str) -> str:
-        """Why an id is that of no vertex, and which kind of ids the graph has."""
+        """Return the message that no vertex has an id, with the kind of ids that the graph has."""
         if self._kind != "consecutive":
             message = f"{what} {shown(id)} is not in the graph, which has {self.described}"
             if self._is_integer(id) and 0 <= int(id) < self._count:
@@ -399,7 +394,7 @@ class VertexIds:
         return True
 
     def _is_one(self, given: Any) -> bool:
-        """Whether it is meant as one vertex: a text, an integer, or an object that is an id."""
+        """Return True if an argument is one vertex: a text, an integer, or an object that is an id."""
         if isinstance(given, str) or self._is_integer(given):
             return True
         return self._kind == "object" and self._find(given) is not None
@@ -409,12 +404,12 @@ class VertexIds:
             return self._find_text(id)
         if self._kind == "object":
             if self._index is None:
-                self._index = {one: vertex for vertex, one in enumerate(self._stored)}
+                self._index = {id: vertex for vertex, id in enumerate(self._stored)}
             try:
-                found: int | None = self._index.get(id)
+                position: int | None = self._index.get(id)
             except TypeError:  # not hashable
                 return None
-            return found
+            return position
         if not self._is_integer(id):
             return None
         number = int(id)
@@ -431,7 +426,7 @@ class VertexIds:
 
     @property
     def _ascending(self) -> tuple[Array | None, Array]:
-        """Stored integers in ascending order, and the order that makes them so; None if they ascend."""
+        """The sorting permutation of stored integers (None if they ascend), and the sorted integers."""
         if self._index is None:
             stored = self._stored
             if bool((stored[1:] > stored[:-1]).all()):
@@ -504,7 +499,7 @@ def _restored(kind: Kind, count: int, first: int, base: int, stored: Any) -> Ver
 
 
 def _is_range(values: Array) -> bool:
-    """Whether integers are consecutive in ascending order, from one that is not too large on."""
+    """Return True if integers are consecutive and ascend, from at most :data:`MAXIMAL_ID_BASE` on."""
     count = len(values)
     if count == 0:
         return True
@@ -514,14 +509,14 @@ def _is_range(values: Array) -> bool:
 
 
 def _as_text(id: Any) -> str | None:
-    """A text that may be an id; integers are looked for by their digits, as files have them."""
+    """Return the text that an id is looked up by: integers by their digits, as in files."""
     if isinstance(id, int) and not isinstance(id, bool):
         return str(id)
     return id if isinstance(id, str) and _is_unicode(id) else None
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair in it, which no file can hold."""
+    """Return True if a text can be encoded: a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -530,7 +525,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _stored(ids: Any) -> tuple[Kind, Any]:
-    """Ids as they are kept, from whatever array or sequence there is."""
+    """Return the kind of an array or sequence of ids, and the ids as they are stored."""
     if hasattr(ids, "__arrow_array__") or type(ids).__module__.startswith("pyarrow"):
         return _stored_arrow(ids)
     protocols = ("__array__", "__dlpack__", "__cuda_array_interface__")
@@ -553,7 +548,7 @@ def _stored(ids: Any) -> tuple[Kind, Any]:
         import pyarrow as pa
 
         return "text", pa.array(array, pa.large_string())
-    if types <= {int} and all(-(2**63) <= one < 2**63 for one in array):
+    if types <= {int} and all(-(2**63) <= number < 2**63 for number in array):
         return "integer", frozen(array.astype(np.int64))
     return "object", frozen(array)
 
@@ -566,8 +561,8 @@ def _array_of_objects(ids: Any) -> Array:
         )
     listed = list(ids)
     array = np.empty(len(listed), object)
-    for i, one in enumerate(listed):  # NumPy would unpack tuples
-        array[i] = one.item() if isinstance(one, np.generic) else one
+    for i, id in enumerate(listed):  # NumPy would unpack tuples
+        array[i] = id.item() if isinstance(id, np.generic) else id
     return array
 
 
@@ -606,7 +601,7 @@ def _check_distinct(kind: Kind, stored: Any) -> None:
     values = stored if kind == "text" else _arrow(stored)
     counts = pc.value_counts(values)
     if len(counts) < len(stored):
-        again = next(one["values"].as_py() for one in counts if one["counts"].as_py() > 1)
+        again = next(entry["values"].as_py() for entry in counts if entry["counts"].as_py() > 1)
         raise InputError(f"ids must be distinct, and {shown(again)} occurs twice")
 
 

@@ -1,6 +1,6 @@
 """Rows of a graph as three arrays, the memory that they need, and their division among threads.
 
-Needs NumPy only: what is compiled lies in the modules that import this one.
+Needs NumPy only: compiled code lies in the modules that import this one.
 """
 
 from __future__ import annotations

@@ -165,15 +165,9 @@ def _filtered(rows: Rows, loops: bool, merge: int) -> Rows:
 
 @kernel
 def _count_kept(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    loops: bool,
-    merge: int,
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, loops: bool, merge: int,
     counts: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Write the number of arcs that row v keeps to ``counts[v + 1]``; ``merge < 0`` keeps parallel arcs."""
     begin, end = row_range(rank, size, offsets)
     for v in range(begin, end):
@@ -187,21 +181,10 @@ def _count_kept(
 
 @kernel
 def _copy_kept(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    weights: Any,
-    loops: bool,
-    merge: int,
-    zero: Any,
-    lowest: Any,
-    highest: Any,
-    new_offsets: Any,
-    new_targets: Any,
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, weights: Any, loops: bool,
+    merge: int, zero: Any, lowest: Any, highest: Any, new_offsets: Any, new_targets: Any,
     new_weights: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Copy the arcs that each row keeps; return an arc whose sum overflows, or -1.
 
     ``zero`` has the type that sums are computed in; ``lowest`` and ``highest`` bound them.
@@ -259,18 +242,9 @@ def replicated(rows: Rows, count: int) -> Rows:
 
 @kernel
 def _copy_rows(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    payload: Any,
-    vertices: Any,
-    new_ids: Any,
-    new_offsets: Any,
-    new_targets: Any,
-    new_payload: Any,
-) -> None:
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, payload: Any, vertices: Any,
+    new_ids: Any, new_offsets: Any, new_targets: Any, new_payload: Any,
+) -> None:  # fmt: skip
     """Copy the rows of ``vertices`` with their targets renamed."""
     begin, end = row_range(rank, size, new_offsets)
     weighted = payload.size > 0

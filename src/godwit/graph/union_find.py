@@ -169,18 +169,9 @@ def compress(rank: int, size: int, parent: Any, jumps: int) -> None:
 
 @kernel
 def link_all(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    directed: bool,
-    splices: bool,
-    rounds: int,
-    jumps: int,
-    parent: Any,
-    progress: Any,
-) -> None:
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, directed: bool, splices: bool,
+    rounds: int, jumps: int, parent: Any, progress: Any,
+) -> None:  # fmt: skip
     """Find the root of every vertex by links along all arcs: Rem's if ``splices``, else hooks."""
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
@@ -239,17 +230,9 @@ def _most_frequent_root(offsets: Any, parent: Any) -> Any:
 
 @kernel
 def link_sampled(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    directed: bool,
-    rounds: int,
-    most_rounds: int,
-    parent: Any,
-    progress: Any,
-) -> None:
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, directed: bool, rounds: int,
+    most_rounds: int, parent: Any, progress: Any,
+) -> None:  # fmt: skip
     """Find the root of every vertex by Afforest.
 
     :param rounds: neighbours of every vertex that are linked first

@@ -28,8 +28,8 @@ __device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
         if (lane_id() == WARP - 1) ends[warp_id()] = end;
         __syncthreads();
         if (warp_id() == 0) {
-            const u64 own = lane_id() < warps ? ends[lane_id()] : 0;
-            const u64 up_to = warp_sum_up_to(own);
+            const u64 warp_end = lane_id() < warps ? ends[lane_id()] : 0;
+            const u64 up_to = warp_sum_up_to(warp_end);
             ends[lane_id()] = up_to;
         }
         __syncthreads();

@@ -1,4 +1,4 @@
-"""What generators share: checked arguments, edges drawn by hashes, and edges or rows made into a graph.
+"""Shared by generators: checked arguments, edges drawn by hashes, and edges or rows made into a graph.
 
 Every random decision is a hash of (seed, edge, step), so a graph depends on its arguments alone:
 not on the number of threads, the machine, or the version of NumPy. Arithmetic is of integers, or of

@@ -78,18 +78,9 @@ def sorted_points(n: int, side: int, seed: int) -> Points:
 
 @kernel
 def _geometric_rows(
-    rank: int,
-    size: int,
-    control: Any,
-    x: Any,
-    y: Any,
-    cells: Any,
-    side: int,
-    radius: float,
-    fill: bool,
-    offsets: Any,
-    targets: Any,
-) -> None:
+    rank: int, size: int, control: Any, x: Any, y: Any, cells: Any, side: int, radius: float,
+    fill: bool, offsets: Any, targets: Any,
+) -> None:  # fmt: skip
     """Count or write the neighbours within ``radius``, which is at most the side of a cell."""
     begin, end = block_range(rank, size, x.size)
     square = radius * radius

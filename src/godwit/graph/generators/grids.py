@@ -37,16 +37,9 @@ def _edge_kept(edge: Any, seed: Any, threshold: Any) -> bool:
 
 @kernel
 def _grid_rows(
-    rank: int,
-    size: int,
-    control: Any,
-    columns: int,
-    seed: Any,
-    threshold: Any,
-    fill: bool,
-    offsets: Any,
-    targets: Any,
-) -> None:
+    rank: int, size: int, control: Any, columns: int, seed: Any, threshold: Any, fill: bool,
+    offsets: Any, targets: Any,
+) -> None:  # fmt: skip
     """Count or write the rows of a percolated grid; edge ``2 v`` leads to the right, ``2 v + 1`` down."""
     n = offsets.size - 1
     begin, end = block_range(rank, size, n)

@@ -80,12 +80,12 @@ def _optional(options: dict[str, _Option]) -> str:
 
 @dataclass(frozen=True)
 class Generator:
-    """How a generator is called from text.
+    """A generator as a text calls it.
 
-    :param name: before the colon
-    :param module: of this package, where the function is
+    :param name: the name before the colon
+    :param module: the module of this package that has the function
     :param size: names of the positional arguments, with ``x`` between them
-    :param help: one line
+    :param help: a description of one line
     """
 
     name: str
@@ -101,77 +101,48 @@ class Generator:
 
     @property
     def own_usage(self) -> str:
-        """What can be written of its own, say ``road:ROWSxCOLUMNS[,keep=0.6]``."""
+        """The usage without common options, such as ``road:ROWSxCOLUMNS[,keep=0.6]``."""
         return f"{self.name}:{self.size}" + _optional(self.options)
 
     @property
     def usage(self) -> str:
-        """All that can be written, say ``path:VERTICES[,seed=0][,weights=LOW..HIGH][,copies=1]``."""
+        """The usage with all options: ``path:VERTICES[,seed=0][,weights=LOW..HIGH][,copies=1]``."""
         return self.own_usage + _optional(_COMMON)
 
 
-GENERATORS = {
-    generator.name: generator
-    for generator in (
-        Generator(
-            "rmat",
-            "random",
-            "SCALE",
-            "R-MAT: 2**SCALE vertices, degrees very skewed",
-            {
-                "edge_factor": _Option("16", plain_integer),
-                "parameters": _Option("graph500", _quadrants),
-                "symmetrize": _Option("true", _flag),
-                "simple": _Option("true", _flag),
-            },
-        ),
-        Generator(
-            "uniform",
-            "random",
-            "VERTICES",
-            "any two vertices joined with equal chance",
-            {"edges": _Option("16*VERTICES", plain_integer)},
-        ),
-        Generator(
-            "watts-strogatz",
-            "random",
-            "VERTICES",
-            "small world: a ring with shortcuts",
-            {
-                "neighbours": _Option("6", plain_integer),
-                "rewire": _Option("0.1", plain_number),
-            },
-        ),
-        Generator(
-            "barabasi-albert",
-            "random",
-            "VERTICES",
-            "scale-free: new vertices attach to well-connected ones",
-            {"attach": _Option("4", plain_integer)},
-        ),
-        Generator("grid", "grids", "ROWSxCOLUMNS", "full 2-D grid"),
-        Generator(
-            "road",
-            "grids",
-            "ROWSxCOLUMNS",
-            "percolated 2-D grid, like a road network",
-            {"keep": _Option("0.6", plain_number)},
-        ),
-        Generator(
-            "random-geometric",
-            "geometric",
-            "VERTICES",
-            "points in the unit square, joined if near",
-            {"radius": _Option("0.55*sqrt(log(n)/n)", plain_number)},
-        ),
-        Generator("delaunay", "geometric", "VERTICES", "Delaunay triangulation of random points"),
-        Generator("path", "classic", "VERTICES", "path"),
-        Generator("star", "classic", "VERTICES", "one vertex joined to all others"),
-        Generator("complete", "classic", "VERTICES", "every vertex joined to every other"),
-        Generator("binary-tree", "classic", "VERTICES", "binary tree, filled level by level"),
-        Generator("caterpillar", "classic", "SPINExLEGS", "path with legs"),
-    )
+_RMAT_OPTIONS = {
+    "edge_factor": _Option("16", plain_integer),
+    "parameters": _Option("graph500", _quadrants),
+    "symmetrize": _Option("true", _flag),
+    "simple": _Option("true", _flag),
 }
+_SMALL_WORLD_OPTIONS = {
+    "neighbours": _Option("6", plain_integer),
+    "rewire": _Option("0.1", plain_number),
+}
+_ROWS = (
+    ("rmat", "random", "SCALE", "R-MAT: 2**SCALE vertices, degrees very skewed", _RMAT_OPTIONS),
+    ("uniform", "random", "VERTICES", "any two vertices joined with equal chance",
+     {"edges": _Option("16*VERTICES", plain_integer)}),
+    ("watts-strogatz", "random", "VERTICES", "small world: a ring with shortcuts",
+     _SMALL_WORLD_OPTIONS),
+    ("barabasi-albert", "random", "VERTICES",
+     "scale-free: new vertices attach to well-connected ones",
+     {"attach": _Option("4", plain_integer)}),
+    ("grid", "grids", "ROWSxCOLUMNS", "full 2-D grid"),
+    ("road", "grids", "ROWSxCOLUMNS", "percolated 2-D grid, like a road network",
+     {"keep": _Option("0.6", plain_number)}),
+    ("random-geometric", "geometric", "VERTICES", "points in the unit square, joined if near",
+     {"radius": _Option("0.55*sqrt(log(n)/n)", plain_number)}),
+    ("delaunay", "geometric", "VERTICES", "Delaunay triangulation of random points"),
+    ("path", "classic", "VERTICES", "path"),
+    ("star", "classic", "VERTICES", "one vertex joined to all others"),
+    ("complete", "classic", "VERTICES", "every vertex joined to every other"),
+    ("binary-tree", "classic", "VERTICES", "binary tree, filled level by level"),
+    ("caterpillar", "classic", "SPINExLEGS", "path with legs"),
+)  # fmt: skip
+
+GENERATORS = {row[0]: Generator(*row) for row in _ROWS}
 """The generators by their names in texts; each has ``.usage`` and ``.help``."""
 
 _SPEC = re.compile(rf"({'|'.join(GENERATORS)}):(.*)", re.DOTALL)
@@ -259,18 +230,18 @@ def generate(spec: str, *, device: str | None = None) -> Graph:
     :raises GraphTooLargeError: before anything large is allocated
     """
     recipe = parse_spec(spec)
-    place = None if device is None else _single_device(device)
-    if place is None or place.kind == "cpu":
+    target = None if device is None else _single_device(device)
+    if target is None or target.kind == "cpu":
         return recipe()
     from godwit.graph.generators.cuda import GENERATORS
 
     function = GENERATORS.get(recipe.generator.function)
     if function is None:
         raise InputError(
-            f"{recipe.generator.name} has no version for {place.name}; those that have are "
+            f"{recipe.generator.name} has no version for {target.name}; those that have are "
             f"{', '.join(GENERATORS)}, and the CPU makes all (device=None)"
         )
-    return recipe(partial(function, index=int(place.name.partition(":")[2])))
+    return recipe(partial(function, index=int(target.name.partition(":")[2])))
 
 
 def _single_device(device: str) -> Device:

@@ -1,8 +1,8 @@
-"""Who owns which vertex, and what that costs.
+"""Partitions: the owner of each vertex, and the costs of the division.
 
-Encoding: ``owner[v]`` is the part that vertex v belongs to, and with it each of v's out-arcs. What
-a partition costs is its *border*, not its cut: values travel per vertex, and several arcs from one
-part to the same remote vertex send one (Pan, Wang, Wu, Yang, Owens: Multi-GPU graph analytics,
+Encoding: ``owner[v]`` is the part that vertex v belongs to, and with it each of v's out-arcs. The cost
+of a partition is its *border*, not its cut: values are sent per vertex, and several arcs from one
+part to the same remote vertex send one value (Pan, Wang, Wu, Yang, Owens: Multi-GPU graph analytics,
 IPDPS 2017, section V; their |B_ij| is ``border[i, j]`` here).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,44 +18,22 @@ from godwit.dtypes import Array, as_array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
+from godwit.graph.partition.halo import Measures, measure
 from godwit.graph.partition.methods import PARTITIONERS, Division, checked_owner
-from godwit.graph.rows import row_range, thread_count_for
-from godwit.runtime.cpu.atomics import fetch_or, load_acquire, load_relaxed
-from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, barrier, block_range, run_team
 
 DEFAULT_METHOD = "contiguous"
-"""What ``method=None`` means; :func:`partition` says why."""
-
-_MASK_BITS = 64
-_POLL_STEPS = 65_536  # vertices between two looks at the abort word
-
-
-class Measures(NamedTuple):
-    """What a partition costs.
-
-    :param cut_arcs: arcs whose ends are owned by different parts
-    :param border: (k, k) int64; see :attr:`Partition.border`
-    :param vertices: (k) int64 owned vertices
-    :param arcs: (k) int64 out-arcs of the owned vertices
-    """
-
-    cut_arcs: int
-    border: Array
-    vertices: Array
-    arcs: Array
+"""The method that ``method=None`` stands for; :func:`partition` says why."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """A graph's vertices divided among parts. Made by :func:`partition`, which checks.
+    """The vertices of a graph divided among parts. Made by :func:`partition`, which checks.
 
     :param graph: the graph that is divided
     :param owner: (n) int32, read-only: the part of each vertex, in [0, part_count)
-    :param part_count: the number of parts, k; a user's own partition may leave some empty
-    :param method: the partitioner that was used; a user's own is ``"array"`` or the
-        name of the function
-    :param note: what a user should know of it, such as why it is not the method that was asked for
+    :param part_count: the number of parts, k; owners that a user gives may leave some parts empty
+    :param method: the name of the partitioner; ``"array"`` or the name of a function for a user's
+    :param note: a remark for the user, such as why another method was used
     """
 
     graph: Graph
@@ -66,7 +44,7 @@ class Partition:
 
     @property
     def cut_arcs(self) -> int:
-        """Arcs (not edges) whose two ends are owned by different parts."""
+        """Arcs (not edges) whose two endpoints are owned by different parts."""
         return self.measures.cut_arcs
 
     @property
@@ -99,16 +77,13 @@ class Partition:
 
     @property
     def balance(self) -> float:
-        """Most arcs of any part, divided by the mean: 1.0 is perfect, and k is all in one."""
+        """The most arcs of any part, divided by the mean: 1.0 is perfect; k means that one part has all."""
         arcs = self.arcs_per_part
         return float(arcs.max() * self.part_count / arcs.sum()) if arcs.any() else 1.0
 
     @cached_property
     def boundaries(self) -> Array | None:
-        """(k + 1) int64 where each part i owns a range, from ``boundaries[i]`` on; else None.
-
-        Found in the owners, so known of any partition, whatever made it.
-        """
+        """(k + 1) int64 if each part owns a range of vertices, from ``boundaries[i]`` on; else None."""
         if (self.owner[1:] < self.owner[:-1]).any():
             return None
         starts = np.searchsorted(self.owner, np.arange(self.part_count + 1, dtype=np.int32))
@@ -116,12 +91,8 @@ class Partition:
 
     @cached_property
     def measures(self) -> Measures:
-        """All of the above at once: one parallel pass over the arcs, made once, on demand."""
-        return _measure(self.graph, self.owner, self.part_count)
-
-    def supply(self, measures: Measures) -> None:
-        """Spare the pass: ``build_layout`` comes upon the same numbers on its way."""
-        self.__dict__.setdefault("measures", measures)
+        """Cut arcs, border, vertices and arcs, measured on first use."""
+        return measure(self.graph.rows, self.owner, self.boundaries, self.part_count)
 
     def __repr__(self) -> str:
         note = f", {self.note}" if self.note else ""
@@ -134,17 +105,17 @@ class Partition:
 def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) -> Partition:
     """Divide the vertices of a graph among ``parts`` parts.
 
-    :param parts: how many; at least 1. Of more than n, the built-in methods leave those from n on empty
-    :param method: how, one of
+    :param parts: the number of parts, at least 1; built-in methods leave parts from n on empty
+    :param method: one of
 
         - ``"contiguous"``: ranges of vertices, balanced by arcs
         - ``"random"``: a shuffle; numbers of vertices differ by at most one
         - ``"biased-random"``: random, biased towards the part that owns more of a vertex'
           neighbours (Gunrock, section V-C), balanced by arcs
         - ``"metis"``: METIS (multilevel k-way, least communication volume, balanced by arcs). About a
-          second per two million arcs; in a child process beyond that many, so that Ctrl-C works.
-          Where pymetis is absent or fails, or leaves a part
-          empty, the result is ``contiguous`` and its ``note`` says why
+          second per two million arcs; larger graphs are divided in a child process, so that Ctrl-C
+          works. Where pymetis is absent or fails, or leaves a part empty, the result is
+          ``contiguous`` and its ``note`` says why
         - (n) integers in [0, parts): the owners themselves
         - a function ``(graph, parts) -> owners``
         - a :class:`Partition` of as many vertices into as many parts
@@ -152,11 +123,11 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
     :param seed: any integer; the same seed gives the same owners
     :raises InputError: if ``parts`` or ``method`` is wrong, naming the first wrong owner
 
-    The default is ``contiguous``: it takes no time, placing it moves nothing (ranges share the
-    graph's weights), and it keeps the locality that files of real graphs have. On a road network
-    METIS' border is smaller still, but the contiguous one is small already; where there is no
-    locality to keep, METIS' is 20 to 50 % smaller, for half a second and more. Four parts, two
-    cores; milliseconds to divide the graph, and to lay it out (``graph.layout.build_layout``):
+    The default is ``contiguous``: it takes no time, placing the graph moves nothing (ranges share the
+    graph's weights), and it keeps the locality that files of real graphs have. On a road network the
+    border of METIS is smaller, but the contiguous one is small already; on graphs without locality
+    the border of METIS is 20 to 50 % smaller, for half a second and more. Four parts, two cores;
+    milliseconds to divide the graph and to lay it out:
 
     ======================  =============  ======  =========  =======  ========
     graph                   method         cut        border  balance  ms
@@ -213,7 +184,7 @@ def _checked_parts(graph: Any, parts: Any) -> int:
 
 
 def _rebound(graph: Graph, parts: int, given: Partition) -> Partition:
-    """The same owners for this graph; the very object, measures and all, if it is its graph."""
+    """Return the partition for this graph: the same object if it was made for it."""
     if not isinstance(given.part_count, int) or given.part_count != parts:
         raise InputError(
             f"the partition has {shown(given.part_count)} parts, and {parts} are needed"
@@ -222,87 +193,9 @@ def _rebound(graph: Graph, parts: int, given: Partition) -> Partition:
     if held.shape != (graph.vertex_count,):
         count = f"{len(held)} vertices" if held.ndim == 1 else f"shape {held.shape}"
         raise InputError(f"the partition is of {count}, and the graph has {graph.vertex_count}")
-    owner = checked_owner(graph, parts, held, "the partition")  # one may be made by hand
+    owner = checked_owner(graph, parts, held, "the partition")  # not checked if made by hand
     if isinstance(given.owner, np.ndarray) and given.owner.dtype == owner.dtype:
         if given.graph is graph:
             return given
         owner = given.owner
     return Partition(graph, owner, parts, given.method, given.note)
-
-
-@kernel
-def _count_borders(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    owner: Any,
-    first: int,
-    reached_by: Any,
-    cut_arcs: Any,
-    vertices: Any,
-    arcs: Any,
-    border: Any,
-) -> None:
-    """Counts of this thread, in row ``rank`` of each array, borders for 64 parts from ``first``.
-
-    ``reached_by`` is (n) int64 zeros: bit i of ``reached_by[v]`` says that part ``first + i`` has
-    an arc to v and does not own it.
-    """
-    begin, end = row_range(rank, size, offsets)
-    rows = border.shape[1]
-    cut = 0
-    for v in range(begin, end):
-        if v % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
-            return
-        part = owner[v]
-        vertices[rank, part] += 1
-        arcs[rank, part] += offsets[v + 1] - offsets[v]
-        shift = np.int64(part) - first
-        wanted = 0 <= shift < rows
-        bit = np.int64(1) << (shift & (_MASK_BITS - 1))
-        for i in range(offsets[v], offsets[v + 1]):
-            target = targets[i]
-            if owner[target] != part:
-                cut += 1
-                if wanted and load_relaxed(reached_by, target) & bit == 0:
-                    fetch_or(reached_by, target, bit)
-    cut_arcs[rank] = cut
-    if not barrier(control, size):
-        return
-    begin, end = block_range(rank, size, owner.size)
-    for v in range(begin, end):
-        bits = reached_by[v]
-        if bits != 0:
-            part = owner[v]
-            for i in range(rows):
-                border[rank, i, part] += (bits >> i) & 1
-
-
-def _measure(graph: Graph, owner: Array, parts: int) -> Measures:
-    """All measures, by one pass over the arcs for every 64 parts."""
-    threads = thread_count_for(graph.arc_count)
-    border = np.zeros((parts, parts), np.int64)
-    cut = np.zeros(threads, np.int64)
-    vertices = arcs = np.zeros((threads, parts), np.int64)
-    for first in range(0, parts, _MASK_BITS):
-        rows = min(_MASK_BITS, parts - first)
-        counts = np.zeros((threads, rows, parts), np.int64)
-        vertices, arcs = np.zeros((2, threads, parts), np.int64)
-        run_team(
-            _count_borders,
-            graph.offsets,
-            graph.targets,
-            owner,
-            first,
-            np.zeros(graph.vertex_count, np.int64),
-            cut,
-            vertices,
-            arcs,
-            counts,
-            threads=threads,
-        )
-        border[first : first + rows] = counts.sum(axis=0)
-    totals = (frozen(border), frozen(vertices.sum(axis=0)), frozen(arcs.sum(axis=0)))
-    return Measures(int(cut.sum()), *totals)

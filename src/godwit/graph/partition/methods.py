@@ -1,4 +1,4 @@
-"""The built-in ways to divide a graph: contiguous, random, biased random, METIS.
+"""Built-in partitioners: contiguous, random, biased random, METIS.
 
 A partitioner is a function ``(graph, parts, seed) -> Division``, called with 2 <= parts <= n. None
 of these leaves a part empty, and equal seeds give equal owners.
@@ -15,22 +15,22 @@ import numpy as np
 from godwit.dtypes import Array, as_integers, frozen
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
-from godwit.graph.hashing import mix, seed_word
+from godwit.graph.hashing import mix, seed_word, unit
 from godwit.graph.partition.metis import least_volume
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, run_team
 
 _VERTEX_COST_ARCS = 1
-"""What owning a vertex costs, in arcs: isolated vertices have state and results, too."""
+"""The cost of owning a vertex, in arcs: isolated vertices have state and results, too."""
 
 _NEIGHBOUR_SHARE = 0.5
-_BIASED_SLACK = 1.02  # how far above the mean a part may grow before biased-random closes it
+_BIASED_SLACK = 1.02  # a part that has this many times the mean of arcs gets no more
 _POLL_STEPS = 65_536  # vertices between two looks at the abort word
 
 
 class Division(NamedTuple):
-    """What a partitioner returns: (n) int32 owners, the method that was used, and a note."""
+    """The result of a partitioner: (n) int32 owners, the method that was used, and a note."""
 
     owner: Array
     method: str
@@ -38,7 +38,7 @@ class Division(NamedTuple):
 
 
 def contiguous(graph: Graph, parts: int, seed: int) -> Division:
-    """Ranges of vertices with about equal arcs + vertices; none is empty where n >= parts."""
+    """Divide into ranges of vertices with about equal arcs + vertices; none is empty where n >= parts."""
     n, offsets = graph.vertex_count, graph.offsets
     total = graph.arc_count + _VERTEX_COST_ARCS * n
 
@@ -57,7 +57,7 @@ def contiguous(graph: Graph, parts: int, seed: int) -> Division:
 
 
 def random(graph: Graph, parts: int, seed: int) -> Division:
-    """Equal numbers of vertices, shuffled."""
+    """Divide at random into equal numbers of vertices."""
     n = graph.vertex_count
     owner = (np.arange(n, dtype=np.int64) * parts // max(n, 1)).astype(np.int32)
     np.random.default_rng(seed).shuffle(owner)
@@ -66,19 +66,10 @@ def random(graph: Graph, parts: int, seed: int) -> Division:
 
 @kernel
 def _assign_biased(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    order: Any,
-    seed: Any,
-    capacity: float,
-    owner: Any,
-    load: Any,
-    near: Any,
-) -> None:
-    """Give the vertices, in this order, to parts; for one thread, since each choice sees the last.
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, order: Any, seed: Any,
+    capacity: float, owner: Any, load: Any, near: Any,
+) -> None:  # fmt: skip
+    """Assign the vertices to parts in the order given; for one thread, as each choice depends on the last.
 
     ``load`` and ``near`` are (k) zeros; ``owner`` is -1 throughout.
     """
@@ -101,7 +92,7 @@ def _assign_biased(
             room += max(capacity - load[part], 0.0)
             if load[part] < load[lightest]:
                 lightest = part
-        draw = np.float64(mix(seed + np.uint64(step)) >> np.uint64(11)) * 2.0**-53
+        draw = unit(mix(seed + np.uint64(step)))
         by_neighbours = assigned > 0.0 and draw < _NEIGHBOUR_SHARE
         if by_neighbours:
             draw *= assigned / _NEIGHBOUR_SHARE
@@ -109,8 +100,8 @@ def _assign_biased(
             draw = (draw - _NEIGHBOUR_SHARE) * (room / (1.0 - _NEIGHBOUR_SHARE))
         else:
             draw *= room
-        # The first go to the lightest, so that no part stays empty; and so does whoever finds that
-        # rounding has left no room.
+        # The first vertices go to the lightest part, so that none stays empty; so does a vertex for
+        # which rounding has left no room.
         chosen = lightest
         if step >= parts:
             for part in range(parts):
@@ -126,12 +117,12 @@ def _assign_biased(
 
 
 def biased_random(graph: Graph, parts: int, seed: int) -> Division:
-    """Random, but biased towards the part with more of the vertex' neighbours.
+    """Divide at random, biased towards the part with more of the vertex' neighbours.
 
-    The vertices are visited in random order. Half of the draws (Gunrock's factor) take a part in
-    proportion to the neighbours along out-arcs that it owns already, the others, and those of
-    vertices with no neighbour placed, in proportion to the room that it has left. A part that has
-    its share of arcs is closed, so that, unlike in Gunrock, the bias cannot unbalance them.
+    The vertices are visited in random order. Half of the draws (Gunrock's factor) pick a part in
+    proportion to the neighbours along out-arcs that it owns already; the others, and those of
+    vertices without an assigned neighbour, in proportion to its remaining room. A part that has
+    its share of arcs gets no more, so that, unlike in Gunrock, the bias cannot unbalance parts.
     """
     n = graph.vertex_count
     order = np.arange(n, dtype=graph.targets.dtype)
@@ -139,27 +130,19 @@ def biased_random(graph: Graph, parts: int, seed: int) -> Division:
     owner = np.full(n, -1, np.int32)
     total = graph.arc_count + _VERTEX_COST_ARCS * n
     run_team(
-        _assign_biased,
-        graph.offsets,
-        graph.targets,
-        frozen(order),
-        seed_word(seed),
-        total / parts * _BIASED_SLACK,
-        owner,
-        np.zeros(parts),
-        np.zeros(parts),
-        threads=1,
-    )
+        _assign_biased, graph.offsets, graph.targets, frozen(order), seed_word(seed),
+        total / parts * _BIASED_SLACK, owner, np.zeros(parts), np.zeros(parts), threads=1,
+    )  # fmt: skip
     return Division(owner, "biased-random")
 
 
 def metis(graph: Graph, parts: int, seed: int) -> Division:
-    """METIS' k-way partition of least communication volume; ``contiguous`` where it fails."""
+    """Divide by METIS' k-way partition of least communication volume; ``contiguous`` where it fails."""
     try:
         owner = _run_metis(graph, parts, seed)
     except ImportError as error:
         reason = f"pymetis cannot be imported ({error})"
-    except Exception as error:  # whatever a foreign library raises must not end the run
+    except Exception as error:  # a foreign library raises anything, which must not end the run
         reason = f"it failed ({str(error) or type(error).__name__})"
     else:
         empty = parts - np.count_nonzero(np.bincount(owner, minlength=parts))
@@ -171,11 +154,11 @@ def metis(graph: Graph, parts: int, seed: int) -> Division:
 
 
 def _run_metis(graph: Graph, parts: int, seed: int) -> Array:
-    """METIS wants an undirected graph without self-loops and parallel arcs."""
+    """Return METIS' owners, for an undirected graph without self-loops and parallel arcs."""
     skeleton = graph.without_weights().symmetrize().merge_parallel_arcs().remove_self_loops()
     if skeleton.arc_count == 0:
         raise InputError("no two vertices are joined")
-    work = graph.out_degree() + _VERTEX_COST_ARCS  # of the graph itself: what a solver goes through
+    work = graph.out_degree() + _VERTEX_COST_ARCS  # the work of a solver, on the graph itself
     owner = least_volume(skeleton.offsets, skeleton.targets, work, parts, seed)
     return checked_owner(graph, parts, owner, "its result")
 
@@ -190,7 +173,7 @@ PARTITIONERS: dict[str, Callable[[Graph, int, int], Division]] = {
 
 
 def checked_owner(graph: Graph, parts: int, owner: Any, name: str) -> Array:
-    """(n) int32 owners, copied: what the user does to the array later is no concern of ours."""
+    """Return owners as a new (n) int32 array; InputError naming the first that is wrong."""
     try:
         array = as_integers(owner, name)
     except (TypeError, ValueError) as error:

@@ -1,13 +1,13 @@
-"""METIS, called so that it can be left: it holds the GIL for as long as it runs.
+"""METIS, which holds the GIL while it runs, called so that Ctrl-C works.
 
 Up to CHILD_ARCS it takes well under a second and is called here. Beyond, a child process runs it, so
-that Ctrl-C reaches the caller at once (and a crash of METIS, which ends its process, is an error).
+that Ctrl-C reaches the caller at once, and a crash of METIS is an error.
 
 The child is this file, run as a program:
 
-- Isolated (``-I``): neither the working directory nor PYTHONPATH is on its ``sys.path``. It takes the
-  caller's path for imports, less what is relative, so that it imports what the caller would.
-- It ends with the thread that started it (PR_SET_PDEATHSIG), however that ends.
+- It is isolated (``-I``): neither the working directory nor PYTHONPATH is on its ``sys.path``. It gets the
+  absolute entries of the caller's path, so that it imports the same modules as the caller.
+- It ends with the thread that started it (PR_SET_PDEATHSIG).
 - Arrays travel in temporary files without a name, which vanish with the last process that has them open.
 """
 
@@ -37,13 +37,13 @@ _OBJTYPE_VOL = 1  # metis.h: METIS_OBJTYPE_VOL, total communication volume
 
 
 def least_volume(offsets: Array, targets: Array, work: Array, parts: int, seed: int) -> Array:
-    """The owner of each vertex, by METIS' k-way partition of least communication volume.
+    """Return the owner of each vertex, by METIS' k-way partition of least communication volume.
 
     :param offsets: (n + 1) of an undirected graph without self-loops and parallel arcs
     :param targets: (m)
-    :param work: (n) weights of the vertices, to be balanced
-    :raises ImportError: pymetis is not there
-    :raises InputError: METIS cannot count so many arcs, or failed
+    :param work: (n) weights of the vertices, which are balanced
+    :raises ImportError: pymetis is not installed
+    :raises InputError: there are too many arcs for METIS, or it failed
     """
     if len(targets) > CHILD_ARCS:
         return _in_child(offsets, targets, work, parts, seed)
@@ -70,7 +70,7 @@ def _in_process(offsets: Array, targets: Array, work: Array, parts: int, seed: i
         parts,
         **adjacency,
         vweights=work.astype(index_dtype, copy=False),
-        recursive=False,  # recursive bisection knows the cut only
+        recursive=False,  # recursive bisection minimizes the cut only
         options=pymetis.Options(objtype=_OBJTYPE_VOL, seed=seed % 2**31),
     )
     return np.asarray(result[1])

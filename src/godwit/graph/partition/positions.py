@@ -1,12 +1,12 @@
-"""Where each vertex stands on devices that take supersteps: vertices renumbered by device, then by degree.
+"""Positions: the numbering of vertices in supersteps, by device and then by descending degree.
 
 Encoding: part d has the *positions* from d * capacity on, of which the first ``owned[d]`` hold a vertex;
 capacity is a multiple of 1,024, so no word of a bitmap and no line of memory belongs to two parts. A part's
-vertices are in *classes* of similar degree, so that each class is one range and gets a schedule of its own;
+vertices are in *classes* of similar degree, so that each class is one range with its own schedule;
 within a class the degree descends, and ids ascend where degrees are equal. Where rows are short (roads) the
-order of ids is kept within a class instead, since neighbours' ids are near each other there.
+order of ids is kept within a class instead, because neighbours have close ids there.
 
-Method: a stable counting sort by (part, class and degree), each thread with counters of its own; the few
+Method: a stable counting sort by (part, class and degree), with counters for each thread; the few
 vertices of the highest class are sorted by degree afterwards.
 """
 
@@ -26,38 +26,37 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import barrier, block_range, run_team
 
 LINE = 1024
-"""Positions of a part are a multiple of so many."""
+"""The positions of a part are a multiple of this number."""
 
 CLASS_DEGREES = (4096, 256, 32, 4, 0)
-"""Class k has degrees above ``CLASS_DEGREES[k]`` that are in no class before; class 5 has no arc at all."""
+"""Class k has degrees above ``CLASS_DEGREES[k]`` and below those of class k - 1; class 5 has no arcs."""
 
 CLASSES = len(CLASS_DEGREES) + 1
 
 _LONGEST_SHORT_ROW = 4
 _SHORT_SHARE = 0.9
 _HIGHEST = CLASS_DEGREES[0]
-_BUCKETS_BY_DEGREE = _HIGHEST + 3  # above 4096; 4096 … 0; no arc at all
+_BUCKETS_BY_DEGREE = _HIGHEST + 3  # above 4096; 4096 … 0; no arc in either direction
 _STARTS_BY_DEGREE = np.array(
     [0, *(_HIGHEST + 1 - most for most in CLASS_DEGREES[:-1]), _HIGHEST + 2, _BUCKETS_BY_DEGREE]
 )
 
-
 _SAMPLED_ARCS = 1 << 16
 _NEAR_SHARE = 0.9
-"""Of arcs that stay within ranges of ids: from there on parts are ranges. Meshes and geometric graphs have
-0.95 or more on 2 to 4 parts, cliques at random 0.6 to 0.75, R-MAT with scrambled ids 1 over the parts."""
+"""The share of arcs within ranges of ids from which on parts are ranges. Meshes and geometric graphs have
+0.95 or more on 2 to 4 parts, random cliques 0.6 to 0.75, R-MAT with scrambled ids 1 / parts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Where each vertex of a graph stands.
+    """The positions of a graph's vertices.
 
-    :param position: (n) ids: of each vertex
-    :param capacity: positions of a part
-    :param owned: (k) int64: vertices of each part
-    :param classes: (k, 7) int64: where each class begins among a part's vertices, and where the last ends
-    :param by_degree: whether degrees descend within a class; else ids ascend
-    :param stays_near: whether parts are ranges of ids as most arcs were seen to stay within them
+    :param position: (n) ids: the position of each vertex
+    :param capacity: number of positions of a part
+    :param owned: (k) int64: number of vertices of each part
+    :param classes: (k, 7) int64: the first vertex of each class of a part, and the end of the last class
+    :param by_degree: True if degrees descend within a class; else ids ascend
+    :param stays_near: True if parts are ranges of ids because most arcs of a sample stay within them
     """
 
     position: Array
@@ -69,20 +68,20 @@ class Positions:
 
     @property
     def count(self) -> int:
-        """Positions of all parts, with a vertex or without."""
+        """Number of positions of all parts, with or without a vertex."""
         return len(self.owned) * self.capacity
 
     @cached_property
     def vertex(self) -> Array:
         """(count) ids: the vertex of each position, -1 where there is none."""
-        found = np.full(self.count, -1, self.position.dtype)
+        vertex = np.full(self.count, -1, self.position.dtype)
         if len(self.position):
             threads = thread_count_for(len(self.position))
-            run_team(_invert, self.position, found, threads=threads)
-        return frozen(found)
+            run_team(_invert, self.position, vertex, threads=threads)
+        return frozen(vertex)
 
     def vertices(self, part: int) -> Array:
-        """(owned) ids: the vertices of a part, in the order of their positions."""
+        """Return the vertices of a part, in the order of their positions."""
         first = part * self.capacity
         return self.vertex[first : first + int(self.owned[part])]
 
@@ -90,15 +89,14 @@ class Positions:
 def number_vertices(
     graph: Graph, parts: int, partition: Partition | None = None, *, id_dtype: Any = None
 ) -> Positions:
-    """Renumber the vertices of a graph for so many parts.
+    """Return the positions of a graph's vertices on a number of parts.
 
-    :param partition: who owns which vertex; None: ranges of ids, with equal work, where rows are short or
-        most arcs stay within their range, and else vertices dealt out by turns in the order of descending
-        degree
-    :param id_dtype: of positions; None: int32 where that does
+    :param partition: the owners of vertices; None: ranges of ids with equal work where rows are short or
+        most arcs stay within their range, else vertices are distributed in turn, by descending degree
+    :param id_dtype: the dtype of positions; None: int32 where it suffices
     """
     n = graph.vertex_count
-    lengths = _Lengths(graph.reverse.offsets, graph.offsets)
+    lengths = _RowLengths(graph.reverse.offsets, graph.offsets)
     by_degree = not lengths.are_short()
     starts = _STARTS_BY_DEGREE if by_degree else np.arange(CLASSES + 1)
     owner = _owners(graph, parts, partition, by_degree)
@@ -119,7 +117,7 @@ def number_vertices(
     if n:
         threads = thread_count_for(n)
         arguments = (order, frozen(first.astype(np.int64)), step, capacity, position)
-        run_team(_stand, *arguments, threads=threads)
+        run_team(_assign_positions, *arguments, threads=threads)
     classes = classes.astype(np.int64)
     stays_near = by_degree and owner is not None and partition is None
     return Positions(
@@ -128,21 +126,21 @@ def number_vertices(
 
 
 def arcs_per_part(graph: Graph, positions: Positions) -> Array:
-    """(k) int64: arcs that leave the vertices of each part."""
+    """Return the number of arcs that leave the vertices of each part: (k) int64."""
     parts = len(positions.owned)
     if parts == 1 or graph.vertex_count == 0:
         return np.array([graph.arc_count] + [0] * (parts - 1), np.int64)
     threads = thread_count_for(graph.vertex_count)
-    found = np.zeros((threads, parts), np.int64)
-    arguments = (graph.offsets, positions.position, positions.capacity, found)
+    counts = np.zeros((threads, parts), np.int64)
+    arguments = (graph.offsets, positions.position, positions.capacity, counts)
     run_team(_count_arcs, *arguments, threads=threads)
-    total: Array = found.sum(axis=0)
+    total: Array = counts.sum(axis=0)
     return total
 
 
 @dataclass(frozen=True)
-class _Lengths:
-    """Of the rows by which vertices are sorted, and of those in the other direction.
+class _RowLengths:
+    """The rows whose lengths decide the order of vertices (in-arcs), and those of the other direction.
 
     :param offsets: (n + 1) int64
     :param others: (n + 1) int64
@@ -153,11 +151,11 @@ class _Lengths:
 
     @property
     def threads(self) -> int:
-        """That are worth waking."""
+        """Number of threads that are worth waking."""
         return thread_count_for(len(self.offsets))
 
     def are_short(self) -> bool:
-        """Whether most rows are short, with most arcs, as roads' are; what has no arc does not count."""
+        """Return True if most rows are short and have most arcs; isolated vertices do not count."""
         counts = np.zeros((self.threads, 3), np.int64)
         run_team(_count_short, self.offsets, self.others, counts, threads=self.threads)
         linked, short, arcs = (int(count) for count in counts.sum(axis=0))
@@ -166,9 +164,11 @@ class _Lengths:
     def sorted(
         self, by_degree: bool, owner: Array | None, groups: int, keys: int
     ) -> tuple[Array, Array]:
-        """(n) int64 vertices by owner, bucket and id; (groups * keys + 1) where each bucket begins.
+        """Return vertices sorted by owner, bucket and id, and the first vertex of each bucket.
 
-        :param keys: buckets of each of the groups that ``owner`` tells
+        :param owner: (n) the group of each vertex; None for a single group
+        :param keys: number of buckets of a group
+        :returns: (n) int64, and (groups * keys + 1) int64
         """
         counters = np.zeros((self.threads, groups * keys), np.int64)
         order = np.empty(len(self.offsets) - 1, np.int64)
@@ -187,7 +187,7 @@ class _Lengths:
 
 
 def _owners(graph: Graph, parts: int, partition: Partition | None, by_degree: bool) -> Array | None:
-    """(n) the part of each vertex; None where vertices are dealt out by turns."""
+    """Return the part of each vertex, (n); None where vertices are distributed in turn."""
     if parts == 1:
         return None
     if partition is not None:
@@ -201,16 +201,16 @@ def _owners(graph: Graph, parts: int, partition: Partition | None, by_degree: bo
 
 
 def _bounds(sums: Array, parts: int) -> Array:
-    """(parts - 1) where ranges of equal sums begin, but the first.
+    """Return the beginnings of ranges with equal sums, without the first: (parts - 1).
 
-    :param sums: (n + 1) ascending, of what lies before each
+    :param sums: (n + 1) ascending prefix sums
     """
     bounds: Array = np.searchsorted(sums, np.linspace(0, float(sums[-1]), parts + 1)[1:-1])
     return bounds
 
 
 def _stay_near(graph: Graph, parts: int) -> bool:
-    """Whether most arcs would stay within ranges of ids with equal numbers of arcs, by a sample."""
+    """Return True if most arcs of a sample stay within ranges of ids with equal numbers of arcs."""
     if graph.arc_count == 0:
         return False
     bounds = _bounds(graph.offsets, parts)
@@ -223,22 +223,22 @@ def _stay_near(graph: Graph, parts: int) -> bool:
 
 
 def _bucket(length: int, other: int, by_degree: bool) -> int:
-    """What a vertex is sorted by, within its part."""
+    """Return the sort key of a vertex within its part."""
     if length + other == 0:
         return _BUCKETS_BY_DEGREE - 1 if by_degree else CLASSES - 1
     if by_degree:
         return _HIGHEST + 1 - min(length, _HIGHEST + 1)
-    found = 0
-    while found < CLASSES - 2 and length <= CLASS_DEGREES[found]:
-        found += 1
-    return found
+    index = 0
+    while index < CLASSES - 2 and length <= CLASS_DEGREES[index]:
+        index += 1
+    return index
 
 
 @kernel
 def _count_short(
     rank: int, size: int, control: Any, offsets: Any, others: Any, counts: Any
 ) -> None:
-    """In row ``rank``: vertices with an arc, those with a short row, arcs of short rows."""
+    """Count in row ``rank``: vertices with an arc, vertices with a short row, arcs of short rows."""
     begin, end = block_range(rank, size, offsets.size - 1)
     linked, short, arcs = 0, 0, 0
     for v in range(begin, end):
@@ -256,7 +256,7 @@ def _sort_by_counting(
     rank: int, size: int, control: Any, offsets: Any, others: Any, owner: Any, by_degree: bool,
     keys: int, counters: Any, firsts: Any, order: Any,
 ) -> None:  # fmt: skip
-    """``counters`` (size, buckets) first hold what each thread's block has, then where it puts the next."""
+    """Sort by counting; ``counters`` (size, buckets) hold each thread's counts, then its next positions."""
     begin, end = block_range(rank, size, order.size)
     for v in range(begin, end):
         key = _bucket(offsets[v + 1] - offsets[v], others[v + 1] - others[v], by_degree)
@@ -266,31 +266,31 @@ def _sort_by_counting(
     if not barrier(control, size):
         return
     if rank == 0:
-        place = np.int64(0)
+        total = np.int64(0)
         for key in range(firsts.size - 1):
-            firsts[key] = place
+            firsts[key] = total
             for other in range(size):
                 count = counters[other, key]
-                counters[other, key] = place
-                place += count
-        firsts[firsts.size - 1] = place
+                counters[other, key] = total
+                total += count
+        firsts[firsts.size - 1] = total
     if not barrier(control, size):
         return
     for v in range(begin, end):
         key = _bucket(offsets[v + 1] - offsets[v], others[v + 1] - others[v], by_degree)
         if owner.size:
             key += owner[v] * keys
-        place = counters[rank, key]
-        counters[rank, key] = place + 1
-        order[place] = v
+        rank_in_order = counters[rank, key]
+        counters[rank, key] = rank_in_order + 1
+        order[rank_in_order] = v
 
 
 @kernel
-def _stand(
+def _assign_positions(
     rank: int, size: int, control: Any, order: Any, first: Any, step: int, capacity: int,
     position: Any,
 ) -> None:  # fmt: skip
-    """Positions of sorted vertices: dealt out to ``step`` parts, or in ranges that begin at ``first``."""
+    """Write the positions of sorted vertices: in turn on ``step`` parts, or in ranges from ``first`` on."""
     begin, end = block_range(rank, size, order.size)
     part = 0
     for i in range(begin, end):
@@ -311,8 +311,8 @@ def _invert(rank: int, size: int, control: Any, position: Any, vertex: Any) -> N
 
 @kernel
 def _count_arcs(
-    rank: int, size: int, control: Any, offsets: Any, position: Any, capacity: int, found: Any
+    rank: int, size: int, control: Any, offsets: Any, position: Any, capacity: int, counts: Any
 ) -> None:
     begin, end = block_range(rank, size, position.size)
     for v in range(begin, end):
-        found[rank, position[v] // capacity] += offsets[v + 1] - offsets[v]
+        counts[rank, position[v] // capacity] += offsets[v + 1] - offsets[v]

@@ -22,7 +22,7 @@ from godwit.errors import FormatError, InputError
 from godwit.graph.ids import VertexIds
 from godwit.graph.rows import Rows
 
-# The table of occurring ids has at most 4 entries for each arc and an eighth of the memory, but always 65,536.
+# The table of occurring ids has at most 4 entries for each arc and 1/8 of the memory, at least 65,536.
 _IDS_PER_ARC = 4
 _SHARE_OF_MEMORY = 8
 _SMALLEST_TABLE = 1 << 16

@@ -21,16 +21,16 @@ from godwit.errors import FormatError, GraphTooLargeError
 from godwit.graph.blocks import rows_of_blocks
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph
-from godwit.io import pieces
 from godwit.io.graph_files import read
+from godwit.io.text import line_reader
 from graphs import forced_threads
 
 
 @pytest.fixture
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
-    monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
-    monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
+    monkeypatch.setattr(line_reader, "_SMALLEST_WINDOW", 300)
+    monkeypatch.setattr(line_reader, "_SHARE_OF_MEMORY", 1 << 62)
 
 
 def edges(kind: str, count: int = 400) -> str:

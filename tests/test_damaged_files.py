@@ -17,7 +17,6 @@ import pytest
 from godwit.errors import GodwitError
 from godwit.graph.csr import Graph
 from godwit.io.graph_files import read, write
-from godwit.io.xxh64 import Xxh64
 
 CHECKED = (
     ".wel.zst", ".wel.gz", ".wel.bz2", ".wel.xz", ".csv.zst", ".csv.gz", ".csv.bz2", ".csv.xz",
@@ -135,17 +134,3 @@ def test_zstd_frames_are_those_of_the_tool(size: int, tmp_path: Path) -> None:
     assert subprocess.run(command, check=True, capture_output=True).stdout == content
     listed = subprocess.run([zstd, "-lv", *command[2:]], check=True, capture_output=True, text=True)
     assert "XXH64" in listed.stdout
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", 0xEF46DB3751D8E999),
-        (b"a", 0xD24EC4F1A98C6E5B),
-        (b"abc", 0x44BC2CF5AD770999),
-    ],
-)
-def test_xxh64_is_the_published_one(content: bytes, expected: int) -> None:
-    found = Xxh64()
-    found.update(content)
-    assert found.digest() == expected

@@ -25,11 +25,11 @@ import scipy.io
 
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.io import pieces
 from godwit.io.graph_files import read
 from godwit.io.source import open_source
-from godwit.io.text.arc_lines import ArcLines, IdRange, read_arcs
-from godwit.io.text.scanner import INTEGER_32, NONE
+from godwit.io.text import line_reader
+from godwit.io.text.line_reader import IdRange, LineShape, read_lines
+from godwit.io.text.scanner import INTEGER_32
 
 DIMACS = "c a comment\np sp 4 5\na 1 2 7\na 1 3 2\na 3 2 1\na 2 4 9\na 4 1 0\n"
 MATRIX_MARKET = (
@@ -226,7 +226,7 @@ class TestEdgeList:
     def test_ids_of_64_bits_where_32_do_not_do(self, write: Write) -> None:
         with open_source(write("0 1\n0 2\n4294967296 7\n")) as source:
             text = source.text()
-            found = read_arcs(text, 0, ArcLines("U V"), IdRange(0, 2**40, False), (NONE,))
+            found = read_lines(text, 0, LineShape("U V"), IdRange(0, 2**40, False))
         (block,) = found.blocks()
         assert block.targets.dtype == np.int64
         assert block.sources.tolist() == [0, 0, 2**32]
@@ -537,7 +537,7 @@ class TestPieces:
         self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("GODWIT_THREADS", str(request.param))
-        monkeypatch.setattr(pieces, "_BYTES_FOR_TEAM", 0)
+        monkeypatch.setattr(line_reader, "_BYTES_FOR_TEAM", 0)
 
     @pytest.mark.usefixtures("_small_pieces")
     @pytest.mark.parametrize("piece", [1, 2, 3, 7, 16, 61, 1000])
@@ -548,11 +548,11 @@ class TestPieces:
         for at in sorted(generator.sample(range(300), 40), reverse=True):
             lines.insert(at, generator.choice(["", "# comment", "%", "  "]))
         path = write("\n".join(lines))
-        monkeypatch.setattr(pieces, "_PIECE_BYTES", piece)
-        lines_of_arcs = ArcLines("U V W", comments="#%")
+        monkeypatch.setattr(line_reader, "_PIECE_BYTES", piece)
+        lines_of_arcs = LineShape("U V W", (INTEGER_32,), comments="#%")
         with open_source(path) as source:
             text = source.text()
-            found = read_arcs(text, 0, lines_of_arcs, IdRange(0, 10**7, False), (INTEGER_32,))
+            found = read_lines(text, 0, lines_of_arcs, IdRange(0, 10**7, False))
         (block,) = found.blocks()
         assert block.weights is not None
         columns = (block.sources.tolist(), block.targets.tolist(), block.weights.tolist())
@@ -560,7 +560,7 @@ class TestPieces:
 
     @pytest.mark.usefixtures("_small_pieces")
     def test_first_wrong_line(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pieces, "_PIECE_BYTES", 50)
+        monkeypatch.setattr(line_reader, "_PIECE_BYTES", 50)
         lines = [f"{i} {i + 1}" for i in range(1000)]
         for wrong in (999, 700, 501, 500):
             lines[wrong] = f"{wrong} x"

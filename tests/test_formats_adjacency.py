@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError, InputError
 from godwit.graph.csr import Graph
-from godwit.io import pieces
 from godwit.io.graph_files import read, write
+from godwit.io.text import line_reader
 from graphs import arcs_of, graphs
 from mutations import mutated
 
@@ -177,7 +177,7 @@ class TestMetis:
             ("2 1\n2\n0\n", 3, "id_base=0"),
             ("2 1\n2\nx\n", 3, "malformed line, expected NEIGHBOUR"),
             ("2 1\n2\n1.5\n", 3, "malformed line, expected NEIGHBOUR"),
-            ("2 1\n2\n-1\n", 3, "malformed line, expected NEIGHBOUR"),
+            ("2 1\n2\n-1\n", 3, "vertex id -1 is negative"),
             ("2 1\n2\n99999999999999999999\n", 3, "out of range"),
             ("2 1\n2\n1\n\n1\n", 5, "the lines of more follow"),
             ("2 3\n2\n1\n", 1, "declares 3 edges, each in two lists, but 2 neighbours follow"),
@@ -311,7 +311,7 @@ class TestAdjacencyList:
         [
             ("1 2\n1 3\n", None, "vertex 1 has more than one line"),
             ("1 2\n3 x\n", 2, "malformed line, expected VERTEX NEIGHBOUR"),
-            ("1 2\n-3\n", 2, "malformed line, expected VERTEX NEIGHBOUR"),
+            ("1 2\n-3\n", 2, "vertex id -3 is negative"),
             (f"1 {2**63}\n", 1, "too large"),
         ],
     )
@@ -388,13 +388,13 @@ def test_pieces_threads_and_windows_change_nothing(
     path = put(_large(sample))
     expected = read(path, format=name)
     assert expected.arc_count > 900
-    monkeypatch.setattr(pieces, "_BYTES_FOR_TEAM", 0)
+    monkeypatch.setattr(line_reader, "_BYTES_FOR_TEAM", 0)
     monkeypatch.setenv("GODWIT_THREADS", "3")
     for piece in (1, 7, 100):
-        monkeypatch.setattr(pieces, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(line_reader, "_PIECE_BYTES", piece)
         assert arcs_of(read(path, format=name)) == arcs_of(expected)
-    monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
-    monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
+    monkeypatch.setattr(line_reader, "_SMALLEST_WINDOW", 300)
+    monkeypatch.setattr(line_reader, "_SHARE_OF_MEMORY", 1 << 62)
     monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
     found = read(path, format=name)
     assert arcs_of(found) == arcs_of(expected)

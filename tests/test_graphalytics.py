@@ -17,8 +17,8 @@ import godwit as gw
 from godwit.errors import FileError, FormatError, GodwitError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.union_find import weak_components
-from godwit.io import pieces
 from godwit.io.graph_files import read, write
+from godwit.io.text import line_reader
 from graphs import arcs_of, graphs
 from mutations import mutated
 
@@ -145,8 +145,8 @@ def test_data_of_vertices_are_skipped(
     """libgrape-lite's vertices have a second column."""
     if window is not None:
         monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
-        monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", window)
-        monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
+        monkeypatch.setattr(line_reader, "_SMALLEST_WINDOW", window)
+        monkeypatch.setattr(line_reader, "_SHARE_OF_MEMORY", 1 << 62)
     graph = read(put("5 10\n10 7\n", "# data\n10 0.5\n\n5\tabc\n007 -1\n9 0\n", None))
     assert list(graph.ids) == [5, 7, 9, 10]
     assert named_arcs(graph) == [(5, 10), (10, 7)]
@@ -282,8 +282,8 @@ def test_in_windows(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     expected = read(path)
     monkeypatch.setattr("godwit.io.source._SHARE_HELD", 0)
-    monkeypatch.setattr(pieces, "_SMALLEST_WINDOW", 300)
-    monkeypatch.setattr(pieces, "_SHARE_OF_MEMORY", 1 << 62)
+    monkeypatch.setattr(line_reader, "_SMALLEST_WINDOW", 300)
+    monkeypatch.setattr(line_reader, "_SHARE_OF_MEMORY", 1 << 62)
     found = read(path)
     assert named_arcs(found) == named_arcs(expected)
     content = path.read_text()

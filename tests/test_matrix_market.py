@@ -190,7 +190,7 @@ def test_no_entries(put: Write, content: str) -> None:
             ":3: malformed line, expected ROW COLUMN NUMBER",
         ),
         ("coordinate complex general\n2 2 1\n1 3 5 6\n", ":3: vertex id 3 is out of range"),
-        ("coordinate complex general\n2 2 9\n1 2 5 6\n", "larger than the file"),
+        ("coordinate complex general\n2 2 9\n1 2 5 6\n", "declares 9 entries, but 1 follow"),
         ("list real general\n2 2 0\n", "layout is coordinate or array"),
         ("coordinate quaternion general\n2 2 0\n", "entries are one of"),
         ("coordinate real diagonal\n2 2 0\n", "a matrix is one of"),
@@ -222,4 +222,4 @@ def test_1000_mutations(sample: str, put: Write) -> None:
         else:
             outcomes["read"] += 1
             Graph(graph.offsets, graph.targets, graph.weights, directed=graph.directed)
-    assert min(outcomes.values()) > 10
+    assert min(outcomes.values()) > 5

@@ -28,8 +28,8 @@ from godwit.graph.generators import grid
 from godwit.io import compression
 from godwit.io import graph_files as formats
 from godwit.io.edge_sources import EdgeText
-from godwit.io.pieces import windows
 from godwit.io.source import open_source
+from godwit.io.text.line_reader import windows
 from graphs import arc_lists
 from test_formats import COMPRESSORS, SAMPLES
 

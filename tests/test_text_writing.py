@@ -17,6 +17,7 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.io.graph_files import read, write
+from godwit.io.text import edge_list
 from godwit.io.text import writing as text_writing
 from graphs import arcs_of, each_graph, forced_threads, graphs, named_graph
 
@@ -200,8 +201,8 @@ def test_pieces_and_threads_change_nothing(
 
     def all_texts() -> list[bytes]:
         files = [io.BytesIO() for _ in range(4)]
-        text_writing.write_edge_list(graph, files[0])
-        text_writing.write_arcs(graph, files[1], prefix="a", base=7, separator="\t", both=True)
+        edge_list.write(graph, files[0])
+        text_writing.write_arcs(graph, files[1], prefix="a", base=7, both=True)
         plain = graph.without_weights()
         text_writing.write_rows(plain, files[2], base=1)
         integral = plain

@@ -1,4 +1,4 @@
-"""What a format is: how it is recognized, read and written."""
+"""The interface of file formats: how each is recognized, read and written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from godwit.errors import InputError
+from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ReadOptions
 
 if TYPE_CHECKING:
@@ -24,27 +24,29 @@ _LINES_TO_LOOK_AT = 100
 
 @dataclass(frozen=True)
 class Head:
-    """The beginning of a file's content, decompressed, by which its format is recognized."""
+    """The beginning of a file's content, decompressed, by which its format is recognized.
+
+    :ivar content: the first 64 KiB, or all
+    :ivar size: bytes of the whole content
+    """
 
     path: Path
     content: bytes
-    """Some 64 KiB, or all of it."""
     size: int
-    """Bytes of all of it."""
 
     @property
     def stem(self) -> str:
-        """The file's name in small letters, without the ending of its compression."""
+        """File name in small letters, without the ending of its compression."""
         return without_compression(self.path.name).lower()
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether there is no zero byte in it."""
+        """True if there is no zero byte."""
         return b"\0" not in self.content
 
     @cached_property
     def is_utf8(self) -> bool:
-        """Whether it is text in UTF-8, as far as it goes."""
+        """True if this is text in UTF-8."""
         decoder = getincrementaldecoder("utf-8")()
         try:
             decoder.decode(self.content, final=self.size == len(self.content))
@@ -54,8 +56,8 @@ class Head:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The first line that is not blank, and up to 100 that are no comments (# or %) either,
-        stripped; none where this is no text."""
+        """First line that is not blank, and up to 100 that are no comments (# or %) either,
+        stripped; none if this is no text."""
         if not self.is_text:
             return []
         text = self.content.decode("utf-8-sig", "replace")
@@ -72,13 +74,13 @@ class Head:
 HEAD_BYTES = 1 << 16
 
 BLANKS = " \t\n\r\v\f"
-"""What separates words in files; other blanks of Unicode are characters of them."""
+"""Characters that separate words in files; other blanks of Unicode are part of a word."""
 
 COMPRESSION_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 
 
 def without_compression(name: str) -> str:
-    """The name of a file without the ending of its compression."""
+    """Return the name of a file without the ending of its compression."""
     path = Path(name)
     return path.stem if path.suffix.lower() in COMPRESSION_SUFFIXES else path.name
 
@@ -87,18 +89,16 @@ def without_compression(name: str) -> str:
 class Format:
     """A file format.
 
-    :ivar name: as ``format=`` takes it; :mod:`godwit.io.format_names` knows how files end
-    :ivar recognize: whether a file that begins like this is in the format
-    :ivar read: the graph in a file, or the arcs that it lists, given its source and the options.
-        ``weighted=False`` and ``directed`` that were not followed here are by :func:`godwit.read`
+    :ivar name: value of ``format=``; :mod:`godwit.io.format_names` has the endings of files
+    :ivar recognize: returns True if a file that begins like this is in the format
+    :ivar read: returns the graph in a file, or the arcs that it lists. It may ignore ``weighted=False``
+        and ``directed``, which :func:`godwit.read` applies afterwards
     :ivar write: writes a graph to a binary file, or raises InputError before it has written anything
-        if the format cannot hold what the graph has
-    :ivar beside: what is written beside it: suffix in the place of the file's own, and how, given the
-        graph, the file and the name of all of them without suffixes
-    :ivar options: those of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` that mean
-        something for the format
-    :ivar lists_arcs: whether ``read`` gives arcs (unless ``directed`` is False), which need not be in
-        memory
+        if the format cannot hold the graph
+    :ivar beside: files that are written beside it: their suffixes, and functions of the graph, the file
+        and the common name without suffixes
+    :ivar options: which of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` apply
+    :ivar lists_arcs: ``read`` returns arcs (unless ``directed`` is False), which need not be in memory
     """
 
     name: str
@@ -111,7 +111,7 @@ class Format:
 
 
 def require_no_weights(graph: Graph, format: str) -> None:
-    """Refuse to write weights where a format has no room for them. :raises InputError: saying so"""
+    """Refuse to write weights to a format without weights. :raises InputError: the graph has some"""
     if graph.is_weighted:
         raise InputError(
             f"{format} cannot hold weights: drop them with graph.without_weights() "
@@ -120,13 +120,12 @@ def require_no_weights(graph: Graph, format: str) -> None:
 
 
 def require_consecutive_ids(graph: Graph, format: str, first: int) -> None:
-    """Refuse to write ids where a format numbers the vertices itself.
+    """Refuse to write ids to a format that numbers the vertices from ``first`` on.
 
-    :param first: the number of the first vertex
-    :raises InputError: saying what would be lost
+    :raises InputError: the graph has other ids
     """
     ids = graph.ids
-    if not ids.own and ids.base <= 1:  # from 0 and from 1 are but manners of counting
+    if not ids.own and ids.base <= 1:  # numbers from 0 and from 1 are both no ids
         return
     if not ids.in_file.is_range:
         kind = f"{ids.kind} ids"
@@ -141,9 +140,25 @@ def require_consecutive_ids(graph: Graph, format: str, first: int) -> None:
 
 
 def require_undirected(graph: Graph, format: str) -> None:
-    """Refuse to write arcs where a format has edges only. :raises InputError: saying so"""
+    """Refuse to write arcs to a format of edges. :raises InputError: the graph is directed"""
     if graph.directed:
         raise InputError(
             f"{format} cannot hold a directed graph: symmetrize() it first "
             "(command line: --undirected)"
         )
+
+
+def symmetric_graph(graph: Graph, path: Path) -> Graph:
+    """Return the undirected graph of edges that a file lists in both directions.
+
+    :raises FormatError: an edge is listed in one direction only
+    """
+    from godwit.graph.csr import Graph  # which loads Numba
+    from godwit.graph.facts import check_symmetric
+
+    try:
+        check_symmetric(graph.rows)
+    except InputError as error:
+        problem = "an edge must be in the lists of both its ends (vertices counted from 0)"
+        raise FormatError(path, f"{problem}: {error}") from None
+    return Graph.trusted(graph.offsets, graph.targets, graph.weights, directed=False, ids=graph.ids)

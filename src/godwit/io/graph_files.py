@@ -1,9 +1,8 @@
 """Graphs from files and to files: format and compression are recognized by the content.
 
-A file goes through these hands: ``source`` and ``compression`` give its content; a format (one module
-each, :class:`Format`) says what it means, reads it and writes it. What text formats share is in
-``text`` (lines), ``arc_lines`` and ``scanner`` (lines of arcs into columns); ``arcs`` makes a graph of
-columns.
+``source`` and ``compression`` provide the content of a file. Each format is a module with a
+:class:`Format`, which recognizes, reads and writes it. Text formats share ``text/line_reader`` and
+``text/scanner`` (lines to columns); ``graph/arcs`` makes a graph of columns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parquet: columns of sources, targets and weights, read and written by Arrow.
 
-Source: apache/parquet-format. What is written says in the metadata of the schema whether the graph is
-directed and how many vertices it has, and carries checksums of its pages and a seal: in front of the
-footer, among bytes that nothing refers to, the hash of all others. Other programs skip it.
+Source: apache/parquet-format. Written files declare direction and number of vertices in the metadata of
+their schema. They have checksums of their pages, and a seal: the hash (XXH64) of all other bytes, in front
+of the footer, where nothing refers to it. Other programs skip it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import xxhash
 
 from godwit.dtypes import Array
 from godwit.errors import FormatError, GodwitError, GraphTooLargeError
@@ -26,7 +28,6 @@ from godwit.graph.table_columns import (
 )
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
-from godwit.io.xxh64 import Xxh64
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # length of the footer, and the magic
@@ -41,16 +42,16 @@ _LARGEST_TEXT_BYTES = 1 << 26
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format."""
+    """Return True if a file that begins like this is in this format."""
     return head.content.startswith(_MAGIC)
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Arcs, with the weights that there are; directed unless the file says otherwise.
+    """Read arcs, with weights if there are some; directed unless the file declares otherwise.
 
     Columns are those of ``options.columns``; None: see
     :func:`godwit.graph.table_columns.choose_columns`. Ids are names, unless the file
-    or ``options.relabel`` says that vertices are counted.
+    or ``options.relabel`` declares that vertices are counted.
     """
     content = source.content()
     if len(content) < 12 or content[-4:].tobytes() != _MAGIC:
@@ -69,28 +70,28 @@ def read(source: Source, options: ReadOptions) -> ArcList:
 
 
 def _check_seal(path: Path, content: Array) -> None:
-    """Refuse a file that has a seal and another content."""
+    """Refuse a file whose content does not match its seal, if it has one."""
     footer = len(content) - _TAIL_BYTES - int(content[-_TAIL_BYTES:].view("<u4")[0])
     at = footer - len(_SEAL) - _HASH_BYTES
     if at < 0 or content[at : at + len(_SEAL)].tobytes() != _SEAL:
         return
-    found = Xxh64()
+    content_hash = xxhash.xxh64()
     for part in (content[:at], content[footer:]):
         for begin in range(0, len(part), _PIECE_BYTES):
-            found.update(part[begin : begin + _PIECE_BYTES].data)
+            content_hash.update(part[begin : begin + _PIECE_BYTES].data)
     expected = int.from_bytes(content[footer - _HASH_BYTES : footer].tobytes(), "little")
-    if found.digest() != expected:
+    if content_hash.intdigest() != expected:
         raise FormatError(path, "corrupt Parquet: the checksum of the file does not match")
 
 
 class _Sealed:
     """A file for Arrow to write to, which gets a seal in front of its footer."""
 
-    closed = False  # by whoever opened the file
+    closed = False  # it is closed by the caller
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._hash = Xxh64()
+        self._hash = xxhash.xxh64()
         self._position = 0
         self._held: bytearray | None = None
 
@@ -107,28 +108,28 @@ class _Sealed:
         return self._position
 
     def flush(self) -> None:
-        """Part of what Arrow asks of a file."""
+        """Do nothing: part of the interface that Arrow needs."""
 
     close = flush
 
     def hold(self) -> None:
-        """Keep what comes from here on, which ends with the footer."""
+        """Keep all further bytes, the last of which are the footer."""
         self._held = bytearray()
 
     def finish(self) -> None:
-        """Write what was kept, and the seal."""
+        """Write the bytes kept, with the seal in front of the footer."""
         held = self._held
         assert held is not None
         footer = len(held) - _TAIL_BYTES - int.from_bytes(held[-_TAIL_BYTES:-4], "little")
         self._hash.update(held)
         self._file.write(held[:footer] + _SEAL)
-        self._file.write(self._hash.digest().to_bytes(_HASH_BYTES, "little"))
+        self._file.write(self._hash.intdigest().to_bytes(_HASH_BYTES, "little"))
         self._file.write(held[footer:])
 
 
 @contextmanager
 def writer(file: BinaryIO, schema: Any) -> Iterator[Any]:
-    """Arrow's writer of a Parquet file with checksums of its pages and of all of it."""
+    """Open Arrow's writer of a Parquet file with a seal."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -142,7 +143,10 @@ def writer(file: BinaryIO, schema: Any) -> Iterator[Any]:
 
 
 class _File:
-    """The columns of a file that are read."""
+    """The columns of a file that make arcs.
+
+    :ivar in_blocks: they are read in blocks, each time that they are asked for
+    """
 
     def __init__(self, source: Source, options: ReadOptions) -> None:
         import pyarrow as pa
@@ -175,7 +179,7 @@ class _File:
                 self._check_count(self._held.num_rows)
 
     def tables(self) -> Iterator[Any]:
-        """Tables of the two or three columns."""
+        """Yield tables of the two or three columns."""
         import pyarrow as pa
 
         if not self.in_blocks:
@@ -193,7 +197,7 @@ class _File:
             self._check_count(done)
 
     def problem(self, message: str, row: int | None) -> FormatError:
-        """The error about a row (counted from 0), or about the file."""
+        """Return the error about a row (counted from 0), or about the file."""
         where = "" if row is None else f"row {row:,}: "
         return FormatError(self.source.path, where + message)
 
@@ -208,7 +212,7 @@ class _File:
         )
 
     def _checked(self, table: Any) -> Any:
-        """The columns in their order; Arrow has not looked at texts, and at places in dictionaries."""
+        """Return the columns in their order, texts and dictionary indices checked, too."""
         chosen = table.select(self.names)
         chosen.validate(full=True)
         return chosen
@@ -221,7 +225,7 @@ class _File:
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
-        """Turn Arrow's errors into ours."""
+        """Turn Arrow's errors into FormatError and GraphTooLargeError."""
         import pyarrow as pa
 
         try:
@@ -231,17 +235,17 @@ class _File:
         except MemoryError as error:
             raise GraphTooLargeError(f"{self.source.path}: {error}") from error
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-            # Arrow says one line per layer.
+            # Arrow has one line per layer.
             message = "; ".join(str(error).split("\n")).rstrip("; ")
             raise self.problem(f"corrupt Parquet: {message}", None) from error
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
-    """Columns source, target and weight, with the ids of the vertices; edges once.
+    """Write columns source, target and weight, with the ids of the vertices; edges once.
 
-    Vertices with ids of their own are read in the ascending order of these.
+    Vertices with ids are read back in ascending order of these.
 
-    :raises InputError: vertices without arcs would be lost, as ids are of their own; or ids are objects
+    :raises InputError: a vertex with an id has no arcs, and would be lost; or ids are objects
     """
     if graph.ids.own:
         require_all_in_arcs(graph.rows, graph.ids, "Parquet", "write format godwit")

@@ -1,7 +1,7 @@
 """Adjacency lists: ``VERTEX NEIGHBOUR NEIGHBOUR …`` on each line.
 
-Source: the validation graphs of LDBC Graphalytics. Vertices are integers, and no more than names: those
-that occur, in ascending order. A vertex without a line of its own has no arcs out.
+Source: the validation graphs of LDBC Graphalytics. Ids are integers and names: the vertices are
+those that occur, in ascending order. A vertex without a line of its own has no arcs out.
 """
 
 from __future__ import annotations
@@ -17,22 +17,20 @@ from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.arcs import ArcList, Block, IdTable, ReadOptions
 from godwit.graph.csr import Graph, assemble
-from godwit.io.format import Format, Head, require_no_weights
+from godwit.io.format import Format, Head, require_no_weights, symmetric_graph
 from godwit.io.source import Source
-from godwit.io.text.adjacency import Adjacency, AdjacencyLines, read_adjacency, undirected
-from godwit.io.text.arc_lines import IdRange
+from godwit.io.text.line_reader import ANY_ID, LineShape, ScannedArcs, read_lines
 from godwit.io.text.writing import write_rows
 
-_LINES = AdjacencyLines("VERTEX NEIGHBOUR ... (integers that are not negative)", "#", named=True)
-_ANY_ID = IdRange(0, 1 << 63, False, names=True)
+_LINES = LineShape("VERTEX NEIGHBOUR ... (integers that are not negative)", comments="#", many=True)
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format.
+    """Return True if a file that begins like this is in this format.
 
-    Lines are integers. Where the name does not end with .adj, one is of more than three, as in no edge
-    list, not all are of equally many, as in tables, and their first ones ascend, as below no header that
-    says how many vertices there are.
+    Lines must be integers. If the name does not end with .adj, one line must have more than three (no edge
+    list has), not all the same number (as tables have), and the first of each line must ascend (which
+    excludes formats with a header of counts).
     """
     rows = [line.split() for line in head.lines if not line.startswith("#")]
     if not all(rows) or not all(
@@ -49,14 +47,13 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph | ArcList:
-    """Arcs without weights.
+    """Read arcs without weights.
 
     Directed; undirected if ``options.directed`` is False, and then each edge must be in the lists of
     both its ends.
     """
     text = source.text()
-    arcs = read_adjacency(text, text.begin, _LINES, _ANY_ID, options.progress)
-    assert arcs.heads is not None
+    arcs = read_lines(text, text.begin, _LINES, ANY_ID, options.progress)
     once, counts = np.unique(arcs.heads, return_counts=True)
     if len(once) < len(arcs.heads):
         raise text.error(f"vertex {once[np.argmax(counts > 1)]} has more than one line")
@@ -69,21 +66,20 @@ def read(source: Source, options: ReadOptions) -> Graph | ArcList:
 
     listed = ArcList(replace(arcs, blocks=blocks), len(names.ids), directed=True, ids=names.ids)
     if options.directed is False:
-        graph = assemble(listed, replace(options, directed=None))
-        return undirected(graph, text.path, "an edge must be in the lists of both its ends")
+        return symmetric_graph(assemble(listed, replace(options, directed=None)), text.path)
     return listed
 
 
-def _distinct(heads: Array, arcs: Adjacency) -> Array:
-    """All vertices that occur."""
+def _distinct(heads: Array, arcs: ScannedArcs) -> Array:
+    """Return all ids that occur."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     distinct = pa.array(heads)
     for block in arcs.blocks():
-        distinct = pc.unique(pa.chunked_array([distinct, pa.array(block.targets)]))
-    found: Array = distinct.to_numpy(zero_copy_only=False)
-    return found
+        distinct = pc.unique(pa.chunked_array([distinct, pa.array(block.targets, pa.int64())]))
+    ids: Array = distinct.to_numpy(zero_copy_only=False)
+    return ids
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
@@ -99,9 +95,9 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
 
 def require_integer_ids(graph: Graph, format: str) -> Array | None:
-    """The ids of vertices as the format has them; None if the graph has none of its own.
+    """Return the ids of vertices; None if they are consecutive numbers.
 
-    :raises InputError: they are something else, or negative
+    :raises InputError: they are no integers, or negative
     """
     ids = graph.ids.in_file
     if not graph.ids.own:

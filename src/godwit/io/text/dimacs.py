@@ -1,37 +1,41 @@
 """DIMACS-9 shortest-path files (.gr): ``a SOURCE TARGET WEIGHT`` behind ``p sp VERTICES ARCS``.
 
 Source: 9th DIMACS Implementation Challenge, file formats. There ids count from 1 and the problem
-line is obligatory. Files without it are in use too, and then some count from 0: if id 0 occurs, the
-file does.
+line is obligatory. Files without it are in use too, and some of these count from 0: those in which
+id 0 occurs.
 """
 
 from __future__ import annotations
 
 import re
+from typing import BinaryIO
 
+from godwit.errors import InputError
 from godwit.graph.arcs import ArcList, ReadOptions
+from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.io.format import Format, Head
+from godwit.io.format import Format, Head, require_consecutive_ids
 from godwit.io.source import Source
-from godwit.io.text.arc_lines import (
-    ArcLines,
+from godwit.io.text.line_reader import (
     IdRange,
+    LineShape,
     check_arc_count,
     check_vertex_count,
     largest_vertex_count,
-    read_arcs,
+    read_lines,
 )
 from godwit.io.text.lines import Text
 from godwit.io.text.scanner import INTEGER_32, INTEGER_64, REAL
-from godwit.io.text.writing import write_dimacs
+from godwit.io.text.writing import require_integer_weights, write_arcs
 
-_LINES = ArcLines("a SOURCE TARGET WEIGHT", prefix="a", comments="c")
-_WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
+_LINES = LineShape(
+    "a SOURCE TARGET WEIGHT", (INTEGER_32, INTEGER_64, REAL), prefix="a", comments="c"
+)
 _NUMBER = r"([0-9]{1,18})"
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format."""
+    """Return True if a file that begins like this is in this format."""
     if not head.lines:
         return False
     words = [re.split(r"\s+", line, flags=re.ASCII) for line in head.lines]
@@ -47,7 +51,7 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Arcs with integer weights (float64 if one of them has a fraction); directed.
+    """Read arcs with integer weights (float64 if one of them has a fraction); directed.
 
     The first vertex is called ``options.id_base``; None: 1 if there is a problem line, else 0 if that
     id occurs, else 1.
@@ -68,8 +72,8 @@ def read(source: Source, options: ReadOptions) -> ArcList:
     position, vertex_count, arc_count = problem
     check_vertex_count(text, vertex_count, position)
     base = 1 if options.id_base is None else options.id_base
-    ids = IdRange(base, vertex_count, True)
-    arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
+    ids = IdRange(base, vertex_count, declared=True)
+    arcs = read_lines(text, begin, _LINES, ids, options.progress)
     check_arc_count(text, arc_count, arcs.count, position, "arcs")
     text.release()
     return ArcList(arcs, vertex_count, directed=True, ids=VertexIds.counted(vertex_count, base))
@@ -84,8 +88,8 @@ def _problem_line(text: Text, position: int, line: str) -> tuple[int, int]:
 
 def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> ArcList:
     base = 0 if options.id_base is None else options.id_base
-    ids = IdRange(base, largest_vertex_count(), False)
-    arcs = read_arcs(text, begin, _LINES, ids, _WEIGHTS, options.progress)
+    ids = IdRange(base, largest_vertex_count(), declared=False)
+    arcs = read_lines(text, begin, _LINES, ids, options.progress)
     if arcs.count == 0:
         raise text.error("there are neither arcs nor a problem line (p sp VERTICES ARCS)")
     text.release()
@@ -96,6 +100,21 @@ def _read_without_problem_line(text: Text, begin: int, options: ReadOptions) -> 
     return ArcList(arcs, count, directed=True, ids=VertexIds.counted(count, base))
 
 
-FORMAT = Format(
-    "dimacs", recognize, read, write_dimacs, options=frozenset({"id_base"}), lists_arcs=True
-)
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Write arcs with integer weights as in DIMACS-9, both of an undirected edge.
+
+    :raises InputError: it has no weights or others, or ids
+    """
+    require_consecutive_ids(graph, "DIMACS", 1)
+    require_integer_weights(graph, "DIMACS")
+    if not graph.is_weighted:
+        raise InputError(
+            "DIMACS arcs have weights, and the graph has none: add some with "
+            "graph.with_weights(...) or graph.with_random_weights(...) "
+            "(command line: --weights LOW..HIGH)"
+        )
+    file.write(f"p sp {graph.vertex_count} {graph.arc_count}\n".encode())
+    write_arcs(graph, file, prefix="a", base=1, both=True)
+
+
+FORMAT = Format("dimacs", recognize, read, write, options=frozenset({"id_base"}), lists_arcs=True)

@@ -1,14 +1,13 @@
 """Edge lists: ``SOURCE TARGET`` or ``SOURCE TARGET WEIGHT`` on each line (SNAP's, .el, .wel, .csv).
 
-Columns are separated by blanks, or by a comma; lines that begin with # or % are comments. The first
-arc decides whether there are weights. Ids are names, integers or texts: the vertices are those that occur,
-in ascending order.
+Columns are separated by blanks or a comma; lines that begin with # or % are comments. The first arc
+decides whether there are weights. Ids are names, integers or texts: the vertices are those that occur, in
+ascending order.
 
-Of the comments before the first arc three are understood: as SNAP writes them, ``# Undirected graph``
-(each edge is listed once) and ``# Nodes: N Edges: M``, whose N vertices are 0 to N - 1 where no other ids
-occur; and, as Godwit does, ``# Ids: text``, ``# Ids: integer`` (of which only those that occur are
-vertices) or ``# Ids: from K``, which says that vertices are counted. The first line that is no comment may
-name the columns, as in CSV.
+Three comments before the first arc have a meaning: those that SNAP writes, ``# Undirected graph`` (each
+edge is listed once) and ``# Nodes: N Edges: M``, whose N vertices are 0 to N - 1 if no other ids occur;
+and one that Godwit writes, ``# Ids: text``, ``# Ids: integer`` (the vertices are those that occur) or
+``# Ids: from K`` (vertices are counted). The first line that is no comment may name the columns, as in CSV.
 """
 
 from __future__ import annotations
@@ -16,26 +15,30 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
+from godwit.errors import InputError, shown
 from godwit.graph.arcs import ArcList, Arcs, OccurringIds, ReadOptions, relabelled
+from godwit.graph.csr import Graph
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 from godwit.graph.table_columns import known_columns
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
-from godwit.io.text.arc_lines import (
-    ArcLines,
+from godwit.io.text.line_reader import (
+    ANY_ID,
     IdRange,
+    LineShape,
     ScannedArcs,
     UnfitIdError,
     check_arc_count,
     check_vertex_count,
     largest_vertex_count,
-    read_arcs,
+    read_lines,
 )
 from godwit.io.text.lines import Text
 from godwit.io.text.scanner import INTEGER_32, INTEGER_64, NONE, REAL
-from godwit.io.text.writing import write_edge_list
+from godwit.io.text.tokens import WORD_LENGTH_BITS
+from godwit.io.text.writing import line_count, write_arcs
 
 _COMMENTS = "#%"
 _WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
@@ -49,16 +52,16 @@ _COUNTS = re.compile(r"[#%]\s*nodes:\s*([0-9]{1,18})\s+edges:\s*([0-9]{1,18})\s*
 _DIRECTION = re.compile(r"[#%]\s*(un)?directed graph\b", re.IGNORECASE)
 _UNDIRECTED = re.compile(r"[#%]\s*undirected graph\b", re.IGNORECASE)
 _IDS = re.compile(r"[#%]\s*ids:\s*(text|integer|from ([0-9]{1,10}))\s*", re.IGNORECASE)
-_LINES_BELOW = 100  # that are looked at to tell whether a line names columns
-_ANY_ID = IdRange(0, 1 << 63, False)
+_LINES_BELOW = 100  # looked at, to decide whether a line names columns
+_LONGEST_ID_BYTES = 1 << WORD_LENGTH_BITS
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format.
+    """Return True if a file that begins like this is in this format.
 
-    Where ids are integers, the first arc must be right, and no line may have more than three columns:
-    files of other formats begin with two or three numbers too. Where they are texts, all lines must
-    have the same two or three columns. What else is wrong is better reported as a line.
+    If ids are integers, the first arc must be right, and no line may have more than three columns:
+    files of other formats begin with two or three numbers too. If they are texts, all lines must have
+    the same two or three columns. Other faults are better reported with their line.
     """
     arcs = [_SEPARATOR.split(line) for line in head.lines if line[0] not in _COMMENTS]
     if not arcs:
@@ -78,20 +81,22 @@ def recognize(head: Head) -> bool:
 
 
 class _Comments(NamedTuple):
-    """What the comments before the first arc say."""
+    """Declarations in the comments before the first arc.
+
+    :ivar ids: "text", "integer" or ""
+    :ivar position: of the line with the counts
+    """
 
     undirected: bool = False
     ids: str = ""
-    """"text", "integer", or nothing."""
     id_base: int | None = None
     vertex_count: int | None = None
     arc_count: int = 0
     position: int = 0
-    """Where the counts stand."""
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Arcs, with int32, int64 or float64 weights if there is a third column.
+    """Read arcs, with int32, int64 or float64 weights if there is a third column.
 
     The vertices are the distinct ids in ascending order, unless ``options.relabel`` is False or a comment
     counts them: then they are the numbers from ``options.id_base`` (None: 0) to the largest.
@@ -102,27 +107,26 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         options = replace(options, id_base=comments.id_base, relabel=True if comments.ids else None)
     weighted = len(fields) > 2
     expected = "SOURCE TARGET WEIGHT" if weighted else "SOURCE TARGET"
-    lines = ArcLines(expected, comments=_COMMENTS, comma=True)
     kinds = _WEIGHTS if weighted else (NONE,)
-
+    shape = LineShape(expected, kinds, comments=_COMMENTS, comma=True)
     occurring = OccurringIds()
 
-    def scan(lines: ArcLines, ids: IdRange, seen: OccurringIds | None = None) -> ScannedArcs:
-        return read_arcs(text, position, lines, ids, kinds, options.progress, seen)
+    def scan(shape: LineShape, ids: IdRange, seen: OccurringIds | None = None) -> ScannedArcs:
+        return read_lines(text, position, shape, ids, options.progress, seen)
 
     def of_words() -> ArcList:
-        arcs = scan(replace(lines, words=True), _ANY_ID)
+        arcs = scan(replace(shape, words=True), ANY_ID)
         return _of_names(arcs, None, comments, text, options)
 
     base = options.id_base or 0
     arcs: ScannedArcs
     if options.relabel is False or options.id_base is not None:
-        arcs = scan(lines, IdRange(base, largest_vertex_count(), False))
+        arcs = scan(shape, IdRange(base, largest_vertex_count(), declared=False))
     elif comments.ids == "text" or not all(map(_is_integer, fields[:2])):
         return of_words()
     else:
         try:
-            arcs = scan(lines, _ANY_ID, occurring)
+            arcs = scan(shape, ANY_ID, occurring)
         except UnfitIdError:  # negative, or of more than 63 bits
             return of_words()
         declared = comments.vertex_count
@@ -136,7 +140,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
 
 
 def _begin(text: Text) -> tuple[int, list[str], _Comments]:
-    """Position and fields of the first arc, and what is said before it."""
+    """Return position and fields of the first arc, and the declarations before it."""
     comments = _Comments()
     for position, line in text.lines():
         if not line:
@@ -160,8 +164,9 @@ def _begin(text: Text) -> tuple[int, list[str], _Comments]:
 
 
 def _names_columns(fields: list[str], below: list[list[str]]) -> bool:
-    """Whether a line names the columns of those below: all of these begin with integers; or its names are
-    usual, and no ids there."""
+    """Return True if a line names the columns of those below: they all begin with integers; or its names
+    are usual ones, and no ids.
+    """
     if not below or len(below[0]) != len(fields) or any(map(_NUMBER.fullmatch, fields)):
         return False
     ids = {field for arc in below for field in arc[:2]}
@@ -171,12 +176,12 @@ def _names_columns(fields: list[str], below: list[list[str]]) -> bool:
 
 
 def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]] | None:
-    """Position and fields of the next line with an arc, where this one names the columns; else None."""
+    """Return position and fields of the next arc if this line names the columns, else None."""
     fields = _SEPARATOR.split(line)
     below = (
-        (at, _SEPARATOR.split(one))
-        for at, one in text.lines(text.behind_line(position))
-        if one and one[0] not in _COMMENTS
+        (at, _SEPARATOR.split(arc))
+        for at, arc in text.lines(text.behind_line(position))
+        if arc and arc[0] not in _COMMENTS
     )
     looked_at = list(islice(below, _LINES_BELOW))
     if not _names_columns(fields, [arc for _, arc in looked_at]):
@@ -191,8 +196,8 @@ def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]]
 
 
 def _is_integer(field: str) -> bool:
-    """Whether an id is taken for a number: an integer below 2**63."""
-    return _ID.fullmatch(field) is not None and _ANY_ID.complaint(field) is None
+    """Return True if an id is taken for a number: an integer in [0, 2**63)."""
+    return _ID.fullmatch(field) is not None and ANY_ID.complaint(field) is None
 
 
 def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:
@@ -208,7 +213,7 @@ def _of_names(
     text: Text,
     options: ReadOptions,
 ) -> ArcList:
-    """Arcs between vertices that are the ids that occur."""
+    """Return the arcs between the vertices whose ids occur."""
     _check_counts(text, comments, arcs)
     arcs, ids = relabelled(arcs, occurring, options, typed=comments.ids == "text")
     declared = comments.vertex_count
@@ -218,11 +223,58 @@ def _of_names(
     return ArcList(arcs, len(ids), directed=not comments.undirected, ids=ids)
 
 
+def write(graph: Graph, file: BinaryIO) -> None:
+    """Write arcs, or each edge once, below comments with the direction and the counts.
+
+    :raises InputError: an id cannot be read again, or a vertex without edges has an id, which would be
+        lost
+    """
+    _check_listable(graph)
+    kind = "Directed" if graph.directed else "Undirected"
+    head = f"# {kind} graph\n# Nodes: {graph.vertex_count} Edges: {line_count(graph)}\n"
+    ids = graph.ids
+    if ids.own:
+        head += f"# Ids: {ids.kind}\n"
+    elif ids.base > 0:
+        head += f"# Ids: from {ids.base}\n"
+    file.write(head.encode())
+    write_arcs(graph, file)
+
+
+def _check_listable(graph: Graph) -> None:
+    """Refuse ids that an edge list cannot hold."""
+    ids = graph.ids
+    if not ids.own:
+        return
+    if isolated := graph.degree_statistics().isolated:
+        raise InputError(
+            "an edge list cannot hold the ids of vertices without edges, of which there are "
+            f"{isolated:,}: drop the ids with graph.with_ids(0) (command line: --drop ids)"
+        )
+    if ids.kind == "object":
+        raise InputError(
+            "an edge list cannot hold ids that are Python objects: name the vertices by texts or "
+            "integers with graph.with_ids(...), or drop the ids (command line: --drop ids)"
+        )
+    if ids.kind == "text":
+        import pyarrow.compute as pc
+
+        wrong = pc.match_substring_regex(ids.stored, r'^$|^[#%]|[\x00-\x20,"]')
+        wrong = pc.or_(wrong, pc.greater_equal(pc.binary_length(ids.stored), _LONGEST_ID_BYTES))
+        at = pc.index(wrong, True).as_py()
+        if at >= 0:
+            raise InputError(
+                f"an edge list cannot hold the id {shown(ids.stored[at].as_py())}: ids must not be "
+                "empty, begin with # or %, have blanks, commas, quotes or control characters in them, "
+                f"or be of {_LONGEST_ID_BYTES:,} bytes"
+            )
+
+
 FORMAT = Format(
     "edge-list",
     recognize,
     read,
-    write_edge_list,
+    write,
     options=frozenset({"id_base", "relabel"}),
     lists_arcs=True,
 )

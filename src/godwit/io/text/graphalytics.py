@@ -1,10 +1,10 @@
-"""LDBC Graphalytics: vertices in NAME.v, edges in NAME.e, what they mean in NAME.properties.
+"""LDBC Graphalytics: vertices in NAME.v, edges in NAME.e, their meaning in NAME.properties.
 
 Source: LDBC Graphalytics Benchmark Specification, section on data. Each line of NAME.v is a vertex, an
 integer of 64 bits, in libgrape-lite's files followed by its data, which are skipped; and each line of
-NAME.e is ``SOURCE TARGET [WEIGHT]``. The properties say ``graph.NAME.directed = true`` or false; an
-undirected graph has each edge once. They may name other files, and say how many vertices and edges
-there are.
+NAME.e is ``SOURCE TARGET [WEIGHT]``. The properties declare ``graph.NAME.directed = true`` or false; an
+undirected graph has each edge once. They may name other files, and declare the numbers of vertices and
+edges.
 """
 
 from __future__ import annotations
@@ -23,34 +23,31 @@ from godwit.errors import FileError, FormatError, InputError
 from godwit.graph.arcs import ArcList, Block, IdTable, ReadOptions
 from godwit.graph.csr import Graph
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
-from godwit.io.pieces import windows
 from godwit.io.source import Source
-from godwit.io.text.adjacency import AdjacencyLines, read_adjacency
 from godwit.io.text.adjacency_list import require_integer_ids
-from godwit.io.text.arc_lines import ArcLines, IdRange, check_arc_count, read_arcs
+from godwit.io.text.line_reader import ANY_ID, LineShape, check_arc_count, read_lines, windows
 from godwit.io.text.lines import Text
 from godwit.io.text.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.io.text.writing import line_count, write_arcs, write_rows
 
 _EDGES, _VERTICES, _PROPERTIES = ".e", ".v", ".properties"
-_VERTEX_LINES = AdjacencyLines(
-    "VERTEX (an integer that is not negative) or VERTEX DATA", "#", named=True
+_VERTEX_LINES = LineShape(
+    "VERTEX (an integer that is not negative) or VERTEX DATA", comments="#", many=True
 )
 _EDGES_ALONE = (
     f'the file {_EDGES} is read alone with format="edge-list", command line: --format edge-list'
 )
 _INTEGER = re.compile("-?[0-9]+")
-_ANY_ID = IdRange(0, 1 << 63, False, names=True)
 _PROPERTY = re.compile(r"(graph\.[^=:\s]*)\s*[=:]\s*(.*)")
 _WEIGHTS = {"integer": (INTEGER_32, INTEGER_64, REAL), "real": (REAL,)}
 _COUNT = re.compile(r"[0-9]{1,18}")
 _NO_NAME = re.compile(r"[\s=:\\\x00-\x1f\x7f\ud800-\udfff]")
-"""Characters that mean something in properties, or cannot be in a text."""
+"""Characters with a meaning in properties, or that UTF-8 cannot have."""
 
 
 @dataclass(frozen=True)
 class _Properties:
-    """What the properties say, and where: (position, value)."""
+    """Declarations of the properties; counts as (position, value)."""
 
     text: Text | None = None
     directed: bool = True
@@ -62,7 +59,7 @@ class _Properties:
 
 
 def recognize(head: Head) -> bool:
-    """Whether this is one of the files of a graph, and those of vertices and edges are there."""
+    """Return True if this is one of the files of a graph, and those of vertices and edges exist."""
     suffix = Path(head.stem).suffix
     if suffix == _PROPERTIES:
         return any(map(_PROPERTY.fullmatch, head.lines))
@@ -72,10 +69,10 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """The graph that any of its files belongs to.
+    """Read the graph that a file belongs to.
 
     Vertices are those of NAME.v, in ascending order. Without properties the graph is directed.
-    Weights are int32, int64 or float64; float64 if the properties call them real.
+    Weights are int32, int64 or float64; float64 if the properties declare them real.
 
     :raises FileError: there is no file of vertices, or of edges
     """
@@ -86,10 +83,10 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         if suffix == part:
             return source
         wanted = name or Path(without_compression(path.name)).with_suffix(part).name
-        beside = _existing(path, wanted)
-        if beside is None:
+        existing = _existing(path, wanted)
+        if existing is None:
             raise FileError(f"no such file: {path.parent / wanted}, which belongs to {path}")
-        return source.beside(beside)
+        return source.beside(existing)
 
     properties = _Properties()
     if suffix == _PROPERTIES or _beside(path, _PROPERTIES) is not None:
@@ -103,15 +100,15 @@ def read(source: Source, options: ReadOptions) -> ArcList:
 
 
 def _beside(path: Path, suffix: str) -> Path | None:
-    """The file of the same name with another suffix; None if there is none."""
+    """Return the file of the same name with another suffix; None if there is none."""
     return _existing(path, path.with_name(without_compression(path.name)).with_suffix(suffix).name)
 
 
 def _existing(path: Path, name: str) -> Path | None:
-    """The file of a name beside another one: compressed like that, or else; None if there is none."""
-    own = path.name.removeprefix(without_compression(path.name))
-    for packed in (own, "", *COMPRESSION_SUFFIXES):
-        candidate = path.with_name(f"{name}{packed}")
+    """Return the file of a name beside another one, compressed in any way; None if there is none."""
+    suffix = path.name.removeprefix(without_compression(path.name))
+    for compression in (suffix, "", *COMPRESSION_SUFFIXES):
+        candidate = path.with_name(f"{name}{compression}")
         if os.path.isfile(candidate):
             return candidate
     return None
@@ -136,19 +133,19 @@ def _read_vertices(text: Text, properties: _Properties, options: ReadOptions) ->
 
 
 def _vertices(text: Text, options: ReadOptions) -> Array | None:
-    """The only column; None if there is another one."""
-    lines = read_adjacency(text, text.begin, _VERTEX_LINES, _ANY_ID, options.progress)
+    """Read the only column; None if there is another one."""
+    lines = read_lines(text, text.begin, _VERTEX_LINES, ANY_ID, options.progress)
     return None if lines.count else lines.heads
 
 
 def _vertices_with_data(text: Text, options: ReadOptions) -> Array | None:
-    """The first of two columns; None if not all there are vertices."""
+    """Read the first of two columns; None if it does not hold vertices only."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lines = ArcLines(_VERTEX_LINES.expected, comments="#", words=True)
+    shape = LineShape(_VERTEX_LINES.expected, comments="#", words=True)
     ids: list[Array] = []
-    for block in read_arcs(text, text.begin, lines, _ANY_ID, (NONE,), options.progress).blocks():
+    for block in read_lines(text, text.begin, shape, ANY_ID, options.progress).blocks():
         names: Any = block.sources
         if not pc.all(pc.match_substring_regex(names, "^[0-9]+$"), min_count=0).as_py():
             return None
@@ -160,17 +157,17 @@ def _vertices_with_data(text: Text, options: ReadOptions) -> Array | None:
 
 
 def _first_wrong_vertex(text: Text, columns: int) -> FormatError:
-    """What is wrong with a file of vertices that is known to be wrong."""
+    """Return the error about a file of vertices that is known to be wrong."""
     for position, line in text.lines():
         words = line.split()
         if not words or line[0] == "#":
             continue
         problem = f"malformed line, expected {_VERTEX_LINES.expected}"
         if len(words) == columns and _INTEGER.fullmatch(words[0]):
-            found = _ANY_ID.complaint(words[0])
-            if found is None:
+            complaint = ANY_ID.complaint(words[0])
+            if complaint is None:
                 continue
-            problem = found
+            problem = complaint
         elif len(words) == 3 - columns:
             problem = "malformed line, each has the data of its vertex or none has"
         return text.error(f"{problem} ({_EDGES_ALONE})", position)
@@ -187,8 +184,8 @@ def _read_edges(
     if properties.weights is not None or len(line.split()) > 2:
         kinds = _WEIGHTS[properties.weights or "integer"]
     expected = "SOURCE TARGET" if kinds == (NONE,) else "SOURCE TARGET WEIGHT"
-    lines = ArcLines(expected, comments="#")
-    arcs = read_arcs(text, begin, lines, _ANY_ID, kinds, options.progress)
+    shape = LineShape(expected, kinds, comments="#")
+    arcs = read_lines(text, begin, shape, ANY_ID, options.progress)
     if properties.edges is not None and properties.text is not None:
         position, declared = properties.edges
         check_arc_count(properties.text, declared, arcs.count, position, "edges")
@@ -225,18 +222,18 @@ def _read_edges(
 
 
 def _find_edge(text: Text, begin: int, source: int, target: int) -> int:
-    """The position of the first line with an edge, which is known to be there."""
+    """Return the position of the first line with an edge, which is known to exist."""
     edge = re.compile(rb"^[ \t]*0*%d[ \t]+0*%d(?![0-9])" % (source, target), re.MULTILINE)
     for low, high in windows(text, begin):
         buffer, shift = text.window(low, high)
-        found = edge.search(buffer[low - shift : high - shift].data)
-        if found is not None:
-            return low + found.start()
+        match = edge.search(buffer[low - shift : high - shift].data)
+        if match is not None:
+            return low + match.start()
     return begin
 
 
 def _read_properties(text: Text) -> _Properties:
-    found = _Properties(text)
+    values: dict[str, Any] = {}
     for position, line in text.lines():
         property = _PROPERTY.fullmatch(line)
         if property is None:
@@ -247,32 +244,20 @@ def _read_properties(text: Text) -> _Properties:
         if key.endswith(".directed"):
             if value.lower() not in ("true", "false"):
                 raise text.error("directed must be true or false", position)
-            found = replace(found, directed=value.lower() == "true")
+            values["directed"] = value.lower() == "true"
         elif key.endswith(".edge-properties.types"):
             if value not in _WEIGHTS:
                 raise text.error(f"weights must be one of {', '.join(_WEIGHTS)}", position)
-            found = replace(found, weights=value)
-        elif key.endswith(".meta.vertices"):
-            found = replace(found, vertices=(position, _count(text, position, value)))
-        elif key.endswith(".meta.edges"):
-            found = replace(found, edges=(position, _count(text, position, value)))
-        elif key.endswith(".vertex-file"):
-            found = replace(found, vertex_file=_file_name(text, position, value))
-        elif key.endswith(".edge-file"):
-            found = replace(found, edge_file=_file_name(text, position, value))
-    return found
-
-
-def _count(text: Text, position: int, value: str) -> int:
-    if _COUNT.fullmatch(value) is None:
-        raise text.error("expected a number of vertices or edges", position)
-    return int(value)
-
-
-def _file_name(text: Text, position: int, value: str) -> str:
-    if value in ("", "..") or value != Path(value).name or "\0" in value:
-        raise text.error("expected the name of a file in the same folder", position)
-    return value
+            values["weights"] = value
+        elif key.endswith((".meta.vertices", ".meta.edges")):
+            if _COUNT.fullmatch(value) is None:
+                raise text.error("expected a number of vertices or edges", position)
+            values[key.rpartition(".")[2]] = (position, int(value))
+        elif key.endswith((".vertex-file", ".edge-file")):
+            if value in ("", "..") or value != Path(value).name or "\0" in value:
+                raise text.error("expected the name of a file in the same folder", position)
+            values[key.rpartition(".")[2].replace("-", "_")] = value
+    return _Properties(text, **values)
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
@@ -296,7 +281,7 @@ def write_vertices(graph: Graph, file: BinaryIO, name: str) -> None:
 
 
 def write_properties(graph: Graph, file: BinaryIO, name: str) -> None:
-    """Write what the other files do not say.
+    """Write direction, weights and counts.
 
     :raises InputError: properties cannot hold the name
     """

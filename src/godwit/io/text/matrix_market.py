@@ -3,8 +3,12 @@
 Source: R. Boisvert, R. Pozo, K. Remington, The Matrix Market Exchange Formats, NISTIR 5935 (1996).
 Ids count from 1. A symmetric or hermitian matrix has each off-diagonal entry once: an undirected
 graph. Of a skew-symmetric one the other half has the opposite weights: a directed graph. In the
-layout ``coordinate`` each entry is an arc, zeros too; in ``array``, where all are there, only those
+layout ``coordinate`` each entry is an arc, zeros too; in ``array``, which lists all entries, only those
 that are not zero.
+
+SciPy's reader (fast_matrix_market) is not used: it takes 1_0 and the integer 1.5 for 1, ignores words
+behind a number, needs the whole matrix in memory, and is 0.97 to 1.65 times as slow
+(benchmarks/formats.py).
 """
 
 from __future__ import annotations
@@ -16,21 +20,19 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from godwit.dtypes import Array
 from godwit.errors import FormatError
 from godwit.graph.arcs import ArcList, Arcs, Block, ReadOptions
 from godwit.graph.csr import Graph
-from godwit.graph.ids import VertexIds
 from godwit.graph.rows import require_memory
+from godwit.graph.ids import VertexIds
 from godwit.io.format import Format, Head, require_consecutive_ids
-from godwit.io.pieces import windows
 from godwit.io.source import Source
-from godwit.io.text.arc_lines import (
-    ArcLines,
+from godwit.io.text.line_reader import (
     IdRange,
+    LineShape,
     check_arc_count,
     check_vertex_count,
-    read_arcs,
+    read_lines,
 )
 from godwit.io.text.lines import Text
 from godwit.io.text.scanner import INTEGER_32, INTEGER_64, NONE, REAL
@@ -41,35 +43,40 @@ _NUMBER = r"([0-9]{1,18})"
 _COMPLEX = "complex"
 _UNSIGNED = "unsigned-integer"
 _NEGATIVE = re.compile(r"(?<!\S)-0*[1-9]")
-_WEIGHTS = {
+_KINDS = {
     "pattern": (NONE,),
     "integer": (INTEGER_32, INTEGER_64),
     _UNSIGNED: (INTEGER_32, INTEGER_64),
     "real": (REAL,),
     "double": (REAL,),
+    _COMPLEX: (REAL,),
 }
 _SKEW = "skew-symmetric"
 _SYMMETRIES = ("general", "symmetric", _SKEW, "hermitian")
 
 
 class _Header(NamedTuple):
+    """The banner and the size line.
+
+    :ivar size_position: position of the size line
+    :ivar entries: as declared; -1 for an array
+    """
+
     layout: str
     field: str
     symmetry: str
     size_position: int
-    """Where the size line begins."""
     rows: int
     entries: int
-    """As declared; -1 for an array."""
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format."""
+    """Return True if a file that begins like this is in this format."""
     return bool(head.lines) and head.lines[0].lower().startswith(_BANNER)
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Entries of a square matrix; without weights for a pattern, float64 for a real matrix.
+    """Read the entries of a square matrix; without weights for a pattern, float64 for a real matrix.
 
     Complex numbers are no weights: such a matrix is read with ``options.weighted`` False. The first
     row is called ``options.id_base``; None: 1.
@@ -83,8 +90,9 @@ def read(source: Source, options: ReadOptions) -> ArcList:
             "(command line: --drop weights)"
         )
     base = 1 if options.id_base is None else options.id_base
-    ids = IdRange(base, header.rows, True)
-    arcs = _read_entries(text, header, ids, options)
+    ids = IdRange(base, header.rows, declared=True)
+    read_entries = _read_array if header.layout == "array" else _read_coordinates
+    arcs = read_entries(text, header, ids, options)
     if header.symmetry == _SKEW:
         arcs = _with_opposites(arcs)
     text.release()
@@ -92,34 +100,61 @@ def read(source: Source, options: ReadOptions) -> ArcList:
     return ArcList(arcs, header.rows, directed, ids=VertexIds.counted(header.rows, base))
 
 
-def _read_entries(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
-    """The entries that the file has."""
-    if header.layout == "array":
-        return _read_array(text, header)
-    if header.field == _COMPLEX:
-        return _read_complex(text, header, ids)
-    kinds = _WEIGHTS[header.field]
-    expected = "ROW COLUMN" if kinds == (NONE,) else f"ROW COLUMN VALUE ({header.field})"
+def _read_coordinates(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
+    """Read a line for each entry."""
+    value = {"pattern": "", _COMPLEX: " NUMBER NUMBER"}.get(
+        header.field, f" VALUE ({header.field})"
+    )
+    is_complex = header.field == _COMPLEX
+    shape = LineShape(f"ROW COLUMN{value}", _KINDS[header.field], dropped=1 if is_complex else 0)
     begin = text.behind_line(header.size_position)
-    arcs = read_arcs(text, begin, ArcLines(expected), ids, kinds, options.progress)
+    arcs = read_lines(text, begin, shape, ids, options.progress)
     check_arc_count(text, header.entries, arcs.count, header.size_position, "entries")
-    if header.field == _UNSIGNED:
-        for block in arcs.blocks():
-            _require_unsigned(text, header, block.weights)
+    _require_unsigned(text, header, arcs)
     return arcs
 
 
-def _require_unsigned(text: Text, header: _Header, weights: Array | None) -> None:
-    """Refuse negative numbers that are declared not to be."""
-    if weights is None or weights.min(initial=0) >= 0:
+def _read_array(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
+    """Read a line for each entry, column by column; the lower half of each but for a general matrix."""
+    n = header.rows
+    first_below = {"general": None, _SKEW: 1}.get(header.symmetry, 0)
+    count = n * n if first_below is None else n * (n + 1 - 2 * first_below) // 2
+    if 2 * count > text.size:
+        raise text.error("the matrix declared is larger than the file", header.size_position)
+    require_memory(64 * count, f"{text.path}: the matrix")
+    numbers = 2 if header.field == _COMPLEX else 1
+    expected = " ".join(["NUMBER"] * numbers)
+    shape = LineShape(expected, _KINDS[header.field], many=numbers > 1, id_columns=0)
+    begin = text.behind_line(header.size_position)
+    entries = read_lines(text, begin, shape, ids, options.progress)
+    check_arc_count(text, numbers * count, entries.count, header.size_position, "numbers")
+    _require_unsigned(text, header, entries)
+    weights = np.concatenate(
+        [np.empty(0, entries.weight_dtype), *(block.weights for block in entries.blocks())]
+    )
+    if first_below is None:
+        columns, rows = np.divmod(np.arange(count), max(n, 1))
+    else:
+        columns, rows = np.triu_indices(n, first_below)
+    filled = (weights != 0).reshape(count, numbers).any(axis=1)
+    kept = None if header.field == _COMPLEX else weights[filled]
+    block = Block(rows[filled], columns[filled], kept)
+    dtype = None if kept is None else kept.dtype
+    return Arcs(text.path, lambda: [block], len(block.sources), dtype, one_block=True)
+
+
+def _require_unsigned(text: Text, header: _Header, arcs: Arcs) -> None:
+    """Refuse negative numbers if the header declares unsigned ones."""
+    if header.field != _UNSIGNED:
         return
-    lines = text.lines(text.behind_line(header.size_position))
-    found = (at for at, line in lines if line[:1] != "%" and _NEGATIVE.search(line))
-    raise text.error(f"the number is negative, and the header declares {_UNSIGNED}", next(found))
+    if any(block.weights is not None and (block.weights < 0).any() for block in arcs.blocks()):
+        lines = text.lines(text.behind_line(header.size_position))
+        at = next(at for at, line in lines if line[:1] != "%" and _NEGATIVE.search(line))
+        raise text.error(f"the number is negative, and the header declares {_UNSIGNED}", at)
 
 
 def _with_opposites(arcs: Arcs) -> Arcs:
-    """The arcs of one half of a skew-symmetric matrix, and those of the other."""
+    """Add the other half of a skew-symmetric matrix to the arcs of one half."""
     dtype = arcs.weight_dtype
     for sources, targets, weights in arcs.blocks():
         if (sources == targets).any():
@@ -142,125 +177,6 @@ def _with_opposites(arcs: Arcs) -> Arcs:
             )
 
     return replace(arcs, blocks=blocks, count=2 * arcs.count, weight_dtype=dtype)
-
-
-def _read_array(text: Text, header: _Header) -> Arcs:
-    """Entries that are not zero, of all that there are: column by column, or the lower half of each."""
-    n = header.rows
-    half = {"general": None, _SKEW: 1}.get(header.symmetry, 0)
-    count = n * n if half is None else n * (n + 1 - 2 * half) // 2
-    if 2 * count > text.size:
-        raise text.error("the matrix declared is larger than the file", header.size_position)
-    require_memory(64 * count, f"{text.path}: the matrix")
-    numbers = _read_numbers(text, header, _kinds_of_number(header.field))
-    check_arc_count(text, count, len(numbers[0]), header.size_position, "entries")
-    if header.field == _UNSIGNED:
-        _require_unsigned(text, header, numbers[0])
-    if half is None:
-        columns, rows = np.divmod(np.arange(count), max(n, 1))
-    else:
-        columns, rows = np.triu_indices(n, half)
-    filled = np.logical_or.reduce([column != 0 for column in numbers])
-    weights = None if header.field == _COMPLEX else _narrowed(numbers[0][filled])
-    return _arcs(text, rows[filled], columns[filled], weights)
-
-
-def _read_complex(text: Text, header: _Header, ids: IdRange) -> Arcs:
-    """Where the entries of a coordinate matrix of complex numbers are."""
-    if 8 * header.entries > text.size:
-        raise text.error("the matrix declared is larger than the file", header.size_position)
-    kinds = (int, int, *_kinds_of_number(header.field))
-    rows, columns, *_ = _read_numbers(text, header, kinds, ids)
-    check_arc_count(text, header.entries, len(rows), header.size_position, "entries")
-    return _arcs(text, rows - ids.base, columns - ids.base, None)
-
-
-def _arcs(text: Text, rows: Array, columns: Array, weights: Array | None) -> Arcs:
-    block = Block(rows, columns, weights)
-    dtype = None if weights is None else weights.dtype
-    return Arcs(text.path, lambda: [block], len(rows), dtype, True)
-
-
-def _kinds_of_number(field: str) -> tuple[type, ...]:
-    """What Python calls the numbers of an entry."""
-    if field == _COMPLEX:
-        return (float, float)
-    return (float,) if _WEIGHTS[field] == (REAL,) else (int,)
-
-
-def _read_numbers(
-    text: Text, header: _Header, kinds: tuple[type, ...], ids: IdRange | None = None
-) -> list[Array]:
-    """Columns, int64 or float64, of lines that have a number of each kind.
-
-    These are the rare layouts: Python reads them, some million numbers a second.
-
-    :param ids: of the first two columns
-    """
-    begin = text.behind_line(header.size_position)
-    pieces: list[list[Array]] = []
-    for low, high in windows(text, begin):
-        buffer, shift = text.window(low, high)
-        content = buffer[low - shift : high - shift].tobytes()
-        if b"_" in content:  # which Python takes between digits
-            raise _wrong_line(text, low, kinds, ids)
-        words = content.split()
-        try:
-            columns = [
-                np.fromiter(
-                    map(kind, words[k :: len(kinds)]), np.int64 if kind is int else np.float64
-                )
-                for k, kind in enumerate(kinds)
-            ]
-        except (ValueError, OverflowError):
-            raise _wrong_line(text, low, kinds, ids) from None
-        uneven = len(words) % len(kinds) != 0
-        if uneven or not all(map(_in_range, columns[:2], [ids, ids])):
-            raise _wrong_line(text, low, kinds, ids)
-        pieces.append(columns)
-    none = [np.empty(0, np.int64 if kind is int else np.float64) for kind in kinds]
-    return [np.concatenate(column) for column in zip(none, *pieces, strict=True)]
-
-
-def _in_range(column: Array, ids: IdRange | None) -> bool:
-    if ids is None or column.size == 0:
-        return True
-    return bool(ids.base <= column.min() and column.max() < ids.base + ids.vertex_count)
-
-
-def _wrong_line(
-    text: Text, begin: int, kinds: tuple[type, ...], ids: IdRange | None
-) -> FormatError:
-    """What is wrong with the first wrong line from a position on."""
-    names = "ROW COLUMN " if ids is not None else ""
-    expected = f"{names}{' '.join(['NUMBER'] * (len(kinds) - (0 if ids is None else 2)))}"
-    for position, line in text.lines(begin):
-        fields = line.split()
-        if not fields:
-            continue
-        if "_" in line or not line.isascii():
-            return text.error(f"malformed line, expected {expected}", position)
-        try:
-            numbers = [kind(field) for kind, field in zip(kinds, fields, strict=True)]
-        except ValueError:
-            return text.error(f"malformed line, expected {expected}", position)
-        integers = [number for number in numbers if isinstance(number, int)]
-        if any(not -(2**63) <= number < 2**63 for number in integers):
-            return text.error("a number does not fit in 64 bits with a sign (int64)", position)
-        complaint = (
-            next(filter(None, (ids.complaint(str(k)) for k in integers)), None) if ids else None
-        )
-        if complaint is not None:
-            return text.error(complaint, position)
-    return text.error(f"malformed lines, expected {expected}")
-
-
-def _narrowed(weights: Array) -> Array:
-    """Integers as int32, if all fit."""
-    narrow = np.iinfo(np.int32)
-    if weights.dtype.kind == "i" and weights.min(initial=0) >= narrow.min:
-        return weights.astype(np.int32) if weights.max(initial=0) <= narrow.max else weights
-    return weights
 
 
 def _read_header(text: Text) -> _Header:
@@ -286,7 +202,7 @@ def _read_header(text: Text) -> _Header:
 
 
 def _read_banner(text: Text, position: int, banner: str) -> tuple[str, str, str]:
-    """Layout, field and symmetry."""
+    """Return layout, field and symmetry."""
     words = banner.lower().split()
     if len(words) != 5 or words[0] != _BANNER or words[1] != "matrix":
         raise text.error(
@@ -295,22 +211,21 @@ def _read_banner(text: Text, position: int, banner: str) -> tuple[str, str, str]
     _, _, layout, field, symmetry = words
     if layout not in ("coordinate", "array"):
         raise text.error(f"the layout is coordinate or array, this one is {layout!r}", position)
-    if field not in _WEIGHTS and field != _COMPLEX:
-        known = ", ".join([*_WEIGHTS, _COMPLEX])
-        raise text.error(f"entries are one of {known}, these are {field!r}", position)
+    if field not in _KINDS:
+        raise text.error(f"entries are one of {', '.join(_KINDS)}, these are {field!r}", position)
     if symmetry not in _SYMMETRIES:
-        known = ", ".join(_SYMMETRIES)
-        raise text.error(f"a matrix is one of {known}, this one is {symmetry!r}", position)
+        raise text.error(
+            f"a matrix is one of {', '.join(_SYMMETRIES)}, this one is {symmetry!r}", position
+        )
     if field == "pattern" and (layout == "array" or symmetry == _SKEW):
         raise text.error("such a matrix has numbers, it cannot be a pattern", position)
     return layout, field, symmetry
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
-    """Write a coordinate matrix: general, or symmetric for an undirected graph; pattern, integer or
-    real.
+    """Write a coordinate matrix: general, or symmetric for an undirected graph; pattern, integer or real.
 
-    :raises InputError: there are ids of its own
+    :raises InputError: the vertices have ids of their own
     """
     require_consecutive_ids(graph, "Matrix Market", 1)
     weights = graph.weights

@@ -1,13 +1,13 @@
 """METIS and DIMACS-10 files (.graph): line v + 1 holds the neighbours of vertex v, counted from 1.
 
 Sources: METIS user's guide, 4.0 and 5.1, section "graph file"; 10th DIMACS Implementation
-Challenge, downloads, "graph format". The header ``VERTICES EDGES [FMT [NCON]]`` says by the digits
-of FMT what there is besides neighbours: 1 weights of edges, 10 NCON weights of vertices, 100 a
-size of vertices. An edge is in the lists of both its ends.
+Challenge, downloads, "graph format". In the header ``VERTICES EDGES [FMT [NCON]]`` the digits of FMT
+declare what lines have besides neighbours: 1 weights of edges, 10 NCON weights of the vertex, 100 a
+size of the vertex. An edge is in the lists of both its ends.
 
 DIMACS-10 has graphs with self-loops and parallel edges, which METIS has not. There EDGES is the number
-of all entries, and FMT 100 says so, not that there are sizes. The GAP suite writes directed graphs
-like that. Which is meant follows from the number of entries.
+of all entries, and FMT 100 declares that instead of sizes. The GAP suite writes directed graphs like
+that. The number of entries decides between the two.
 """
 
 from __future__ import annotations
@@ -23,16 +23,22 @@ from godwit.errors import FormatError
 from godwit.graph.arcs import ArcList, ReadOptions
 from godwit.graph.csr import Graph, assemble
 from godwit.graph.ids import VertexIds
-from godwit.io.format import Format, Head, require_consecutive_ids, require_undirected
-from godwit.io.source import Source
-from godwit.io.text.adjacency import (
-    Adjacency,
-    AdjacencyLines,
-    entry_count,
-    read_adjacency,
-    undirected,
+from godwit.io.format import (
+    Format,
+    Head,
+    require_consecutive_ids,
+    require_undirected,
+    symmetric_graph,
 )
-from godwit.io.text.arc_lines import IdRange, check_vertex_count
+from godwit.io.source import Source
+from godwit.io.text.line_reader import (
+    IdRange,
+    LineShape,
+    ScannedArcs,
+    check_vertex_count,
+    entry_count,
+    read_lines,
+)
 from godwit.io.text.lines import Text
 from godwit.io.text.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.io.text.writing import require_integer_weights, write_rows
@@ -42,21 +48,25 @@ _HEADER = re.compile(r"([0-9]{1,18})\s+([0-9]{1,18})(?:\s+([01]{1,3})(?:\s+([0-9
 
 
 class _Header(NamedTuple):
+    """The header line.
+
+    :ivar vertex_weights: number of weights of a vertex
+    :ivar hundreds: sizes of vertices, or self-loops and parallel edges
+    """
+
     position: int
     vertices: int
     edges: int
     edge_weights: bool
     vertex_weights: int
-    """How many a vertex has."""
     hundreds: bool
-    """Sizes of vertices, or self-loops and parallel edges."""
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format.
+    """Return True if a file that begins like this is in this format.
 
-    The first line must be a header. Where the name does not end with .graph, what follows must be
-    neighbours as it says: edge lists begin with two or three numbers, too.
+    The first line must be a header. If the name does not end with .graph, what follows must be
+    neighbours as it declares: edge lists begin with two or three numbers, too.
     """
     lines = head.lines[1:] if head.lines and head.lines[0].startswith("%") else head.lines
     if not lines or _HEADER.fullmatch(lines[0]) is None:
@@ -73,7 +83,7 @@ def recognize(head: Head) -> bool:
 
 
 def _can_go_on(header: _Header, rows: list[list[str]]) -> bool:
-    """Whether the first lines can be those of neighbours that a header announces, and of no arcs."""
+    """Return True if the first lines can be the neighbours that a header declares, and not arcs."""
     words = [word for row in rows for word in row]
     most = _lead(header, True) * header.vertices + _step(header) * 2 * header.edges
     return (
@@ -85,13 +95,13 @@ def _can_go_on(header: _Header, rows: list[list[str]]) -> bool:
 
 
 def _is_consistent(header: _Header, rows: list[list[str]]) -> bool:
-    """Whether lines are those of neighbours that a header announces, all of them there."""
+    """Return True if lines are all the neighbours that a header declares."""
     n, step = header.vertices, _step(header)
     if any(rows[n:]) or len(rows) < n - 1:
         return False
     count = sum(map(len, rows))
-    announced = [(False, 2)] + [(False, 1), (True, 2)] * header.hundreds
-    for sizes, entries in announced:
+    possible = [(False, 2)] + [(False, 1), (True, 2)] * header.hundreds
+    for sizes, entries in possible:
         lead = _lead(header, sizes)
         if count == lead * n + step * entries * header.edges:
             arcs = {(str(v), u) for v, row in enumerate(rows, 1) for u in row[lead::step]}
@@ -102,39 +112,40 @@ def _is_consistent(header: _Header, rows: list[list[str]]) -> bool:
 
 
 def _lead(header: _Header, sizes: bool) -> int:
-    """Numbers of a line before the first neighbour."""
+    """Return how many numbers of a line precede the first neighbour."""
     return header.vertex_weights + (header.hundreds and sizes)
 
 
 def _step(header: _Header) -> int:
-    """Numbers for a neighbour."""
+    """Return how many numbers an entry has: the neighbour and perhaps a weight."""
     return 2 if header.edge_weights else 1
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """Edges with int32 or int64 weights (float64 if one of them has a fraction), or none.
+    """Read edges with int32 or int64 weights (float64 if one of them has a fraction), or none.
 
     Sizes and weights of vertices are checked to be there, and dropped. The graph is undirected; it
-    is directed where the header counts entries and not all are there in both directions. The first
+    is directed if the header counts entries and not all are listed in both directions. The first
     vertex is called ``options.id_base``; None: 1.
     """
     text = source.text()
     header = _read_header(text)
     check_vertex_count(text, header.vertices, header.position)
     begin = text.behind_line(header.position)
-    lines = AdjacencyLines(
+    shape = LineShape(
         _expected(header),
-        "%",
+        _WEIGHTS if header.edge_weights else (NONE,),
+        many=True,
+        id_columns=1,
         skipped=_lead(header, False),
-        kinds=_WEIGHTS if header.edge_weights else (NONE,),
     )
     if header.hundreds:
-        words = entry_count(text, begin, replace(lines, kinds=(NONE,)))
+        words = entry_count(text, begin, replace(shape, kinds=(NONE,)))
         if words not in (_step(header) * header.edges, _step(header) * 2 * header.edges):
-            lines = replace(lines, skipped=_lead(header, True), expected=f"SIZE {lines.expected}")
+            shape = replace(shape, skipped=_lead(header, True), expected=f"SIZE {shape.expected}")
     base = 1 if options.id_base is None else options.id_base
-    ids = IdRange(base, header.vertices, True)
-    arcs = read_adjacency(text, begin, lines, ids, options.progress)
+    ids = IdRange(base, header.vertices, declared=True)
+    arcs = read_lines(text, begin, shape, ids, options.progress)
     _check_counts(text, header, arcs)
     text.release()
     listed = ArcList(
@@ -143,13 +154,13 @@ def read(source: Source, options: ReadOptions) -> Graph:
     graph = assemble(listed, replace(options, directed=None))
     if arcs.count == header.edges:
         with suppress(FormatError):
-            return undirected(graph, text.path, "")
+            return symmetric_graph(graph, text.path)
         return graph
-    return undirected(graph, text.path, "an edge must be in the lists of both its ends")
+    return symmetric_graph(graph, text.path)
 
 
-def _check_counts(text: Text, header: _Header, arcs: Adjacency) -> None:
-    """Refuse lines and neighbours that are not as many as declared."""
+def _check_counts(text: Text, header: _Header, arcs: ScannedArcs) -> None:
+    """Refuse other numbers of lines and neighbours than declared."""
     # The blank line of a last vertex without neighbours may lack its newline.
     if arcs.rows < header.vertices - 1:
         raise text.error(
@@ -159,7 +170,7 @@ def _check_counts(text: Text, header: _Header, arcs: Adjacency) -> None:
         )
     if arcs.count in (header.edges, 2 * header.edges):
         return
-    # Some count self-loops as edges, though they are in one list.
+    # Some programs count self-loops as edges, though they are in one list.
     loops = sum(int(np.count_nonzero(block.sources == block.targets)) for block in arcs.blocks())
     if arcs.count + loops != 2 * header.edges:
         problem = (
@@ -201,9 +212,9 @@ def _expected(header: _Header) -> str:
 def write(graph: Graph, file: BinaryIO) -> None:
     """Write an undirected graph with integer weights, or none.
 
-    One with self-loops or parallel edges is written as DIMACS-10 has it.
+    One with self-loops or parallel edges is written as in DIMACS-10.
 
-    :raises InputError: it is directed, or has ids of its own or other weights
+    :raises InputError: it is directed, or has ids or other weights
     """
     require_undirected(graph, "METIS")
     require_consecutive_ids(graph, "METIS", 1)

@@ -13,21 +13,26 @@ from typing import BinaryIO
 from godwit.errors import InputError
 from godwit.graph.arcs import ArcList, ReadOptions
 from godwit.graph.csr import Graph, assemble
-from godwit.io.format import Format, Head, require_consecutive_ids, require_no_weights
+from godwit.io.format import (
+    Format,
+    Head,
+    require_consecutive_ids,
+    require_no_weights,
+    symmetric_graph,
+)
 from godwit.io.source import Source
-from godwit.io.text.adjacency import AdjacencyLines, read_adjacency, undirected
-from godwit.io.text.arc_lines import IdRange, check_vertex_count
+from godwit.io.text.line_reader import IdRange, LineShape, check_vertex_count, read_lines
 from godwit.io.text.writing import write_rows
 
-_LINES = AdjacencyLines("SUCCESSOR ...")
+_LINES = LineShape("SUCCESSOR ...", comments="", many=True, id_columns=1)
 _MOST_DIGITS = 18
 
 
 def recognize(head: Head) -> bool:
-    """Whether a file that begins like this is in this format.
+    """Return True if a file that begins like this is in this format.
 
-    The first line must be a number. Where the name does not end with .graph-txt, ascending successors
-    below it must follow, in as many lines.
+    The first line must be a number. If the name does not end with .graph-txt, that number of lines with
+    ascending successors must follow.
     """
     if not head.lines or not _is_number(head.lines[0]):
         return False
@@ -50,11 +55,11 @@ def _is_number(word: str) -> bool:
 
 
 def _ascends(numbers: list[int]) -> bool:
-    return all(one < next for one, next in pairwise(numbers))
+    return all(first < second for first, second in pairwise(numbers))
 
 
 def read(source: Source, options: ReadOptions) -> Graph | ArcList:
-    """Arcs without weights.
+    """Read arcs without weights.
 
     Directed; undirected if ``options.directed`` is False, and then each edge must be in the lists of
     both its ends.
@@ -65,8 +70,8 @@ def read(source: Source, options: ReadOptions) -> Graph | ArcList:
         raise text.error("malformed first line, expected the number of vertices", position)
     vertex_count = int(line)
     check_vertex_count(text, vertex_count, position)
-    ids = IdRange(0, vertex_count, True)
-    arcs = read_adjacency(text, text.behind_line(position), _LINES, ids, options.progress)
+    ids = IdRange(0, vertex_count, declared=True)
+    arcs = read_lines(text, text.behind_line(position), _LINES, ids, options.progress)
     if arcs.rows < vertex_count:
         raise text.error(
             f"declares {vertex_count} vertices, but the lines of {arcs.rows} follow: the file may be "
@@ -76,15 +81,14 @@ def read(source: Source, options: ReadOptions) -> Graph | ArcList:
     text.release()
     listed = ArcList(arcs, vertex_count, directed=True)
     if options.directed is False:
-        graph = assemble(listed, replace(options, directed=None))
-        return undirected(graph, text.path, "an edge must be in the lists of both its ends")
+        return symmetric_graph(assemble(listed, replace(options, directed=None)), text.path)
     return listed
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
     """Write arcs, both of an undirected edge.
 
-    :raises InputError: there are weights, ids of its own or parallel arcs
+    :raises InputError: there are weights, ids or parallel arcs
     """
     require_no_weights(graph, "WebGraph")
     require_consecutive_ids(graph, "WebGraph", 0)

@@ -228,7 +228,7 @@ def compressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     elif compression == "xz":
         packed = lzma.LZMAFile(file, "wb", preset=1)  # noqa: SIM115 (closed below)
     else:
-        options = {zstd.CompressionParameter.checksum_flag: 1}
+        options: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}
         packed = zstd.ZstdFile(file, "wb", options=options)
     with packed:
         yield packed

@@ -1,12 +1,13 @@
-"""A data set's file in the cache: complete, and what it was when it was fetched, or not there at all.
+"""The file of a data set: in the cache, in a folder that mirrors the publishers, or downloaded.
 
-Few publishers give checksums, so the first download is trusted: its SHA-256 is kept beside the file,
-and whoever reads it later finds it unchanged (by size and time; where those differ, by the checksum).
-A mirror that has ``SHA256SUMS`` is held to it. Of an archive only the graph's own file is kept,
-compressed by zstd.
+Each mirror has a folder of its own in the cache, so a file from one address does not stand for that of
+another. Of an archive only the graph's own file is kept, compressed by zstd, with the time of an archive
+that lies on this machine. All files are compressed, and damage in the cache is noticed by the checksums of
+their compression; the SHA256SUMS of a mirror are checked on download.
 
-A download goes to a temporary file, which takes its name at the end: processes that fetch the same
-file at the same time do not meet.
+pooch downloads. What it does not have is here: files that are complete or not there even if the process is
+killed (:func:`godwit.files.replacing`), one member of an archive without unpacking the others, a look
+at the free disk space, and errors of one line.
 """
 
 from __future__ import annotations
@@ -14,74 +15,88 @@ from __future__ import annotations
 import atexit
 import gzip
 import hashlib
+import lzma
 import os
 import re
 import shutil
+import struct
+import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote
 
 from godwit import cache, config
 from godwit.errors import FileError
-from godwit.files import errors_named, replacing
+from godwit.files import replacing
 from godwit.graph.arcs import Progress
 from godwit.io.compression import compressed, file_error
-from godwit.io.datasets.archives import BLOCK_BYTES, member_blocks
 from godwit.io.datasets.catalog import DataSet
-from godwit.io.datasets.records import Origin, digest, is_kept, record
 
 _TIMEOUT_S = 30.0  # without a byte from the server
 _SUMS = "SHA256SUMS"
 _WEB_PAGE = b"<"  # no graph begins like this
 _GZIP = b"\x1f\x8b"
+_BLOCK_BYTES = 1 << 20
+_ARCHIVE_ERRORS = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,  # of bz2, gzip and the disk
+    ValueError,
+    RuntimeError,  # encrypted, or an unknown compression
+)
 
 
 def fetch(data: DataSet, progress: Progress | None = None) -> Path:
-    """The file of a data set: from the cache, from a folder that mirrors the homes, or downloaded.
+    """Return the file of a data set; download or unpack it if it is not in the cache.
 
     :param progress: called with (bytes done, bytes in all or done, phase)
-    :raises FileError: it cannot be had; says what to do
+    :raises FileError: it cannot be had; names a remedy
     """
     mirror = _mirror()
-    folder = mirror if isinstance(mirror, Path) else None
-    if folder is not None and not (folder / data.file).is_file():
-        raise FileError(f"{data.name}: no file {folder / data.file} (GODWIT_DATASETS={mirror})")
-    if folder is not None and not data.member:
-        return folder / data.file
-    kept = cache_folder()
-    stored = kept / data.stored
-    placed = (folder or kept) / data.file
-    archive = placed if data.member and placed.is_file() else None
-    address = None if isinstance(mirror, Path) else mirror
-    url = data.url if address is None else f"{address.rstrip('/')}/{data.file}"
-    if archive is None:
-        origin = Origin(re.sub(r"(?<=://)[^/]*@", "", url))  # without a password
-    else:
-        with _errors_of_reading(archive):
-            status = archive.stat()
-        place = data.file if folder is None else os.path.realpath(archive)
-        origin = Origin(place, status.st_size, status.st_mtime_ns)
+    archive = None
+    if isinstance(mirror, Path):
+        archive = mirror / data.file
+        if not archive.is_file():
+            raise FileError(f"{data.name}: no file {archive} (GODWIT_DATASETS={mirror})")
+        if not data.member:
+            return archive
+    folder = cache_folder() / _subfolder(mirror)
+    stored = folder / data.stored
+    if archive is None and data.member:
+        archive = folder / data.file  # if the user has put it there
     with _errors_of_reading(stored):
-        if is_kept(data, stored, origin, progress):
+        time = archive.stat().st_mtime_ns if archive is not None and archive.is_file() else None
+        if stored.is_file() and time in (None, stored.stat().st_mtime_ns):
             return stored
     _make_folder(stored.parent)
-    if archive is None:
-        checksum = _download(data, url, address, kept, progress)
-    else:
-        with _errors_of_reading(archive), archive.open("rb") as file:
-            checksum = _unpack(data, file, str(archive), stored, progress)
-    record(stored, checksum, origin)
+    with replacing(stored) as file:
+        if time is not None:
+            assert archive is not None
+            with _errors_of_reading(archive), archive.open("rb") as packed:
+                _unpack(data, packed, str(archive), file, progress)
+        elif data.member:
+            with tempfile.TemporaryFile(dir=stored.parent) as packed:
+                url = _download(data, mirror, folder, packed, progress)
+                _unpack(data, packed, url, file, progress)
+        else:
+            _download(data, mirror, folder, file, progress)
+    if time is not None:
+        os.utime(stored, ns=(time, time))
     return stored
 
 
 def _mirror() -> Path | str | None:
-    """The folder, or the address, that stands for the homes. :raises FileError: it is neither."""
+    """Return the folder or the address of a mirror, if there is one. :raises FileError: it is neither"""
     mirror = config.dataset_mirror()
     if mirror is None or re.match("https?://", mirror, re.IGNORECASE):
         return mirror
@@ -94,26 +109,21 @@ def _mirror() -> Path | str | None:
     return Path(os.path.expanduser(mirror))
 
 
-def _download(
-    data: DataSet, url: str, mirror: str | None, kept: Path, progress: Progress | None
-) -> str:
-    """Bring a data set's file from its home, or from a mirror, into the cache. :returns: its SHA-256"""
-    stored = kept / data.stored
-    expected = None if mirror is None else _published_checksum(data, mirror, kept)
-    if data.member:
-        with errors_named(stored), tempfile.TemporaryFile(dir=stored.parent) as archive:
-            _receive(data, url, kept, _Receiver(archive, stored.parent, progress), expected)
-            return _unpack(data, archive, url, stored, progress)
-    with replacing(stored) as file:
-        receiver = _Receiver(file, stored.parent, progress)
-        _receive(data, url, kept, receiver, expected)
-    return receiver.sha256.hexdigest()
+def _subfolder(mirror: Path | str | None) -> str:
+    """Return the name of a mirror's folder in the cache; "" for the publishers'."""
+    if mirror is None:
+        return ""
+    if isinstance(mirror, Path):
+        origin = os.path.realpath(mirror)
+    else:
+        origin = re.sub(r"(?<=://)[^/]*@", "", mirror).rstrip("/")  # without a password
+    return f"mirror-{hashlib.sha256(origin.encode()).hexdigest()[:12]}"
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: below the cache folder, or a temporary one if there is no home.
+    """Return the folder of data sets in the cache folder, or a temporary one if there is none.
 
-    :raises FileError: the cache folder is not ours alone, so that others could say what is written where
+    :raises FileError: others can write to the cache folder, so its content cannot be trusted
     """
     base = config.cache_folder()
     if base is None:
@@ -133,27 +143,20 @@ def _temporary_folder() -> Path:
     return Path(folder)
 
 
-class _Receiver:
-    """What pooch writes a download to, and its progress bar too: counts, hashes, keeps the beginning.
+class _ProgressBar:
+    """Progress bar for pooch; refuses a download that does not fit on the disk.
 
-    ``total``, which pooch sets before the first byte, is what the server says that there is; 0 if it
-    does not say. If it has compressed the file on its own account (``is_decoded``), that is not the
-    file's size.
+    :ivar total: Content-Length, set by pooch before the first byte; 0 if there is none
     """
 
-    def __init__(self, file: IO[bytes], folder: Path, progress: Progress | None) -> None:
+    def __init__(self, folder: Path, progress: Progress | None) -> None:
         self.count = 0
-        self.head = b""
-        self.is_decoded = False
-        self.sha256 = hashlib.sha256()
-        self.file = file
         self._folder = folder
         self._progress = progress
         self._total = 0
 
     @property
     def total(self) -> int:
-        """Bytes to come in all, or 0. :raises FileError: on setting it, if they have no room"""
         return self._total
 
     @total.setter
@@ -166,133 +169,137 @@ class _Receiver:
                 f"{free:,} are free; GODWIT_CACHE names another folder"
             )
 
-    @property
-    def is_short(self) -> bool:
-        """Whether less has come than the server said."""
-        return self.count < self._total and not self.is_decoded
-
-    def write(self, data: bytes) -> None:
-        """Take the next block."""
-        self.file.write(data)
-        self.sha256.update(data)
-        self.count += len(data)
-        if len(self.head) < 64:
-            self.head += data[:64]
-
-    def flush(self) -> None:
-        """Called by pooch after each block, which would be too often."""
-
-    def update(self, _: int) -> None:
-        """Report progress."""
+    def update(self, count: int) -> None:
+        self.count += count
         if self._progress is not None:
-            self._progress(self.count, max(self._total, self.count), "downloading")
+            done = min(self.count, self._total) if self._total else self.count
+            self._progress(done, self._total or done, "downloading")
 
     def reset(self) -> None:
-        """Part of the protocol of progress bars."""
+        """Do nothing: pooch calls this before its last update."""
 
     def close(self) -> None:
-        """Part of the protocol of progress bars."""
+        """Do nothing: part of the interface of progress bars."""
 
 
-def _receive(
-    data: DataSet, url: str, kept: Path, receiver: _Receiver, expected: str | None
-) -> None:
-    """Download a file. :raises FileError: it did not come, not whole, or is another one"""
+def _download(
+    data: DataSet,
+    mirror: str | Path | None,
+    folder: Path,
+    file: IO[bytes],
+    progress: Progress | None,
+) -> str:
+    """Download a file. Return its address.
+
+    :raises FileError: it did not come, not whole, or is another one
+    """
+    url = data.url if mirror is None else f"{str(mirror).rstrip('/')}/{data.file}"
+    bar = _ProgressBar(folder, progress)
+    source = url
     try:
-        _get(url, receiver)
+        expected = None
+        if mirror is not None:
+            source = f"{str(mirror).rstrip('/')}/{_SUMS}"
+            expected = _published_checksum(source, data.file)
+        source = url
+        is_decoded = _get(url, file, bar)
+        problem = _problem_of_file(file, expected, 0 if is_decoded else bar.total)
     except _download_errors() as error:
-        raise _not_fetched(data, url, _problem(error, receiver), kept) from error
-    problem = ""
-    if receiver.is_short or not receiver.count:
-        problem = _cut(receiver)
-    elif receiver.head.lstrip().startswith(_WEB_PAGE):
-        problem = "the server sent a web page, not a graph"
-    elif expected is not None and receiver.sha256.hexdigest() != expected:
-        problem = (
-            f"wrong checksum: its SHA-256 is {receiver.sha256.hexdigest()}, {_SUMS} says {expected}"
-        )
-    elif not receiver.total and not _is_whole(receiver):
-        problem = _cut(receiver)
+        problem = _problem_of_download(error, bar)
     if problem:
-        raise _not_fetched(data, url, problem, kept)
+        raise FileError(
+            f"cannot fetch {data.name} from {source}: {problem} "
+            f"(if you get the file elsewhere, put it at {folder / data.file})"
+        )
+    return url
 
 
-def _get(url: str, receiver: _Receiver) -> None:
+def _get(url: str, file: IO[bytes], bar: _ProgressBar) -> bool:
+    """Download a file. Return True if the server has compressed it, so that its length is another."""
     import pooch
 
+    encodings = []
     with ExitStack() as answers:
 
         def keep(answer: Any, **_: Any) -> None:
-            answers.callback(answer.close)  # pooch leaves those open that it gives up
-            receiver.is_decoded = "Content-Encoding" in answer.headers
+            answers.callback(answer.close)  # pooch does not close them on errors
+            encodings.append(answer.headers.get("Content-Encoding"))
 
         download = pooch.HTTPDownloader(
-            progressbar=receiver,
-            chunk_size=BLOCK_BYTES,
+            progressbar=bar,
+            chunk_size=_BLOCK_BYTES,
             timeout=_TIMEOUT_S,
             headers={"Accept-Encoding": "identity"},
             hooks={"response": keep},
         )
-        download(url, receiver, None)
+        download(url, file, None)
+    return encodings[-1] is not None
 
 
-def _published_checksum(data: DataSet, mirror: str, kept: Path) -> str | None:
-    """The SHA-256 that a mirror gives for a file, or None if it has no list or not this file."""
-    url = f"{mirror.rstrip('/')}/{_SUMS}"
-    sums = BytesIO()
-    receiver = _Receiver(sums, kept, None)
-    try:
-        _get(url, receiver)
-    except _download_errors() as error:
-        if _status(error) == 404:
-            return None
-        raise _not_fetched(data, url, _problem(error, receiver), kept) from error
-    if receiver.is_short:
-        raise _not_fetched(data, url, _cut(receiver), kept)
-    for line in sums.getvalue().decode("utf-8", "replace").splitlines():
-        checksum, _, file = line.partition(" ")
-        if file.lstrip(" *").removeprefix("./") == data.file:
+def _published_checksum(url: str, file: str) -> str | None:
+    """Return the SHA-256 of a file in a mirror's list; None if there is no list or it lacks the file."""
+    import requests
+
+    answer = requests.get(url, timeout=_TIMEOUT_S)
+    if answer.status_code == 404:
+        return None
+    answer.raise_for_status()
+    for line in answer.text.splitlines():
+        checksum, _, name = line.partition(" ")
+        if name.lstrip(" *").removeprefix("./") == file:
             return checksum.lower()
     return None
 
 
-def _is_whole(receiver: _Receiver) -> bool:
-    """Whether a gzip stream ends as it should, where no length says when it is complete."""
-    receiver.file.seek(0)
-    try:
-        if receiver.head.startswith(_GZIP):
-            with gzip.open(receiver.file) as content:
-                while content.read(BLOCK_BYTES):
+def _problem_of_file(file: IO[bytes], expected: str | None, length: int) -> str:
+    """Return what is wrong with a downloaded file; "" if nothing is.
+
+    :param expected: its SHA-256
+    :param length: bytes that it should have, or 0
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    head = file.read(64)
+    file.seek(0)
+    if size < max(length, 1):
+        return _cut(length)
+    if head.lstrip().startswith(_WEB_PAGE):
+        return "the server sent a web page, not a graph"
+    if expected is not None:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        if checksum != expected:
+            return f"wrong checksum: its SHA-256 is {checksum}, {_SUMS} says {expected}"
+    if not length and head.startswith(_GZIP):  # no length: a stream that was cut has no end
+        file.seek(0)
+        try:
+            with gzip.open(file) as content:
+                while content.read(_BLOCK_BYTES):
                     pass
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return False
-    return True
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return _cut(0)
+    return ""
 
 
 def _download_errors() -> tuple[type[Exception], ...]:
-    """What a download raises, besides what writing raises."""
+    """Return the errors of a download, but for those of writing."""
     import requests
     import urllib3
 
     return (requests.RequestException, urllib3.exceptions.HTTPError, ValueError)
 
 
-def _status(error: Exception) -> int | None:
-    return getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _problem(error: Exception, receiver: _Receiver) -> str:
-    """In a few words, what is wrong with a download."""
+def _problem_of_download(error: Exception, bar: _ProgressBar) -> str:
+    """Return in a few words what went wrong."""
     import requests
 
     text = " ".join(str(error).split())[:200]
-    status = _status(error)
+    status = getattr(getattr(error, "response", None), "status_code", None)
     if status is not None and status >= 400:
         return f"the server answered {status}"
     if isinstance(error, requests.Timeout) or "timed out" in text:
         return f"the server sent nothing for {_TIMEOUT_S:g} s"
-    if receiver.count or isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return _cut(receiver)
+    if bar.count or isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return _cut(bar.total)
     if isinstance(error, requests.ConnectionError) and not isinstance(
         error, requests.exceptions.SSLError
     ):
@@ -300,36 +307,68 @@ def _problem(error: Exception, receiver: _Receiver) -> str:
     return text
 
 
-def _cut(receiver: _Receiver) -> str:
-    due = f"all {receiver.total:,} bytes" if receiver.total else "the end"
+def _cut(length: int) -> str:
+    due = f"all {length:,} bytes" if length else "the end"
     return f"the connection was cut before {due} had come"
 
 
-def _not_fetched(data: DataSet, origin: str, problem: str, kept: Path) -> FileError:
-    return FileError(
-        f"cannot fetch {data.name} from {origin}: {problem} "
-        f"(if you get the file elsewhere, put it at {kept / data.file})"
-    )
-
-
 def _unpack(
-    data: DataSet, archive: IO[bytes], origin: str, stored: Path, progress: Progress | None
-) -> str:
-    """Keep the graph's file of an archive.
+    data: DataSet, archive: IO[bytes], origin: str, file: IO[bytes], progress: Progress | None
+) -> None:
+    """Copy the graph's file out of an archive, compressed by zstd.
 
-    :returns: the SHA-256 of what is kept
     :raises FileError: the archive is corrupt or lacks it
     """
     total = archive.seek(0, os.SEEK_END)
     archive.seek(0)
-    with replacing(stored) as file:
-        with compressed(file, "zstd") as packed:
-            for block in member_blocks(data, archive, origin):
-                packed.write(block)
-                if progress is not None:
-                    progress(archive.tell(), total, "unpacking")
-        file.seek(0)
-        return digest(file, progress)
+    with compressed(file, "zstd") as packed:  # type: ignore[arg-type]
+        for block in _member_blocks(data, archive, origin):
+            packed.write(block)
+            if progress is not None:
+                progress(archive.tell(), total, "unpacking")
+
+
+def _member_blocks(data: DataSet, archive: IO[bytes], origin: str) -> Iterator[bytes]:
+    """Yield the content of the member of an archive that has the graph's name, in whatever folder.
+
+    Nothing is written under a name from the archive, and links are not followed.
+    """
+    try:
+        members = _zip_members(archive) if data.url.endswith(".zip") else _tar_members(archive)
+        for name, size, content in members:
+            if PurePosixPath(name).name == data.member:
+                left = size
+                while block := content.read(_BLOCK_BYTES):
+                    left -= len(block)
+                    yield block
+                if left:
+                    raise EOFError("it ends too early")
+                return
+    except _ARCHIVE_ERRORS as error:
+        text = " ".join(str(error).split())[:200]
+        raise FileError(
+            f"cannot unpack {data.name} from {origin}: the archive is corrupt ({text})"
+        ) from error
+    raise FileError(
+        f"cannot unpack {data.name} from {origin}: there is no {data.member} in the archive"
+    )
+
+
+def _tar_members(archive: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Yield name, size and content of the regular files, in one pass."""
+    with tarfile.open(fileobj=archive, mode="r|*") as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isreg() else None
+            if content is not None:
+                yield member.name, member.size, content
+
+
+def _zip_members(archive: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            if not member.is_dir():
+                with packed.open(member) as content:
+                    yield member.filename, member.file_size, content
 
 
 def _make_folder(folder: Path) -> None:

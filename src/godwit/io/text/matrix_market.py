@@ -23,8 +23,8 @@ import numpy as np
 from godwit.errors import FormatError
 from godwit.graph.arcs import ArcList, Arcs, Block, ReadOptions
 from godwit.graph.csr import Graph
-from godwit.graph.rows import require_memory
 from godwit.graph.ids import VertexIds
+from godwit.graph.rows import require_memory
 from godwit.io.format import Format, Head, require_consecutive_ids
 from godwit.io.source import Source
 from godwit.io.text.line_reader import (

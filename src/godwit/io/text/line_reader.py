@@ -370,6 +370,7 @@ class _Scan:
             ord(shape.prefix) if shape.prefix else 0,
             *window.comments,
             ord("," if shape.comma else " "),
+            shape.many,
             shape.id_columns,
             shape.skipped,
             shape.dropped,
@@ -379,7 +380,8 @@ class _Scan:
             first_row,
             min(self._ids.vertex_count, _LARGEST),
         )
-        kernel = scanner.SCAN_ROWS if shape.many else scanner.SCAN_ARCS
+        is_arc = not shape.many and (shape.id_columns, shape.skipped, shape.dropped) == (2, 0, 0)
+        kernel = scanner.SCAN_ARCS if is_arc else scanner.SCAN_ROWS
         window.run(
             scanner.SCAN_WORDS if shape.words else kernel,
             *map(np.int64, numbers),

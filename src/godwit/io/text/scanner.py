@@ -56,7 +56,7 @@ _ONES = np.uint64(0x0101010101010101)
 _7, _56 = np.uint64(7), np.uint64(56)
 
 # Bound to kernels when they are compiled.
-_ONE_TARGET = True
+_ONLY_ARCS = True
 _scan_vertex = scan_id
 
 
@@ -149,6 +149,7 @@ def _scan_lines(
     comment: int,
     other_comment: int,
     comma: int,
+    many: bool,
     id_columns: int,
     skipped: int,
     dropped: int,
@@ -173,6 +174,7 @@ def _scan_lines(
 
     :param prefix: byte that begins each line, 0 for none
     :param comma: byte that may stand between two columns besides blanks, a blank for none
+    :param many: a line has any number of targets
     :param id_columns: 2: source and target; 1: the source is the number of the line, from
         ``first_row`` on; lines from ``last_row`` on must be blank; 0: there are only weights
     :param skipped: integers before the first target that are not stored
@@ -197,104 +199,179 @@ def _scan_lines(
         while at < stop:
             line = at
             at = skip_blanks(text, at)
-            if text[at] == comment or text[at] == other_comment:
-                while text[at] != NEWLINE:
+            byte = text[at]
+            if byte <= RETURN or byte == comment or byte == other_comment:
+                is_blank_line = line_ends(text, at)
+                if is_blank_line or byte == comment or byte == other_comment:
+                    while text[at] != NEWLINE:
+                        at += 1
                     at += 1
-                at += 1
-                continue
-            if line_ends(text, at):
-                at += 1 if text[at] == NEWLINE else 2
-                if id_columns == 1:
-                    if skipped > 0 and first_row + row < last_row:
-                        status = MALFORMED
-                        break
-                    row += 1
-                continue
-            if prefix != 0:
-                if text[at] != prefix or not is_blank(text[at + 1]):
-                    status = MALFORMED
-                    break
-                at = skip_blanks(text, at + 2)
-            source = np.int64(first_row + row)
-            if id_columns == 2:
-                source, after = _scan_vertex(text, at)
-                if source < base or source > last_id:
-                    status = BAD_ID
-                    break
-                min_id = min(min_id, source)
-                max_id = max(max_id, source)
-                source -= base
-                at = _next_column(text, after, comma)
-                if at == after and not line_ends(text, at):
-                    status = MALFORMED
-                    break
-                if not _ONE_TARGET:
-                    heads[row] = source
-            elif id_columns == 1 and source >= last_row:
-                status = SURPLUS
-                break
-            for _ in range(skipped):
-                number, after, status = scan_integer(text, at)
-                at = _next_column(text, after, comma)
-                if status != FINE or number < 0 or (at == after and not line_ends(text, at)):
-                    status = MALFORMED
-                    break
-            while status == FINE and (_ONE_TARGET or not line_ends(text, at)):
-                after = at
-                target = np.int64(0)
-                if id_columns > 0:
-                    target, after = _scan_vertex(text, at)
-                    if target < base or target > last_id:
-                        status = BAD_ID
-                        break
-                    min_id = min(min_id, target)
-                    max_id = max(max_id, target)
-                    target -= base
-                    at = (
-                        _next_column(text, after, comma)
-                        if column != NONE
-                        else skip_blanks(text, after)
-                    )
-                    if at == after and not line_ends(text, at):
-                        status = MALFORMED
-                        break
-                if column != NONE:
-                    after, status = _scan_weight(
-                        text, at, column, entry, weights, wide_weights, powers
-                    )
-                    for _ in range(dropped if status == FINE else 0):
-                        at = skip_blanks(text, after)
-                        _, end_of_number = scan_real(text, at, powers)
-                        if at == after or end_of_number < 0:
+                    if is_blank_line and not _ONLY_ARCS and id_columns == 1:
+                        if skipped > 0 and first_row + row < last_row:
                             status = MALFORMED
                             break
-                        after = end_of_number
-                    if status != FINE:
-                        break
-                    at = skip_blanks(text, after)
-                    if at == after and not line_ends(text, at):
+                        row += 1
+                    continue
+            if _ONLY_ARCS:
+                if prefix != 0:
+                    if text[at] != prefix or not is_blank(text[at + 1]):
                         status = MALFORMED
                         break
-                sources[entry] = source
-                targets[entry] = target
-                entry += 1
-                if _ONE_TARGET:
-                    break
+                    at = skip_blanks(text, at + 2)
+                at, status, low, high = _scan_arc(
+                    text, at, comma, column, base, last_id,
+                    entry, sources, targets, weights, wide_weights, powers,
+                )  # fmt: skip
+                entry += 1 if status == FINE else 0
+            else:
+                at, status, low, high, entry = _scan_row(
+                    text, at, many, id_columns, skipped, dropped, column, base, last_id,
+                    first_row + row, last_row, row,
+                    entry, heads, sources, targets, weights, wide_weights, powers,
+                )  # fmt: skip
+                row += 1
             if status != FINE:
                 break
-            if text[at] == RETURN:
-                at += 1
+            min_id = min(min_id, low)
+            max_id = max(max_id, high)
             if text[at] != NEWLINE:
-                status = MALFORMED
-                break
+                at = skip_blanks(text, at)
+                if text[at] == RETURN:
+                    at += 1
+                if text[at] != NEWLINE:
+                    status = MALFORMED
+                    break
             at += 1
-            row += 1
         report[k, FOUND] = entry - before[k, 1]
         report[k, STATUS] = status
         report[k, LINE] = line
         report[k, TOKEN] = at
         report[k, MIN_ID] = min_id
         report[k, MAX_ID] = max_id
+
+
+def _scan_arc(
+    text: Any,
+    at: Any,
+    comma: int,
+    column: int,
+    base: int,
+    last_id: int,
+    entry: Any,
+    sources: Any,
+    targets: Any,
+    weights: Any,
+    wide_weights: Any,
+    powers: Any,
+) -> Any:
+    """Scan ``SOURCE TARGET [WEIGHT]``.
+
+    :returns: the position behind it (of a bad id), status, the smaller and the larger id
+    """
+    none = np.int64(0)
+    begin = at
+    source, at = _scan_vertex(text, at)
+    if source < base or source > last_id:
+        return begin, BAD_ID, none, none
+    begin = _next_column(text, at, comma)
+    if begin == at:
+        return at, MALFORMED, none, none
+    target, at = _scan_vertex(text, begin)
+    if target < base or target > last_id:
+        return begin, BAD_ID, none, none
+    if column != NONE:
+        begin = _next_column(text, at, comma)
+        if begin == at:
+            return at, MALFORMED, none, none
+        at, status = _scan_weight(text, begin, column, entry, weights, wide_weights, powers)
+        if status != FINE:
+            return at, status, none, none
+    sources[entry] = source - base
+    targets[entry] = target - base
+    return at, FINE, min(source, target), max(source, target)
+
+
+def _scan_row(
+    text: Any,
+    at: Any,
+    many: bool,
+    id_columns: int,
+    skipped: int,
+    dropped: int,
+    column: int,
+    base: int,
+    last_id: int,
+    source: Any,
+    last_row: int,
+    row: Any,
+    entry: Any,
+    heads: Any,
+    sources: Any,
+    targets: Any,
+    weights: Any,
+    wide_weights: Any,
+    powers: Any,
+) -> Any:
+    """Scan a line of any shape up to its end.
+
+    :param source: the number of the line
+    :returns: the position of its end (of a bad id), status, the smallest and the largest id, and the
+        number of the next entry
+    """
+    low, high = np.int64(_HUGE), np.int64(-1)
+    if id_columns == 2:
+        begin = at
+        source, at = scan_id(text, at)
+        if source < base or source > last_id:
+            return begin, BAD_ID, low, high, entry
+        if not _word_ends(text, at):
+            return at, MALFORMED, low, high, entry
+        low = high = source
+        source -= base
+        if many:
+            heads[row] = source
+    elif id_columns == 1 and source >= last_row:
+        return at, SURPLUS, low, high, entry
+    for _ in range(skipped):
+        number, at, status = scan_integer(text, skip_blanks(text, at))
+        if status != FINE or number < 0 or not _word_ends(text, at):
+            return at, MALFORMED, low, high, entry
+    at = skip_blanks(text, at)
+    more = True
+    while more and not (many and line_ends(text, at)):
+        target = np.int64(base)
+        if id_columns > 0:
+            begin = at
+            target, at = scan_id(text, at)
+            if target < base or target > last_id:
+                return begin, BAD_ID, low, high, entry
+            low, high = min(low, target), max(high, target)
+        if column != NONE:
+            begin = skip_blanks(text, at)
+            if id_columns > 0 and begin == at:
+                return at, MALFORMED, low, high, entry
+            at, status = _scan_weight(text, begin, column, entry, weights, wide_weights, powers)
+            if status != FINE:
+                return at, status, low, high, entry
+        for _ in range(dropped):
+            begin = skip_blanks(text, at)
+            _, after = scan_real(text, begin, powers)
+            if begin == at or after < 0:
+                return begin, MALFORMED, low, high, entry
+            at = after
+        if not _word_ends(text, at):
+            return at, MALFORMED, low, high, entry
+        at = skip_blanks(text, at)
+        sources[entry] = source
+        targets[entry] = target - base
+        entry += 1
+        more = many
+    return at, FINE, low, high, entry
+
+
+def _word_ends(text: Any, at: int) -> bool:
+    """Return True if a word ends before a position."""
+    return is_blank(text[at]) or line_ends(text, at)
 
 
 def _first_line(text: Any, at: int, k: int) -> int:
@@ -351,8 +428,8 @@ def copy_words(
 
 
 SCAN_ARCS = kernel(_scan_lines)
-"""Scan lines with one target."""
+"""Scan lines ``[prefix] SOURCE TARGET [WEIGHT]``."""
 SCAN_WORDS = SCAN_ARCS.bind(_scan_vertex=scan_word)
-"""Scan lines with one target whose ids are words."""
-SCAN_ROWS = SCAN_ARCS.bind(_ONE_TARGET=False)
-"""Scan lines with any number of targets."""
+"""Scan such lines whose ids are words."""
+SCAN_ROWS = SCAN_ARCS.bind(_ONLY_ARCS=False)
+"""Scan lines of any shape."""

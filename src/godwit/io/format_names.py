@@ -1,4 +1,4 @@
-"""The names of file formats, and how files in them end: what the command line's help needs to know."""
+"""Names and file endings of the formats, without their code: the command line's help loads only this."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import NamedTuple
 
 
 class FormatName(NamedTuple):
-    """Where a format is at home, and how files in it end."""
+    """Module and file endings of a format.
+
+    :ivar module: in :mod:`godwit.io`
+    :ivar endings: of file names, without that of a compression
+    :ivar certain: no file of another format is recognized as this one
+    :ivar header: for messages: how each file with these endings begins; "" if there is no header
+    """
 
     module: str
-    """In :mod:`godwit.io`."""
     endings: tuple[str, ...]
-    """Of files that are written in it, without that of a compression."""
     certain: bool = False
-    """Whether no file of another format is taken for one."""
     header: str = ""
-    """How each file begins that is called so; nothing if such files need not begin in any way."""
 
 
 FORMATS = {
@@ -43,10 +45,10 @@ FORMATS = {
     "csv": FormatName("text.delimited", (".csv", ".tsv")),
     "edge-list": FormatName("text.edge_list", (".el", ".wel", ".txt")),
 }
-"""The formats, in the order in which they are tried on a file: those that are certain come first. Among
-the others, the one that the file's name speaks for."""
+"""The formats, in the order in which they are tried on a file: those that are certain come first. Of the
+others, the one with the file's ending."""
 
 
 def format_line() -> str:
-    """All formats and their endings."""
-    return ", ".join(f"{name} ({', '.join(one.endings)})" for name, one in FORMATS.items())
+    """Return all formats and their endings in one line."""
+    return ", ".join(f"{name} ({', '.join(known.endings)})" for name, known in FORMATS.items())

@@ -1,6 +1,6 @@
-"""A file to read a graph from: its beginning, and its content as text, as bytes, or as a stream.
+"""A file to read a graph from: its beginning, and its content as text or as bytes.
 
-Compression is transparent. Text that takes more than half of the memory there is, is not held: it is
+Compression is transparent. Text that takes more than half of the available memory is not held: it is
 read window by window, from the file or, if that is compressed, from an unnamed temporary copy.
 """
 
@@ -44,7 +44,7 @@ class Source:
     ) -> None:
         self.path = path
         self._held_bytes = held_bytes
-        self._others = ExitStack()
+        self._files_beside = ExitStack()
         self.progress = progress
         self._raw = RawFile(path, file, progress)
         packed = decompressed(self._raw)
@@ -62,30 +62,30 @@ class Source:
         if self._size == 0:
             raise FormatError(path, "the file is empty")
         self.head = Head(path, self._first_bytes(), self._size)
-        promised = COMPRESSION_SUFFIXES.get(path.suffix.lower())
-        if promised is not None and packed is None and not self.head.is_utf8:
+        compression = COMPRESSION_SUFFIXES.get(path.suffix.lower())
+        if compression is not None and packed is None and not self.head.is_utf8:
             raise FormatError(
                 path,
-                f"a {path.suffix} file begins as {promised} streams do, and this one does not: it is "
+                f"a {path.suffix} file begins as {compression} streams do, and this one does not: it is "
                 "damaged, or is not compressed and has to be renamed",
             )
 
     @property
     def size(self) -> int:
-        """Bytes of the content."""
+        """Size of the content in bytes."""
         return self._size
 
     def room(self, share: float) -> int:
-        """Bytes that a share of the memory is, or less where no more may be held."""
+        """Return the bytes of a share of the memory, at most those that may be held at once."""
         room = int(share * config.available_memory_bytes())
         return room if self._held_bytes is None else min(room, self._held_bytes)
 
     def beside(self, path: Path) -> Source:
-        """Another file that belongs to this one, open as long as this one is."""
-        return self._others.enter_context(open_source(path, self.progress, self._held_bytes))
+        """Open another file that belongs to this one, for as long as this one is open."""
+        return self._files_beside.enter_context(open_source(path, self.progress, self._held_bytes))
 
     def text(self) -> Text:
-        """The content as text. To be called once: it is the text that holds it then."""
+        """Hand over the content as text; to be called once."""
         if self._held is not None:
             held, self._held = self._held, None
             return self._text_in_memory(held, self._size)
@@ -99,27 +99,19 @@ class Source:
         return self._text_in_memory(buffer, count)
 
     def content(self) -> Array:
-        """The content: uint8, read-only; the pages of the file itself where it is not compressed."""
+        """Return the content (uint8, read-only); mapped from the file if that is not compressed."""
         if self._held is not None:
-            found = self._held[: self._size]
+            content = self._held[: self._size]
         else:
             assert self._spooled is not None
-            found = np.memmap(self._spooled, np.uint8, "r", shape=(self._size,)).view(np.ndarray)
-        found.flags.writeable = False
-        return found
-
-    @contextmanager
-    def stream(self) -> Iterator[BinaryIO]:
-        """The content as a file that Arrow reads from, from its beginning."""
-        import pyarrow as pa
-
-        with pa.BufferReader(pa.py_buffer(self.content())) as reader:
-            yield reader
+            content = np.memmap(self._spooled, np.uint8, "r", shape=(self._size,)).view(np.ndarray)
+        content.flags.writeable = False
+        return content
 
     def require_size(self, size: int, what: str) -> None:
-        """Refuse a file that is shorter or longer than its header says.
+        """Refuse a file that is shorter or longer than its header declares.
 
-        :raises FormatError: saying so
+        :param what: what the header declares, for the message
         """
         if self._size != size:
             problem = "is truncated" if self._size < size else "has bytes behind its end"
@@ -134,7 +126,7 @@ class Source:
         return os.pread(self._spooled.fileno(), HEAD_BYTES, 0)
 
     def _take_in(self, blocks: Iterator[bytes]) -> None:
-        """Keep what comes in memory, or in a temporary file from where it is too much for that."""
+        """Keep blocks in memory, or in a temporary file if they are too large."""
         room = self.room(_SHARE_HELD)
         gathered = bytearray()
         for block in blocks:
@@ -176,14 +168,14 @@ class Source:
         return MemoryText(self.path, buffer, count)
 
     def close(self) -> None:
-        """Close the file and its temporary copy, and the files beside it."""
-        self._others.close()
+        """Close the file, its temporary copy and the files beside it."""
+        self._files_beside.close()
         if self._spooled is not None:
             self._spooled.close()
 
 
 def _drained(gathered: bytearray) -> Iterator[bytes | bytearray]:
-    """What has been gathered, which takes no memory from then on."""
+    """Yield a buffer, then free its memory."""
     yield gathered
     gathered.clear()
 
@@ -191,7 +183,7 @@ def _drained(gathered: bytearray) -> Iterator[bytes | bytearray]:
 def _check_ends(path: Path, file: BinaryIO) -> None:
     """Refuse disks, and devices such as /dev/zero, which never end; terminals and pipes do.
 
-    What standard input is, the user has chosen: often /dev/null.
+    Standard input may be any device (often it is /dev/null).
     """
     status = os.fstat(file.fileno())
     if stat.S_ISBLK(status.st_mode) or (
@@ -211,10 +203,10 @@ def _is_standard_input(status: os.stat_result) -> bool:
 def open_source(
     path: str | os.PathLike[str], progress: Progress | None = None, held_bytes: int | None = None
 ) -> Iterator[Source]:
-    """Open a file, and take its content in if it is compressed or a pipe.
+    """Open a file; read its content if it is compressed or a pipe.
 
     :param progress: called with (position in the file, its size, "reading" or "decompressing")
-    :param held_bytes: the most of its content to hold in memory at once; None for a share of that
+    :param held_bytes: how much of the content may be held in memory; None: a share of the memory
     :raises FileError: if it is missing, cannot be read, or is a device other than a terminal
     :raises FormatError: if it is empty, or its compressed stream is corrupt or truncated
     """

@@ -6,8 +6,11 @@ word k of its lines one after the other, ``h = (h ^ word) * P; h ^= h >> 32``; t
 with the block's number b into one word, ``s = mix(b); s = mix(s ^ h[k])`` for k = 0 … 7 (``mix`` of
 ``graph/hashing.py``), and the checksum is the sum of these modulo 2**64.
 
-Every step is a bijection of what it changes, so a change within one word is always noticed, and any
-other that is no attack with probability about 1 - 2**-64.
+Every step is a bijection, so a change within one word is always noticed, and any other accidental change
+with probability about 1 - 2**-64.
+
+A library's hash (XXH3) is not used: this one is part of the file format (docs/file-format.md), runs on all
+threads, and checks offsets and targets in the same pass over memory.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def _step(lane: Any, word: Any) -> Any:
 
 
 def _block_word(block: Any, lines: Any, begin: Any, end: Any) -> Any:
-    """What lines [begin, end) of an (l, 8) array of uint64, block number ``block``, add to the sum."""
+    """Return the word of block number ``block``: lines [begin, end) of an (l, 8) array of uint64."""
     a = b = c = d = e = f = g = h = np.uint64(0)
     for i in range(begin, end):
         a = _step(a, lines[i, 0])
@@ -57,7 +60,7 @@ def _block_word(block: Any, lines: Any, begin: Any, end: Any) -> Any:
 
 
 def _is_wrong(elements: Any, begin: Any, end: Any, rule: Any, limit: Any) -> Any:
-    """Whether one of elements [begin, end) breaks the rule."""
+    """Return True if one of elements [begin, end) breaks the rule."""
     wrong = False
     if rule == _ASCENDING:
         for i in range(max(begin, 1), end):
@@ -81,7 +84,7 @@ def _take_in(
     sums: Any,
     wrong: Any,
 ) -> None:
-    """The sum over this thread's blocks, and whether one of their elements is wrong."""
+    """Set ``sums[rank]`` to the sum over this thread's blocks, ``wrong[rank]`` if an element is wrong."""
     count = lines.shape[0]
     blocks = (count + _LINES_PER_BLOCK - 1) // _LINES_PER_BLOCK
     begin, end = block_range(rank, size, blocks)
@@ -101,7 +104,7 @@ def _take_in(
 
 
 def checksum(array: Array) -> int:
-    """The checksum of a contiguous array of any dtype."""
+    """Return the checksum of a contiguous array of any dtype."""
     content = array.reshape(-1).view(np.uint8)
     whole = content.size - content.size % (_LINE_BYTES * _LINES_PER_BLOCK)
     rest = np.zeros(-(-(content.size - whole) // _LINE_BYTES) * _LINE_BYTES, np.uint8)
@@ -113,10 +116,10 @@ def checksum(array: Array) -> int:
 
 
 def checked(padded: Array, elements: Array, rule: Rule, limit: int = 0) -> tuple[int, bool]:
-    """In one pass the checksum of some bytes, and whether what they hold keeps a rule.
+    """Return the checksum of a section, and True if its elements keep a rule, in one pass.
 
     :param padded: uint8, aligned, a multiple of 64
-    :param elements: int32 or int64: the same memory, without what it is filled up with
+    :param elements: int32 or int64: the same memory without the padding
     :param rule: "ascending": no element is smaller than the one before it; "below": all are in
         [0, ``limit``)
     """

@@ -2,14 +2,13 @@
 
 Little-endian: the 64-bit numbers version, bytes of an edge's data, n, m; n 64-bit ends of rows; m
 targets, 32-bit in version 1 and 64-bit in version 2; then, at a multiple of 8 bytes, the data of the
-edges. Galois' own writers differ in what they fill up an odd m with: version 1 may end with or without
-4 bytes where there are no data, version 2 may have 8 bytes before the data or not. The size of the
-file tells.
+edges. Galois' own writers pad an odd m differently: version 1 may end with or without 4 bytes if there
+are no data, version 2 may have 8 bytes before the data or not. The size of the file decides.
 
-Data of 4 or 8 bytes are weights, int32 or int64 unless ``weight_dtype`` says otherwise: the file does
-not. Nor does it say whether a graph is undirected, and such a one is written as its arcs: reading is
-directed, or, with ``directed=False``, takes the file to hold each edge in both directions (which Galois
-calls symmetric, ``.sgr``), and checks that. Written is version 1, which is all that n up to 2**32 needs.
+Data of 4 or 8 bytes are weights, int32 or int64 unless ``weight_dtype`` is given: the file does not
+declare a dtype. Nor does it declare that a graph is undirected, which is written as its arcs: reading
+gives a directed graph, or, with ``directed=False``, checks that each edge is there in both directions
+(which Galois calls symmetric, ``.sgr``). Version 1 is written for n up to 2**32.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Header(NamedTuple):
         return self.targets_begin + (4 if self.version == 1 else 8) * self.arc_count
 
     def data_begin(self, size: int) -> int:
-        """Where the data begin in a file of so many bytes."""
+        """Return where the data begin in a file of a size."""
         end = self.targets_end
         if self.version == 1:
             filled = end + 4 * (self.arc_count % 2)
@@ -60,7 +59,7 @@ class _Header(NamedTuple):
 
 
 def _header(content: bytes) -> _Header | None:
-    """The header, if the file can be one of Galois' at all."""
+    """Return the header; None if it cannot be one of Galois'."""
     if len(content) < _HEADER.size:
         return None
     header = _Header(*_HEADER.unpack_from(content))
@@ -70,12 +69,12 @@ def _header(content: bytes) -> _Header | None:
 
 
 def recognize(head: Head) -> bool:
-    """Whether it begins with four 64-bit numbers that can be Galois' header."""
+    """Return True if a file begins with four 64-bit numbers that can be Galois' header."""
     return _header(head.content) is not None
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The graph in a file.
+    """Read a graph.
 
     :raises FormatError: it is truncated, or its rows or targets are out of range; or not symmetric,
         with ``directed=False``
@@ -127,7 +126,7 @@ def _weight_dtype(header: _Header, source: Source, options: ReadOptions) -> np.d
 
 
 def _targets(stored: Array, n: int, source: Source, dtype: np.dtype[Any]) -> Array:
-    """The targets as ids; checked here, where they are not yet narrowed."""
+    """Return the targets as ids, checked before they are narrowed."""
     if stored.size and int(stored.max()) >= n:
         arc = int(np.argmax(stored >= n))
         raise FormatError(

@@ -5,8 +5,8 @@ Little-endian and without any alignment: one byte, 1 for a directed graph; the 6
 arcs) and n; n + 1 64-bit offsets; m 32-bit targets, or in a ``.wsg`` m pairs of a 32-bit target and a
 32-bit weight. A directed graph is followed by offsets and targets (and weights) of its reverse. An
 undirected one has both directions of every edge. There is no magic number. The size of the file follows
-from these numbers, and tells whether there are weights where the name does not. The reverse, where there
-is one, is checked against the graph; a file that ends before it is read all the same.
+from these numbers, and decides whether there are weights if the name does not. The reverse is checked
+against the graph; a file that ends before it is read, too.
 
 GAP's weights are int32; ``weight_dtype`` reads others of 32 bits.
 """
@@ -41,19 +41,19 @@ class _Header(NamedTuple):
     vertex_count: int
 
     def size(self, weighted: bool, parts: int) -> int:
-        """Bytes of a file with so many parts: the graph, and its reverse."""
+        """Return the bytes of a file with 1 part (the graph) or 2 (and its reverse)."""
         part = 8 * (self.vertex_count + 1) + (8 if weighted else 4) * self.arc_count
         return _HEADER.size + parts * part
 
     def forms(self) -> Iterator[tuple[bool, int]]:
-        """(weighted, parts) that there are, the usual ones first."""
+        """Yield the possible (weighted, parts), the usual ones first."""
         for parts in (2, 1) if self.directed else (1,):
             yield False, parts
             yield True, parts
 
 
 def _header(content: bytes) -> _Header | None:
-    """The header, if it can be one of GAP's at all."""
+    """Return the header; None if it cannot be one of GAP's."""
     if len(content) < _HEADER.size or content[0] > 1:
         return None
     header = _Header(*_HEADER.unpack_from(content))
@@ -62,16 +62,16 @@ def _header(content: bytes) -> _Header | None:
 
 
 def _form(header: _Header, size: int, stem: str) -> tuple[bool, int] | None:
-    """What a file of this header, size and name has: whether weights, and how many parts."""
-    said = stem.endswith(".wsg") if stem.endswith(_SUFFIXES) else None
+    """Return (weighted, parts) of a file with this header, size and name; None if none fits."""
+    expected = stem.endswith(".wsg") if stem.endswith(_SUFFIXES) else None
     for weighted, parts in header.forms():
-        if said in (None, weighted) and header.size(weighted, parts) == size:
+        if expected in (None, weighted) and header.size(weighted, parts) == size:
             return weighted, parts
     return None
 
 
 def recognize(head: Head) -> bool:
-    """Whether header and size fit together; or the header alone, if the file is called .sg or .wsg."""
+    """Return True if header and size fit together; or the header alone is right in a file .sg or .wsg."""
     header = _header(head.content)
     if header is None:
         return False
@@ -79,7 +79,7 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The graph in a file.
+    """Read a graph.
 
     :raises FormatError: it is truncated, its rows or targets are out of range, an edge has not both its
         directions, or what follows a directed graph is not its reverse
@@ -128,7 +128,7 @@ def _weight_dtype(path: Path, weighted: bool, options: ReadOptions) -> np.dtype[
 def _rows(
     part: Array, header: _Header, weighted: bool, dtype: np.dtype[Any] | None
 ) -> tuple[Array, Array, Array | None]:
-    """Offsets, targets and weights, copied to where they are aligned."""
+    """Return aligned copies of offsets, targets and weights."""
     offset_bytes = 8 * (header.vertex_count + 1)
     offsets = part[:offset_bytes].view("<i8").astype(np.int64)
     arcs = part[offset_bytes:].view("<i4")
@@ -150,7 +150,7 @@ def _check_reverse(graph: Graph, reverse: Graph) -> None:
 def write(graph: Graph, file: BinaryIO) -> None:
     """Write a graph, and its reverse if it is directed.
 
-    :raises InputError: it has too many vertices, ids of their own, or weights that are no int32
+    :raises InputError: it has too many vertices, ids of their own, or weights that do not fit int32
     """
     what = "a serialized graph of GAP"
     require_consecutive_ids(graph, what, 0)

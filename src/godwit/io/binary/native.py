@@ -1,14 +1,14 @@
 """Godwit's own format: the arrays of a graph as they are in memory, mapped and checked on first use.
 
 ``docs/file-format.md`` is the specification. In short, little-endian: a header of 64 bytes, a table of
-32 bytes per section, then the sections, each at a multiple of 64 bytes and filled up with zeros to the
-next. The header's hash covers header and table, a checksum in the table covers each section with what
-fills it up; so there is no byte in a file that may change unnoticed.
+32 bytes per section, then the sections, each at a multiple of 64 bytes and padded with zeros to the
+next. The header's hash covers header and table, a checksum in the table covers each section with its
+padding, so a change of any byte is noticed.
 
-Opening a file reads its header only. The sections are mapped into memory, and gone through once when
-the graph's arrays or ids are first asked for: checksums, and what the kernels trust (offsets that never
-decrease, targets in range, text that is UTF-8). A file must not be changed while it is mapped; one
-that is replaced (as :func:`godwit.write` does) stays as it was for those who have it open.
+Opening a file reads its header only. The sections are mapped into memory, and read once when the graph's
+arrays or ids are first used, to check checksums and what kernels rely on (offsets that never decrease,
+targets in range, text that is UTF-8). A file must not be changed while it is mapped; a file that is
+replaced (as :func:`godwit.write` does) stays as it was for processes that have it open.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CODES = {np.dtype(name): code for code, name in enumerate(
 )}  # fmt: skip
 _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 
-# What the elements of a section can be.
+# The dtypes that the elements of a section can have.
 _ALLOWED: dict[int, tuple[np.dtype[Any], ...]] = {
     _OFFSETS: (_INT64,),
     _TARGETS: ID_DTYPES,
@@ -72,7 +72,7 @@ _ALLOWED_KINDS = [
 
 
 class _Section(NamedTuple):
-    """One entry of the table."""
+    """An entry of the table."""
 
     kind: int
     dtype: np.dtype[Any]
@@ -103,15 +103,15 @@ def _padded(nbytes: int) -> int:
 
 
 def recognize(head: Head) -> bool:
-    """Whether it begins with the eight bytes of Godwit's files."""
+    """Return True if a file begins with the eight bytes of Godwit's files."""
     return head.content.startswith(_MAGIC)
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """The graph in a file, mapped; what the file holds is checked when it is first used.
+    """Return the mapped graph in a file; its arrays are checked when they are first used.
 
-    :raises FormatError: the header is damaged, or says what cannot be; and when the graph is first
-        used, the rest is damaged
+    :raises FormatError: the header is damaged or contradicts itself; when the graph is first used: the
+        rest is damaged
     """
     header = _read_header(source)
     content = source.content()
@@ -166,7 +166,7 @@ def _read_header(source: Source) -> _Header:
 
 
 def _contradiction(header: _Header, begin: int, size: int) -> str | None:
-    """What in a header cannot be; None if all fits together, and into ``size`` bytes."""
+    """Return what contradicts itself in a header of a file of ``size`` bytes; None if nothing does."""
     n, m = header.vertex_count, header.arc_count
     if max(n, m) >= _MOST:
         return f"{n} vertices and {m} arcs"
@@ -187,13 +187,13 @@ def _contradiction(header: _Header, begin: int, size: int) -> str | None:
 
 
 def _hash(header: bytes) -> bytes:
-    """The hash of header and table, in which its own place counts as zeros."""
+    """Return the hash of header and table, with zeros in place of the hash itself."""
     blank = header[:_HASH_AT] + bytes(8) + header[_HASH_AT + 8 :]
     return hashlib.blake2b(blank, digest_size=8).digest()
 
 
 def _mapped_ids(header: _Header, arrays: dict[int, Array]) -> Any:
-    """The ids; text becomes Arrow's when it is used, as loading Arrow takes longer than all the rest."""
+    """Return the ids. Arrow, which takes long to load, is loaded when text ids are used."""
     if _INTEGER_IDS in arrays:
         return VertexIds.trusted("integer", arrays[_INTEGER_IDS])
     if _TEXT in arrays:
@@ -210,9 +210,9 @@ def _text_array(offsets: Array, text: Array) -> Any:
 
 
 def _check(path: Path, header: _Header, content: Array, arrays: dict[int, Array]) -> None:
-    """Go through all sections: checksums, and what whoever uses them trusts.
+    """Check checksums and elements of all sections.
 
-    :raises FormatError: naming what is damaged
+    :raises FormatError: names the damaged section or element
     """
     from godwit.io.binary.checksum import checked
 
@@ -222,8 +222,8 @@ def _check(path: Path, header: _Header, content: Array, arrays: dict[int, Array]
         rule = _RULES.get(section.kind, "anything")
         elements = nothing if rule == "anything" else arrays[section.kind]
         padded = content[section.begin : section.end]
-        found, right = checked(padded, elements, rule, header.vertex_count)
-        if found != section.checksum:
+        value, right = checked(padded, elements, rule, header.vertex_count)
+        if value != section.checksum:
             raise FormatError(
                 path, f"the file is damaged: the checksum of its {section.name} does not match"
             )
@@ -232,7 +232,7 @@ def _check(path: Path, header: _Header, content: Array, arrays: dict[int, Array]
     offsets, targets = arrays[_OFFSETS], arrays[_TARGETS]
     try:
         if wrong & {_OFFSETS, _TARGETS} or offsets[0] != 0 or offsets[-1] != header.arc_count:
-            Graph(offsets, targets)  # says which entry it is
+            Graph(offsets, targets)  # raises the error that names the entry
         if _TEXT in arrays:
             _check_text(arrays[_TEXT_OFFSETS], arrays[_TEXT])
     except InputError as error:
@@ -254,9 +254,9 @@ def _check_text(offsets: Array, text: Array) -> None:
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
-    """Write a graph: header, then its arrays as they are.
+    """Write a graph: header, then its arrays.
 
-    :raises InputError: ids are objects, which have no form in a file
+    :raises InputError: ids are Python objects
     """
     from godwit.io.binary.checksum import checksum
 
@@ -288,7 +288,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
 
 def _stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
-    """The sections that hold the ids."""
+    """Return the sections that hold the ids."""
     if ids.kind == "object":
         raise InputError(
             "Godwit's format cannot hold ids that are objects: drop them with graph.with_ids(0) "

@@ -1,4 +1,4 @@
-"""Texts: bytes with lines, in memory or in a file too large for that."""
+"""Text in memory, or in a file that is too large for that."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ _LINE_BYTES = 1 << 12  # of a header's line that are looked at
 
 
 class Text:
-    """The bytes of a text, decompressed, wherever they are: in memory, or in a file.
+    """Bytes of a decompressed text, which ends with a newline. Positions count these bytes.
 
-    ``size`` of them are text, which ends with a newline. ``begin`` is behind a byte order mark.
-    Positions are those of bytes in the whole text.
+    :ivar size: number of bytes
+    :ivar begin: position behind the byte order mark
+    :ivar whole: the text is in memory, and is scanned at once
+    :ivar window_bytes: how much of another text is scanned at once; None: a share of the memory
     """
 
     path: Path
     size: int
     begin: int
     whole: bool
-    """Whether all of it is in memory, so that it is scanned at a stretch."""
     window_bytes: int | None = None
-    """What is scanned at a stretch of another one; None for a share of the memory."""
 
     def window(self, begin: int, end: int) -> tuple[Array, int]:
-        """Memory that holds the bytes from ``begin`` to ``end``, and :data:`PADDING_BYTES` more.
+        """Return memory with the bytes from ``begin`` to ``end`` and :data:`PADDING_BYTES` more.
 
         :returns: uint8, read-only, and the position in the text of its first byte
         """
         raise NotImplementedError
 
     def release(self) -> None:
-        """Give back what memory it takes, before a graph is built; it may be larger than that."""
+        """Free the memory of the text, before a graph is built."""
 
     def lines(self, begin: int | None = None) -> Iterator[tuple[int, str]]:
-        """Lines as (position of the first byte, text stripped of blanks), in order.
+        """Yield lines as (position of the first byte, text stripped of blanks).
 
-        No more than the beginning of a line that is longer than any sensible one.
+        Of a very long line only the beginning.
         """
         position = self.begin if begin is None else begin
         while position < self.size:
@@ -57,11 +57,11 @@ class Text:
             position = end + 1
 
     def behind_line(self, position: int) -> int:
-        """The first position of the next line."""
+        """Return the first position of the next line."""
         return self._line_end(position) + 1
 
     def line_begin(self, position: int) -> int:
-        """The position of the first byte of the line that a position lies in."""
+        """Return the position of the first byte of the line that a position lies in."""
         step = 256
         while position > 0:
             low = max(0, position - step)
@@ -73,7 +73,7 @@ class Text:
         return 0
 
     def line_number(self, position: int) -> int:
-        """1-based number of the line that a position lies in."""
+        """Return the number (from 1) of the line that a position lies in."""
         pieces = (
             self._bytes(begin, min(begin + _COUNTED_BYTES, position))
             for begin in range(0, position, _COUNTED_BYTES)
@@ -81,22 +81,22 @@ class Text:
         return 1 + sum(piece.count(b"\n") for piece in pieces)
 
     def error(self, message: str, position: int | None = None) -> FormatError:
-        """The error to raise about the line at a position, or about the whole file."""
+        """Return the error about the line at a position, or about the whole file."""
         if position is None:
             return FormatError(self.path, message)
         text = self._decode(position, min(self._line_end(position), position + 200))
         return FormatError(self.path, message, line=self.line_number(position), text=text)
 
     def word(self, position: int) -> str:
-        """The characters from a position up to a blank, a comma or the line's end."""
+        """Return the characters from a position up to a blank, a comma or the line's end."""
         return re.split(r"[\s,]", self._decode(position, self._line_end(position)), maxsplit=1)[0]
 
     def _line_end(self, position: int) -> int:
         step = 256
         while True:
-            found = self._bytes(position, min(position + step, self.size)).find(b"\n")
-            if found >= 0:
-                return position + found
+            offset = self._bytes(position, min(position + step, self.size)).find(b"\n")
+            if offset >= 0:
+                return position + offset
             position += step
             step *= 4
 
@@ -112,7 +112,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class MemoryText(Text):
-    """A text in memory: ``buffer`` is uint8, the text and :data:`PADDING_BYTES` more."""
+    """A text in memory; the buffer (uint8) has :data:`PADDING_BYTES` more bytes."""
 
     whole = True
 
@@ -124,11 +124,11 @@ class MemoryText(Text):
         self.begin = 3 if buffer[:3].tobytes() == _BYTE_ORDER_MARK else 0
 
     def window(self, begin: int, end: int) -> tuple[Array, int]:
-        """All of the buffer."""
+        """Return the whole buffer."""
         return self.buffer, 0
 
     def release(self) -> None:
-        """Leave nothing of it."""
+        """Free the buffer."""
         self.buffer = np.empty(0, np.uint8)
         self.size = 0
 
@@ -136,8 +136,7 @@ class MemoryText(Text):
 class FileText(Text):
     """A text too large to be held in memory, read from an open file window by window.
 
-    It is read, not mapped: a file that another process cuts short meanwhile gives an error, not a
-    signal.
+    It is not mapped: if another process truncates the file, reading is an error and not a signal.
     """
 
     whole = False
@@ -154,7 +153,7 @@ class FileText(Text):
         self.begin = 3 if os.pread(file.fileno(), 3, 0) == _BYTE_ORDER_MARK else 0
 
     def window(self, begin: int, end: int) -> tuple[Array, int]:
-        """A copy of just these bytes."""
+        """Return a copy of these bytes."""
         buffer = np.zeros(end - begin + PADDING_BYTES, np.uint8)
         inside = min(end, self._bytes_in_file)
         done = begin

@@ -200,9 +200,10 @@ def _scan_lines(
             line = at
             at = skip_blanks(text, at)
             byte = text[at]
-            if byte <= RETURN or byte == comment or byte == other_comment:
+            is_comment = byte == comment or byte == other_comment  # noqa: PLR1714 (compiled)
+            if byte <= RETURN or is_comment:
                 is_blank_line = line_ends(text, at)
-                if is_blank_line or byte == comment or byte == other_comment:
+                if is_blank_line or is_comment:
                     while text[at] != NEWLINE:
                         at += 1
                     at += 1

@@ -22,8 +22,7 @@ from godwit.cli.application import app
 from godwit.cli.streamed_components import parse_bytes
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
-from godwit.io.edge_rows import EdgeRows
-from godwit.io.edge_sources import as_edges
+from godwit.io.edge_sources import EdgeRows, as_edges
 from graphs import arc_lists, arcs_of, each_graph, named_graph
 from test_components import expected_labels
 

@@ -1,9 +1,9 @@
-"""Edges that are too many for devices: of files, arrays, iterators of pairs, and graphs, read in pieces.
+"""Edges that are read in pieces: of files, arrays, iterators of pairs, and graphs.
 
 A *table* has rows that can be read in any order, by several threads at once: a file or an array of shape
-(m, 2), or the arcs of a graph (edge_rows.py). *Chunks* come one after the other, out of an iterator, or a
-file of a format that lists arcs. Ids come out as int32, uint32, int64 or uint64, whichever the source has;
-smaller ones as int32. Whether they are vertices is asked by whoever links them.
+(m, 2), or the arcs of a graph. *Chunks* come one after the other, from an iterator or from a file of a
+format that lists arcs. Ids have the dtype of the source: int32, uint32, int64 or uint64; smaller ones
+become int32. They are not checked here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from godwit.errors import FileError, FormatError, InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import constructor_for
 from godwit.graph.ids import VertexIds
-from godwit.io.edge_rows import EdgeRows
+from godwit.runtime.cpu.compile import kernel
 
 if TYPE_CHECKING:
     from godwit.graph.arcs import ArcList
 
 END_DTYPES = tuple(np.dtype(name) for name in ("int32", "uint32", "int64", "uint64"))
-"""The dtypes that ids come out as."""
+"""Possible dtypes of ids."""
 
 _SCANNED_ROWS = 1 << 20
 _STACKED_ROWS = 1 << 18
@@ -44,11 +44,11 @@ _WHAT_WORKS = (
 class EdgeTable(Protocol):
     """Rows of edges that can be read in any order.
 
-    :ivar name: for people
-    :ivar count: rows
-    :ivar dtype: of the ids that come out
-    :ivar array: all of them where they lie in memory as they come out, C-contiguous: NumPy's, or on a GPU;
-        else None
+    :ivar name: for messages
+    :ivar count: number of rows
+    :ivar dtype: of the ids
+    :ivar array: all rows, if they lie in memory in this dtype and C-contiguous (NumPy, or on a GPU); else
+        None
     """
 
     name: str
@@ -60,7 +60,7 @@ class EdgeTable(Protocol):
         """Read rows from ``first`` on into an array of shape (k, 2) of the dtype."""
 
     def close(self) -> None:
-        """Let the file go, if it is one."""
+        """Close the file, if it is one."""
 
 
 class EdgeArray:
@@ -79,18 +79,18 @@ class EdgeArray:
         np.copyto(target, self._array[first : first + len(target)])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class EdgesOnGpu:
-    """Edges in the memory of a GPU: an array of CuPy, or of who says the same of it."""
+    """Edges in the memory of a GPU: any array with ``__cuda_array_interface__``."""
 
     def __init__(self, array: Any, name: str = "edges") -> None:
-        said = array.__cuda_array_interface__
+        interface = array.__cuda_array_interface__
         self.name = name
-        self.dtype = np.dtype(said["typestr"])
-        _check_shape(tuple(said["shape"]), self.dtype, name)
-        self.count = int(said["shape"][0])
+        self.dtype = np.dtype(interface["typestr"])
+        _check_shape(tuple(interface["shape"]), self.dtype, name)
+        self.count = int(interface["shape"][0])
         self.array: Any = array
         if self.dtype not in END_DTYPES:
             raise InputError(
@@ -102,14 +102,14 @@ class EdgesOnGpu:
         np.copyto(target, as_array(self.array[first : first + len(target)], self.name))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class EdgeFile:
-    """Edges in a file, row by row: source and target, one behind the other.
+    """Edges in a binary file of rows (source, target).
 
     :param dtype: of the ids in the file
-    :param offset_bytes: where the first row is
+    :param offset_bytes: position of the first row
     :raises FileError: it cannot be opened
     """
 
@@ -133,34 +133,82 @@ class EdgeFile:
         """
         row_bytes = 2 * self._file_dtype.itemsize
         is_raw = self._file_dtype.itemsize == self.dtype.itemsize
-        given = target if is_raw else np.empty((len(target), 2), self._file_dtype)
-        rest = given.reshape(-1).view(np.uint8).data
-        place = self._offset_bytes + first * row_bytes
+        stored = target if is_raw else np.empty((len(target), 2), self._file_dtype)
+        rest = stored.reshape(-1).view(np.uint8).data
+        position = self._offset_bytes + first * row_bytes
         while len(rest):
             try:
-                read = os.preadv(self._handle, [rest], place)
+                read = os.preadv(self._handle, [rest], position)
             except OSError as error:
                 raise FileError(f"cannot read {self.name}: {error.strerror or error}") from error
             if not read:
                 raise FileError(f"{self.name} ends before row {first + len(target):,}")
             rest = rest[read:]
-            place += read
+            position += read
         if not is_raw:
-            np.copyto(target, given)
-        elif self._file_dtype != self.dtype:  # the other order of bytes
+            np.copyto(target, stored)
+        elif self._file_dtype != self.dtype:  # the other byte order
             target.byteswap(inplace=True)
 
     def close(self) -> None:
-        """Let the file go; twice does no harm."""
+        """Close the file, if it is open."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
 
 
-class EdgeChunks:
-    """Edges out of an iterator of arrays of shape (k, 2).
+@kernel
+def _list_arcs(offsets: Any, targets: Any, row: int, first: int, ends: Any) -> None:
+    """Write source and target of arcs from ``first`` on, which is in ``row``, into all of ``ends``."""
+    i = 0
+    while i < ends.shape[0]:
+        stop = min(ends.shape[0], offsets[row + 1] - first)
+        while i < stop:
+            ends[i, 0] = row
+            ends[i, 1] = targets[first + i]
+            i += 1
+        row += 1
 
-    :ivar count: rows, where that is known
+
+class EdgeRows:
+    """The arcs of a graph, in memory or mapped from a file; an :class:`EdgeTable` after ``survey``.
+
+    Any range of arcs can be read, in mid-row too, so a row may be longer than a packet. Of an undirected
+    graph both arcs of an edge are listed: one would be enough, and 40 % less work for devices, but the
+    number of rows in a range would not be known before it is read, so only one thread could read.
+    """
+
+    array: Any = None
+    dtype: np.dtype[Any]
+
+    def __init__(self, graph: Graph, name: str = "the graph") -> None:
+        self.name = name
+        self.graph = graph
+        self.count = graph.arc_count
+
+    def survey(self, look: Callable[[], None] | None = None) -> VertexIds:
+        """Return the ids of the vertices. A mapped file is checked here.
+
+        :raises FormatError: it is damaged
+        """
+        self.dtype = self.graph.targets.dtype
+        self.fill(np.empty((0, 2), self.dtype), 0)  # compiled before time is measured
+        return self.graph.ids
+
+    def fill(self, target: Array, first: int) -> None:
+        """Write arcs from ``first`` on into an array of shape (k, 2); several threads may at once."""
+        offsets, targets = self.graph.offsets, self.graph.targets
+        row = int(np.searchsorted(offsets, first, side="right")) - 1
+        _list_arcs(offsets, targets, row, first, target)
+
+    def close(self) -> None:
+        """Do nothing: a mapped file is closed with its graph."""
+
+
+class EdgeChunks:
+    """Edges from an iterator of arrays of shape (k, 2).
+
+    :ivar count: number of rows; None if unknown
     """
 
     def __init__(self, chunks: Iterable[Any]) -> None:
@@ -169,7 +217,7 @@ class EdgeChunks:
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[Array]:
-        """The chunks, checked, not copied.
+        """Yield the chunks, checked, not copied.
 
         :raises InputError: a chunk is no array of pairs of integers
         """
@@ -184,7 +232,7 @@ class EdgeChunks:
             yield array
 
     def close(self) -> None:
-        """End a generator that has not come to its end, so that its files are closed."""
+        """Close an unfinished generator, so that its files are closed."""
         close = getattr(self._chunks, "close", None)
         if callable(close) and isinstance(self._chunks, Iterator):
             close()
@@ -193,10 +241,10 @@ class EdgeChunks:
 class EdgeText(EdgeChunks):
     """Edges in a file of a format that lists arcs, most of which are text.
 
-    The file is gone through twice: to see what there is, then for the edges. No more than a window of it
-    is in memory. Vertices are those that :func:`godwit.read` would give the graph.
+    The file is read twice: for its vertices, then for its edges. No more than a window of it is in memory.
+    Vertices are those of :func:`godwit.read`.
 
-    :param columns: as of that
+    :param columns: as for :func:`godwit.read`
     """
 
     def __init__(self, path: Path, columns: Any = None) -> None:
@@ -208,7 +256,7 @@ class EdgeText(EdgeChunks):
         self._listed: ArcList | None = None
 
     def survey(self, look: Callable[[], None] | None) -> VertexIds:
-        """Go through the file for the first time: the ids of its vertices.
+        """Read the file for the first time, and return the ids of its vertices.
 
         :param look: called now and then by the calling thread
         :raises FileError: it cannot be read
@@ -227,7 +275,7 @@ class EdgeText(EdgeChunks):
         return VertexIds(listed.vertex_count, listed.ids)
 
     def __iter__(self) -> Iterator[Array]:
-        """The edges, in the order of the file, once it has been surveyed."""
+        """Yield the edges in the order of the file, after ``survey``."""
         assert self._listed is not None
         for sources, targets, _ in self._listed.arcs.blocks():
             for first in range(0, len(sources), _STACKED_ROWS):
@@ -235,7 +283,7 @@ class EdgeText(EdgeChunks):
                 yield np.column_stack([sources[rows], targets[rows]])
 
     def close(self) -> None:
-        """Let the file go, and its temporary copy."""
+        """Close the file and its temporary copy."""
         self._file.close()
         self._listed = None
 
@@ -244,10 +292,10 @@ Edges = EdgeTable | EdgeChunks
 
 
 def as_edges(given: Any, edge_dtype: Any = None, columns: Any = None) -> Edges:
-    """The source that a user means.
+    """Return the source of edges for a user's argument.
 
-    :param given: the path of a ``.npy`` file of shape (m, 2), of a file of bare pairs, of one of a format
-        that lists arcs or of one of Godwit's own; a graph; an array; an iterator
+    :param given: the path of a ``.npy`` file of shape (m, 2), of a file of bare pairs, of a file of a
+        format that lists arcs or of Godwit's own; a graph; an array; an iterator
     :param edge_dtype: of the ids in a file of bare pairs
     :param columns: of a table in a file (CSV, Parquet), as of :func:`godwit.read`
     :raises InputError: none of these, or not integers
@@ -269,7 +317,7 @@ def as_edges(given: Any, edge_dtype: Any = None, columns: Any = None) -> Edges:
     if isinstance(given, Iterator):
         return EdgeChunks(given)
     if isinstance(given, list | tuple):
-        if given and all(np.ndim(one) == 2 for one in given):
+        if given and all(np.ndim(chunk) == 2 for chunk in given):
             return EdgeChunks(given)
     elif not (lies_on_gpu(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
         constructor = constructor_for(given)
@@ -293,7 +341,7 @@ def as_edges(given: Any, edge_dtype: Any = None, columns: Any = None) -> Edges:
 
 
 def end_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """What ids of a dtype come out as; InputError if it is none of integers."""
+    """Return the dtype that ids of a dtype become; InputError if it is none of integers."""
     if dtype.kind not in "iu":
         raise InputError(f"{name} must be pairs of integers, got {dtype}")
     native = dtype.newbyteorder("=")
@@ -345,12 +393,12 @@ def _open(path: Path, edge_dtype: Any, columns: Any) -> Edges:
 
 
 def _mapped_graph(path: Path) -> Graph | None:
-    """The graph in a file of Godwit's own format; None for all that cannot be mapped as one."""
+    """Return the graph in a file of Godwit's own format; None for other files."""
     from godwit.io.format import HEAD_BYTES, Head
     from godwit.io.graph_files import format_named, read
 
     begin = b""
-    with suppress(OSError, ValueError):  # whoever reads it says what is wrong
+    with suppress(OSError, ValueError):  # reading it will raise the error
         if path.is_file():  # a pipe is read once only
             with path.open("rb") as file:
                 begin = file.read(HEAD_BYTES)
@@ -370,9 +418,9 @@ def _open_npy(path: Path) -> EdgeTable:
 def largest_id(
     table: EdgeTable, threads: int, look: Callable[[int], None] | None = None
 ) -> tuple[int, int]:
-    """The largest id of a table with rows, and a row in which it stands, by one pass over all.
+    """Return the largest id of a table that has rows, and a row with it.
 
-    :param look: called by the calling thread with the rows that have been gone through
+    :param look: called by the calling thread with the number of rows done
     """
     if table.array is not None and not isinstance(table.array, np.ndarray):
         at = int(table.array.argmax())
@@ -390,7 +438,7 @@ def largest_id(
     best = -1, 0
     jobs = iter(range(0, table.count, _SCANNED_ROWS))
     with ThreadPoolExecutor(threads, "godwit-scan") as pool:
-        # A few ahead of those that are done: each has a buffer.
+        # Only a few ahead of those that are done, as each has a buffer.
         waiting = deque(pool.submit(scan, first) for first in islice(jobs, 2 * threads))
         done = 0
         try:
@@ -403,11 +451,7 @@ def largest_id(
         finally:
             for job in waiting:
                 job.cancel()
-    return _row_of(table, *best)
-
-
-def _row_of(table: EdgeTable, most: int, first: int) -> tuple[int, int]:
-    """The id, and in which row of those from ``first`` on it stands."""
+    largest, first = best
     piece = np.empty((min(_SCANNED_ROWS, table.count - first), 2), table.dtype)
     table.fill(piece, first)
-    return most, first + int(np.argmax(piece)) // 2
+    return largest, first + int(np.argmax(piece)) // 2

@@ -317,7 +317,7 @@ def _stream_arcs(
     graph: Graph, query: _Query, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
     from godwit.algorithms.components.streamed import StreamOptions, stream_components
-    from godwit.io.edge_rows import EdgeRows
+    from godwit.io.edge_sources import EdgeRows
 
     stream = StreamOptions.checked(
         method=query.stream_method, rounds=query.rounds, jumps=query.jumps

@@ -41,9 +41,9 @@ from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.errors import InputError
 from godwit.graph.ids import VertexIds
 from godwit.graph.rows import require_memory
-from godwit.io.edge_rows import EdgeRows
 from godwit.io.edge_sources import (
     EdgeChunks,
+    EdgeRows,
     Edges,
     EdgeTable,
     EdgeText,

@@ -95,8 +95,8 @@ class Format:
         and ``directed``, which :func:`godwit.read` applies afterwards
     :ivar write: writes a graph to a binary file, or raises InputError before it has written anything
         if the format cannot hold the graph
-    :ivar beside: files that are written beside it: their suffixes, and functions of the graph, the file
-        and the common name without suffixes
+    :ivar beside: files that are written beside it: their suffixes, and functions of the common name
+        without suffixes, the graph and the file
     :ivar options: which of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` apply
     :ivar lists_arcs: ``read`` returns arcs (unless ``directed`` is False), which need not be in memory
     """
@@ -105,7 +105,7 @@ class Format:
     recognize: Callable[[Head], bool]
     read: Callable[[Source, ReadOptions], Graph | ArcList]
     write: Callable[[Graph, BinaryIO], None]
-    beside: Mapping[str, Callable[[Graph, BinaryIO, str], None]] = field(default_factory=dict)
+    beside: Mapping[str, Callable[[str, Graph, BinaryIO], None]] = field(default_factory=dict)
     options: frozenset[str] = frozenset()
     lists_arcs: bool = False
 

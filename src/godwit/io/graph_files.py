@@ -36,10 +36,9 @@ __all__ = ["FORMATS", "read", "write"]
 
 @cache
 def format_named(name: str) -> Format:
-    """The format of a name in :data:`FORMATS`."""
-    module = import_module(f"godwit.io.{FORMATS[name].module}")
-    found: Format = module.FORMAT
-    return found
+    """Return the format of a name in :data:`FORMATS`."""
+    format: Format = import_module(f"godwit.io.{FORMATS[name].module}").FORMAT
+    return format
 
 
 def read(
@@ -63,24 +62,23 @@ def read(
 
     :param path: the file
     :param format: a name in :data:`FORMATS`; recognized by the content if None
-    :param id_base: what the file calls the first of counted vertices. None: 1 for Matrix Market, METIS and
-        DIMACS (but 0 for DIMACS without a problem line if there is a vertex 0). For edge lists and
-        tables it includes ``relabel=False``, for which None is 0
-    :param directed: None: as the file has it (a symmetric matrix is undirected, an edge list is
-        directed unless a comment says otherwise). False: each arc of the file is an edge. True: for
-        an undirected file, the same arcs in a graph that is called directed
-    :param weighted: None: as the file has it. False: drop the weights. True: there must be some
-    :param columns: of a table (CSV, Parquet), the names of those that hold sources, targets and, if
-        there is a third name, weights
+    :param id_base: id of the first vertex in files that count vertices. None: 1 for Matrix Market, METIS
+        and DIMACS (but 0 for DIMACS without a problem line if there is a vertex 0). For edge lists and
+        tables it implies ``relabel=False``, for which None is 0
+    :param directed: None: as in the file (a symmetric matrix is undirected, an edge list is directed
+        unless a comment declares otherwise). False: each arc of the file is an edge. True: of an
+        undirected file, a directed graph of the same arcs
+    :param weighted: None: as in the file. False: drop the weights. True: the file must have weights
+    :param columns: names of a table's columns (CSV, Parquet) with sources, targets and, if there is a
+        third name, weights
     :param relabel: for edge lists and tables. False: ids are not names, but positions, counted from
-        ``id_base`` to the largest. None: they are names, unless the file itself says that it counts
+        ``id_base`` to the largest. None: they are names, unless the file itself declares that it counts
         vertices, as those that Godwit writes do. True: they are names
-    :param weight_dtype: for formats that say how many bytes a weight has, but not what they mean
-        (Galois, GAP)
+    :param weight_dtype: for formats that declare the bytes of a weight, but not its type (Galois, GAP)
     :param progress: called now and then from the calling thread with (bytes done, bytes in all,
         phase); while the file is read or decompressed these are bytes of the file itself
-    :raises FileError: if the file is missing or cannot be read
-    :raises FormatError: if it cannot be read as a graph; names the line
+    :raises FileError: the file is missing or cannot be read
+    :raises FormatError: it cannot be read as a graph; names the line
     :raises GraphTooLargeError: before more is allocated than there is memory
     """
     if not isinstance(path, str | os.PathLike):
@@ -109,16 +107,15 @@ def read(
         progress,
     )
     with open_source(path, progress) as source:
-        found = format_named(format) if format is not None else _recognize(source.head, options)
-        _check_meant(source.path, found, options)
-        given = found.read(source, options)
-        if not isinstance(given, Graph):
-            given = assemble(given, options)
-        return _as_wanted(given, source.path, options)
+        chosen = format_named(format) if format is not None else _recognize(source.head, options)
+        _check_options(source.path, chosen, options)
+        content = chosen.read(source, options)
+        graph = content if isinstance(content, Graph) else assemble(content, options)
+        return _with_options(graph, source.path, options)
 
 
 STREAMED_BYTES = 1 << 24
-"""What is held at once of a file whose arcs stream; the arcs in it take up to four times as much."""
+"""How much of a file is held at once if its arcs stream; its arcs take up to four times as much."""
 
 
 @contextmanager
@@ -127,41 +124,41 @@ def list_arcs(
     columns: tuple[str, ...] | list[str] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[ArcList]:
-    """The arcs of a file, which is gone through once here, and each time that they are asked for.
+    """Open a file for its arcs. It is read once here, and again each time that the arcs are iterated.
 
-    Vertices are those of :func:`read`. Little of the file is in memory at once; what is compressed is
-    read from a temporary copy.
+    Vertices are those of :func:`read`. Little of the file is in memory at once; a compressed file is read
+    from a temporary copy.
 
-    :param columns: as of :func:`read`
-    :param progress: as of :func:`read`, called from whichever thread goes through the file
+    :param columns: as for :func:`read`
+    :param progress: as for :func:`read`, but called from any thread that reads the file
     :raises InputError: the format lists no arcs, or ids are texts
-    :raises FileError: if the file is missing or cannot be read
-    :raises FormatError: if it cannot be read as a graph; names the line
+    :raises FileError: the file is missing or cannot be read
+    :raises FormatError: it cannot be read as a graph; names the line
     """
     chosen = _checked_columns(columns)
     options = ReadOptions(weighted=False, columns=chosen, progress=progress, text_ids=False)
     with open_source(path, progress, STREAMED_BYTES) as source:
-        found = _recognize(source.head, options)
-        _check_meant(source.path, found, options)
-        listed = found.read(source, options) if found.lists_arcs else None
+        format = _recognize(source.head, options)
+        _check_options(source.path, format, options)
+        listed = format.read(source, options) if format.lists_arcs else None
         if listed is None or isinstance(listed, Graph):
             raise InputError(
-                f"{source.path} is of format {found.name}, whose arcs do not stream: "
+                f"{source.path} is of format {format.name}, whose arcs do not stream: "
                 "call godwit.read first (command line: leave out --stream)"
             )
         yield listed
 
 
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
-    """Write a graph to a file, compressed as the name ends (.gz, .bz2, .xz, .zst).
+    """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 
     What the format cannot hold is refused, not dropped. The file is complete, or not there. Some formats
-    do not say all that they hold, and want it said when they are read again: the kind of weights
+    do not declare everything, and need an argument when they are read again: the kind of weights
     (Galois: ``weight_dtype=``), directions (CSV: ``directed=False``).
 
     :param format: a name in :data:`FORMATS`; by the ending of the name if None
     :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction
-    :raises FileError: the file cannot be written; what was there before is there still
+    :raises FileError: the file cannot be written; an existing file is unchanged
     """
     if not isinstance(graph, Graph):
         raise InputError(
@@ -173,12 +170,12 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())
     packed_suffix = name.suffix if compression is not None else ""
     stem = name.with_suffix("") if compression is not None else name
-    parts = {name: chosen.write}
-    for suffix, write_named in chosen.beside.items():
+    parts: dict[Path, Callable[[Graph, BinaryIO], None]] = {name: chosen.write}
+    for suffix, write_beside in chosen.beside.items():
         part = Path(f"{stem.with_suffix(suffix)}{packed_suffix}")
         if part in parts:
             raise InputError(f"a file of format {chosen.name} cannot be called {part.name}")
-        parts[part] = partial(_write_named, write_named, stem.stem)
+        parts[part] = partial(write_beside, stem.stem)
     with ExitStack() as complete:
         files = {part: complete.enter_context(replacing(part)) for part in parts}
         for part, write_part in parts.items():
@@ -186,14 +183,8 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
                 write_part(graph, file)
 
 
-def _write_named(
-    write: Callable[[Graph, BinaryIO, str], None], name: str, graph: Graph, file: BinaryIO
-) -> None:
-    write(graph, file, name)
-
-
 def writable_format(path: str | os.PathLike[str], format: str | None = None) -> Format:
-    """The format that a file of this name is written in.
+    """Return the format in which a file of this name is written.
 
     :raises InputError: there is none
     """
@@ -203,10 +194,10 @@ def writable_format(path: str | os.PathLike[str], format: str | None = None) -> 
         _check_format(format)
         return format_named(format)
     name = without_compression(Path(path).name).lower()
-    known = {ending: format for format, one in FORMATS.items() for ending in one.endings}
-    for ending, found in known.items():
+    known = {ending: format for format, entry in FORMATS.items() for ending in entry.endings}
+    for ending, format_name in known.items():
         if name.endswith(ending):
-            return format_named(found)
+            return format_named(format_name)
     raise InputError(
         f"cannot tell the format from the name {os.fspath(path)!r}: use one of {', '.join(known)}, "
         "or say format= (command line: --to)"
@@ -214,11 +205,11 @@ def writable_format(path: str | os.PathLike[str], format: str | None = None) -> 
 
 
 _HOLDS_WEIGHTS = {".el": False, ".wel": True, ".sg": False, ".wsg": True, ".vgr": False}
-"""Other programs tell by these endings whether there are weights."""
+"""Endings by which other programs decide whether there are weights."""
 
 
 def check_ending(path: Path, *, weighted: bool) -> None:
-    """Refuse a name that says of the weights what is not so. :raises InputError: naming the ending"""
+    """Refuse a name whose ending contradicts the weights. :raises InputError: it does"""
     ending = Path(without_compression(path.name)).suffix.lower()
     expected = _HOLDS_WEIGHTS.get(ending)
     if expected is None or expected == weighted:
@@ -232,15 +223,14 @@ def check_ending(path: Path, *, weighted: bool) -> None:
 
 
 def _recognize(head: Head, options: ReadOptions) -> Format:
-    """The format of a file that begins like this."""
+    """Return the format of a file that begins like this. :raises FormatError: it is unknown"""
 
     def rank(name: str) -> int:
-        one = FORMATS[name]
-        if one.certain:
+        if FORMATS[name].certain:
             return 0
-        if name == "csv":  # which has a header, and so is no list of edges whatever it is called
+        if name == "csv":  # it has a header, which no edge list has
             return 1
-        return 2 if head.stem.endswith(one.endings) else 3
+        return 2 if head.stem.endswith(FORMATS[name].endings) else 3
 
     if head.content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FormatError(head.path, "this is text in UTF-16: save it as UTF-8")
@@ -274,20 +264,22 @@ def _recognize(head: Head, options: ReadOptions) -> Format:
     raise FormatError(head.path, problem, line=number, text=first)
 
 
-def _check_header(head: Head, found: str | None = None) -> None:
-    """Refuse a file that lacks the header of what its name says, and is no other format's for certain.
+def _check_header(head: Head, recognized: str | None = None) -> None:
+    """Refuse a file without the header of its ending, unless it is certain to be of another format.
 
-    :param found: the format that it would be taken for
+    :param recognized: the format as which it would be read
     """
-    if not head.is_text or (found is not None and FORMATS[found].certain):
+    if not head.is_text or (recognized is not None and FORMATS[recognized].certain):
         return
-    for name, one in FORMATS.items():
-        ending = next(filter(head.stem.endswith, one.endings), None)
-        if ending is None or not one.header or name == found:
+    for name, entry in FORMATS.items():
+        ending = next(filter(head.stem.endswith, entry.endings), None)
+        if ending is None or not entry.header or name == recognized:
             continue
-        problem = f"a {ending} file begins with {one.header}, which is missing"
-        if found is not None:
-            problem += f'; format="{found}" (command line: --format {found}) reads it as it is'
+        problem = f"a {ending} file begins with {entry.header}, which is missing"
+        if recognized is not None:
+            problem += (
+                f'; format="{recognized}" (command line: --format {recognized}) reads it as it is'
+            )
         raise FormatError(head.path, problem)
 
 
@@ -317,23 +309,20 @@ def _checked_weight_dtype(weight_dtype: Any) -> np.dtype[Any] | None:
     except (TypeError, ValueError, SyntaxError):
         dtype = np.dtype(object)
     if dtype not in WEIGHT_DTYPES:
-        known = ", ".join(one.name for one in WEIGHT_DTYPES)
+        known = ", ".join(allowed.name for allowed in WEIGHT_DTYPES)
         raise InputError(f"weight_dtype must be one of {known}, got {shown(weight_dtype)}")
     return dtype
 
 
-def _check_meant(path: Path, format: Format, options: ReadOptions) -> None:
-    """Refuse options that mean nothing for the format."""
-    given = {
-        name: getattr(options, name) for name in ("id_base", "columns", "relabel", "weight_dtype")
-    }
-    for name, value in given.items():
-        if value is not None and name not in format.options:
+def _check_options(path: Path, format: Format, options: ReadOptions) -> None:
+    """Refuse options that do not apply to the format."""
+    for name in ("id_base", "columns", "relabel", "weight_dtype"):
+        if getattr(options, name) is not None and name not in format.options:
             raise InputError(f"{path} is of format {format.name}, for which {name} means nothing")
 
 
-def _as_wanted(graph: Graph, path: Path, options: ReadOptions) -> Graph:
-    """Follow the options that the format has left to us."""
+def _with_options(graph: Graph, path: Path, options: ReadOptions) -> Graph:
+    """Apply the options that formats may ignore."""
     if options.weighted is True and not graph.is_weighted:
         raise FormatError(path, "the file has no weights, and weighted=True asks for them")
     if options.weighted is False:

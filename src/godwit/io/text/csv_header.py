@@ -1,10 +1,9 @@
-"""How CSV begins: comments, which are skipped, then the line that names columns, or a row already.
+"""The beginning of CSV: comments, which are skipped, then the line that names columns, or the first row.
 
-A line is known to name columns if it has the usual names or those that the user gives; any names stand
-above integers; and in a file called .csv or .tsv they are names unless there are numbers among them. The
-last of the comments is such a line itself where it has as many fields as the line below it
-(``#source,target``). Where a row comes first, and has quotes that only CSV understands, a table without
-names is read: sources, targets and perhaps weights.
+A line names columns if it has the usual names or those that the user gives; if it has any names, above
+integers; and in a file .csv or .tsv, if none of its first two fields is a number. The last comment is that
+line itself if it has the same number of fields as the line below it (``#source,target``). If a row comes
+first, and has quotes (which only CSV has), the columns are sources, targets and perhaps weights.
 """
 
 from __future__ import annotations
@@ -28,37 +27,41 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
-    """A line that is not blank."""
+    """A line that is not blank.
+
+    :ivar begin: position of its first byte
+    :ivar end: position of the first byte of the next line
+    """
 
     text: str
     number: int
     begin: int
-    """Position of its first byte."""
     end: int
-    """Position of the first byte of the next line."""
 
     @property
     def is_comment(self) -> bool:
-        """Whether it begins with # or %."""
+        """True if it begins with # or %."""
         return self.text.lstrip()[0] in "#%"
 
 
 class Header(NamedTuple):
-    """The first line that is no comment, or a comment that names the columns."""
+    """The first line that is no comment, or a comment that names the columns.
+
+    :ivar names: the fields are names of columns; else they are the first row
+    :ivar certain: the file is CSV; else it may be an edge list
+    """
 
     line: Line
     fields: list[str]
     delimiter: str
     names: bool
-    """Whether the fields are names of columns; else they are the first row's."""
     certain: bool
-    """Whether the file is CSV; else it may be an edge list."""
 
 
 def header_of(head: Head, wanted: Sequence[str] | None = None) -> Header | None:
-    """How a file begins; None if it has no line, or none that ends in its first 64 KiB.
+    """Return the header of a file; None if no line ends in its first 64 KiB.
 
-    :param wanted: names of columns, where the user gives them
+    :param wanted: names of columns that the user gives
     """
     above: list[Line] = []
     data: list[Line] = []
@@ -89,20 +92,20 @@ def header_of(head: Head, wanted: Sequence[str] | None = None) -> Header | None:
 
 
 def _lines(head: Head) -> Iterator[Line]:
-    """Whole lines that are not blank."""
+    """Yield whole lines that are not blank."""
     content = head.content
     position = len(_BYTE_ORDER_MARK) if content.startswith(_BYTE_ORDER_MARK) else 0
     number = 0
     while position < len(content):
-        found = _LINE.match(content, position)
-        assert found is not None
-        if found.end() == len(content) < head.size:
+        match = _LINE.match(content, position)
+        assert match is not None
+        if match.end() == len(content) < head.size:
             return  # it may be longer
         number += 1
-        text = found[1].decode("utf-8", "replace")
+        text = match[1].decode("utf-8", "replace")
         if text.strip():
-            yield Line(text, number, position, found.end())
-        position = found.end()
+            yield Line(text, number, position, match.end())
+        position = match.end()
 
 
 def _first_of(data: list[Line]) -> Header | None:
@@ -114,9 +117,9 @@ def _first_of(data: list[Line]) -> Header | None:
 def _in_comment(
     head: Head, line: Line, first: Header | None, wanted: Sequence[str] | None
 ) -> Header | None:
-    """The header that a comment is; None if it is a comment.
+    """Return the header in the last comment; None if that is only a comment.
 
-    Edge lists have comments such as ``# FromNodeId<TAB>ToNodeId``, which must not hide those above it.
+    The comment ``# FromNodeId<TAB>ToNodeId`` of SNAP's edge lists is none: the comments above it count.
     """
     text = line.text.strip()[1:]
     fields, delimiter = _fields(text)
@@ -136,7 +139,7 @@ def _are_known(fields: list[str], wanted: Sequence[str] | None) -> bool:
 
 
 def _stands_above(first: Header, below: list[Line]) -> bool:
-    """Whether the next line has as many fields, and integers first."""
+    """Return True if the next line has the same number of fields, and integers first."""
     if not below:
         return False
     row = _split(below[0].text, first.delimiter)
@@ -148,7 +151,7 @@ def _is_called_csv(head: Head) -> bool:
 
 
 def _fields(line: str) -> tuple[list[str], str]:
-    """The fields of a line, and the delimiter that makes most of them."""
+    """Return the fields of a line, and the delimiter that makes most of them."""
     split = [(_split(line, delimiter), delimiter) for delimiter in _DELIMITERS]
     return max(split, key=lambda fields_by: len(fields_by[0]))
 

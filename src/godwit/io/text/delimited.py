@@ -1,12 +1,12 @@
 """CSV: columns between commas, semicolons or tabs (RFC 4180, parsed by Arrow), usually below their names.
 
-A column is an integer column if all its fields are integers, and so on: the narrowest type that fits is
-found by trying. Integers are decimal, and there may be blanks around them. A field without quotes and
-characters is no text of no characters, but nothing; spaces belong to a text. Files without names of
-columns are edge lists, unless they have quotes (``csv_header``).
+The type of a column is the narrowest that fits all its fields, and is found by trying. Integers are
+decimal, and there may be blanks around them. An empty field without quotes is a missing value, not an
+empty text; spaces belong to a text. Files without names of columns are edge lists, unless they have
+quotes (``csv_header``).
 
 A file whose columns may take more than half of the memory is parsed block by block, each time that its
-arcs are asked for.
+arcs are iterated.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, BinaryIO, NoReturn
-
-import numpy as np
 
 from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ArcList, ReadOptions
@@ -35,6 +33,7 @@ from godwit.graph.table_columns import (
 from godwit.io.format import HEAD_BYTES, Format, Head
 from godwit.io.source import Source
 from godwit.io.text.csv_header import Header, header_of
+from godwit.io.text.writing import joined, text_scalar
 
 _HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
 
@@ -48,13 +47,13 @@ _PARALLEL_BLOCK = 1 << 22  # that a thread takes, where the file is parsed at a 
 
 
 def recognize(head: Head) -> bool:
-    """Whether the first line names columns, or has quotes that edge lists do not know."""
+    """Return True if the first line names columns, or has quotes (which edge lists do not have)."""
     header = header_of(head)
     return header is not None and header.certain
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Arcs, with int32, int64 or float64 weights if there is a column for them; directed.
+    """Read arcs, with int32, int64 or float64 weights if there is a column for them; directed.
 
     Columns are those of ``options.columns``; None: see
     :func:`godwit.graph.table_columns.choose_columns`. Ids are names, unless
@@ -72,7 +71,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
 
 
 class _Table:
-    """The rows behind the header, or all where there is none."""
+    """The rows behind the header, or all rows if there is none."""
 
     def __init__(self, source: Source, options: ReadOptions) -> None:
         import pyarrow as pa
@@ -98,7 +97,7 @@ class _Table:
         self._settle_types()
 
     def parsed(self) -> Iterator[Any]:
-        """Tables of the two or three columns."""
+        """Yield tables of the two or three columns."""
         if not self.in_blocks:
             yield self._held
             return
@@ -107,18 +106,18 @@ class _Table:
 
     @property
     def most_rows(self) -> int:
-        """The number of rows, or more."""
+        """The number of rows, or a larger one."""
         return self.content.size // _LEAST_BYTES if self.in_blocks else int(self._held.num_rows)
 
     def problem(self, message: str, row: int | None) -> FormatError:
-        """The error about a row (counted from 0), or about the file."""
+        """Return the error about a row (counted from 0), or about the file."""
         if row is None:
             return FormatError(self.source.path, message)
         line, text = self._place(row)
         return FormatError(self.source.path, message, line=line, text=text)
 
     def _look_through(self) -> None:
-        """See to what Arrow is too lenient about, where there are characters for it."""
+        """Check for what Arrow accepts, but is wrong: open quotation marks and hexadecimal numbers."""
         quotes = 0
         hexadecimal = False
         for begin in range(0, self.content.size, _COUNTED_BYTES):
@@ -133,7 +132,7 @@ class _Table:
             self._settle_hexadecimal()
 
     def _require_closed_quotes(self) -> None:
-        """Refuse a quotation mark that is open at the end, which Arrow closes there."""
+        """Refuse a quotation mark that is open at the end of the file."""
         reader = csv.reader(self._lines(), delimiter=self.delimiter, strict=True)
         line = 0
         try:
@@ -154,28 +153,31 @@ class _Table:
         return io.TextIOWrapper(content, "utf-8", "replace", newline="")
 
     def _settle_hexadecimal(self) -> None:
-        """Take ids for texts where one begins like a hexadecimal number; refuse such weights."""
+        """Read ids as texts if one begins like a hexadecimal number; refuse such weights."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         narrow = self.types
         self.types = [pa.large_string() for _ in narrow]
-        found = [False for _ in narrow]
+        hexadecimal = [False for _ in narrow]
         row = 0
         with self._errors_placed():
             for table in self._blocks(threaded=True):
-                wrong = [pc.match_substring_regex(one, _HEXADECIMAL) for one in table.columns]
+                wrong = [pc.match_substring_regex(column, _HEXADECIMAL) for column in table.columns]
                 at = pc.index(wrong[2], True).as_py() if len(wrong) > 2 else -1
                 if at >= 0:
                     raise self.problem("the weight is not a decimal number", row + at)
-                found = [old or pc.any(one).as_py() for old, one in zip(found, wrong, strict=True)]
+                hexadecimal = [
+                    before or pc.any(column).as_py()
+                    for before, column in zip(hexadecimal, wrong, strict=True)
+                ]
                 row += table.num_rows
         self.types = narrow
-        if any(found):
+        if any(hexadecimal):
             self.types[:2] = [pa.large_string(), pa.large_string()]
 
     def _settle_types(self) -> None:
-        """Widen the types of columns until all fields fit. What the first of them need is likely."""
+        """Widen the types of columns until all fields fit, those of the first 64 KiB before the others."""
         import pyarrow as pa
 
         whole = self.content
@@ -190,17 +192,17 @@ class _Table:
                 self._held = self._widen(lambda: self._parse(whole))
 
     def _widen(self, parse: Callable[[], Any]) -> Any:
-        """What ``parse`` returns when all types are wide enough."""
+        """Widen the types until ``parse`` accepts all fields, and return its result."""
         import pyarrow as pa
 
         while True:
             try:
                 return parse()
             except pa.ArrowInvalid as error:
-                found = re.match(r"In CSV column #([0-9]+): .*conversion error to", str(error))
-                if found is None:
+                column = re.match(r"In CSV column #([0-9]+): .*conversion error to", str(error))
+                if column is None:
                     raise
-                position = self.columns.used.index(int(found[1]))
+                position = self.columns.used.index(int(column[1]))
                 wider = self._wider(position, str(error))
                 if wider is None:
                     raise
@@ -278,7 +280,7 @@ class _Table:
 
     @contextmanager
     def _errors_placed(self) -> Iterator[None]:
-        """Turn Arrow's complaints into ours, which name the line."""
+        """Turn Arrow's errors into FormatError, which names the line."""
         import pyarrow as pa
 
         try:
@@ -287,7 +289,7 @@ class _Table:
             self._fail(str(error))
 
     def _fail(self, message: str) -> NoReturn:
-        """Say which row is wrong: one thread that goes through them can tell."""
+        """Raise the error about the first wrong row, which one thread finds."""
         import pyarrow as pa
 
         try:
@@ -318,7 +320,7 @@ class _Table:
         return f"the {name} is not a number"
 
     def _place(self, row: int) -> tuple[int | None, str | None]:
-        """Line and text of a row, as Python's parser sees them; nothing if it does not get there."""
+        """Return line and text of a row by Python's parser; None if that fails before the row."""
         reader = csv.reader(self._lines(), delimiter=self.delimiter)
         try:
             for fields in filter(None, reader):
@@ -331,7 +333,7 @@ class _Table:
 
 
 def _header(source: Source, wanted: Sequence[str] | None) -> Header:
-    """The line that names columns, or the first row of two or three columns.
+    """Return the line that names columns, or the first row of two or three columns.
 
     :raises FormatError: there is neither
     """
@@ -354,13 +356,13 @@ def _header(source: Source, wanted: Sequence[str] | None) -> Header:
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
-    """Columns source, target and weight, with the ids of the vertices; edges once.
+    """Write columns source, target and weight, with the ids of the vertices; edges once.
 
-    The file does not say that a graph is undirected: read it with ``directed=False`` then. Where a graph
-    has no ids of its own, but its file counts from 1, the ids that are read are these numbers.
+    The file does not declare an undirected graph: read it again with ``directed=False``. Vertices without
+    ids that are counted from 1 are read with these numbers as ids.
 
-    :raises InputError: vertices would be lost, as they have no arcs; or ids are objects, or texts which
-        are all numbers
+    :raises InputError: a vertex without arcs would be lost; or ids are objects, or texts that are all
+        integers
     """
     require_all_in_arcs(graph.rows, graph.ids, "CSV", "write Parquet or another format")
     _require_read_as_texts(graph)
@@ -370,11 +372,12 @@ def write(graph: Graph, file: BinaryIO) -> None:
         columns = [column.combine_chunks() for column in table.columns]
         fields = [*map(_quoted, columns[:2]), *map(_digits, columns[2:])]
         if table.num_rows:
-            file.write(_lines(fields))
+            between = [*chain.from_iterable((field, text_scalar(",")) for field in fields)][:-1]
+            file.write(joined([*between, text_scalar("\n")]))
 
 
 def _require_read_as_texts(graph: Graph) -> None:
-    """Refuse texts that would be read as integers."""
+    """Refuse text ids that would be read as integers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -394,7 +397,7 @@ def _require_read_as_texts(graph: Graph) -> None:
 
 
 def _quoted(ids: Any) -> Any:
-    """Ids as fields: in quotes where they need them."""
+    """Return ids as fields, quoted if necessary."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -403,13 +406,15 @@ def _quoted(ids: Any) -> Any:
     special = pc.match_substring_regex(ids, r'[",;\t\r\n]|^\s|\s$|^$')
     if not pc.any(special).as_py():
         return ids
-    quote = _text('"')
+    quote = text_scalar('"')
     inside = pc.replace_substring(ids, '"', '""')
-    return pc.if_else(special, pc.binary_join_element_wise(quote, inside, quote, _text("")), ids)
+    return pc.if_else(
+        special, pc.binary_join_element_wise(quote, inside, quote, text_scalar("")), ids
+    )
 
 
 def _digits(weights: Any) -> Any:
-    """Weights as fields; those that are floats look it."""
+    """Return weights as fields; floating-point numbers with a point or an exponent."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -418,24 +423,7 @@ def _digits(weights: Any) -> Any:
     # The digits of a float32 are not those of the float64 that is read.
     fields = weights.cast(pa.float64()).cast(pa.large_string())
     ending = pc.if_else(pc.match_substring_regex(fields, "[.en]"), "", ".0")
-    return pc.binary_join_element_wise(fields, ending.cast(pa.large_string()), _text(""))
-
-
-def _lines(columns: list[Any]) -> memoryview:
-    """Columns of fields as the bytes of lines."""
-    import pyarrow.compute as pc
-
-    between = [*chain.from_iterable((column, _text(",")) for column in columns)][:-1]
-    lines = pc.binary_join_element_wise(*between, _text("\n"), _text(""))
-    _, offsets, characters = lines.buffers()
-    ends = np.frombuffer(offsets, np.int64)
-    return memoryview(characters)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
-
-
-def _text(text: str) -> Any:
-    import pyarrow as pa
-
-    return pa.scalar(text, pa.large_string())
+    return pc.binary_join_element_wise(fields, ending.cast(pa.large_string()), text_scalar(""))
 
 
 FORMAT = Format(

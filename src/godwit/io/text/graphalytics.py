@@ -271,7 +271,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
     write_arcs(graph, file)
 
 
-def write_vertices(graph: Graph, file: BinaryIO, name: str) -> None:
+def write_vertices(name: str, graph: Graph, file: BinaryIO) -> None:
     """Write the ids of all vertices."""
     ids = require_integer_ids(graph, "Graphalytics")
     if graph.vertex_count == 0:
@@ -280,7 +280,7 @@ def write_vertices(graph: Graph, file: BinaryIO, name: str) -> None:
     write_rows(vertices, file, base=graph.ids.base, names=ids, headed=True)
 
 
-def write_properties(graph: Graph, file: BinaryIO, name: str) -> None:
+def write_properties(name: str, graph: Graph, file: BinaryIO) -> None:
     """Write direction, weights and counts.
 
     :raises InputError: properties cannot hold the name

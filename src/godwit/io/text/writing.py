@@ -154,13 +154,15 @@ def write_rows(
         words = texts(graph.targets[begin:end])
         if weights is not None:
             digits = pa.array(weights[begin:end]).cast(pa.large_string())
-            words = pc.binary_join_element_wise(words, digits, _text(" "))
+            words = pc.binary_join_element_wise(words, digits, text_scalar(" "))
         lists = pa.LargeListArray.from_arrays(offsets[first : last + 1] - begin, words)
-        columns = [pc.binary_join(lists, _text(" "))]
+        columns = [pc.binary_join(lists, text_scalar(" "))]
         if headed:
-            between = pc.if_else(pc.equal(pc.list_value_length(lists), 0), _text(""), _text(" "))
+            between = pc.if_else(
+                pc.equal(pc.list_value_length(lists), 0), text_scalar(""), text_scalar(" ")
+            )
             columns = [texts(np.arange(first, last)), between, *columns]
-        return joined([*columns, _text("\n")])
+        return joined([*columns, text_scalar("\n")])
 
     rows = _row_pieces(offsets)
     threads = config.thread_count()
@@ -186,7 +188,7 @@ def joined(columns: list[Any]) -> memoryview:
     """Return the texts of Arrow columns, row by row, without anything between them."""
     import pyarrow.compute as pc
 
-    rows = pc.binary_join_element_wise(*columns, _text(""))
+    rows = pc.binary_join_element_wise(*columns, text_scalar(""))
     if len(rows) == 0:
         return memoryview(b"")
     _, offsets, characters = rows.buffers()
@@ -194,7 +196,8 @@ def joined(columns: list[Any]) -> memoryview:
     return memoryview(characters)[int(ends[rows.offset]) : int(ends[rows.offset + len(rows)])]
 
 
-def _text(text: str) -> Any:
+def text_scalar(text: str) -> Any:
+    """Return a text as an Arrow scalar."""
     import pyarrow as pa
 
     return pa.scalar(text, pa.large_string())

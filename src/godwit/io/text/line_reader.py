@@ -241,7 +241,6 @@ def read_lines(
         def blocks() -> Iterator[Block]:
             yield only
     else:
-        del block, part
 
         def blocks() -> Iterator[Block]:
             row = 0

@@ -228,7 +228,8 @@ def compressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     elif compression == "xz":
         packed = lzma.LZMAFile(file, "wb", preset=1)  # noqa: SIM115 (closed below)
     else:
-        options: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}
+        parameter = zstd.CompressionParameter
+        options: dict[int, int] = {parameter.compression_level: 1, parameter.checksum_flag: 1}
         packed = zstd.ZstdFile(file, "wb", options=options)
     with packed:
         yield packed

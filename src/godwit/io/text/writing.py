@@ -144,25 +144,22 @@ def write_rows(
 
     offsets, weights = graph.offsets, graph.weights
 
-    def texts(vertices: Array) -> Any:
-        numbers = vertices.astype(np.int64) + base if names is None else names[vertices]
-        return pa.array(numbers).cast(pa.large_string())
+    def named(vertices: Array) -> Array:
+        return vertices.astype(np.int64) + base if names is None else names[vertices]
 
     def lines(rows: tuple[int, int]) -> memoryview:
         first, last = rows
         begin, end = int(offsets[first]), int(offsets[last])
-        words = texts(graph.targets[begin:end])
+        numbers = named(graph.targets[begin:end])
+        ends = offsets[first : last + 1] - begin
         if weights is not None:
-            digits = pa.array(weights[begin:end]).cast(pa.large_string())
-            words = pc.binary_join_element_wise(words, digits, text_scalar(" "))
-        lists = pa.LargeListArray.from_arrays(offsets[first : last + 1] - begin, words)
-        columns = [pc.binary_join(lists, text_scalar(" "))]
+            numbers = np.stack([numbers, weights[begin:end].astype(np.int64)], axis=1).reshape(-1)
+            ends = 2 * ends
         if headed:
-            between = pc.if_else(
-                pc.equal(pc.list_value_length(lists), 0), text_scalar(""), text_scalar(" ")
-            )
-            columns = [texts(np.arange(first, last)), between, *columns]
-        return joined([*columns, text_scalar("\n")])
+            numbers = np.insert(numbers, ends[:-1], named(np.arange(first, last)))
+            ends = ends + np.arange(len(ends))
+        words = pa.LargeListArray.from_arrays(ends, pa.array(numbers).cast(pa.large_string()))
+        return joined([pc.binary_join(words, text_scalar(" ")), text_scalar("\n")])
 
     rows = _row_pieces(offsets)
     threads = config.thread_count()

@@ -586,7 +586,7 @@ class TestBadInput:
                 "edge_dtype must be a dtype of integers such as 'int32', got 'f4'",
             ),
             ("edges.bin", {"edge_dtype": "nonsense"}, "edge_dtype must be a dtype"),
-            ("edges.npy", {"edge_dtype": "i4"}, "says its own dtype"),
+            ("edges.npy", {"edge_dtype": "i4"}, "declares its dtype"),
         ],
     )
     def test_what_cannot_be(self, edges: Any, options: dict[str, Any], said: str) -> None:

@@ -366,7 +366,7 @@ def _open(path: Path, edge_dtype: Any, columns: Any) -> Edges:
         raise InputError(f"columns is for tables (CSV, Parquet); {path} holds pairs")
     if path.suffix == ".npy":
         if edge_dtype is not None:
-            raise InputError(f"{path} says its own dtype; edge_dtype is for files of bare pairs")
+            raise InputError(f"{path} declares its dtype; edge_dtype is for files of bare pairs")
         return _open_npy(path)
     if edge_dtype is None:
         graph = _mapped_graph(path) if columns is None else None

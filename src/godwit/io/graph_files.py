@@ -200,7 +200,7 @@ def writable_format(path: str | os.PathLike[str], format: str | None = None) -> 
             return format_named(format_name)
     raise InputError(
         f"cannot tell the format from the name {os.fspath(path)!r}: use one of {', '.join(known)}, "
-        "or say format= (command line: --to)"
+        "or pass format= (command line: --to)"
     )
 
 

@@ -2,7 +2,7 @@
 
 A format reads its header itself, then declares what its lines look like (:class:`LineShape`) and which
 ids there may be (:class:`IdRange`); :func:`read_lines` turns the lines into columns. The compiled scanner
-finds the first wrong line; what is wrong with it is found here, by looking at it.
+finds the first wrong line; the message about it is made here.
 
 A text in memory is scanned at once. Another one is surveyed window by window, and the columns are made,
 window by window, each time that they are asked for. A window is scanned in pieces of equal size, which
@@ -58,7 +58,7 @@ _WEIGHT_DTYPES = {
 
 @dataclass(frozen=True)
 class LineShape:
-    """What the lines of a format look like: ``[prefix] [SOURCE] [SKIPPED ...] TARGET [WEIGHT]``.
+    """The shape of a format's lines: ``[prefix] [SOURCE] [SKIPPED ...] TARGET [WEIGHT]``.
 
     :ivar expected: for messages: what a line should be
     :ivar kinds: what weights may be, narrowest first; the first that holds all of them is taken. (NONE,)
@@ -91,7 +91,7 @@ class IdRange:
     """The ids that a file may use.
 
     :ivar base: the smallest
-    :ivar vertex_count: as declared; if not declared, as many as memory could hold
+    :ivar vertex_count: as declared; if not declared, the number that memory could hold
     :ivar names: ids are always names, and the graph has the vertices that occur
     """
 
@@ -297,7 +297,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a window holds."""
+    """The arcs of a window, and the rows that they come from."""
 
     block: Block
     rows: int

@@ -218,7 +218,9 @@ def _read_banner(text: Text, position: int, banner: str) -> tuple[str, str, str]
             f"a matrix is one of {', '.join(_SYMMETRIES)}, this one is {symmetry!r}", position
         )
     if field == "pattern" and (layout == "array" or symmetry == _SKEW):
-        raise text.error("such a matrix has numbers, it cannot be a pattern", position)
+        raise text.error(
+            f"a matrix that is {symmetry} or an array has numbers, it cannot be a pattern", position
+        )
     return layout, field, symmetry
 
 

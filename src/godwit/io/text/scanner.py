@@ -2,7 +2,7 @@
 
 A line is ``[prefix] [SOURCE] [NUMBER ...] TARGET [WEIGHT]``, or the same with any number of targets. The
 text is scanned in pieces of equal size; a line belongs to the piece that its first byte lies in. First
-the lines (or the targets) of each piece are counted, which says where in the columns they go at most;
+the lines (or the targets) of each piece are counted, which gives the place of its columns;
 then each piece is scanned on its own, up to its first wrong line. The first wrong line of the text is
 that of the first piece that has one, so it does not depend on the number of threads.
 """

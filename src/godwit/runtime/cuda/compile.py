@@ -66,12 +66,24 @@ def layout_checks(
 ) -> str:
     """Return C++ that fails to compile unless a struct has the size and the fields of a NumPy dtype.
 
+    Offsets of fields are compared where the compiler knows ``__builtin_offsetof``: NVRTC 13.0 does not.
+
     :param members: what C++ calls fields of other names, such as ``"mine.counts"``
     """
-    checks = [f"sizeof({struct}) == {dtype.itemsize}"]
-    for name, field in (dtype.fields or {}).items():
-        checks.append(f"__builtin_offsetof({struct}, {members.get(name, name)}) == {field[1]}")
-    return "\n".join(f"static_assert({check});" for check in checks)
+    offsets = [
+        f"static_assert(__builtin_offsetof({struct}, {members.get(name, name)}) == {field[1]});"
+        for name, field in (dtype.fields or {}).items()
+    ]
+    return "\n".join(
+        [
+            f"static_assert(sizeof({struct}) == {dtype.itemsize});",
+            "#ifdef __has_builtin",
+            "#if __has_builtin(__builtin_offsetof)",
+            *offsets,
+            "#endif",
+            "#endif",
+        ]
+    )
 
 
 def load(index: int, source: str, functions: Sequence[DeviceFunction] = ()) -> Module:

@@ -27,7 +27,7 @@ GRAPHS = {
     "rmat24": "rmat:24,edge_factor=16,seed=1,weights=1..64",
     "road4900": "road:4900x4900,keep=0.6,seed=1,weights=1..64",
     "road300": "road:300x300,seed=1,weights=1..64",
-    "rmat22-directed": "rmat:22,edge_factor=16,seed=1,weights=1..64,directed",
+    "rmat22-directed": "rmat:22,edge_factor=16,seed=1,weights=1..64,symmetrize=false",
     "rmat16": "rmat:16,edge_factor=16,seed=1,weights=1..64",
 }
 DEFAULT_GRAPHS = ("rmat22", "rmat24", "road4900", "road300", "rmat22-directed")

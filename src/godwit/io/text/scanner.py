@@ -89,20 +89,9 @@ def count_lines(
 
 @kernel
 def count_entries(
-    rank: int,
-    size: int,
-    control: Any,
-    text: Any,
-    begin: int,
-    end: int,
-    piece: int,
-    comment: int,
-    other_comment: int,
-    blank_counts: bool,
-    lead: int,
-    step: int,
-    counts: Any,
-) -> None:
+    rank: int, size: int, control: Any, text: Any, begin: int, end: int, piece: int,
+    comment: int, other_comment: int, blank_counts: bool, lead: int, step: int, counts: Any,
+) -> None:  # fmt: skip
     """Set counts[k] to the numbers of rows and of entries in piece k, if all its lines are well-formed.
 
     :param blank_counts: a blank line is a row
@@ -138,35 +127,12 @@ def count_entries(
 
 
 def _scan_lines(
-    rank: int,
-    size: int,
-    control: Any,
-    text: Any,
-    begin: int,
-    end: int,
-    piece: int,
-    prefix: int,
-    comment: int,
-    other_comment: int,
-    comma: int,
-    many: bool,
-    id_columns: int,
-    skipped: int,
-    dropped: int,
-    column: int,
-    base: int,
-    last_id: int,
-    first_row: int,
-    last_row: int,
-    before: Any,
-    heads: Any,
-    sources: Any,
-    targets: Any,
-    weights: Any,
-    wide_weights: Any,
-    powers: Any,
-    report: Any,
-) -> None:
+    rank: int, size: int, control: Any, text: Any, begin: int, end: int, piece: int,
+    prefix: int, comment: int, other_comment: int, comma: int, many: bool, id_columns: int,
+    skipped: int, dropped: int, column: int, base: int, last_id: int, first_row: int,
+    last_row: int, before: Any, heads: Any, sources: Any, targets: Any, weights: Any,
+    wide_weights: Any, powers: Any, report: Any,
+) -> None:  # fmt: skip
     """Scan the lines of all pieces into the columns, those of piece k from (row, entry) ``before[k]`` on.
 
     Ids are stored less ``base``; those outside of [base, last_id] are wrong. Blank lines and lines that
@@ -252,19 +218,9 @@ def _scan_lines(
 
 
 def _scan_arc(
-    text: Any,
-    at: Any,
-    comma: int,
-    column: int,
-    base: int,
-    last_id: int,
-    entry: Any,
-    sources: Any,
-    targets: Any,
-    weights: Any,
-    wide_weights: Any,
-    powers: Any,
-) -> Any:
+    text: Any, at: Any, comma: int, column: int, base: int, last_id: int, entry: Any,
+    sources: Any, targets: Any, weights: Any, wide_weights: Any, powers: Any,
+) -> Any:  # fmt: skip
     """Scan ``SOURCE TARGET [WEIGHT]``.
 
     :returns: the position behind it (of a bad id), status, the smaller and the larger id
@@ -293,26 +249,10 @@ def _scan_arc(
 
 
 def _scan_row(
-    text: Any,
-    at: Any,
-    many: bool,
-    id_columns: int,
-    skipped: int,
-    dropped: int,
-    column: int,
-    base: int,
-    last_id: int,
-    source: Any,
-    last_row: int,
-    row: Any,
-    entry: Any,
-    heads: Any,
-    sources: Any,
-    targets: Any,
-    weights: Any,
-    wide_weights: Any,
-    powers: Any,
-) -> Any:
+    text: Any, at: Any, many: bool, id_columns: int, skipped: int, dropped: int, column: int,
+    base: int, last_id: int, source: Any, last_row: int, row: Any, entry: Any, heads: Any,
+    sources: Any, targets: Any, weights: Any, wide_weights: Any, powers: Any,
+) -> Any:  # fmt: skip
     """Scan a line of any shape up to its end.
 
     :param source: the number of the line

@@ -139,7 +139,7 @@ class ArcList:
 
 
 class IdTable:
-    """The vertices of a file that lists the ids of all: integers, numbered in ascending order.
+    """The vertices of a file that lists all ids: integers, numbered in ascending order.
 
     :param listed: (n) int64, not negative, in any order
     :ivar ids: the ids of the vertices

@@ -257,7 +257,7 @@ def _copy_rows(
 
 
 def selected(rows: Rows, inside: Array, vertices: Array) -> Rows:
-    """Return the rows of some vertices, renumbered, of which no arc leads to any other vertex.
+    """Return the renumbered rows of some vertices whose arcs lead to these vertices only.
 
     :param inside: (n) bool: True for the selected vertices
     :param vertices: the same vertices, ascending, in the dtype of the targets

@@ -154,7 +154,7 @@ def metis(graph: Graph, parts: int, seed: int) -> Division:
 
 
 def _run_metis(graph: Graph, parts: int, seed: int) -> Array:
-    """Return METIS' owners, for an undirected graph without self-loops and parallel arcs."""
+    """Run METIS on the undirected graph without self-loops and parallel arcs, as it requires."""
     skeleton = graph.without_weights().symmetrize().merge_parallel_arcs().remove_self_loops()
     if skeleton.arc_count == 0:
         raise InputError("no two vertices are joined")

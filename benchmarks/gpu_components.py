@@ -96,17 +96,16 @@ def query(placed: gw.PlacedGraph | Stream, setting: Setting, limits: argparse.Na
         "method": setting.method,
         "rounds": setting.rounds,
         "jumps": setting.jumps,
-        "merge": setting.merge,
         "timeout_s": limits.timeout_s,
     }
     if isinstance(placed, Stream):
-        return gw.connected_components(
+        return gw.connected_components_of_edges(
             placed.edges,
             vertex_count=placed.vertices,
             devices=device_names(setting.devices),
             **options,
         )
-    return gw.connected_components(placed, **options)
+    return gw.connected_components(placed, merge=setting.merge, **options)
 
 
 def time_ms(result: Any, setting: Setting) -> float:

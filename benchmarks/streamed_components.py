@@ -181,7 +181,7 @@ def in_memory(arguments: argparse.Namespace) -> Iterator[Row]:
                     rows * max(1, gpus) // max(counts, default=1) if arguments.gigabytes else rows
                 )
                 if some not in expected:
-                    expected[some] = gw.connected_components(
+                    expected[some] = gw.connected_components_of_edges(
                         first[:some], devices="cpu", **how
                     ).label
                 if gpus and (gpus, some) not in bus:
@@ -330,7 +330,7 @@ def of_file(arguments: argparse.Namespace) -> Iterator[Row]:
         yield {"what": "write", "seconds": write_file(path, vertices, parts, rows), "rows": rows}
         devices = ["cuda:0"] if driver.device_count() else ["cpu"]
         # First of all, so that nothing is compiled, and no GPU woken, while it is timed.
-        gw.connected_components([[0, 1]], vertex_count=2, devices=devices)
+        gw.connected_components_of_edges([[0, 1]], vertex_count=2, devices=devices)
         expected = np.arange(vertices, dtype=np.int32) % parts
         for where in ("disk", "cache"):
             for what in ("read", "stream"):

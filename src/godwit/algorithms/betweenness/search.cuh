@@ -97,9 +97,9 @@ struct Arguments {
     Rows<Id> in;  // the same if the graph is undirected
     LongRows long_out;
     LongRows long_in;
-    const Id *sources;   // positions
-    double *centrality;  // by own index
-    double *edges;       // by own arc, or null
+    const Id *sources;       // positions
+    double *centrality;      // by own index
+    double *edges;           // by own arc, or null
     const u32 *subscribers;  // of own vertices' values (supersteps/halos.cuh); null: all devices
     char *searches[MAX_DEVICES];
     SearchLayout layout;
@@ -333,8 +333,7 @@ struct Search {
                 done += WARP * UNROLL;
                 continue;
             }
-            for (u32 step = lanes / 2; step > 0; step /= 2)
-                part += __shfl_xor_sync(FULL_WARP, part, step);
+            part = lanes_sum(part, lanes);
             u32 &left_over = lanes == GROUP ? middle_rows : rows;
             for (u32 group = 0; group < WARP / lanes; group++) {
                 double theirs = __shfl_sync(FULL_WARP, part, group * lanes);
@@ -357,8 +356,7 @@ struct Search {
             part += warp_visit(pass, at + lane_id(),
                                static_cast<i32>(min(end - at, i64(WARP * UNROLL)) - lane_id()),
                                WARP, own);
-        for (u32 step = WARP / 2; step > 0; step /= 2)
-            part += __shfl_xor_sync(FULL_WARP, part, step);
+        part = lanes_sum(part);
         if (lane_id() == 0) parts[warp_id()] = part;
         __syncthreads();
         double sum = 0;

@@ -102,11 +102,7 @@ __device__ __forceinline__ u64 warp_sum_before(const u64 *states, u64 tile, u64 
         } while (__any_sync(FULL_WARP, word >> EPOCH_SHIFT != epoch));
         const u32 whole = __ballot_sync(FULL_WARP, (word & KNOWN) == WHOLE_SUM);
         const u32 last = whole ? static_cast<u32>(__ffs(static_cast<int>(whole))) - 1 : WARP - 1;
-        u64 counts = lane_id() <= last ? word & COUNT_MASK : 0;
-        for (u32 step = WARP / 2; step > 0; step /= 2) {
-            counts += __shfl_xor_sync(FULL_WARP, counts, static_cast<int>(step));
-        }
-        sum += counts;
+        sum += lanes_sum(lane_id() <= last ? word & COUNT_MASK : u64(0));
         if (whole) return sum;
     }
 }

@@ -269,14 +269,6 @@ struct OwnRow {
     }
 };
 
-// Return the sum over a group of lanes to each of them.
-template <class T>
-__device__ __forceinline__ T lanes_add(T amount, u32 lanes) {
-    for (u32 step = lanes / 2; step > 0; step /= 2)
-        amount += __shfl_xor_sync(FULL_WARP, amount, step);
-    return amount;
-}
-
 // Rows of a block each, the longest first; back and forth, so that no block has the longest every time.
 __device__ __forceinline__ void team_pull_by_block(RankPass &pass, const Team &team, i64 begin,
                                                    i64 end) {
@@ -288,12 +280,12 @@ __device__ __forceinline__ void team_pull_by_block(RankPass &pass, const Team &t
         const i64 row = begin + static_cast<i64>(round) * team.blocks + place;
         if (row >= end) break;
         const i64 from = offsets[row], length = offsets[row + 1] - from;
-        double sum = lanes_add(pass.thread_sum(from, threadIdx.x, blockDim.x, length), WARP);
+        double sum = lanes_sum(pass.thread_sum(from, threadIdx.x, blockDim.x, length), WARP);
         double *turn = partial + (round & 1) * WARP;
         if (lane_id() == 0) turn[warp_id()] = sum;
         __syncthreads();
         if (warp_id() == 0) {
-            sum = lanes_add(lane_id() < warps ? turn[lane_id()] : 0.0, WARP);
+            sum = lanes_sum(lane_id() < warps ? turn[lane_id()] : 0.0, WARP);
             if (lane_id() == 0)
                 pass.thread_update(row, pass.rank_divisor(row, length), pass.past(row),
                                    static_cast<Rank>(sum));
@@ -323,7 +315,7 @@ __device__ __forceinline__ void team_pull_by_warp(RankPass &pass, const Team &te
             for (u32 at = 0; at < longest; at += LOADS * WARP)
                 pass.thread_sum_rows<2>(0, from, length, at + lane, WARP, sums);
             for (u32 one = 0; one < 2; one++) {
-                const Rank found = lanes_add(sums[one], WARP);
+                const Rank found = lanes_sum(sums[one], WARP);
                 if (lane == pair + one) sum = found;
             }
         }
@@ -356,7 +348,7 @@ __device__ __forceinline__ void team_pull_by_group(RankPass &pass, const Team &t
             pass.thread_sum_rows<AT_ONCE>(0, from, length, lane % GROUP, GROUP, sums);
 #pragma unroll
             for (u32 one = 0; one < AT_ONCE; one++) {
-                const Rank its = lanes_add(sums[one], GROUP);
+                const Rank its = lanes_sum(sums[one], GROUP);
                 const Rank found = __shfl_sync(FULL_WARP, its, lane % GROUPS * GROUP);
                 if (lane / GROUPS == turn + one) sum = found;
             }
@@ -407,7 +399,7 @@ constexpr double COARSE_ONE = 65536.0;               // 2^16: 2^18 warps have le
 // Add the sums of a pass to the block's counts. All lanes take part.
 __device__ __forceinline__ void warp_add_sums(const RankPass &pass, StepBlock &block) {
     for (u32 which = CHANGE; which < SUMS_END; which++) {
-        double sum = lanes_add(pass.sums[which], WARP);
+        double sum = lanes_sum(pass.sums[which], WARP);
         if (ACCELERATED) {
             const double coarse = floor(sum * COARSE_ONE);
             sum -= coarse / COARSE_ONE;

@@ -19,6 +19,14 @@ __device__ __forceinline__ T warp_sum_up_to(T amount) {
     return amount;
 }
 
+// Return the sum over each group of `lanes` lanes, a power of two, to all lanes of the group. All lanes come.
+template <class T>
+__device__ __forceinline__ T lanes_sum(T amount, u32 lanes = WARP) {
+    for (u32 step = lanes / 2; step > 0; step /= 2)
+        amount += __shfl_xor_sync(FULL_WARP, amount, step);
+    return amount;
+}
+
 // Return the sum over all lanes, in lane 0. All lanes come.
 template <class T>
 __device__ __forceinline__ T warp_sum(T amount) {

@@ -23,7 +23,8 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.cli import inputs, outputs, unlisted_gpus
+from godwit.cli import devices as devices_command
+from godwit.cli import inputs, outputs
 from godwit.cli.application import app
 from godwit.cli.facts import smallest
 from godwit.errors import InputError
@@ -490,7 +491,7 @@ class TestOtherCommands:
         monkeypatch.setattr(driver, "peer_attribute", lambda name, i, j: 0)
         monkeypatch.setattr(memory, "free_memory_bytes", lambda index: 1 << 30)
         monkeypatch.setattr(libraries, "are_there", lambda: installed)
-        monkeypatch.setattr(unlisted_gpus, "has_driver", lambda: has_driver)
+        monkeypatch.setattr(devices_command, "has_driver", lambda: has_driver)
         told = run_json("devices")
         assert sum(device["kind"] == "cuda" for device in told["devices"]) == (
             sum(int(one) >= 80 for one in gpus) if installed else 0

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from godwit.algorithms.filtering.predicate import as_predicate
 from godwit.cli.application import app
-from godwit.cli.filtering import parse_predicate
+from godwit.cli.filter_array import parse_predicate
 from godwit.errors import GodwitError, InputError
 from godwit.runtime.constants import with_exact_constants
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import godwit as gw
 from godwit.algorithms.components import streamed, streamed_cpu
 from godwit.cli.application import app
-from godwit.cli.streamed_components import parse_bytes
+from godwit.cli.components import parse_bytes
 from godwit.errors import FileError, FormatError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.io.edge_sources import EdgeRows, as_edges

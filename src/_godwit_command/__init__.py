@@ -1,6 +1,6 @@
-"""The entry point of the command ``godwit``: handlers of signals first, then all imports.
+"""Entry point of the command ``godwit``: set handlers of signals, then import everything else.
 
-It lies beside the package because importing anything of a package runs the package's own module first.
+It is a package of its own because importing a module of ``godwit`` runs ``godwit/__init__.py`` first.
 """
 
 import os
@@ -11,8 +11,7 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run the command line with the arguments of the process, and exit."""
-    # godwit.cli.main replaces both by handlers that clean up. SIGTERM's is set last: where it stands,
-    # both do.
+    # godwit.cli.main replaces both by handlers that clean up. SIGTERM's is set last: then both are set.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _leave)
     signal.signal(signal.SIGTERM, _leave)

@@ -1,9 +1,9 @@
-"""The command ``godwit``: parse, call the public functions, render.
+"""The command ``godwit``: parse arguments, call the public functions, print tables or JSON.
 
-Exit statuses: 0 done; 1 a fault of Godwit's own; 2 bad input, a run out of time, a failed check, a
-full disk; 3 not converged, the result being where it was wanted; 130 interrupted; 141 the reader of our
-output went away; 143 terminated. Whatever goes wrong is one line on stderr, and leaves no half-written
-file behind. Everything heavy is imported by the command that needs it.
+Exit statuses: 0 done; 1 internal error; 2 bad input, a run out of time, a failed verification, a full disk;
+3 not converged, though the result is written; 130 interrupted; 141 standard output was closed by its
+reader; 143 terminated. An error is one line on stderr, and leaves no incomplete file. Each command imports
+the large libraries that it needs, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from typing import NoReturn
 
 _INTERRUPTED = 130
 _TERMINATED = 143
-_INSIST_S = 3.0
+_RESEND_S = 3.0
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the arguments are those of the process by default."""
-    _open_what_is_closed()
+    _open_standard_streams()
     from godwit.cli.application import command
 
     run = command()
-    # A clean way out, by which temporary files are removed and devices stop.
+    # Exceptions remove temporary files and stop the devices.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt_on_signal)
-    _insist_on_signals()
+    _resend_signals()
     try:
         run.main(args=arguments, prog_name="godwit")
-    except KeyboardInterrupt:  # on its way out
+    except KeyboardInterrupt:  # while the command exits
         print("godwit: interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
     raise AssertionError("the command always exits")
 
 
-def _open_what_is_closed() -> None:
-    """Where standard output or error is closed (``>&-``), nobody wants it: that is no fault of ours.
+def _open_standard_streams() -> None:
+    """Open ``/dev/null`` in place of standard streams that are closed (``>&-``).
 
-    Closed standard input is empty; else it would be whatever is opened next.
+    A closed standard input would else be the file that is opened next.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -59,12 +59,12 @@ def _interrupt_on_signal(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _insist_on_signals() -> None:
-    """Send signals again to a main thread that is still there after a while.
+def _resend_signals() -> None:
+    """Send a signal to the main thread again if the process still runs seconds later.
 
-    Python loses one that comes right before a read that blocks, or to another thread, as nothing wakes
-    the main thread then; and one while an object is being finalized, where exceptions are printed and
-    forgotten. Whatever comes, Python's own handler in C writes its number to a pipe.
+    Python loses a signal that arrives right before a read that blocks, or at another thread, because
+    nothing wakes the main thread; and one that arrives while an object is finalized, where exceptions are
+    printed and dropped. In all cases Python's handler in C writes the number of the signal to a pipe.
     """
     if not hasattr(signal, "pthread_kill"):
         return
@@ -74,11 +74,11 @@ def _insist_on_signals() -> None:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
-    def insist() -> None:
+    def resend() -> None:
         while True:
             number = os.read(reader, 1)[0]
             if number in (signal.SIGINT, signal.SIGTERM):
-                time.sleep(_INSIST_S)
+                time.sleep(_RESEND_S)
                 signal.pthread_kill(main_thread, number)
 
-    threading.Thread(target=insist, daemon=True).start()
+    threading.Thread(target=resend, daemon=True).start()

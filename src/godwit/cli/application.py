@@ -1,4 +1,4 @@
-"""The commands under one roof: their names, their help, and one way to fail."""
+"""The group of all commands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from godwit.cli import betweenness, components, conversion, filtering, inspection, paths, ranks
+from godwit.cli import (
+    betweenness,
+    components,
+    convert,
+    devices,
+    filter_array,
+    info,
+    pagerank,
+    partition,
+    paths,
+)
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.generators.spec import GENERATORS
 from godwit.io.format_names import FORMATS
 
 _HELP = (
-    "Graph algorithms over all the devices of one machine.\n\n"
+    "Graph algorithms on all GPUs or CPU cores of one machine.\n\n"
     f"GRAPH is a file ({', '.join(FORMATS)}; compressed by gzip, bzip2, xz, zstd or not; all "
     "recognized by their content; - for standard input), a generated graph (rmat:20, or "
     f"road:500x800,keep=0.7,seed=3,weights=1..64; {', '.join(GENERATORS)}), or a named data set "
@@ -26,32 +36,27 @@ _EXIT_STATUS = (
     "Exit status: 0 done, 2 bad input or a failed run (stderr says why), 3 a result that has not "
     "converged, 130 interrupted."
 )
-_EPILOG = f"""Examples:
-
-  godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
-
-  godwit bfs rmat:20 --source max-degree --devices cuda
-
-  godwit components edges.npy --devices cuda
-
-  godwit filter values.npy "x > 0.5" --output kept.npy
-
-  godwit info web.mtx.gz --plot
-
-  godwit convert web.mtx.gz web.godwit
-
-  godwit generate rmat:20,weights=1..64 rmat.godwit
-
-  godwit partition roads.gr --parts 4 --method metis
-
-  godwit devices
-
-{_EXIT_STATUS}
+_EXAMPLES = """
+godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
+godwit bfs rmat:20 --source max-degree --devices cuda
+godwit components edges.npy --devices cuda
+godwit filter values.npy "x > 0.5" --output kept.npy
+godwit info web.mtx.gz --plot
+godwit convert web.mtx.gz web.godwit
+godwit generate rmat:20,weights=1..64 rmat.godwit
+godwit partition roads.gr --parts 4 --method metis
+godwit devices
 """
 
 
+def _epilog(examples: str, *paragraphs: str) -> str:
+    """Return the end of a help page: examples, one a line, and paragraphs."""
+    lines = [f"  {line}" for line in examples.split("\n") if line]
+    return "\n\n".join(["Examples:", *lines, *paragraphs])
+
+
 class _Group(TyperGroup):
-    """All commands; whatever they raise ends as an exit status."""
+    """Group of all commands, whose exceptions become exit statuses."""
 
     def main(
         self,
@@ -62,7 +67,7 @@ class _Group(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run, and exit with the status."""
+        """Run a command, and exit with its status."""
         arguments = list(sys.argv[1:] if args is None else args)
 
         def run() -> Any:
@@ -70,11 +75,11 @@ class _Group(TyperGroup):
                 arguments, prog_name or "godwit", complete_var, standalone_mode=False, **extra
             )
 
-        # Read from the arguments: the error may come before they are parsed.
+        # Not from the parsed option, as an error may precede parsing.
         sys.exit(exit_status(run, traceback=lambda: arguments[:1] == ["--traceback"]))
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command; a closed pipe is ours to handle."""
+        """Call the command; rename the exception of a closed pipe, which Typer would handle."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -85,7 +90,7 @@ app = typer.Typer(
     cls=_Group,
     name="godwit",
     help=_HELP,
-    epilog=_EPILOG,
+    epilog=_epilog(_EXAMPLES, _EXIT_STATUS),
     add_completion=False,
     rich_markup_mode="rich",
     invoke_without_command=True,
@@ -94,8 +99,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from godwit import __version__
 
         print(f"godwit {__version__}")
@@ -107,13 +112,11 @@ def _godwit(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Say which version."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
     traceback: Annotated[
         bool,
-        typer.Option("--traceback", help="Show where an internal error happened (to report it)."),
+        typer.Option("--traceback", help="Show the traceback of an internal error, to report it."),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -122,25 +125,30 @@ def _godwit(
             print(text)
 
 
-app.command("bfs", help=paths.BFS_HELP, epilog=paths.BFS_EPILOG)(paths.paths)
-app.command("sssp", help=paths.SSSP_HELP, epilog=paths.SSSP_EPILOG)(paths.paths)
-app.command("pagerank", help=ranks.PAGERANK_HELP, epilog=ranks.PAGERANK_EPILOG)(ranks.pagerank)
-app.command(
-    "betweenness", help=betweenness.BETWEENNESS_HELP, epilog=betweenness.BETWEENNESS_EPILOG
-)(betweenness.betweenness)
-app.command("components", help=components.COMPONENTS_HELP, epilog=components.COMPONENTS_EPILOG)(
-    components.components
-)
-app.command("filter", help=filtering.FILTER_HELP, epilog=filtering.FILTER_EPILOG)(
-    filtering.filter_file
-)
-app.command("convert", epilog=conversion.CONVERT_EPILOG)(conversion.convert)
-app.command("generate", epilog=conversion.GENERATE_EPILOG)(conversion.generate)
-app.command("info", epilog=inspection.INFO_EPILOG)(inspection.info)
-app.command("partition", epilog=inspection.PARTITION_EPILOG)(inspection.partition)
-app.command("devices", epilog=inspection.DEVICES_EPILOG)(inspection.devices)
+_SUMMARIES = {
+    "bfs": "Breadth-first search: distances in arcs from a vertex.",
+    "sssp": "Shortest paths: least sums of weights from a vertex.\n\n"
+    "Weights must not be negative; without weights each arc counts 1.",
+}
+for _name, _function, *_epilog_parts in (
+    ("bfs", paths.paths, paths.BFS_EXAMPLES),
+    ("sssp", paths.paths, paths.SSSP_EXAMPLES),
+    ("pagerank", pagerank.pagerank, pagerank.EXAMPLES),
+    ("betweenness", betweenness.betweenness, betweenness.EXAMPLES),
+    ("components", components.components, components.EXAMPLES),
+    ("filter", filter_array.filter_file, filter_array.EXAMPLES),
+    ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),
+    ("generate", convert.generate, convert.GENERATE_EXAMPLES, convert.GENERATORS_HELP),
+    ("info", info.info, info.EXAMPLES),
+    ("partition", partition.partition, partition.EXAMPLES),
+    ("devices", devices.devices, devices.EXAMPLES),
+):
+    _texts = [_SUMMARIES.get(_name), _function.__doc__]
+    app.command(_name, help="\n\n".join(filter(None, _texts)), epilog=_epilog(*_epilog_parts))(
+        _function
+    )
 
 
 def command() -> Any:
-    """The group of all commands, ready to be called."""
+    """Return the group of all commands."""
     return typer.main.get_command(app)

@@ -1,14 +1,15 @@
-"""The command ``betweenness``: of how many shortest paths each vertex, or each edge, is part."""
+"""The command ``betweenness``."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from godwit.cli import inputs, options
-from godwit.cli.scores import Scores, TopOption, answer, check_early, highest_vertices
+from godwit.cli.facts import Facts, plain, smallest
+from godwit.cli.inputs import parse_vertex
+from godwit.cli.options import GraphArgument, Option, ReadingOptions, RunOptions, with_options
+from godwit.cli.query import ScoreOptions, ScoreQuery, highest_vertices
+from godwit.cli.report import integer
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,187 +17,88 @@ if TYPE_CHECKING:
     from godwit.cli.outputs import Output
     from godwit.graph.csr import Graph
 
-BETWEENNESS_HELP = (
-    "Betweenness centrality: of how many shortest paths each vertex is part; with --edges, each "
-    "edge.\n\n"
-    "From all vertices, which takes as many searches as there are vertices; --samples or --source "
-    "estimate it from fewer. The length of a path is the number of its arcs, whatever weights there "
-    "are; with --weighted the sum of its weights.\n\n"
-    "Files: .npy holds the centralities in the order of the vertices; in .csv and .parquet vertices "
-    "are numbered as in the file of the graph. With --edges, .npy holds a number for each arc, in the "
-    "order of graph.targets, and tables have each edge of an undirected graph once."
-)
-BETWEENNESS_EPILOG = """Examples:
-
-  godwit betweenness soc.mtx --undirected --top 20
-
-  godwit betweenness USA-road-d.NY.gr.xz --samples 100 --output centrality.parquet
-
-  godwit betweenness roads.gr --undirected --edges --output - | sort -t, -k3gr | head
-
-  godwit betweenness USA-road-d.NY.gr.xz --undirected --weighted --samples 100
-
-  godwit betweenness rmat:22 --samples 50 --devices cuda
-
-  godwit betweenness rmat:20 --source max-degree --unnormalized --json | jq .top
+EXAMPLES = """
+godwit betweenness soc.mtx --undirected --top 20
+godwit betweenness USA-road-d.NY.gr.xz --samples 100 --output centrality.parquet
+godwit betweenness roads.gr --undirected --edges --output - | sort -t, -k3gr | head
+godwit betweenness USA-road-d.NY.gr.xz --undirected --weighted --samples 100
+godwit betweenness rmat:22 --samples 50 --devices cuda
+godwit betweenness rmat:20 --source max-degree --unnormalized --json | jq .top
 """
 
-SamplesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--samples",
-        "-k",
-        metavar="COUNT",
-        help="Search from so many vertices drawn at random.",
-        show_default=False,
-    ),
-]
-SourcesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--source",
-        "-s",
-        metavar="ID",
-        help="Search from this vertex, as the file numbers them, or max-degree for the vertex with "
-        "most arcs; may be given several times.",
-        show_default=False,
-    ),
-]
-DrawOption = Annotated[int, typer.Option("--seed", help="Seed of the draw of samples.")]
-UnnormalizedOption = Annotated[
-    bool, typer.Option("--unnormalized", help="Do not divide by the number of pairs.")
-]
-EndpointsOption = Annotated[
-    bool, typer.Option("--endpoints", help="Count the two ends of a path as on it.")
-]
-WeightedOption = Annotated[
-    bool,
-    typer.Option("--weighted", help="Shortest by weights, which have to be positive."),
-]
-EdgesOption = Annotated[
-    bool, typer.Option("--edges", help="Of edges (of arcs, where the graph is directed).")
-]
-OutputOption = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the centralities: .npy (an array in the order of the vertices), .csv or .parquet "
-        "(columns vertex and centrality; with --edges source, target and centrality), or - for CSV on "
-        "stdout.",
-        rich_help_panel="What comes out",
-        show_default=False,
-    ),
-]
 
+@dataclass
+class _BetweennessQuery(ScoreQuery):
+    title = "The highest centralities"
 
-@options.reads_graph
-def betweenness(
-    graph: options.GraphOption,
-    samples: SamplesOption = None,
-    source: SourcesOption = None,
-    seed: DrawOption = 0,
-    unnormalized: UnnormalizedOption = False,
-    endpoints: EndpointsOption = False,
-    edges: EdgesOption = False,
-    weighted: WeightedOption = False,
-    top: TopOption = None,
-    output: OutputOption = None,
-    json: options.JsonOption = False,
-    quiet: options.QuietOption = False,
-    devices: options.DevicesOption = None,
-    timeout: options.TimeoutOption = None,
-    trace: options.TraceOption = None,
-    verify: options.VerifyOption = False,
-    *,
-    reading: options.Reading,
-) -> None:
-    """Centralities of vertices, or of edges."""
-    if edges and endpoints:
-        raise InputError(
-            "--endpoints counts vertices at the ends of paths: leave out --edges, or it"
+    sources: list[str]
+
+    def compute(self, graph: Graph, progress: Any) -> BetweennessResult:
+        import godwit as gw
+
+        if self.arguments["weighted"] and not graph.is_weighted:
+            raise InputError("--weighted needs a graph with weights, and this one has none")
+        sources = [parse_vertex(text, graph, "source") for text in self.sources] or None
+        return gw.betweenness_centrality(
+            graph, sources=sources, progress=progress, **self.arguments
         )
-    asked: dict[str, Any] = {
-        "normalized": not unnormalized,
-        "endpoints": endpoints,
-        "edges": edges,
-        "weighted": weighted,
-        "devices": inputs.parse_devices(devices),
-        "timeout_s": timeout,
-    }
-    _check_early(asked, samples, source, seed, top)
-    asked |= {"samples": samples, "seed": seed}
-    kind = Scores(
-        command="betweenness",
-        run=partial(_search, asked, source or []),
-        write=_write_edges if edges else _write_vertices,
-        highest=_highest_edges if edges else partial(highest_vertices, "centrality"),
-        facts=partial(_facts, asked),
-        line=_line,
-        title="The highest centralities",
-        verify=partial(_verify, asked),
-    )
-    answer(
-        kind,
-        graph,
-        reading,
-        top=top,
-        output=output,
-        json=json,
-        quiet=quiet,
-        trace=trace,
-        verify=verify,
-    )
+
+    def verify(self, result: BetweennessResult) -> str:
+        from godwit.algorithms.betweenness.verify import (
+            searches_in_seconds,
+            verify_betweenness_centrality,
+        )
+
+        sources = result.sources
+        samples = searches_in_seconds(result.graph)
+        verify_betweenness_centrality(
+            result.graph,
+            result.centrality,
+            result.edge_centrality if self.arguments["edges"] else None,
+            sources=sources if len(sources) else None,
+            normalized=self.arguments["normalized"],
+            endpoints=self.arguments["endpoints"],
+            weighted=self.arguments["weighted"],
+            samples=samples,
+            seed=self.arguments["seed"],
+        )
+        if len(sources) <= samples:
+            return "every centrality is right"
+        return f"no centrality is less than what {samples} of {len(sources)} sources contribute"
+
+    def write(self, output: Output, result: BetweennessResult) -> None:
+        from godwit.algorithms.betweenness.result import betweenness_columns
+        from godwit.graph.interchange.tables import Column
+
+        if self.arguments["edges"]:
+            output.write_edges(Column("centrality", result.edge_centrality), result.graph)
+        else:
+            output.write(betweenness_columns(result), result.graph.ids.in_file)
+
+    def highest(self, result: BetweennessResult, count: int) -> list[Facts]:
+        if self.arguments["edges"]:
+            return _highest_edges(result, count)
+        return highest_vertices(result, result.centrality, count, "centrality")
+
+    def details(self, result: BetweennessResult) -> Facts:
+        flags = ("normalized", "endpoints", "edges", "weighted")
+        return {"sources": len(result.sources), **{name: self.arguments[name] for name in flags}}
+
+    def summary(self, facts: Facts) -> tuple[str, str]:
+        lengths = "; by weights" if facts["weighted"] else ""
+        scale = "normalized" if facts["normalized"] else "not normalized"
+        counted = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
+        if facts["edges"]:
+            counted = "of edges"
+        return (
+            "searches",
+            f"from {integer(facts['sources'])} source(s); {scale}; {counted}{lengths}",
+        )
 
 
-def _check_early(
-    asked: dict[str, Any], samples: int | None, source: list[str] | None, seed: int, top: int | None
-) -> None:
-    """As far as possible by the centralities of no vertices."""
-    import godwit as gw
-    from godwit.dtypes import as_count
-    from godwit.graph.csr import Graph
-
-    askable = check_early(asked, top) | {
-        "weighted": False
-    }  # the graph of no vertices has no weights
-    as_count(seed, "seed")
-    if samples is not None:
-        as_count(samples, "samples", 1)
-        if source:
-            raise InputError("give --source or --samples, not both")
-    gw.betweenness_centrality(Graph.from_edges([], []), **askable)
-
-
-def _search(
-    asked: dict[str, Any], source: list[str], loaded: Graph, progress: Any
-) -> BetweennessResult:
-    import godwit as gw
-
-    if asked["weighted"] and not loaded.is_weighted:
-        raise InputError("--weighted needs a graph with weights, and this one has none")
-    sources = [inputs.parse_vertex(text, loaded, "source") for text in source] or None
-    return gw.betweenness_centrality(loaded, sources=sources, progress=progress, **asked)
-
-
-def _write_vertices(output: Output, result: BetweennessResult) -> None:
-    from godwit.algorithms.betweenness.result import betweenness_columns
-
-    output.write(betweenness_columns(result), result.graph.ids.in_file)
-
-
-def _write_edges(output: Output, result: BetweennessResult) -> None:
-    from godwit.graph.interchange.tables import Column
-
-    output.write_edges(Column("centrality", result.edge_centrality), result.graph)
-
-
-def _highest_edges(result: BetweennessResult, count: int) -> list[dict[str, Any]]:
-    """The edges of the highest numbers; of equal ones the first of the arcs."""
+def _highest_edges(result: BetweennessResult, count: int) -> list[Facts]:
+    """Return the edges of the highest centralities; of equal ones the first in the order of arcs."""
     import numpy as np
-
-    from godwit.cli.facts import plain, smallest
 
     graph, values = result.graph, result.edge_centrality
     arcs = np.arange(graph.arc_count)
@@ -215,46 +117,62 @@ def _highest_edges(result: BetweennessResult, count: int) -> list[dict[str, Any]
     ]
 
 
-def _verify(asked: dict[str, Any], result: BetweennessResult) -> str:
-    from godwit.algorithms.betweenness.verify import (
-        searches_in_seconds,
-        verify_betweenness_centrality,
-    )
+@with_options
+def betweenness(
+    graph: GraphArgument,
+    options: ScoreOptions,
+    run: RunOptions,
+    reading: ReadingOptions,
+    samples: Annotated[int | None, Option("-k", "COUNT")] = None,
+    source: Annotated[list[str] | None, Option("-s", "ID")] = None,
+    seed: int = 0,
+    unnormalized: bool = False,
+    endpoints: bool = False,
+    edges: bool = False,
+    weighted: bool = False,
+) -> None:
+    """Betweenness centrality: the number of shortest paths through each vertex; with --edges, through each
+    edge.
 
-    graph, sources = result.graph, result.sources
-    samples = searches_in_seconds(graph)
-    verify_betweenness_centrality(
-        graph,
-        result.centrality,
-        result.edge_centrality if asked["edges"] else None,
-        sources=sources if len(sources) else None,
-        normalized=asked["normalized"],
-        endpoints=asked["endpoints"],
-        weighted=asked["weighted"],
-        samples=samples,
-        seed=asked["seed"],
-    )
-    if len(sources) <= samples:
-        return "every centrality is right"
-    return f"no centrality is less than what {samples} of {len(sources)} sources contribute"
+    Paths from all vertices count, for which there is one search per vertex; --samples or --source estimate
+    the numbers from fewer. The length of a path is the number of its arcs, or with --weighted the sum of
+    its weights.
 
+    Files: .npy holds the centralities in the order of the vertices; .csv and .parquet have columns vertex,
+    numbered as in the file of the graph, and centrality. With --edges, .npy holds a number for each arc, in
+    the order of graph.targets, and tables (source, target, centrality) list each edge of an undirected
+    graph once.
 
-def _facts(asked: dict[str, Any], result: BetweennessResult) -> dict[str, Any]:
-    return {
-        "sources": len(result.sources),
-        "normalized": asked["normalized"],
-        "endpoints": asked["endpoints"],
-        "edges": asked["edges"],
-        "weighted": asked["weighted"],
+    :param samples: Search from this number of vertices drawn at random.
+    :param source: Search from this vertex: an id of the file, or max-degree for the vertex with most arcs.
+        May be given several times.
+    :param seed: Seed for drawing the samples.
+    :param unnormalized: Do not divide by the number of pairs.
+    :param endpoints: Count the two ends of a path as on it.
+    :param edges: Centralities of edges (of arcs, where the graph is directed).
+    :param weighted: Shortest by weights, which must be positive.
+    """
+    import godwit as gw
+    from godwit.dtypes import as_count
+
+    if edges and endpoints:
+        raise InputError(
+            "--endpoints counts vertices at the ends of paths: leave out --edges, or it"
+        )
+    as_count(seed, "seed")
+    if samples is not None:
+        as_count(samples, "samples", 1)
+        if source:
+            raise InputError("give --source or --samples, not both")
+    arguments = {
+        "normalized": not unnormalized,
+        "endpoints": endpoints,
+        "edges": edges,
+        "weighted": weighted,
+        "samples": samples,
+        "seed": seed,
+        **run.arguments,
     }
-
-
-def _line(facts: dict[str, Any]) -> tuple[str, str]:
-    from godwit.cli.report import integer
-
-    lengths = "; by weights" if facts["weighted"] else ""
-    scale = "normalized" if facts["normalized"] else "not normalized"
-    of = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
-    if facts["edges"]:
-        of = "of edges"
-    return "searches", f"from {integer(facts['sources'])} source(s); {scale}; {of}{lengths}"
+    query = _BetweennessQuery("betweenness", graph, options, reading, arguments, source or [])
+    query.check_early(gw.betweenness_centrality, samples=None, weighted=False)
+    query.answer()

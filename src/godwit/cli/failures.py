@@ -1,4 +1,4 @@
-"""Whatever ends a command becomes an exit status, and at most one line on stderr; warnings are one each."""
+"""Exceptions of a command become an exit status and one line on stderr; so does each warning."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ NOT_CONVERGED = 3
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
-# Typer has made click's classes its own meanwhile; this one is the same under either roof.
+# Typer has copied click's classes; this is the base class in either package.
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 class PipeClosedError(Exception):
-    """Whoever read our standard output has gone; not a BrokenPipeError, which Typer would take."""
+    """Standard output was closed by its reader; not a BrokenPipeError, which Typer would catch."""
 
 
 def end_unconverged(message: str) -> NoReturn:
-    """End the command, whose result is where it was wanted, and say that it is not what was asked for."""
-    _say(message)
+    """End the command, which has written its result, with the status NOT_CONVERGED."""
+    _print_line(message)
     raise typer.Exit(NOT_CONVERGED)
 
 
 def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int:
-    """Run, and return the status to exit with; failures have been reported then.
+    """Run a command, report failures, and return its exit status.
 
-    :param traceback: whether an unexpected error shall show where it happened
+    :param traceback: return True to raise unexpected errors
     """
     try:
         with warnings.catch_warnings():
@@ -48,7 +48,7 @@ def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int
         _discard_stdout()
         return PIPE_CLOSED
     except SystemExit as error:
-        # Rich, which prints help, makes one of a closed pipe.
+        # Rich, which prints help, raises it where a pipe is closed.
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         _discard_stdout()
@@ -74,26 +74,26 @@ def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int
             INTERNAL_FAULT,
         )
     if status == INTERRUPTED:
-        _say("interrupted")
+        _print_line("interrupted")
     return status if isinstance(status, int) else DONE
 
 
 def _failed(message: str, status: int = BAD_INPUT) -> int:
-    _say(f"error: {message}")
+    _print_line(f"error: {message}")
     return status
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _say(f"warning: {message}")
+    _print_line(f"warning: {message}")
 
 
-def _say(message: str) -> None:
-    with suppress(OSError):  # if nobody listens, the status says it
+def _print_line(message: str) -> None:
+    with suppress(OSError):  # of a closed stderr
         print(f"godwit: {_one_line(message)}", file=sys.stderr, flush=True)
 
 
 def _one_line(message: str) -> str:
-    """Without line breaks, and without characters that would command a terminal."""
+    """Return a message without line breaks and control characters."""
     joined = " ".join(message.split("\n")).replace("\t", " ")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in joined)
 
@@ -106,6 +106,6 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _discard_stdout() -> None:
-    """So that the interpreter does not complain when it flushes at its end."""
-    with suppress(OSError, ValueError):  # there may be no real file behind it
+    """Replace standard output, which the interpreter flushes when it ends."""
+    with suppress(OSError, ValueError):  # of a stream that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

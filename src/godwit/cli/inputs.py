@@ -1,8 +1,7 @@
-"""What is written on the command line, and what it means.
+"""Graphs, vertices, devices, partitions and numbers of the command line.
 
 A graph is a file (``-``: standard input), ``name:size[,key=value...]`` for a generator, or
-``dataset:name``; a vertex is the id that the file gives it (``graph.ids``). Whatever needs no graph is
-checked before one is read.
+``dataset:name``; a vertex is an id of the graph's file (``graph.ids``).
 """
 
 from __future__ import annotations
@@ -25,25 +24,27 @@ from godwit.graph.generators.spec import (
 )
 
 if TYPE_CHECKING:
-    from godwit.cli.options import Reading
+    from godwit.cli.options import ReadingOptions
     from godwit.graph.csr import Graph
 
 MAX_DEGREE = "max-degree"
 _STDIN = "-"
 
 
-def load_graph(text: str, display: Display, reading: Reading, device: str | None = None) -> Graph:
-    """The graph that is meant, read, fetched or generated, with progress shown.
+def load_graph(
+    text: str, display: Display, reading: ReadingOptions, device: str | None = None
+) -> Graph:
+    """Read or generate a graph, and show progress.
 
-    ``--undirected`` symmetrizes: the least weight of the arcs that an edge replaces.
+    ``--undirected`` gives an edge the least weight of the arcs that it replaces.
 
-    :param device: where a generated graph is made
+    :param device: where a graph is generated
     """
-    given = reading.given
     _check_name(text)
     if is_spec(text):
-        if given.pop("directed", None) or given:
-            raise InputError(f"{_options(reading)} is for files; {text} is a generated graph")
+        names = [name for name in reading.names if name != "--undirected"]
+        if names:
+            raise InputError(f"{' '.join(names)} is for files; {text} is a generated graph")
         make: Callable[[], Graph] = parse_spec(text)
         if device is not None:
             from godwit.graph.generators.spec import generate
@@ -52,18 +53,18 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
         with display.waiting(f"generating {text}"):
             graph = make()
     else:
-        # The reader would make an edge of each arc, and two edges where both directions are listed.
-        given["directed"] = reading.directed or None
-        from godwit.io.datasets import is_dataset
+        from godwit.io.datasets import dataset, is_dataset
+        from godwit.io.graph_files import read
 
+        # directed=False would make two edges of arcs that are listed in both directions.
+        arguments = reading.arguments | {"directed": reading.directed or None}
         if is_dataset(text):
-            graph = _fetch(text, display, given)
+            with display.bytes(f"reading {text}") as progress:
+                graph = dataset(text, progress=progress, **arguments)
         else:
-            from godwit.io.graph_files import read
-
             path = file_of(text)
             with display.bytes(f"reading {Path(path).name}") as progress:
-                graph = read(path, progress=progress, **given)
+                graph = read(path, progress=progress, **arguments)
     if reading.directed is False and graph.directed:
         with display.waiting("symmetrizing"):
             return graph.symmetrize()
@@ -71,12 +72,12 @@ def load_graph(text: str, display: Display, reading: Reading, device: str | None
 
 
 def file_of(text: str) -> str:
-    """The path of a file that is named on the command line; ``-`` is standard input."""
+    """Return the path of a file of the command line, where ``-`` is standard input."""
     return "/dev/stdin" if text == _STDIN else text
 
 
 def _check_name(text: str) -> None:
-    """Refuse what is meant to be a generated graph, and is none; and what is no name of a file."""
+    """Raise InputError for addresses, misspelt generators and files that look like generators."""
     if not text:
         raise InputError("GRAPH must be a file, a generated graph or a data set, got ''")
     if text.startswith(("http://", "https://")):
@@ -91,37 +92,28 @@ def _check_name(text: str) -> None:
         raise InputError(f"no such file: {text}; nor is {match[1]} a generator: those are {known}")
 
 
-def _options(reading: Reading) -> str:
-    """The options that were given, as they are written."""
-    names = [f"--{name.replace('_', '-')}" for name in reading.given if name != "directed"]
-    return " ".join([*names, *(["--directed"] if reading.directed else [])])
-
-
-def _fetch(name: str, display: Display, given: dict[str, Any]) -> Graph:
-    from godwit.io.datasets import dataset
-
-    with display.bytes(f"reading {name}") as progress:
-        return dataset(name, progress=progress, **given)
-
-
 def parse_vertex(text: str, graph: Graph, name: str) -> Any:
-    """The vertex that the file calls by this id (or ``max-degree``), as functions of Python take it."""
+    """Return the vertex of an id of the file (or ``max-degree``), as Python functions take it.
+
+    :param name: of the option, for error messages
+    """
     ids = graph.ids
     if text == MAX_DEGREE:
         return graph.highest_degree_vertex()
-    named: Any = text
+    file_id: Any = text
     if ids.kind in ("consecutive", "integer"):
-        named = plain_integer(text)
-        if named is None:
+        file_id = plain_integer(text)
+        if file_id is None:
             raise InputError(f"{name} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
-    if named not in ids.in_file:
-        there = ids.in_file.described
-        raise InputError(f"{name} {named!r:.80} is not in the graph, which has {there}")
-    return ids[ids.in_file.position(named)]
+    if file_id not in ids.in_file:
+        raise InputError(
+            f"{name} {file_id!r:.80} is not in the graph, which has {ids.in_file.described}"
+        )
+    return ids[ids.in_file.position(file_id)]
 
 
 def parse_devices(text: str | None) -> int | str | list[str] | None:
-    """``"4"``, ``"cpu"`` or ``"cpu:0,cpu:1"`` as the Python functions take them."""
+    """Return ``"4"``, ``"cpu"`` or ``"cpu:0,cpu:1"`` as Python functions take devices."""
     if text is None:
         return None
     count = plain_integer(text)
@@ -136,20 +128,16 @@ def parse_devices(text: str | None) -> int | str | list[str] | None:
 
 
 def parse_partition(text: str | None) -> Any:
-    """The name of a method as it is, or the owners that a .npy file holds."""
+    """Return the name of a method, or the array in a .npy file: the owner of each vertex."""
     if text is None or not text.endswith(".npy"):
         return text
-    return load_owners(Path(text))
-
-
-def load_owners(path: Path) -> Any:
-    """The array in a .npy file."""
     from tokenize import TokenError  # NumPy parses the header as Python
 
     import numpy as np
 
     from godwit.errors import FileError, FormatError
 
+    path = Path(text)
     try:
         with path.open("rb") as file:
             return np.lib.format.read_array(file, allow_pickle=False)
@@ -160,7 +148,7 @@ def load_owners(path: Path) -> Any:
 
 
 def parse_distance(text: str | None, name: str) -> int | float | None:
-    """A distance, exact where it is an integer; None where there is no limit."""
+    """Return a number, exact if it is an integer; None if it is infinite or not given."""
     if text is None:
         return None
     exact = plain_integer(text)
@@ -173,7 +161,7 @@ def parse_distance(text: str | None, name: str) -> int | float | None:
 
 
 def check_method(partition: Any) -> None:
-    """Refuse the name of a partitioner that does not exist, before a large file is read."""
+    """Raise InputError for the name of an unknown partitioner."""
     if not isinstance(partition, str):
         return
     from godwit.graph.partition.methods import PARTITIONERS

@@ -1,282 +1,249 @@
-"""Arguments and options that commands share: their names and their help."""
+"""Declaration of options: each is a parameter of a command, or a field of a group that commands share.
+
+A group is a dataclass. :func:`with_options` gives a command that has a parameter of its type one option for
+each field. The ``:param:`` lines of the docstrings of commands and groups are the help of their options.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
-_READING = "How the graph is read"
-_DEVICES = "Where it runs"
-_RESULT = "What comes out"
-_TUNING = "Tuning"
+from godwit.errors import InputError
 
-GraphOption = Annotated[
+READING = "How the graph is read"
+DEVICES = "Where it runs"
+RESULT = "What comes out"
+TUNING = "Tuning"
+
+
+@dataclass(frozen=True)
+class Option:
+    """Declaration of an option, in ``Annotated``.
+
+    :param names: short names to be added to ``--NAME``, or all names
+    :param help: for options that several commands have; else the docstring has it
+    :param panel: heading of the section of ``--help``
+    """
+
+    names: str = ""
+    metavar: str | None = None
+    help: str | None = None
+    panel: str | None = None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Declaration of a required argument, in ``Annotated``."""
+
+    metavar: str
+    help: str | None = None
+
+
+GraphArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="GRAPH",
-        help="A file (- for standard input), a generated graph such as rmat:20 or road:1000x1000, or a "
-        "named data set such as dataset:USA-road-d.NY.",
-        show_default=False,
-    ),
-]
-DevicesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--devices",
-        metavar="N|NAMES",
-        help="GPUs: cuda is all of them, cuda:1 or cuda:0,cuda:1 some, 2 the first two. CPU: cpu is all "
-        "cores as one device, cpu:0,cpu:1 are virtual devices of a thread each; where there is no "
-        "GPU, so are numbers (1 is cpu). By default the first GPU, or all GPUs where the graph is "
-        "large and wide; else all cores. See godwit devices.",
-        rich_help_panel=_DEVICES,
-    ),
-]
-PartitionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--partition",
-        metavar="METHOD|FILE",
-        help="contiguous (the default), random, biased-random, metis, or a .npy file with the "
-        "index of the device that owns each vertex.",
-        rich_help_panel=_DEVICES,
-    ),
-]
-SeedOption = Annotated[
-    int,
-    typer.Option(
-        "--seed", help="Seed of partitioners that draw at random.", rich_help_panel=_DEVICES
-    ),
-]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        help="Give up when the run takes longer; reading and partitioning do not count.",
-        rich_help_panel=_DEVICES,
-    ),
-]
-TraceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--trace",
-        metavar="FILE",
-        help="Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it at "
-        "ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.",
-        rich_help_panel=_RESULT,
-        show_default=False,
+    Argument(
+        "GRAPH",
+        "A file (- for standard input), a generated graph such as rmat:20 or road:1000x1000, or a named "
+        "data set such as dataset:USA-road-d.NY.",
     ),
 ]
 ExecutionOption = Annotated[
     str | None,
-    typer.Option(
-        "--execution",
+    Option(
         metavar="KIND",
-        help="asynchronous, or bulk-synchronous: in supersteps, at the end of which all devices meet. By "
-        "default auto, what is best.",
-        rich_help_panel=_DEVICES,
-        show_default=False,
+        help="asynchronous, bulk-synchronous (in supersteps, at the end of which all devices synchronize), "
+        "or auto (the default), which chooses the faster.",
+        panel=DEVICES,
     ),
 ]
-DeltaOption = Annotated[
-    float | None,
-    typer.Option(
-        "--delta",
-        help="Width of a priority bucket; chosen from weights and degrees by default.",
-        rich_help_panel=_TUNING,
-    ),
-]
-WindowOption = Annotated[
-    int | None,
-    typer.Option(
-        "--window",
-        help="Buckets that a device may run ahead of the others.",
-        rich_help_panel=_TUNING,
-    ),
-]
-RingItemsOption = Annotated[
-    int | None,
-    typer.Option("--ring-items", help="Slots of each mailbox.", rich_help_panel=_TUNING),
-]
-JsonOption = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="One JSON object on stdout instead of tables.", rich_help_panel=_RESULT
-    ),
-]
-QuietOption = Annotated[
-    bool,
-    typer.Option(
-        "--quiet", "-q", help="No progress and no tables; errors only.", rich_help_panel=_RESULT
-    ),
-]
-SourceOption = Annotated[
-    list[str],
-    typer.Option(
-        "--source",
-        "-s",
-        metavar="ID",
-        help="Where to begin, as the file numbers its vertices, or max-degree for the vertex with "
-        "most arcs. Given several times: distances from the nearest.",
-        show_default=False,
-    ),
-]
-TargetOption = Annotated[
+OutputOption = Annotated[
     str | None,
-    typer.Option(
-        "--target",
-        "-t",
-        metavar="ID",
-        help="Stop when the distance of this vertex is known, and show the path; vertices farther "
-        "away come out as not reached.",
-    ),
-]
-CutoffOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cutoff",
-        metavar="DISTANCE",
-        help="Vertices farther away come out as not reached.",
-    ),
-]
-VerifyOption = Annotated[
-    bool,
-    typer.Option(
-        "--verify",
-        help="Check the result by rules that do not depend on how it was computed, serially; exit status 2 "
-        "where one is broken.",
-    ),
-]
-PathsOutputOption = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
+    Option(
         "-o",
-        metavar="FILE",
-        help="Write the distances: .npy (an array in the order of the vertices), .csv or .parquet "
-        "(columns vertex and distance), or - for CSV on stdout.",
-        rich_help_panel=_RESULT,
-        show_default=False,
-    ),
-]
-PredecessorsOption = Annotated[
-    bool,
-    typer.Option(
-        "--predecessors",
-        help="Write the vertex before each on a shortest path, too.",
-        rich_help_panel=_RESULT,
-    ),
-]
-OwnersOutputOption = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the part of each vertex: .npy (fit for --partition), .csv or .parquet, or - "
-        "for CSV on stdout.",
-        rich_help_panel=_RESULT,
-        show_default=False,
+        "FILE",
+        "Write the result to a file: .npy (an array in the order of the vertices), .csv or .parquet (a "
+        "table with ids of vertices), or - for CSV on stdout.",
+        RESULT,
     ),
 ]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How a graph is read: the options of every command that reads one."""
+class ReadingOptions:
+    """How a graph is read.
 
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="The file's format, where the content does not tell it; godwit convert --help names "
-            "them all.",
-            rich_help_panel=_READING,
-        ),
-    ] = None
-    id_base: Annotated[
-        int | None,
-        typer.Option(
-            "--id-base",
-            help="What the file calls its first vertex, where it counts them; by default 1 for DIMACS, "
-            "Matrix Market and METIS. For edge lists and tables it includes --no-relabel.",
-            rich_help_panel=_READING,
-        ),
-    ] = None
-    directed: Annotated[
-        bool | None,
-        typer.Option(
-            "--directed/--undirected",
-            help="By default as the file has it. --undirected makes an edge of every arc, and one "
-            "edge of all arcs between two vertices, with the least of their weights.",
-            rich_help_panel=_READING,
-            show_default=False,
-        ),
-    ] = None
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns",
-            metavar="SOURCE,TARGET[,WEIGHT]",
-            help="Of a table (CSV, Parquet): the columns that hold the arcs.",
-            rich_help_panel=_READING,
-        ),
-    ] = None
-    relabel: Annotated[
-        bool | None,
-        typer.Option(
-            "--relabel/--no-relabel",
-            help="Of edge lists and tables: whether the vertices are the ids that occur (the default), or "
-            "all numbers up to the largest. Results name the ids of the file either way.",
-            rich_help_panel=_READING,
-            show_default=False,
-        ),
-    ] = None
-    weight_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--weight-dtype",
-            help="What the weights in a Galois or GAP file are: int32, uint32, int64, float32 or "
-            "float64.",
-            rich_help_panel=_READING,
-        ),
-    ] = None
+    :param format: The file's format, if its content does not identify it; godwit convert --help lists all.
+    :param id_base: The file's number of the first vertex, where the format counts vertices; by default 1
+        for DIMACS, Matrix Market and METIS. For edge lists and tables it implies --no-relabel.
+    :param directed: By default as the file says. --undirected replaces all arcs between two vertices by one
+        edge with the least of their weights.
+    :param columns: The columns of a table (CSV, Parquet) that hold the arcs.
+    :param relabel: For edge lists and tables: the vertices are the ids that occur (the default), or all
+        numbers up to the largest. Results name the ids of the file either way.
+    :param weight_dtype: Type of the weights in a Galois or GAP file: int32, uint32, int64, float32 or
+        float64.
+    """
+
+    panel: ClassVar[str] = READING
+
+    format: str | None = None
+    id_base: int | None = None
+    directed: Annotated[bool | None, Option("--directed/--undirected")] = None
+    columns: Annotated[str | None, Option(metavar="SOURCE,TARGET[,WEIGHT]")] = None
+    relabel: Annotated[bool | None, Option("--relabel/--no-relabel")] = None
+    weight_dtype: str | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What was given, as :func:`godwit.read` takes it."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
+    def arguments(self) -> dict[str, Any]:
+        """The options that were given, as arguments of :func:`godwit.read`."""
+        arguments = {name: value for name, value in vars(self).items() if value is not None}
         if self.columns is not None:
-            given["columns"] = [name.strip() for name in self.columns.split(",")]
-        return given
+            arguments["columns"] = [name.strip() for name in self.columns.split(",")]
+        return arguments
+
+    @property
+    def names(self) -> list[str]:
+        """The options that were given, as written on the command line."""
+        negated = {"directed": "--undirected", "relabel": "--no-relabel"}
+        return [
+            negated[name] if value is False else f"--{name.replace('_', '-')}"
+            for name, value in self.arguments.items()
+        ]
 
 
-def reads_graph(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of :class:`Reading` in the place of its parameter ``reading``."""
+@dataclass(frozen=True)
+class RunOptions:
+    """Where an algorithm runs, and how long it may take.
+
+    :param devices: GPUs: cuda is all of them, cuda:1 or cuda:0,cuda:1 some, 2 the first two. CPU: cpu is
+        all cores as one device, cpu:0,cpu:1 are virtual devices of one thread each; where there is no GPU,
+        numbers mean these (1 is cpu). By default the first GPU, or all GPUs where the graph is large and of
+        low diameter; without GPUs all cores. See godwit devices.
+    :param timeout: End the run if it takes longer; reading and partitioning do not count.
+    """
+
+    panel: ClassVar[str] = DEVICES
+
+    devices: Annotated[str | None, Option(metavar="N|NAMES")] = None
+    timeout: Annotated[float | None, Option(metavar="SECONDS")] = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """``devices`` and ``timeout_s``, as arguments of the Python functions.
+
+        :raises InputError: there is no such device, or the time is not positive
+        """
+        from godwit.cli.inputs import parse_devices
+        from godwit.runtime.registry import resolve_devices
+
+        if self.timeout is not None and not self.timeout > 0:
+            raise InputError(f"timeout must be a positive number of seconds, got {self.timeout:g}")
+        devices = parse_devices(self.devices)
+        resolve_devices(devices)
+        return {"devices": devices, "timeout_s": self.timeout}
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is printed.
+
+    :param json: One JSON object on stdout instead of tables.
+    :param quiet: No progress and no tables; errors only.
+    """
+
+    panel: ClassVar[str] = RESULT
+
+    json: bool = False
+    quiet: Annotated[bool, Option("-q")] = False
+
+
+@dataclass(frozen=True)
+class ResultOptions(ReportOptions):
+    """What is printed, written and verified.
+
+    :param trace: Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it
+        at ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.
+    :param verify: Check the result by a serial method that does not depend on how it was computed; exit
+        status 2 if it is wrong.
+    """
+
+    output: OutputOption = None
+    trace: Annotated[str | None, Option(metavar="FILE")] = None
+    verify: bool = False
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameters are what typer makes options of."""
+    text, help_of = _split_docstring(command)
     hints = get_type_hints(command, include_extras=True)
-    options = get_type_hints(Reading, include_extras=True)
-    parameters = [
-        parameter.replace(annotation=hints[name])
-        for name, parameter in inspect.signature(command).parameters.items()
-        if name != "reading"
-    ]
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in options.items()
-        if name in Reading.__dataclass_fields__
-    ]
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _group_parameters(groups[name])
+        elif hints[name] is typer.Context:
+            parameters.append(parameter.replace(annotation=typer.Context))
+        else:
+            parameters.append(_parameter(name, parameter.default, hints[name], help_of))
 
     @functools.wraps(command)
-    def with_options(**given: Any) -> None:
-        reading = Reading(**{name: given.pop(name) for name in Reading.__dataclass_fields__})
-        command(**given, reading=reading)
+    def call(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
 
-    changed: Any = with_options
-    changed.__signature__ = inspect.Signature(parameters)
-    changed.__annotations__ = {one.name: one.annotation for one in parameters}
-    return with_options
+    changed: Any = call
+    changed.__signature__ = inspect.Signature(
+        [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    changed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    changed.__doc__ = text
+    return call
+
+
+def _group_parameters(group: Any) -> list[inspect.Parameter]:
+    """Return a parameter for each field of a group."""
+    help_of: dict[str, str] = {}
+    for cls in reversed(group.__mro__[:-1]):
+        help_of |= _split_docstring(cls)[1]
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        _parameter(field.name, field.default, hints[field.name], help_of, group.panel)
+        for field in fields(group)
+    ]
+
+
+def _parameter(
+    name: str, default: Any, hint: Any, help_of: dict[str, str], panel: str | None = None
+) -> inspect.Parameter:
+    """Return a parameter that typer makes an option or argument of."""
+    is_annotated = hasattr(hint, "__metadata__")
+    kind, declared = (hint.__origin__, hint.__metadata__[0]) if is_annotated else (hint, Option())
+    text = declared.help or help_of[name]
+    if isinstance(declared, Argument):
+        info: Any = typer.Argument(metavar=declared.metavar, help=text, show_default=False)
+    else:
+        names = declared.names.split()
+        if not any(word.startswith("--") for word in names):
+            names.insert(0, f"--{name.replace('_', '-')}")
+        info = typer.Option(
+            *names, metavar=declared.metavar, help=text, rich_help_panel=declared.panel or panel
+        )
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
+
+
+def _split_docstring(documented: Any) -> tuple[str, dict[str, str]]:
+    """Return the text of a docstring, a line per paragraph, and the text of each ``:param:``."""
+    text, *parameters = re.split(r"^:param ", inspect.getdoc(documented) or "", flags=re.M)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
+    named = (parameter.partition(":") for parameter in parameters)
+    return "\n\n".join(paragraphs), {name: " ".join(text.split()) for name, _, text in named}

@@ -1,12 +1,10 @@
-"""Results as files: complete under their name, or not there at all (:mod:`godwit.files`).
+"""Results as files, which exist completely or not at all (:mod:`godwit.files`).
 
-Whether they can be written is found out before anything else is done.
-
-Forms. ``.npy`` holds what the Python functions return: an array in the order of the vertices,
-counted from 0 (with fields, where there is more than one column), sentinels and all; of edges, in the
-order of the arcs. ``.csv`` and ``.parquet`` are tables with a column ``vertex``, or ``source`` and
-``target``; there, vertices are called what the file of the graph calls them, each edge of an undirected
-graph stands once, and what does not exist (the distance of an unreached vertex) is empty or null.
+``.npy`` holds what the Python functions return: an array in the order of the vertices (with fields if there
+are several columns), or of the arcs; vertices are numbered from 0, and unreached vertices have the largest
+distance. ``.csv`` and ``.parquet`` are tables with a column ``vertex``, or ``source`` and ``target``, which
+hold the ids of the graph's file; they list each edge of an undirected graph once, and values that do not
+exist (the distance of an unreached vertex) are empty or null.
 """
 
 from __future__ import annotations
@@ -24,69 +22,77 @@ from godwit.files import check_writable, replacing
 from godwit.graph.interchange.tables import Column, edge_tables, vertex_table
 
 if TYPE_CHECKING:
+    from godwit.dtypes import Array
     from godwit.graph.csr import Graph
     from godwit.graph.ids import VertexIds
-
-Tables = Callable[[], Iterable[Any]]
-"""Arrow tables of the same columns, one after the other, once they are asked for."""
 
 STDOUT = "-"
 FORMS = (".npy", ".csv", ".parquet")
 
 
 class Output:
-    """Where results go.
+    """Destination of a result, checked before the command computes it.
 
-    :param target: what the user wrote: a path, ``-`` for CSV on stdout, or None for nowhere
-    :param input_path: what was read; writing over it is refused
-    :param json: whether facts go to stdout as JSON, which then has no room for the result
-    :param trace: where the timeline goes, which is written later
+    :param target: a path, ``-`` for CSV on stdout, or None for nowhere
+    :param input_path: the file that the command reads, which must be another
+    :param json: True if JSON goes to stdout
+    :param trace: the timeline's file, which must be another
+    :param forms: endings that are allowed
     :raises InputError: the ending is unknown, the path is that of the input or of the timeline, or result
-        and facts both want stdout
-    :raises FileError: it could not be written; found out by writing a temporary file
+        and JSON both go to stdout
+    :raises FileError: the file could not be written: a temporary file is written to find out
     """
 
     def __init__(
-        self, target: str | None, input_path: str, *, json: bool = False, trace: str | None = None
+        self,
+        target: str | None,
+        input_path: str,
+        json: bool = False,
+        trace: str | None = None,
+        forms: tuple[str, ...] = FORMS,
     ) -> None:
         self.target = target
         self._form = ".csv"
+        self.on_stdout = target == STDOUT and ".csv" in forms
         if json and self.on_stdout:
             raise InputError("--json and --output - both want stdout; give --output a file")
-        if target is None or target == STDOUT:
+        if target is None or self.on_stdout:
             return
         self._form = Path(target).suffix.lower()
-        if self._form not in FORMS:
-            raise InputError(
-                f"--output must end in {', '.join(FORMS[:-1])} or {FORMS[-1]}, or be {STDOUT} for "
-                f"CSV on stdout; got {target!r}"
-            )
+        if self._form not in forms:
+            endings = " or ".join(filter(None, [", ".join(forms[:-1]), forms[-1]]))
+            stdout = f", or be {STDOUT} for CSV on stdout; got" if ".csv" in forms else ", got"
+            raise InputError(f"--output must end in {endings}{stdout} {target!r}")
         check_writable(target, input_path)
         if trace is not None and os.path.realpath(trace) == os.path.realpath(target):
             raise InputError(f"--trace and --output are the same file, {target}")
 
-    @property
-    def on_stdout(self) -> bool:
-        """Whether the result itself goes to stdout, so that nothing else may."""
-        return self.target == STDOUT
-
     def write(self, columns: list[Column], ids: VertexIds) -> None:
-        """Write the columns of the vertices that a file gives the ids.
+        """Write columns that have a value for each vertex.
 
-        :raises FileError: it did not work; what was there before is there still
+        :param ids: of the vertices in tables
+        :raises FileError: writing failed, and a previous file is unchanged
         """
         self._write(columns, lambda: [vertex_table(columns, ids)])
 
     def write_edges(self, column: Column, graph: Graph) -> None:
         """Write a column that has a value for each arc of a graph.
 
-        :raises FileError: it did not work; what was there before is there still
+        :raises FileError: writing failed, and a previous file is unchanged
         """
         self._write(
             [column], lambda: edge_tables(column, graph.rows, graph.ids.in_file, graph.directed)
         )
 
-    def _write(self, columns: list[Column], tables: Tables) -> None:
+    def write_array(self, values: Array) -> None:
+        """Write an array, as .npy.
+
+        :raises FileError: writing failed, and a previous file is unchanged
+        """
+        self._write([Column("", values)], tuple)
+
+    def _write(self, columns: list[Column], tables: Callable[[], Iterable[Any]]) -> None:
+        """Write columns as .npy, or the tables: Arrow tables of the same columns, one after the other."""
         if self.target is None:
             return
         if self.on_stdout:

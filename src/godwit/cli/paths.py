@@ -1,228 +1,309 @@
-"""The commands ``bfs`` and ``sssp``: one body, since they ask and answer the same."""
+"""The commands ``bfs`` and ``sssp``, which differ in the function that they call."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from godwit.cli import inputs, options
-from godwit.cli.progress import Display
-from godwit.errors import InputError
+from godwit.cli.facts import Facts, graph_facts, partition_facts, plain, smallest
+from godwit.cli.inputs import check_method, parse_distance, parse_partition, parse_vertex
+from godwit.cli.options import (
+    DEVICES,
+    RESULT,
+    TUNING,
+    ExecutionOption,
+    GraphArgument,
+    Option,
+    ReadingOptions,
+    ResultOptions,
+    RunOptions,
+    with_options,
+)
+from godwit.cli.query import GraphQuery
+from godwit.cli.report import Report, graph_line, integer, number, outcome_rows, partition_line
 
 if TYPE_CHECKING:
     from godwit.algorithms.paths.result import PathResult
-    from godwit.graph.csr import Graph
-    from godwit.placement import PlacedGraph
-    from godwit.worker.options import WorkerOptions
+    from godwit.cli.outputs import Output
+    from godwit.cli.progress import Display
 
-_COUNTED = (
-    "MTEPS are millions of arcs that leave reached vertices, per second of the phases run and "
-    "kernel: each arc counts once, however often it was relaxed; reading, partitioning and placing do "
-    "not count.\n\n"
-    "Files: .npy holds the distances in the order of the vertices; one that was not reached has "
-    "the largest value of the dtype, or infinity. With --predecessors its records have two fields, "
-    "distance and predecessor; there, vertices count from 0, and -1 is none. In .csv and .parquet "
-    "vertices are numbered as in the file of the graph, and what was not reached is empty or null."
-)
-
-BFS_HELP = f"Breadth-first search: distances in arcs from a vertex.\n\n{_COUNTED}"
-SSSP_HELP = (
-    "Shortest paths: least sums of weights from a vertex.\n\n"
-    "Weights must not be negative; without weights each arc counts 1.\n\n"
-    f"{_COUNTED}"
-)
-BFS_EPILOG = """Examples:
-
-  godwit bfs web.mtx.gz --source 1 --output distances.parquet
-
-  godwit bfs rmat:20,edge_factor=8 --source max-degree --verify
-
-  godwit bfs rmat:20 -s max-degree --devices cuda:0,cuda:1 --execution bulk-synchronous
-
-  godwit bfs soc.mtx --undirected -s 1 -s 17 --cutoff 3 --output - | sort -t, -k2n | head
+BFS_EXAMPLES = """
+godwit bfs web.mtx.gz --source 1 --output distances.parquet
+godwit bfs rmat:20,edge_factor=8 --source max-degree --verify
+godwit bfs rmat:20 -s max-degree --devices cuda:0,cuda:1 --execution bulk-synchronous
+godwit bfs soc.mtx --undirected -s 1 -s 17 --cutoff 3 --output - | sort -t, -k2n | head
 """
-SSSP_EPILOG = """Examples:
-
-  godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
-
-  godwit sssp roads.gr --source 1 --target 9000
-
-  godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cuda --partition metis
-
-  godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cpu:0,cpu:1 --verify
-
-  godwit sssp rmat:20,weights=1..64 -s max-degree --devices 2 --execution bulk-synchronous
-
-  godwit sssp roads.gr --source 1 --trace run.json     (open it at ui.perfetto.dev)
-
-  godwit sssp roads.gr --source 1 --json | jq .mteps
+SSSP_EXAMPLES = """
+godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
+godwit sssp roads.gr --source 1 --target 9000
+godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cuda --partition metis
+godwit sssp road:1000x1000,weights=1..64 -s max-degree --devices cpu:0,cpu:1 --verify
+godwit sssp rmat:20,weights=1..64 -s max-degree --devices 2 --execution bulk-synchronous
+godwit sssp roads.gr --source 1 --trace run.json     (open it at ui.perfetto.dev)
+godwit sssp roads.gr --source 1 --json | jq .mteps
 """
+_MAX_NAMES = 8
 
 
-@dataclass(frozen=True)
-class _Query:
-    """What was asked, taken apart and checked as far as it can be without the graph."""
-
-    algorithm: str
+@dataclass
+class _PathsQuery(GraphQuery):
     sources: list[str]
     target: str | None
-    cutoff: int | float | None
-    verify: bool
     predecessors: bool
-    seed: int
-    devices: Any
-    partition: Any
-    timeout_s: float | None
-    execution: str
-    worker: WorkerOptions
+    placement: dict[str, Any]
+    arguments: dict[str, Any]
 
+    def run(self, display: Display) -> PathResult:
+        import godwit as gw
 
-@options.reads_graph
-def paths(
-    context: typer.Context,
-    graph: options.GraphOption,
-    source: options.SourceOption,
-    target: options.TargetOption = None,
-    cutoff: options.CutoffOption = None,
-    verify: options.VerifyOption = False,
-    output: options.PathsOutputOption = None,
-    predecessors: options.PredecessorsOption = False,
-    json: options.JsonOption = False,
-    quiet: options.QuietOption = False,
-    devices: options.DevicesOption = None,
-    partition: options.PartitionOption = None,
-    seed: options.SeedOption = 0,
-    execution: options.ExecutionOption = None,
-    timeout: options.TimeoutOption = None,
-    trace: options.TraceOption = None,
-    delta: options.DeltaOption = None,
-    window: options.WindowOption = None,
-    ring_items: options.RingItemsOption = None,
-    *,
-    reading: options.Reading,
-) -> None:
-    """Distances from a vertex."""
-    from godwit.cli.outputs import Output
-    from godwit.cli.report import Report, print_json, print_paths
-    from godwit.trace import recorded, seconds_since
-    from godwit.worker.options import WorkerOptions
+        graph = self.load(display)
+        sources = [parse_vertex(text, graph, "source") for text in self.sources]
+        self._target = None if self.target is None else parse_vertex(self.target, graph, "target")
+        with display.waiting("partitioning"):
+            placed = gw.place(graph, **self.placement)
+        with placed:
+            with display.items(f"running {self.command}") as progress:
+                result: PathResult = getattr(gw, self.command)(
+                    placed, sources, target=self._target, progress=progress, **self.arguments
+                )
+                if self.predecessors or self.options.verify:
+                    _ = result.predecessor
+            self._partition = partition_facts(placed.partition)
+            self._place_s = dict(placed.seconds)
+        return result
 
-    query = _Query(
-        algorithm=str(context.command.name),
-        sources=source,
-        target=target,
-        cutoff=inputs.parse_distance(cutoff, "cutoff"),
-        verify=verify,
-        predecessors=predecessors,
-        seed=seed,
-        devices=inputs.parse_devices(devices),
-        partition=inputs.parse_partition(partition),
-        timeout_s=timeout,
-        execution="auto" if execution is None else execution,
-        worker=WorkerOptions(delta, 1 if window is None else window, ring_items),
-    )
-    destination = Output(output, graph, json=json, trace=trace)
-    _check_early(query)
-    display = Display(quiet=quiet)
-    with recorded(trace, f"godwit {query.algorithm}", input_path=graph):
-        begin = perf_counter()
-        loaded = inputs.load_graph(graph, display, reading)
-        read_s = seconds_since(begin, "read")
-        facts = _run(query, loaded, graph, read_s, destination, display)
-    if json:
-        print_json(facts)
-    elif not quiet:
-        print_paths(Report(on_stderr=destination.on_stdout), facts)
+    def verify(self, result: PathResult) -> str:
+        from godwit.algorithms.paths.verify import verify_bfs, verify_sssp
 
+        cutoff = self.arguments["cutoff"]
+        if self._target is not None:  # vertices beyond the target are not reached
+            distance = result.distance[result.graph.ids.position(self._target)].item()
+            if distance != result.unreached:
+                cutoff = distance if cutoff is None else min(cutoff, distance)
+        check = {"bfs": verify_bfs, "sssp": verify_sssp}[self.command]
+        check(result.graph, result.sources, result.distance, result.predecessor, cutoff=cutoff)
+        return "every distance and predecessor is right"
 
-def _check_early(query: _Query) -> None:
-    """Fail before a large file is read, where that is possible."""
-    from godwit.algorithms.paths.result import check_cutoff
-    from godwit.runtime.registry import resolve_devices
-    from godwit.worker.options import query_options
+    def write(self, output: Output, result: PathResult) -> None:
+        from godwit.algorithms.paths.result import path_columns
 
-    if query.timeout_s is not None and not query.timeout_s > 0:
-        raise InputError(f"timeout must be a positive number of seconds, got {query.timeout_s:g}")
-    check_cutoff(query.cutoff)
-    resolve_devices(query.devices)
-    query_options(execution=query.execution, timeout_s=query.timeout_s)
-    inputs.check_method(query.partition)
+        columns = path_columns(result, predecessors=self.predecessors)
+        output.write(columns, result.graph.ids.in_file)
 
-
-def _run(
-    query: _Query, graph: Graph, name: str, read_s: float, destination: Any, display: Display
-) -> dict[str, Any]:
-    from godwit.algorithms.paths.result import path_columns
-    from godwit.cli import facts
-    from godwit.worker.place import place
-
-    sources = [inputs.parse_vertex(text, graph, "source") for text in query.sources]
-    target = None if query.target is None else inputs.parse_vertex(query.target, graph, "target")
-    with display.waiting("partitioning"):
-        placed = place(graph, query.devices, query.partition, seed=query.seed)
-    with placed:
-        result = _search(query, placed, sources, target, display)
-        if query.verify:
-            with display.waiting("verifying"), result.statistics.phase("verify"):
-                _verify(query, result, target)
-        if destination.target is not None:
-            with display.waiting("writing"):
-                columns = path_columns(result, predecessors=query.predecessors)
-                with result.statistics.phase("write"):
-                    destination.write(columns, graph.ids.in_file)
-        found = facts.result_facts(result)
-        if target is not None:
-            found["target"] = facts.target_facts(result, target)
-        statistics = result.statistics.to_dict()
-        statistics["seconds"] = {"read": read_s, **placed.seconds, **statistics["seconds"]}
+    def facts(self, result: PathResult, outcome: Facts) -> Facts:
         return {
-            "command": query.algorithm,
-            "graph": facts.graph_facts(graph, name),
-            **found,
-            **facts.verification_facts(
-                "every distance and predecessor is right" if query.verify else None
-            ),
-            "output": destination.target,
-            "partition": facts.partition_facts(placed.partition),
-            "statistics": statistics,
+            "graph": graph_facts(self.graph, self.input),
+            **_distance_facts(result),
+            **({} if self._target is None else {"target": _target_facts(result, self._target)}),
+            **outcome,
+            "partition": self._partition,
+            "statistics": self.statistics(result, **self._place_s),
         }
 
+    def show(self, report: Report, facts: Facts) -> None:
+        report.facts(_rows(facts))
+        statistics = facts["statistics"]
+        _print_seconds(report, statistics["seconds"])
+        _print_work(report, statistics)
+        if len(statistics["devices"]) > 1:
+            title = "Items sent per link"
+            if statistics["sent_bytes"] is not None:
+                from godwit.config import readable_bytes
 
-def _search(
-    query: _Query, placed: PlacedGraph, sources: list[Any], target: Any, display: Display
-) -> PathResult:
-    import godwit as gw
-
-    algorithm = {"bfs": gw.bfs, "sssp": gw.sssp}[query.algorithm]
-    with display.items(f"running {query.algorithm}") as progress:
-        result: PathResult = algorithm(
-            placed,
-            sources,
-            target=target,
-            cutoff=query.cutoff,
-            progress=progress,
-            execution=query.execution,
-            timeout_s=query.timeout_s,
-            worker=query.worker,
-        )
-        if query.predecessors or query.verify:
-            _ = result.predecessor
-    return result
+                total = readable_bytes(sum(map(sum, statistics["sent_bytes"])))
+                title += f", of {statistics['item_bytes']} bytes: {total} in all"
+            report.matrix(title, statistics["devices"], statistics["sent_items"])
+        for which in ("nearest", "farthest") if facts["output"] is None else ():
+            rows = [[str(row["vertex"]), number(row["distance"])] for row in facts[which]]
+            if rows:
+                header = ["vertex", "distance"]
+                report.table(header, rows, title=f"The {which} vertices", text_columns=0)
 
 
-def _verify(query: _Query, result: PathResult, target: Any) -> None:
-    """What lies beyond the target is beyond a cutoff, too."""
-    from godwit.algorithms.paths.verify import verify_bfs, verify_sssp
+def _distance_facts(result: PathResult) -> Facts:
+    """Return counts, MTEPS, and the nearest and the farthest few vertices."""
+    import numpy as np
 
-    cutoff = query.cutoff
-    ids = result.graph.ids
-    if target is not None:
-        to_target = result.distance[ids.position(target)].item()
-        if to_target != result.unreached:
-            cutoff = to_target if cutoff is None else min(cutoff, to_target)
-    check = {"bfs": verify_bfs, "sssp": verify_sssp}[query.algorithm]
-    sources = result.sources
-    check(result.graph, sources, result.distance, result.predecessor, cutoff=cutoff)
+    graph = result.graph
+    reached = result.reached
+    traversed = int(graph.out_degree()[reached].sum())
+    run_s = result.statistics.run_s
+    vertices = np.flatnonzero(reached)
+    distance = result.distance[vertices]
+    is_other = ~np.isin(vertices, result._sources)
+    ids = graph.ids.in_file
+
+    def rows(order: list[int], vertices: Any) -> list[Facts]:
+        return [
+            {"vertex": ids[vertices[i]], "distance": plain(result.distance[vertices[i]])}
+            for i in order
+        ]
+
+    return {
+        "sources": ids.of(result._sources),
+        "reached_vertices": len(vertices),
+        "largest_distance": plain(distance.max()) if len(distance) else None,
+        "traversed_arcs": traversed,
+        "mteps": traversed / run_s / 1e6 if run_s > 0 else None,
+        "nearest": rows(smallest(distance[is_other]), vertices[is_other]),
+        "farthest": rows(smallest(-distance), vertices),
+    }
+
+
+def _target_facts(result: PathResult, target: Any) -> Facts:
+    """Return the target's distance and path, or None for both.
+
+    :param target: an id
+    """
+    ids, file_ids = result.graph.ids, result.graph.ids.in_file
+    position = ids.position(target)
+    distance = result.distance[position]
+    if distance == result.unreached:
+        return {"vertex": file_ids[position], "distance": None, "path": None}
+    path = file_ids.of(ids.positions(result.path_to(target)))
+    return {"vertex": file_ids[position], "distance": plain(distance), "path": path}
+
+
+def _rows(facts: Facts) -> list[tuple[str, str]]:
+    graph, statistics = facts["graph"], facts["statistics"]
+    farthest = ""
+    if facts["largest_distance"] is not None:
+        farthest = f", the farthest at distance {number(facts['largest_distance'])}"
+    settings = [statistics["solver"]]
+    for name in ("delta", "window", "hops", "levels"):
+        if statistics[name] is not None:
+            settings.append(f"{name} {number(statistics[name])}")
+    rate = "0" if facts["mteps"] is None else f"{facts['mteps']:,.4g}"
+    rows = [
+        ("graph", f"{graph['name']}: {graph_line(graph)}"),
+        ("source", _shortened(facts["sources"], ", ")),
+        ("devices", f"{_shortened(statistics['devices'], ', ')} ({', '.join(settings)})"),
+        ("partition", partition_line(facts["partition"])),
+        ("reached", f"{integer(facts['reached_vertices'])} vertices{farthest}"),
+        (
+            "rate",
+            f"{rate} MTEPS: {integer(facts['traversed_arcs'])} arcs leave the "
+            f"reached vertices, run in {statistics['run_s']:.4f} s",
+        ),
+    ]
+    if (target := facts.get("target")) is not None:
+        text = f"{target['vertex']} was not reached"
+        if target["path"] is not None:
+            text = (
+                f"{target['vertex']} at distance {number(target['distance'])}, "
+                f"{integer(len(target['path']) - 1)} arcs: {_shortened(target['path'], ' > ')}"
+            )
+        rows.append(("target", text))
+    return [*rows, *outcome_rows(facts)]
+
+
+def _shortened(names: Sequence[Any], separator: str) -> str:
+    if len(names) > _MAX_NAMES:
+        names = [*names[: _MAX_NAMES - 2], "...", names[-1]]
+    return separator.join(map(str, names))
+
+
+def _print_seconds(report: Report, seconds: dict[str, float]) -> None:
+    total = sum(seconds.values())
+    rows = [
+        [phase, f"{phase_s:,.4f}", f"{phase_s / total:.1%}" if total > 0 else ""]
+        for phase, phase_s in seconds.items()
+    ]
+    report.table(
+        ["phase", "seconds", "share"],
+        rows,
+        title="Time by phase",
+        total=["total", f"{total:,.4f}", ""],
+    )
+
+
+def _print_work(report: Report, statistics: Facts) -> None:
+    names = {
+        "processed_items": "processed",
+        "useless_items": "useless",
+        "arcs_relaxed": "arcs relaxed",
+        "filtered_items": "filtered",
+        "received_items": "received",
+        "threshold_changes": "threshold changes",
+    }
+    several = len(statistics["devices"]) > 1
+    if not several:
+        del names["received_items"]
+    header = ["device", *names.values()]
+    rows = [
+        [device, *(integer(statistics[name][i]) for name in names)]
+        for i, device in enumerate(statistics["devices"])
+    ]
+    total = ["total", *(integer(sum(statistics[name])) for name in names)] if several else None
+    if statistics["busy_share"] is not None:
+        header.append("busy")
+        for row, share in zip(rows, statistics["busy_share"], strict=True):
+            row.append(f"{share:.1%}")
+        if total is not None:
+            total.append("")
+    report.table(header, rows, title="Work-items", total=total)
+
+
+@with_options
+def paths(
+    context: typer.Context,
+    graph: GraphArgument,
+    options: ResultOptions,
+    run: RunOptions,
+    reading: ReadingOptions,
+    source: Annotated[list[str], Option("-s", "ID")],
+    target: Annotated[str | None, Option("-t", "ID")] = None,
+    cutoff: Annotated[str | None, Option(metavar="DISTANCE")] = None,
+    predecessors: Annotated[bool, Option(panel=RESULT)] = False,
+    partition: Annotated[str | None, Option(metavar="METHOD|FILE", panel=DEVICES)] = None,
+    seed: Annotated[int, Option(panel=DEVICES)] = 0,
+    execution: ExecutionOption = None,
+    delta: Annotated[float | None, Option(panel=TUNING)] = None,
+    window: Annotated[int | None, Option(panel=TUNING)] = None,
+    ring_items: Annotated[int | None, Option(panel=TUNING)] = None,
+) -> None:
+    """MTEPS are millions of arcs that leave reached vertices, per second of the phases run and kernel: each
+    arc counts once, however often it was relaxed; reading, partitioning and placing do not count.
+
+    Files: .npy holds the distances in the order of the vertices; a vertex that was not reached has the
+    largest value of the dtype, or infinity. With --predecessors its records have two fields, distance and
+    predecessor; there, vertices count from 0, and -1 is none. .csv and .parquet have columns vertex,
+    numbered as in the file of the graph, distance and predecessor; without a path they are empty or null.
+
+    :param source: Vertex to begin at: an id of the file, or max-degree for the vertex with most arcs. Given
+        several times: distances from the nearest.
+    :param target: Stop when the distance of this vertex is known, and show the path; vertices farther away
+        are not reached.
+    :param cutoff: Vertices farther away are not reached.
+    :param predecessors: Write the vertex before each on a shortest path as well.
+    :param partition: contiguous (the default), random, biased-random, metis, or a .npy file with the index
+        of the device that owns each vertex.
+    :param seed: Seed of the partitioners random and biased-random.
+    :param delta: Width of a priority bucket; by default chosen from weights and degrees.
+    :param window: Number of buckets that a device may run ahead of the others.
+    :param ring_items: Number of slots of each mailbox.
+    """
+    from godwit.algorithms.paths.result import check_cutoff
+    from godwit.worker.options import WorkerOptions, as_execution
+
+    where = run.arguments
+    arguments = {
+        "cutoff": parse_distance(cutoff, "cutoff"),
+        "execution": as_execution("auto" if execution is None else execution),
+        "timeout_s": where["timeout_s"],
+        "worker": WorkerOptions(delta, 1 if window is None else window, ring_items),
+    }
+    placement = {
+        "devices": where["devices"],
+        "partition": parse_partition(partition),
+        "seed": seed,
+    }
+    check_cutoff(arguments["cutoff"])  # before a large file is read
+    check_method(placement["partition"])
+    command = str(context.command.name)
+    _PathsQuery(
+        command, graph, options, reading, source, target, predecessors, placement, arguments
+    ).answer()

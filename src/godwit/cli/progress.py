@@ -1,14 +1,11 @@
-"""Progress on stderr, where a person looks at it: nothing where stderr is a file or a pipe."""
+"""Progress on stderr if it is a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+from functools import partial
 
 BytesProgress = Callable[[int, int, str], None]
 ItemsProgress = Callable[[int], None]
@@ -16,9 +13,9 @@ StepsProgress = Callable[[int, int], None]
 
 
 class Display:
-    """Shows what goes on, unless it shall be quiet.
+    """Bars and spinners on the terminal.
 
-    :param quiet: show nothing, terminal or not
+    :param quiet: show none
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -26,78 +23,67 @@ class Display:
 
     @contextmanager
     def bytes(self, label: str) -> Iterator[BytesProgress | None]:
-        """A bar; yields what to call with (bytes done, bytes in all, phase)."""
-        if not self.shown:
-            yield None
-            return
-        from rich.progress import BarColumn, DownloadColumn, TimeElapsedColumn
-
-        with _bar(BarColumn(), DownloadColumn(), TimeElapsedColumn()) as bar:
-            task = bar.add_task(label, total=None)
+        """Show a bar; yield a function of (bytes done, total bytes, phase)."""
+        with self._task(label, "BarColumn", "DownloadColumn") as update:
 
             def show(done: int, total: int, phase: str) -> None:
-                words = label if phase == "reading" else f"{label}: {phase}"
-                bar.update(task, completed=done, total=total, description=words)
+                text = label if phase == "reading" else f"{label}: {phase}"
+                update(completed=done, total=total, description=text)
 
-            yield show
+            yield show if self.shown else None
 
     @contextmanager
     def items(self, label: str) -> Iterator[ItemsProgress | None]:
-        """A spinner; yields what to call with the number of items processed."""
-        if not self.shown:
-            yield None
-            return
-        from rich.progress import TimeElapsedColumn
-
-        with _bar(TimeElapsedColumn()) as bar:
-            task = bar.add_task(label, total=None)
+        """Show a spinner; yield a function of the number of items processed."""
+        with self._task(label) as update:
 
             def show(items: int) -> None:
                 if items:
-                    bar.update(
-                        task, description=f"{label}: {items:,} items processed{_more(items)}"
-                    )
+                    update(description=f"{label}: {items:,} items processed{_gpu_state(items)}")
 
-            yield show
+            yield show if self.shown else None
 
     @contextmanager
     def steps(self, label: str) -> Iterator[StepsProgress | None]:
-        """A bar; yields what to call with (steps done, steps in all)."""
-        if not self.shown:
-            yield None
-            return
-        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
+        """Show a bar; yield a function of (steps done, total steps)."""
+        with self._task(label, "BarColumn", "MofNCompleteColumn") as update:
 
-        with _bar(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-            task = bar.add_task(label, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            def show(done: int, total: int) -> None:
+                update(completed=done, total=total)
+
+            yield show if self.shown else None
 
     @contextmanager
     def waiting(self, label: str) -> Iterator[None]:
-        """A spinner."""
-        with self.items(label):
+        """Show a spinner."""
+        with self._task(label):
             yield
 
+    @contextmanager
+    def _task(self, label: str, *columns: str) -> Iterator[Callable[..., None]]:
+        """Show a spinner and columns, by their names in rich; yield a function that updates them."""
+        if not self.shown:
+            yield lambda **_: None
+            return
+        from rich import progress
+        from rich.console import Console
 
-def _more(items: int) -> str:
-    """What GPUs tell beside the number."""
+        with progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            *(getattr(progress, name)() for name in (*columns, "TimeElapsedColumn")),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as bar:
+            yield partial(bar.update, bar.add_task(label, total=None))
+
+
+def _gpu_state(items: int) -> str:
+    """Return the priority bound and the idle share of GPUs, if the number has these attributes."""
     idle = getattr(items, "idle_share", ())
     if not idle:
         return ""
     shares = "/".join(f"{share:.0%}" for share in idle)
     return f", priorities up to {items.threshold:,.4g}, GPUs idle {shares}"  # type: ignore[attr-defined]
-
-
-def _bar(*columns: ProgressColumn) -> Progress:
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )

@@ -1,0 +1,149 @@
+"""The command ``pagerank``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from godwit.cli.facts import Facts, plain
+from godwit.cli.failures import end_unconverged
+from godwit.cli.options import (
+    ExecutionOption,
+    GraphArgument,
+    ReadingOptions,
+    RunOptions,
+    with_options,
+)
+from godwit.cli.query import ScoreOptions, ScoreQuery, highest_vertices
+from godwit.cli.report import integer, number
+
+if TYPE_CHECKING:
+    from godwit.algorithms.pagerank.result import PageRankResult
+    from godwit.cli.outputs import Output
+    from godwit.graph.csr import Graph
+
+EXAMPLES = """
+godwit pagerank web.mtx.gz --top 20
+godwit pagerank follows.csv --columns user,friend --output ranks.parquet
+godwit pagerank rmat:20 --devices cuda --dtype float32 --output ranks.npy
+godwit pagerank rmat:20 --tolerance 1e-9 --max-iterations 500 --json | jq .iterations
+godwit pagerank rmat:20 --devices cuda --verify
+godwit pagerank roads.gr --ignore-weights --output - | sort -t, -k2gr | head
+"""
+
+
+@dataclass
+class _PageRankQuery(ScoreQuery):
+    title = "The highest ranks"
+
+    def compute(self, graph: Graph, progress: Any) -> PageRankResult:
+        import godwit as gw
+
+        return gw.pagerank(graph, progress=progress, **self.arguments)
+
+    def verify(self, result: PageRankResult) -> str:
+        from godwit.algorithms.pagerank.verify import verify_pagerank
+
+        # Ranks that have not converged are checked against the residual that is reported.
+        tolerance = self.arguments["tolerance"]
+        if not result.converged or tolerance == math.inf:
+            tolerance = result.residual
+        verify_pagerank(
+            result.graph,
+            result.rank,
+            self.arguments["damping"],
+            tolerance=tolerance,
+            weighted=self.arguments["weighted"],
+        )
+        return f"one more iteration changes the ranks by at most {tolerance:.6g} in sum"
+
+    def write(self, output: Output, result: PageRankResult) -> None:
+        from godwit.algorithms.pagerank.result import rank_columns
+
+        output.write(rank_columns(result), result.graph.ids.in_file)
+
+    def highest(self, result: PageRankResult, count: int) -> list[Facts]:
+        return highest_vertices(result, result.rank, count, "rank")
+
+    def details(self, result: PageRankResult) -> Facts:
+        return {
+            "damping": self.arguments["damping"],
+            "tolerance": plain(self.arguments["tolerance"]),
+            "iterations": result.iterations,
+            "converged": result.converged,
+            "residual": plain(result.residual),
+        }
+
+    def summary(self, facts: Facts) -> tuple[str, str]:
+        state = "converged" if facts["converged"] else "NOT converged"
+        changed = (
+            ": one more iteration would change them by up to"
+            if facts["iterations"] is None
+            else f" after {integer(facts['iterations'])} iterations: the last changed them by"
+        )
+        return (
+            "ranks",
+            f"{state}{changed} {number(facts['residual'])} in sum, "
+            f"tolerance {number(facts['tolerance'])}",
+        )
+
+
+@with_options
+def pagerank(
+    graph: GraphArgument,
+    options: ScoreOptions,
+    run: RunOptions,
+    reading: ReadingOptions,
+    damping: float = 0.85,
+    tolerance: float = 1e-6,
+    max_iterations: int | None = None,
+    ignore_weights: bool = False,
+    plain: bool = False,
+    dtype: str = "float64",
+    execution: ExecutionOption = None,
+) -> None:
+    """PageRank: the share of time that a random walker spends at each vertex, who follows arcs and now and
+    then restarts at a random vertex.
+
+    Arcs are followed in proportion to their weights, if the graph has weights; a vertex without out-arcs
+    distributes its rank to all vertices. Ranks sum to 1. Ranks that have not converged after
+    --max-iterations are written and shown all the same, and the exit status is 3. --execution asynchronous
+    pushes residuals, also on several devices of the CPU: it has no iterations, so neither --max-iterations
+    nor --plain.
+
+    Files: .npy holds the ranks in the order of the vertices; .csv and .parquet have columns vertex,
+    numbered as in the file of the graph, and rank.
+
+    :param damping: Share of a rank that follows arcs; the rest goes to all vertices.
+    :param tolerance: Stop when an iteration changes the ranks (asynchronously: would change them) by less
+        than this in sum.
+    :param max_iterations: Number of iterations after which to stop, converged or not; 100 by default.
+    :param ignore_weights: Follow all arcs of a vertex alike.
+    :param plain: Compute each iteration as the definition says, to count them; else undirected graphs need
+        far fewer.
+    :param dtype: float64, or float32: faster, and exact to some 1e-7 of the sum.
+    """
+    import godwit as gw
+
+    arguments = {
+        "damping": damping,
+        "tolerance": tolerance,
+        "max_iterations": max_iterations,
+        "weighted": False if ignore_weights else None,
+        "accelerated": False if plain else None,
+        "dtype": dtype,
+        "execution": "auto" if execution is None else execution,
+        **run.arguments,
+    }
+    query = _PageRankQuery("pagerank", graph, options, reading, arguments)
+    query.check_early(gw.pagerank)
+    result = query.answer()
+    if not result.converged:
+        residual = f"{result.residual:.3g} in sum"
+        end_unconverged(
+            f"not converged: one more iteration would change the ranks by up to {residual} (--tolerance)"
+            if result.iterations is None
+            else f"not converged after {result.iterations} iterations: the last changed the ranks by "
+            f"{residual} (--max-iterations, --tolerance)"
+        )

@@ -1,0 +1,236 @@
+"""Commands that compute a result: load, run, verify, write and report, in one order for all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from godwit.cli.facts import Facts, graph_facts, plain
+from godwit.cli.inputs import load_graph
+from godwit.cli.options import Option, ReadingOptions, ResultOptions
+from godwit.cli.progress import Display
+from godwit.cli.report import Report, graph_line, number, outcome_rows, present, seconds_line
+
+if TYPE_CHECKING:
+    from godwit.cli.outputs import Output
+    from godwit.graph.csr import Graph
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class ScoreOptions(ResultOptions):
+    """What is printed, written and verified of a result that has an order.
+
+    :param top: How many values to show, the highest first; 10 by default, none if --output has all.
+    """
+
+    top: Annotated[int | None, Option(metavar="COUNT")] = None
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        from godwit.dtypes import as_count
+
+        if self.top is not None:
+            as_count(self.top, "top")
+
+
+@dataclass
+class Query(ABC):
+    """One call of a command.
+
+    :param command: name of the command
+    :param input: GRAPH or FILE as on the command line
+    :param options: output, report and verification
+    """
+
+    forms: ClassVar[tuple[str, ...]] = (".npy", ".csv", ".parquet")
+    """Endings of output files."""
+
+    command: str
+    input: str
+    options: ResultOptions
+
+    @abstractmethod
+    def run(self, display: Display) -> Any:
+        """Read the input and compute; return the result, whose ``statistics`` have phases."""
+
+    @abstractmethod
+    def verify(self, result: Any) -> str:
+        """Check the result; return the property that holds."""
+
+    @abstractmethod
+    def write(self, output: Output, result: Any) -> None:
+        """Write the result to a file."""
+
+    @abstractmethod
+    def facts(self, result: Any, outcome: Facts) -> Facts:
+        """Return what ``--json`` prints.
+
+        :param outcome: part of it: ``verified``, ``verification`` and ``output``
+        """
+
+    @abstractmethod
+    def show(self, report: Report, facts: Facts) -> None:
+        """Print tables."""
+
+    def answer(self) -> Any:
+        """Run, verify, write and report; return the result."""
+        from godwit.cli.outputs import Output
+        from godwit.trace import recorded
+
+        options = self.options
+        output = Output(options.output, self.input, options.json, options.trace, self.forms)
+        display = Display(quiet=options.quiet)
+        verification = None
+        with recorded(options.trace, f"godwit {self.command}", input_path=self.input):
+            result = self.run(display)
+            if options.verify:
+                with display.waiting("verifying"), result.statistics.phase("verify"):
+                    verification = self.verify(result)
+            if options.output is not None:
+                with display.waiting("writing"), result.statistics.phase("write"):
+                    self.write(output, result)
+        outcome = {
+            "verified": options.verify,
+            "verification": verification,
+            "output": options.output,
+        }
+        facts = {"command": self.command, **self.facts(result, outcome)}
+        present(facts, options, lambda report: self.show(report, facts), output)
+        return result
+
+
+@dataclass
+class GraphQuery(Query):
+    """Query of a graph.
+
+    :param reading: how the graph is read
+    :ivar graph: set by :meth:`load`
+    """
+
+    reading: ReadingOptions
+    graph: Graph = field(init=False)
+    _read_s: float = field(init=False)
+
+    def load(self, display: Display) -> Graph:
+        """Read or generate the graph, as a phase of the run."""
+        from godwit.trace import seconds_since
+
+        begin = perf_counter()
+        self.graph = load_graph(self.input, display, self.reading)
+        self._read_s = seconds_since(begin, "read")
+        return self.graph
+
+    def statistics(self, result: Any, **seconds: float) -> Facts:
+        """Return the statistics of the run, with the time for reading and further phases before it."""
+        statistics: Facts = result.statistics.to_dict()
+        statistics["seconds"] = {"read": self._read_s, **seconds, **statistics["seconds"]}
+        return statistics
+
+
+@dataclass
+class ScoreQuery(GraphQuery):
+    """Query whose result is a value for each vertex, edge or component.
+
+    :param arguments: keyword arguments of the Python function
+    """
+
+    title: ClassVar[str]
+    """Title of the table of the highest values."""
+    options: ScoreOptions
+    arguments: dict[str, Any]
+
+    @abstractmethod
+    def compute(self, graph: Graph, progress: Callable[[int], None] | None) -> Any:
+        """Call the Python function."""
+
+    @abstractmethod
+    def highest(self, result: Any, count: int) -> list[Facts]:
+        """Return rows of the highest values: ids, and the value as the last."""
+
+    @abstractmethod
+    def details(self, result: Any) -> Facts:
+        """Return the facts of the result besides its values."""
+
+    @abstractmethod
+    def summary(self, facts: Facts) -> tuple[str, str]:
+        """Return name and text of the details' line in the report."""
+
+    def check_early(self, function: Callable[..., Any], **changed: Any) -> None:
+        """Check the arguments by a call on a graph without vertices, before a large file is read.
+
+        The CPU computes this call, as GPUs might take seconds to initialize.
+
+        :param changed: arguments in place of those of the query
+        """
+        from godwit.graph.csr import Graph
+        from godwit.runtime.registry import resolve_devices
+
+        arguments = self.arguments | changed
+        if arguments["devices"] is None or resolve_devices(arguments["devices"])[0].kind != "cpu":
+            arguments["devices"] = "cpu"
+        function(Graph.from_edges([], []), **arguments)
+
+    def run(self, display: Display) -> Any:
+        """Read the graph and compute."""
+        graph = self.load(display)
+        with display.items(f"running {self.command}") as progress:
+            return self.compute(graph, progress)
+
+    def top(self, result: Any) -> list[Facts]:
+        """Return the rows of the highest values, as many as are to be shown."""
+        return self.highest(result, _SHOWN if self.options.top is None else self.options.top)
+
+    def facts(self, result: Any, outcome: Facts) -> Facts:
+        """Return what ``--json`` prints."""
+        return {
+            "graph": graph_facts(self.graph, self.input),
+            **self.details(result),
+            "top": self.top(result),
+            **outcome,
+            "statistics": self.statistics(result),
+        }
+
+    def show(self, report: Report, facts: Facts) -> None:
+        """Print how the run went, and the highest values."""
+        self.show_scores(report, facts, graph_line(facts["graph"]))
+
+    def show_scores(self, report: Report, facts: Facts, size: str, rate: str = "") -> None:
+        """Print how the run went, and the highest values.
+
+        :param size: of the graph
+        :param rate: appended to the seconds
+        """
+        statistics = facts["statistics"]
+        report.facts(
+            [
+                ("graph", f"{facts['graph']['name']}: {size}"),
+                ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
+                self.summary(facts),
+                ("seconds", seconds_line(statistics["seconds"]) + rate),
+                *outcome_rows(facts),
+            ]
+        )
+        if facts["top"] and (self.options.top is not None or facts["output"] is None):
+            rows = [
+                [*map(str, ids), number(value)] for *ids, value in map(dict.values, facts["top"])
+            ]
+            report.table(list(facts["top"][0]), rows, title=self.title, text_columns=0)
+
+
+def highest_vertices(result: Any, values: Any, count: int, column: str) -> list[Facts]:
+    """Return rows of the vertices with the highest values.
+
+    :param result: of a function, with methods ``graph`` and ``highest``
+    :param values: by position
+    """
+    ids = result.graph.ids
+    positions = ids.positions(result.highest(count))
+    return [
+        {"vertex": name, column: plain(value)}
+        for name, value in zip(ids.in_file.of(positions), values[positions], strict=True)
+    ]

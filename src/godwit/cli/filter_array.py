@@ -63,7 +63,7 @@ class _Filtered:
 
 @dataclass
 class _FilterQuery(Query):
-    forms = (".npy",)
+    npy_only = True
 
     options: _FilterOptions
     array: Array

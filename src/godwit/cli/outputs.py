@@ -37,7 +37,7 @@ class Output:
     :param input_path: the file that the command reads, which must be another
     :param json: True if JSON goes to stdout
     :param trace: the timeline's file, which must be another
-    :param forms: endings that are allowed
+    :param npy_only: True if the result cannot be a table
     :raises InputError: the ending is unknown, the path is that of the input or of the timeline, or result
         and JSON both go to stdout
     :raises FileError: the file could not be written: a temporary file is written to find out
@@ -49,20 +49,23 @@ class Output:
         input_path: str,
         json: bool = False,
         trace: str | None = None,
-        forms: tuple[str, ...] = FORMS,
+        npy_only: bool = False,
     ) -> None:
         self.target = target
         self._form = ".csv"
-        self.on_stdout = target == STDOUT and ".csv" in forms
+        self.on_stdout = target == STDOUT and not npy_only
         if json and self.on_stdout:
             raise InputError("--json and --output - both want stdout; give --output a file")
         if target is None or self.on_stdout:
             return
         self._form = Path(target).suffix.lower()
-        if self._form not in forms:
-            endings = " or ".join(filter(None, [", ".join(forms[:-1]), forms[-1]]))
-            stdout = f", or be {STDOUT} for CSV on stdout; got" if ".csv" in forms else ", got"
-            raise InputError(f"--output must end in {endings}{stdout} {target!r}")
+        if npy_only and self._form != ".npy":
+            raise InputError(f"--output must end in .npy, got {target!r}")
+        if self._form not in FORMS:
+            raise InputError(
+                f"--output must end in {', '.join(FORMS[:-1])} or {FORMS[-1]}, or be {STDOUT} for "
+                f"CSV on stdout; got {target!r}"
+            )
         check_writable(target, input_path)
         if trace is not None and os.path.realpath(trace) == os.path.realpath(target):
             raise InputError(f"--trace and --output are the same file, {target}")

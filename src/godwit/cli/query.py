@@ -47,8 +47,8 @@ class Query(ABC):
     :param options: output, report and verification
     """
 
-    forms: ClassVar[tuple[str, ...]] = (".npy", ".csv", ".parquet")
-    """Endings of output files."""
+    npy_only: ClassVar[bool] = False
+    """True if the result can be written as .npy only."""
 
     command: str
     input: str
@@ -83,7 +83,7 @@ class Query(ABC):
         from godwit.trace import recorded
 
         options = self.options
-        output = Output(options.output, self.input, options.json, options.trace, self.forms)
+        output = Output(options.output, self.input, options.json, options.trace, self.npy_only)
         display = Display(quiet=options.quiet)
         verification = None
         with recorded(options.trace, f"godwit {self.command}", input_path=self.input):

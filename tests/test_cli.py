@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from godwit.cli import devices as devices_command
-from godwit.cli import inputs, outputs
+from godwit.cli import info, outputs
 from godwit.cli.application import app
 from godwit.cli.facts import smallest
 from godwit.errors import InputError
@@ -777,7 +777,7 @@ class TestBadInput:
         def fail(*arguments: Any, **options: Any) -> None:
             raise error
 
-        monkeypatch.setattr(inputs, "load_graph", fail)
+        monkeypatch.setattr(info, "load_graph", fail)
         result = run("info", "path:3", status=status)
         assert result.stderr.startswith(f"godwit: {line}")
         assert result.stderr.count("\n") == 1
@@ -787,7 +787,7 @@ class TestBadInput:
         def fail(*arguments: Any, **options: Any) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(inputs, "load_graph", fail)
+        monkeypatch.setattr(info, "load_graph", fail)
         with pytest.raises(RuntimeError, match="a bug"):
             CliRunner().invoke(app, ["--traceback", "info", "path:3"], catch_exceptions=False)
 

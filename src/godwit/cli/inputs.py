@@ -17,6 +17,7 @@ from godwit.cli.progress import Display
 from godwit.errors import InputError
 from godwit.graph.generators.spec import (
     GENERATORS,
+    generate,
     is_spec,
     parse_spec,
     plain_integer,
@@ -47,8 +48,6 @@ def load_graph(
             raise InputError(f"{' '.join(names)} is for files; {text} is a generated graph")
         make: Callable[[], Graph] = parse_spec(text)
         if device is not None:
-            from godwit.graph.generators.spec import generate
-
             make = partial(generate, text, device=device)
         with display.waiting(f"generating {text}"):
             graph = make()

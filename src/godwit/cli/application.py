@@ -76,7 +76,7 @@ class _Group(TyperGroup):
             )
 
         # Not from the parsed option, as an error may precede parsing.
-        sys.exit(exit_status(run, traceback=lambda: arguments[:1] == ["--traceback"]))
+        sys.exit(exit_status(run, traceback=arguments[:1] == ["--traceback"]))
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command; rename the exception of a closed pipe, which Typer would handle."""

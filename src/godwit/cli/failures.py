@@ -34,10 +34,10 @@ def end_unconverged(message: str) -> NoReturn:
     raise typer.Exit(NOT_CONVERGED)
 
 
-def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int:
+def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     """Run a command, report failures, and return its exit status.
 
-    :param traceback: return True to raise unexpected errors
+    :param traceback: raise unexpected errors
     """
     try:
         with warnings.catch_warnings():
@@ -66,7 +66,7 @@ def exit_status(run: Callable[[], Any], *, traceback: Callable[[], bool]) -> int
     except GodwitError as error:
         return _failed(str(error))
     except Exception as error:
-        if traceback():
+        if traceback:
             raise
         return _failed(
             f"internal error, please report it: {type(error).__name__}: {error} "
@@ -88,14 +88,14 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _print_line(message: str) -> None:
+    line = printable(message.replace("\n", " ").replace("\t", " "))
     with suppress(OSError):  # of a closed stderr
-        print(f"godwit: {_one_line(message)}", file=sys.stderr, flush=True)
+        print(f"godwit: {line}", file=sys.stderr, flush=True)
 
 
-def _one_line(message: str) -> str:
-    """Return a message without line breaks and control characters."""
-    joined = " ".join(message.split("\n")).replace("\t", " ")
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in joined)
+def printable(text: str) -> str:
+    """Return a text with escapes in place of control characters, which might command a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from godwit.cli.failures import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -63,7 +65,7 @@ class Report:
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(no_wrap=True)
         for name, value in rows:
-            grid.add_row(name, _printable(value))
+            grid.add_row(name, printable(value))
         self._print(grid)
 
     def table(
@@ -90,7 +92,7 @@ class Report:
                 footer=total[i] if total is not None else "",
             )
         for row in rows:
-            table.add_row(*map(_printable, row))
+            table.add_row(*map(printable, row))
         self._print(table, title)
 
     def matrix(self, title: str, names: Sequence[str], matrix: Sequence[Sequence[int]]) -> None:
@@ -127,10 +129,6 @@ class Report:
         # Not printed by rich, which exits on its own where a pipe is closed.
         console.file.write(text.encode(encoding, "backslashreplace").decode(encoding))
         self._printed = True
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def integer(value: Any) -> str:

@@ -93,7 +93,7 @@ def emulated_gpus(
         for original, stand_in in (
             (libraries.bindings, lambda: bindings),
             (driver.calls, lambda: Calls(bindings[0].launch, bindings[1].synchronize)),
-            (libraries.are_there, lambda: True),
+            (libraries.are_installed, lambda: True),
             (compilation.cubin, compiler.cubin),
             (driver.Launch, Launch),
             (driver.loaded_cupy, lambda: None),

@@ -490,7 +490,7 @@ class TestOtherCommands:
         monkeypatch.setattr(driver, "can_access_peer", lambda i, j: False)
         monkeypatch.setattr(driver, "peer_attribute", lambda name, i, j: 0)
         monkeypatch.setattr(memory, "free_memory_bytes", lambda index: 1 << 30)
-        monkeypatch.setattr(libraries, "are_there", lambda: installed)
+        monkeypatch.setattr(libraries, "are_installed", lambda: installed)
         monkeypatch.setattr(devices_command, "has_driver", lambda: has_driver)
         told = run_json("devices")
         assert sum(device["kind"] == "cuda" for device in told["devices"]) == (

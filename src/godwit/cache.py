@@ -107,16 +107,16 @@ def _refusal(folder: Path) -> str:
     if not _HAS_OWNERS:
         return ""
     user = os.geteuid()
-    for place in (folder, *folder.parents):
+    for level in (folder, *folder.parents):
         try:
-            status = place.stat()
+            status = level.stat()
         except OSError:
             continue  # it is not there, and will be ours; or we cannot read it either
         if not stat.S_ISDIR(status.st_mode):  # nothing can be below it
             continue
         owner, mode = status.st_uid, status.st_mode
-        above = "" if place == folder else ", above it,"
-        if place == folder:
+        above = "" if level == folder else ", above it,"
+        if level == folder:
             is_foreign = owner != user
             is_open = mode & _WRITABLE_BY_OTHERS
         else:
@@ -126,14 +126,14 @@ def _refusal(folder: Path) -> str:
             is_open = mode & _WRITABLE_BY_OTHERS and not mode & stat.S_ISVTX
         if is_foreign:
             return (
-                f"{place}{above} belongs to user {owner}, who could make user {user} execute anything; "
+                f"{level}{above} belongs to user {owner}, who could make user {user} execute anything; "
                 "let GODWIT_CACHE name a folder of your own"
             )
         if is_open:
             who = "others" if mode & stat.S_IWOTH else f"group {status.st_gid}"
-            mend = f"run 'chmod go-w {shlex.quote(str(place))}', or " if owner == user else ""
+            mend = f"run 'chmod go-w {shlex.quote(str(level))}', or " if owner == user else ""
             return (
-                f"{place}{above} may be written by {who}, who could make user {user} execute anything; "
+                f"{level}{above} may be written by {who}, who could make user {user} execute anything; "
                 f"{mend}let GODWIT_CACHE name a folder of your own"
             )
     return ""

@@ -68,7 +68,7 @@ def _why_unlisted(listed: Sequence[Device]) -> str | None:
     }
     if not missing:
         return None
-    if not libraries.are_there():
+    if not libraries.are_installed():
         gpus = "1 GPU" if count == 1 else f"{count} GPUs"
         return f"{gpus}, for which nothing that compiles is installed: {libraries.INSTALL}"
     old = [

@@ -75,7 +75,7 @@ class Originals:
         returns = _WRONG_RETURN.search(message)
         if returns is not None:
             operator = self._operator(returns[1].strip("'"))
-            name = returns[1] if operator is None else place(operator, None)
+            name = returns[1] if operator is None else function_location(operator)
             return _shortened(f"{name} {returns[2]}")
         reason = _reason(lines)
         number: int | None = None
@@ -84,7 +84,9 @@ class Originals:
             if callee is not None:
                 original = self.made.get(int(callee[1], 16))
                 if original is not None and is_users(original[0]):
-                    return _shortened(f"cannot compile {place(original, number)}: {reason}")
+                    return _shortened(
+                        f"cannot compile {function_location(original, number)}: {reason}"
+                    )
                 number = None
             elif number is None and not _NUMBAS_OWN.search(line):
                 at = re.search(r'^File ".*", line (\d+)|\.py \((\d+)\)', line)
@@ -95,7 +97,7 @@ class Originals:
         if number is not None and "Raised from" in message:
             failing = self._at_line(number) or failing
         if failing is not None and number is not None:
-            return _shortened(f"cannot compile {place(failing, number)}: {reason}")
+            return _shortened(f"cannot compile {function_location(failing, number)}: {reason}")
         users = self._user_labels()
         using = f" with {', '.join(users)}" if users else ""
         return _shortened(f"cannot compile {self.name}{using}: {reason}")
@@ -103,7 +105,7 @@ class Originals:
     def fault_message(self, record: FaultRecord) -> str:
         """Return the function that failed and its fault, in one line."""
         original = [*self.made.values()][record.function]
-        return _shortened(f"{place(original, None)} raised {record.message()}")
+        return _shortened(f"{function_location(original)} raised {record.message()}")
 
     def run_message(self, error: Exception, record: FaultRecord | None) -> str:
         """Return the operator that raised an exception, and the exception, in one line.
@@ -117,7 +119,7 @@ class Originals:
         number = frames[-1].lineno if frames else None
         raising = None if number is None else self._at_line(number, frames[-1].name)
         if raising is not None:
-            return _shortened(f"{place(raising, number)} raised {what}")
+            return _shortened(f"{function_location(raising, number)} raised {what}")
         users = self._user_labels() or [self.name]
         one_of = "one of " if len(users) > 1 else ""
         return _shortened(f"{one_of}{', '.join(users)} raised {what}")
@@ -147,7 +149,7 @@ class Originals:
         return around[0][1] if alone else None
 
 
-def place(original: tuple[types.FunctionType, str], number: int | None) -> str:
+def function_location(original: tuple[types.FunctionType, str], number: int | None = None) -> str:
     """Return how errors name a function: its name, its file, and a line (by default its first)."""
     plain, label = original
     line = plain.__code__.co_firstlineno if number is None else number

@@ -10,7 +10,7 @@ import numpy as np
 
 from godwit.errors import InputError, OperatorError, shown
 from godwit.runtime.content import plain_function
-from godwit.runtime.rebuilding import place
+from godwit.runtime.rebuilding import function_location
 
 ITEM_DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
@@ -44,8 +44,8 @@ def as_predicate(predicate: Any) -> Predicate:
     if not fits or any(parameter.kind not in positional for parameter in given):
         names = ", ".join(map(str, given)) or "nothing"
         raise OperatorError(
-            f"predicate {place((plain, plain.__name__), None)} must take one item, as 'lambda x: x > 0' "
-            f"does; it takes {names}"
+            f"predicate {function_location((plain, plain.__name__))} must take one item, as "
+            f"'lambda x: x > 0' does; it takes {names}"
         )
     return plain
 
@@ -55,8 +55,8 @@ def not_boolean(predicate: Predicate, what: str) -> str:
     plain = plain_function(predicate)
     assert plain is not None
     return (
-        f"predicate {place((plain, plain.__name__), None)} returns {what}; a predicate returns a boolean, "
-        "such as x > 0"
+        f"predicate {function_location((plain, plain.__name__))} returns {what}; a predicate returns "
+        "a boolean, such as x > 0"
     )
 
 

@@ -36,7 +36,7 @@ class CudaKind(DeviceKind):
 
     def devices(self) -> Sequence[Device]:
         """Return all GPUs that are supported; none if compilers for them are missing."""
-        if not libraries.are_there():
+        if not libraries.are_installed():
             return []
         return [
             self.find(f"cuda:{index}")
@@ -49,7 +49,7 @@ class CudaKind(DeviceKind):
         count = driver.device_count()
         if count == 0:
             raise DeviceError(f"there is no device {name!r}: {driver.why_not()}; 'cpu' works")
-        if not libraries.are_there():
+        if not libraries.are_installed():
             raise DeviceError(
                 f"GPUs need numba-cuda and cuda-bindings; install: {libraries.INSTALL}"
             )

@@ -38,7 +38,7 @@ def check_platform() -> None:
 
 
 @lru_cache(maxsize=1)
-def are_there() -> bool:
+def are_installed() -> bool:
     """Return True if the compilers for GPUs are installed; nothing is imported."""
     try:
         return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)

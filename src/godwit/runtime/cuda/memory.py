@@ -65,9 +65,9 @@ class KeptMemory(Generic[Allocation]):
         """Return the allocation of exactly this size that was kept last, or None."""
         with self._lock:
             spare = self._spare.get(index, [])
-            for place in range(len(spare) - 1, -1, -1):
-                if spare[place][0] == nbytes:
-                    return spare.pop(place)[1]
+            for position in range(len(spare) - 1, -1, -1):
+                if spare[position][0] == nbytes:
+                    return spare.pop(position)[1]
             return None
 
     def put(self, index: int, nbytes: int, allocation: Allocation) -> list[Allocation]:
@@ -252,7 +252,7 @@ def free_memory_bytes(index: int) -> int:
 
 
 class PinnedBuffer(_Closing):
-    """Page-locked host memory that every GPU reads and writes in place. A context manager."""
+    """Page-locked host memory that every GPU reads and writes in position. A context manager."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = int(nbytes)
@@ -291,13 +291,15 @@ class PinnedBuffer(_Closing):
 
 
 _KEPT_PINNED: KeptMemory[PinnedBuffer] = KeptMemory(KEPT_PINNED_BYTES)
-_let_go: deque[PinnedBuffer] = deque()  # released by arrays that existed longer than their pool
+_released_pinned: deque[PinnedBuffer] = (
+    deque()
+)  # released by arrays that existed longer than their pool
 
 
 def take_pinned(nbytes: int) -> PinnedBuffer:
     """Return a kept pinned buffer, or a new one; release it by :func:`keep_pinned`."""
-    while _let_go:
-        keep_pinned(_let_go.popleft())
+    while _released_pinned:
+        keep_pinned(_released_pinned.popleft())
     buffer = _KEPT_PINNED.take(0, nbytes)
     if buffer is None:
         with current_kept():
@@ -511,20 +513,22 @@ class SlabPool(Pool):
         self._gaps: list[tuple[int, int]] = [(0, self.limit_bytes)]  # offset, length
 
     def _piece(self, size: int) -> tuple[Holding, int]:
-        place = next((at for at, (_, length) in enumerate(self._gaps) if length >= size), None)
-        if place is None:
+        position = next((at for at, (_, length) in enumerate(self._gaps) if length >= size), None)
+        if position is None:
             raise self._no_room(size, max((length for _, length in self._gaps), default=0))
         if self._holding is None:
             self._holding = self._make(self.limit_bytes or 0)
-        offset, length = self._gaps[place]
-        self._gaps[place : place + 1] = [(offset + size, length - size)] if length > size else []
+        offset, length = self._gaps[position]
+        self._gaps[position : position + 1] = (
+            [(offset + size, length - size)] if length > size else []
+        )
         return self._holding, offset
 
     def _put_back(self, block: PoolBlock, holding: Holding) -> None:
         gap = block.offset, block.size
         insort(self._gaps, gap)
-        place = self._gaps.index(gap)
-        for left in (place, place - 1):
+        position = self._gaps.index(gap)
+        for left in (position, position - 1):
             if 0 <= left < len(self._gaps) - 1:
                 (begin, length), (behind, more) = self._gaps[left : left + 2]
                 if begin + length == behind:
@@ -572,7 +576,7 @@ def pinned_pool(limit_bytes: int | None) -> Pool:
     def allocated(nbytes: int) -> Holding:
         buffer = take_pinned(nbytes)
         holding = Holding(buffer, buffer.pointer, nbytes)
-        holding.release = _let_go.append
+        holding.release = _released_pinned.append
         return holding
 
     return GrowingPool("the host", allocated, keep_pinned, _host_view, limit_bytes)

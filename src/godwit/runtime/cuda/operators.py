@@ -39,7 +39,7 @@ from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cuda import libraries
 from godwit.runtime.cuda.driver import FAULT_NAME, FAULT_WORDS
 from godwit.runtime.loops import begin_turns_with
-from godwit.runtime.rebuilding import Originals, place, rebuild, wrong_return
+from godwit.runtime.rebuilding import Originals, function_location, rebuild, wrong_return
 
 _WORD = ir.IntType(64)
 
@@ -288,7 +288,7 @@ def _return_type(returned: Any, function: DeviceFunction, originals: Originals) 
     wrong = wrong_return(what, np.dtype(kind) if kind in C_TYPES else None, function.wanted)
     if wrong:
         users = originals.users()
-        name = place(users[0], None) if users else f"'{function.symbol}'"
+        name = function_location(users[0]) if users else f"'{function.symbol}'"
         raise OperatorError(f"{name} {wrong}")
     return C_TYPES[kind]
 
@@ -306,7 +306,7 @@ def _check_no_exceptions(originals: Originals) -> None:
     for original in originals.users():
         for line in _exception_lines(original[0].__code__):
             raise OperatorError(
-                f"{place(original, line)} raises or handles an exception, which code on a GPU "
+                f"{function_location(original, line)} raises or handles an exception, which code on a GPU "
                 "cannot; return a value that says so, or run it on the CPU"
             )
 

@@ -153,11 +153,11 @@ class SlicedRun:
 
     def warm(self) -> None:
         """Launch every kernel once, alone: a first launch may wait for other kernels."""
-        for place, part in enumerate(self.placement.parts):
-            self._prepare_flag(place, 1)
-            self._ready(place).start()
+        for endpoint_index, part in enumerate(self.placement.parts):
+            self._prepare_flag(endpoint_index, 1)
+            self._ready(endpoint_index).start()
             part.stream.synchronize()
-            self._prepare_flag(place, 0)
+            self._prepare_flag(endpoint_index, 0)
 
     def drive(self, poll: ProgressPoll | None) -> float:
         """Launch slice after slice until all have finished; return the seconds that kernels ran.
@@ -174,7 +174,9 @@ class SlicedRun:
         if poll is not None:
             poll(progress)  # the clock of time-outs starts here
         while True:
-            launches = [self._ready(place) for place in range(len(self.placement.parts))]
+            launches = [
+                self._ready(endpoint_index) for endpoint_index in range(len(self.placement.parts))
+            ]
             ends: list[float] = []
             words[1:] = 0
             begin = perf_counter()
@@ -227,18 +229,18 @@ class SlicedRun:
         for launch in launches:
             launch.start()
         until = perf_counter() + _SPIN_S if self.says_ended else 0.0
-        for place, part in enumerate(self.placement.parts):
-            while not ended[place]:
+        for endpoint_index, part in enumerate(self.placement.parts):
+            while not ended[endpoint_index]:
                 if perf_counter() > until:
-                    self._wait(place, part, look)
+                    self._wait(endpoint_index, part, look)
                     break
             ends.append(perf_counter())
         for part in self.placement.parts:  # no block is still resident when the next slice starts
             part.stream.synchronize()
 
-    def _wait(self, place: int, part: _Part, look: Callable[[], None] | None) -> None:
+    def _wait(self, endpoint_index: int, part: _Part, look: Callable[[], None] | None) -> None:
         """Wait for an endpoint's stream; poll it where operators have loops, to serve signals."""
-        if not self.kernels[place].faults:
+        if not self.kernels[endpoint_index].faults:
             part.stream.synchronize()
             return
         due = perf_counter() + _SIGNALS_EVERY_S
@@ -248,21 +250,21 @@ class SlicedRun:
                 look()
                 due = perf_counter() + _SIGNALS_EVERY_S
 
-    def _track(self, place: int) -> tuple[str, str]:
+    def _track(self, endpoint_index: int) -> tuple[str, str]:
         """Return the process and the track of a trace for the kernels of an endpoint."""
-        index = self.placement.indexes[place]
-        endpoint = self.placement.indexes[:place].count(index)
+        index = self.placement.indexes[endpoint_index]
+        endpoint = self.placement.indexes[:endpoint_index].count(index)
         shared = self.placement.sharing(index) > 1
         return f"cuda:{index}", f"kernel of endpoint {endpoint}" if shared else "kernel"
 
     def _note_interrupted(self, trace: Trace, begin: float, ends: list[float], error: str) -> None:
-        for place in range(len(self.placement.parts)):
-            end = ends[place] if place < len(ends) else perf_counter()
-            trace.add(*self._track(place), "slice", begin, end, raised=error)
+        for endpoint_index in range(len(self.placement.parts)):
+            end = ends[endpoint_index] if endpoint_index < len(ends) else perf_counter()
+            trace.add(*self._track(endpoint_index), "slice", begin, end, raised=error)
 
     def _note_slice(self, trace: Trace, begin: float, ends: list[float], controls: Array) -> None:
-        for place, (end, control) in enumerate(zip(ends, controls, strict=True)):
-            track, status = self._track(place), int(control["status"])
+        for endpoint_index, (end, control) in enumerate(zip(ends, controls, strict=True)):
+            track, status = self._track(endpoint_index), int(control["status"])
             ended = {FINISHED: "finished", LEFT: "left", PEER_LOST: "peer lost"}.get(status, "?")
             trace.add(*track, "slice", begin, end, ended=ended, **self.reached(control))
             if status != FINISHED:
@@ -295,17 +297,17 @@ class SlicedRun:
         if interruption is not None:
             raise interruption
 
-    def _prepare_flag(self, place: int, value: int) -> None:
-        self.arguments[place]["prepare"] = value
+    def _prepare_flag(self, endpoint_index: int, value: int) -> None:
+        self.arguments[endpoint_index]["prepare"] = value
 
-    def _ready(self, place: int) -> driver.Launch:
-        blocks, threads, shared = self.shapes[place]
+    def _ready(self, endpoint_index: int) -> driver.Launch:
+        blocks, threads, shared = self.shapes[endpoint_index]
         return driver.Launch(
-            self.kernels[place],
-            self.placement.parts[place].stream,
+            self.kernels[endpoint_index],
+            self.placement.parts[endpoint_index].stream,
             blocks=blocks,
             threads=threads,
-            arguments=self.arguments[place].tobytes(),
+            arguments=self.arguments[endpoint_index].tobytes(),
             shared_bytes=shared,
             cooperative=True,
         )

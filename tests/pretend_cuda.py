@@ -440,7 +440,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setattr(driver, "why_not", str)
         patch.setattr(libraries, "are_installed", lambda: True)
         patch.setitem(sys.modules, "cupy", cupy_module(machine))
-        patch.setattr(gpu_arrays, "lies_on_gpu", lambda array: isinstance(array, Array))
+        patch.setattr(segments, "lies_on_gpu", lambda array: isinstance(array, Array))
         patch.setattr(memory, "_ABANDONED", [])
         patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
         patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from godwit.algorithms.pagerank.queries import RankQuery
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.pagerank.cuda import RankArrays, rank_on_gpus
+from godwit.algorithms.pagerank.queries import RankQuery
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda.memory import Buffer

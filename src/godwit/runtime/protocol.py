@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from typing import Protocol
 
 # What on_send and on_receive return: flags, as in Groute's figure 10.
 DROP = 0

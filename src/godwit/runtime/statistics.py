@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.runtime.protocol import Array
+from godwit.dtypes import Array
 from godwit.trace import PROGRESS, active, seconds_since
 
 

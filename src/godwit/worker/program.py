@@ -20,9 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.dataflow.operators import adapt
-from godwit.dtypes import as_array, as_float
+from godwit.dtypes import Array, as_array, as_float
 from godwit.errors import InputError, shown
-from godwit.runtime.protocol import Array
 from godwit.worker.task import ProgramOperators
 
 Operator = Callable[..., Any]

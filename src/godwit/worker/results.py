@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from godwit.arrays import ResultLocation
-from godwit.dtypes import frozen
+from godwit.dtypes import Array, frozen
 from godwit.graph.partition.layout import Layout
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
-from godwit.runtime.protocol import Array
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.task import Destination
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from godwit.arrays import host_array
 from godwit.dataflow.item_router import DEFAULT_RING_ITEMS
-from godwit.dtypes import as_array
+from godwit.dtypes import Array, as_array
 from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
@@ -23,7 +23,7 @@ from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.compile_time import run_clock
 from godwit.runtime.gpu_options import check_asynchronous
-from godwit.runtime.protocol import Array, Device, ProgressPoll
+from godwit.runtime.protocol import Device, ProgressPoll
 from godwit.runtime.statistics import RunStatistics, WorklistCounts
 from godwit.trace import PROGRESS, active
 from godwit.worker.delta import choose_delta, choose_gpu_window

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from godwit.dtypes import Array
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import Array
 
 if TYPE_CHECKING:
     from godwit.graph.partition.layout import LocalGraph

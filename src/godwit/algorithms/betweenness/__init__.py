@@ -25,7 +25,7 @@ from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies, 
 from godwit.algorithms.betweenness.path_counts import check_lengths
 from godwit.algorithms.betweenness.result import BetweennessResult
 from godwit.algorithms.paths.weights import uses_weights
-from godwit.dtypes import as_count, as_flag
+from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
@@ -37,7 +37,6 @@ from godwit.runtime.gpu_options import (
     GpuOptions,
     check_options,
 )
-from godwit.runtime.protocol import Array
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from godwit.arrays import ResultLocation
-from godwit.dtypes import as_count
+from godwit.dtypes import Array, as_count
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, edge_tables, to_pandas, vertex_table
-from godwit.runtime.protocol import Array
 from godwit.runtime.statistics import RunStatistics
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from godwit.arrays import ResultLocation, host_array
-from godwit.dtypes import as_number
+from godwit.dtypes import Array, as_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
-from godwit.runtime.protocol import Array
 from godwit.runtime.statistics import RunStatistics
 
 _HOST = ResultLocation()

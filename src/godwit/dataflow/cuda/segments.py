@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import lies_on_gpu
 from godwit.dataflow.cpu import as_bytes
 from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane, is_locked
 from godwit.dtypes import Array
@@ -209,7 +210,7 @@ class PinnedSpace(_Pooled):
 
 def array_to_send(array: Any) -> Any:
     """Return what a user sends as a C-contiguous array where it lies; InputError if not one of numbers."""
-    if isinstance(array, np.ndarray) or not gpu_arrays.lies_on_gpu(array):
+    if isinstance(array, np.ndarray) or not lies_on_gpu(array):
         return host_array_to_send(array)
     return gpu_arrays.sendable_gpu_array(array)
 
@@ -223,7 +224,7 @@ def _times(trace: Any) -> CopyTimes | None:
 
 
 def _gpu_bytes(memory: Any, index: int) -> Any:
-    if not gpu_arrays.lies_on_gpu(memory):
+    if not lies_on_gpu(memory):
         raise InputError(f"a pool of cuda:{index} must be an array on it, got {shown(memory)}")
     given = gpu_arrays.sendable_gpu_array(memory)
     if gpu_arrays.gpu_of(given) != index:

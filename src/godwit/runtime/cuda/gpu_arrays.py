@@ -14,7 +14,6 @@ from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.libraries import cupy
 from godwit.runtime.cuda.memory import Buffer, array_over, free_kept, free_memory_bytes
 
-_GPU_DEVICE_TYPES = (2, 13)  # of DLPack: a GPU's memory, managed memory
 _MOST_SPARE = 16
 
 
@@ -38,17 +37,6 @@ def overlap(array: Any, other: Any) -> bool:
     """Return True if two CuPy arrays share memory; addresses of different GPUs differ."""
     gap = other.data.ptr - array.data.ptr
     return bool(-other.nbytes < gap < array.nbytes)
-
-
-def lies_on_gpu(array: Any) -> bool:
-    """Return True if an array of any library is in a GPU's memory."""
-    if is_gpu_array(array) or hasattr(array, "__cuda_array_interface__"):
-        return True
-    where = getattr(array, "__dlpack_device__", None)
-    try:
-        return where is not None and int(where()[0]) in _GPU_DEVICE_TYPES
-    except Exception:  # a device that DLPack does not know
-        return False
 
 
 def sendable_gpu_array(array: Any) -> Any:

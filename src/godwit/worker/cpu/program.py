@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.runtime.protocol import Array, Device, ProgressPoll
+from godwit.dtypes import Array
+from godwit.runtime.protocol import Device, ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.worker.cpu import relax
 from godwit.worker.cpu.engine import run_threads, run_workers

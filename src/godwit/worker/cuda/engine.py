@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from godwit.dtypes import Array
 from godwit.errors import ClosedContextError
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
-from godwit.runtime.protocol import Array, Progress, ProgressPoll
+from godwit.runtime.protocol import Progress, ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
 from godwit.worker.cuda import program as kernels

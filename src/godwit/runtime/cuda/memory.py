@@ -99,7 +99,7 @@ _ABANDONED: list[tuple[int, int]] = []  # GPU and pointer of buffers that were n
 
 
 class _Closing:
-    """Context manager that closes what it is."""
+    """Base of allocations that the end of a block closes."""
 
     def close(self) -> None:
         raise NotImplementedError

@@ -1,15 +1,15 @@
-// Load balance: how the arcs of a frontier's rows are shared out among threads. SCHEDULE names one of these,
+// Load balance: distribution of the arcs of a frontier's rows over threads. SCHEDULE names one of these structs,
 // each in a file of its own:
 //
-//     warp_bring(begin, end, row, visit)    each lane brings a row, of arcs begin to before end (none:
-//                                           begin == end), which is visited at once or left to the team in a
-//                                           list in memory; all lanes come
+//     warp_bring(begin, end, row, visit)    each lane passes a row with the arcs [begin, end), which may be empty;
+//                                           it is visited at once, or put into a list for the whole team. All
+//                                           lanes call it
 //     team_finish(team, block, has_long_rows, visit)
-//                                           once all rows were brought: the team waits for all of them, and
-//                                           shares what is in the list out; all threads of the team come
+//                                           after all rows: the team waits for all of its threads, and visits
+//                                           the rows in the list. All threads of the team call it
 //
-// visit is that of schedule_rows.cuh, and the same in both. `has_long_rows` is whether any row that the team's
-// warps brought may be longer than LONG_ROW_ARCS; it is the same for all. The cursor is 0 when a superstep
+// `visit` is that of schedule_rows.cuh, the same in both calls. `has_long_rows` is true if any row of the team's
+// warps may be longer than LONG_ROW_ARCS; it is the same for all threads. The cursor is 0 when a superstep
 // begins.
 #pragma once
 

@@ -1,8 +1,8 @@
-// A block a row: all rows are left to the team, whose blocks take them in turn. The list has room for every
-// row of a frontier.
+// One block for each row: the team's blocks take the rows of the list in turn. The list has room for every row of
+// a frontier.
 //
-// Which warp begins a row goes round, so that a block's warps have work where rows are too short for all of
-// them: they do not wait for each other between two rows.
+// The warp that begins a row changes from row to row, so that all warps of a block have work where rows are too
+// short for all of them: they do not wait for each other between two rows.
 #pragma once
 
 #include "runtime/cuda/include/schedule_rows.cuh"

@@ -1,17 +1,17 @@
-// Rows of any length: short ones are dealt out to the lanes of a warp arc by arc, long ones are left to the
-// team in chunks, a chunk a warp. The list has room for every long row.
+// Rows of any length: short rows are distributed over the lanes of a warp arc by arc, long rows over the warps of
+// the team in chunks. The list has room for every long row.
 #pragma once
 
 #include "runtime/cuda/include/schedule_rows.cuh"
 
-constexpr i64 LONG_ROW_ARCS = 256;  // longer ones are left to the team; as in schedules.py
+constexpr i64 LONG_ROW_ARCS = 256;  // longer rows are visited by the team; as in supersteps/run.py
 constexpr u32 CHUNK_ARCS = 256;
 
 struct MixedSchedule {
     struct Row {
         i64 begin;
         i64 end;
-        u64 chunk;  // its first one's number among all
+        u64 chunk;  // index of its first chunk among all
         u64 row;
     };
     static_assert(sizeof(Row) == 32);  // as in supersteps/run.py
@@ -34,7 +34,7 @@ struct MixedSchedule {
         list[before >> 32] = Row{begin, end, before & 0xffffffffull, row};
     }
 
-    // Rows lie in the order of their chunks, as both were counted by one atomic.
+    // Rows lie in the order of their chunks, as one atomic counts both.
     template <class Visit>
     __device__ __forceinline__ void team_finish(const Team &team, StepBlock &block,
                                                 bool has_long_rows, Visit visit) const {

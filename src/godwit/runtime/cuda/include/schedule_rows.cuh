@@ -1,7 +1,7 @@
-// What the schedules share: how arcs are visited by a warp.
+// Visits of arcs by a warp, for all schedules.
 //
-// visit(arcs[], rows[], there[]) gets ARCS_A_LANE arcs a lane, the numbers of their rows, and whether they are
-// there. All lanes of a warp come to it, so it may vote and shuffle.
+// visit(arcs[], rows[], there[]) gets ARCS_A_LANE arcs for each lane, their rows, and flags that are false past the
+// last arc. All lanes of a warp call it, so it may vote and shuffle.
 #pragma once
 
 #include "runtime/cuda/include/warp.cuh"
@@ -10,7 +10,7 @@
 constexpr u32 ARCS_A_LANE = 4;
 constexpr u32 ARCS_A_WARP = ARCS_A_LANE * WARP;
 
-// Visit arcs of one row from `first` to before `end`, ARCS_A_WARP at most. All lanes bring the same.
+// Visit the arcs [first, end) of one row, at most ARCS_A_WARP. All lanes pass the same row.
 template <class Visit>
 __device__ __forceinline__ void warp_visit_part(i64 first, i64 end, u32 row, Visit visit) {
     i64 arcs[ARCS_A_LANE];
@@ -25,7 +25,7 @@ __device__ __forceinline__ void warp_visit_part(i64 first, i64 end, u32 row, Vis
     visit(arcs, rows, there);
 }
 
-// Visit `length` arcs from `begin` of each lane's row, dealt out to the lanes arc by arc, ARCS a lane.
+// Visit `length` arcs from `begin` of each lane's row, distributed over the lanes arc by arc, ARCS for each.
 template <u32 ARCS = ARCS_A_LANE, class Visit>
 __device__ __forceinline__ void warp_visit_rows(i64 begin, u32 length, u32 row, Visit visit) {
     u32 lane = lane_id();

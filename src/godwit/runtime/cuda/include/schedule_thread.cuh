@@ -1,10 +1,10 @@
-// A thread a row: nothing is shared out. A warp takes as long as the longest of its rows.
+// One thread for each row. A warp takes as long as the longest of its rows.
 #pragma once
 
 #include "runtime/cuda/include/schedule_rows.cuh"
 
 struct ThreadSchedule {
-    struct Row {};  // none is left
+    struct Row {};  // the list is not used
 
     Row *list;
     u64 *cursor;

@@ -1,10 +1,10 @@
-// A warp a row: the rows that a warp's lanes bring are visited by all of them, one row after the other.
+// One warp for each row: all lanes visit the rows of a warp's lanes, one row after the other.
 #pragma once
 
 #include "runtime/cuda/include/schedule_rows.cuh"
 
 struct WarpSchedule {
-    struct Row {};  // none is left
+    struct Row {};  // the list is not used
 
     Row *list;
     u64 *cursor;

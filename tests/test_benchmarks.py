@@ -16,11 +16,6 @@ import godwit as gw
 from godwit.runtime.cuda import driver
 
 
-@pytest.fixture(autouse=True)
-def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "benchmarks")
-
-
 def parsed(monkeypatch: pytest.MonkeyPatch, *line: str) -> Any:
     """What gpu_steps.py makes of its command line."""
     monkeypatch.setattr(sys, "argv", ["gpu_steps.py", *line])

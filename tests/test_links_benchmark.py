@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *line: str) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "benchmarks")
     monkeypatch.setattr(sys, "argv", ["links.py", *line])
     import_module("links").main()
 

@@ -181,7 +181,7 @@ class Context:
         return [*self._links, *(link for router in self._routers for link in router.links)]
 
     def workers(self) -> Workers:
-        """Return a block in which functions run on endpoints, a thread each; its end joins them.
+        """Return a block that runs functions on endpoints, a thread each, and joins them at its end.
 
         :raises TopologyError: a router has no input
         :raises InputError: at the beginning of the block, if another one is open
@@ -223,7 +223,7 @@ class Context:
         self._has_workers = False
 
     def recording(self) -> AbstractContextManager[Any]:
-        """Return a block in which the calling thread records into the context's trace, if it has one."""
+        """Return a context manager that records the calling thread in the context's trace, if any."""
         return nullcontext() if self.trace is None else self.trace.recording()
 
     # Memory

@@ -147,7 +147,7 @@ class HostSpace:
         return HostLane()
 
     def entered(self) -> AbstractContextManager[None]:
-        """Return an empty block."""
+        """Return a context manager that does nothing."""
         return nullcontext()
 
     def close(self) -> None:

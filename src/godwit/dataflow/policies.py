@@ -45,7 +45,7 @@ def every(destinations: Sequence[Any]) -> Every:
 
 @dataclass(frozen=True)
 class Policy:
-    """Policy, with properties that a router uses.
+    """Routing function, and what a router has to know of it.
 
     :param name: name in messages and drawings
     :param choose: the function
@@ -81,12 +81,12 @@ def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
 
 
 def any_available() -> Policy:
-    """Return the policy of the first free receiver, which balances load (the paper's default)."""
+    """Return a policy that sends to the first free receiver, which balances load (the paper's default)."""
     return Policy("any", lambda segment, source, destinations: _others(source, destinations))
 
 
 def round_robin() -> Policy:
-    """Return the policy of one receiver after another."""
+    """Return a policy that sends to the receivers in turn."""
     turns = count()
 
     def choose(segment: Segment, source: Endpoint, destinations: Endpoints) -> Choice:
@@ -97,12 +97,12 @@ def round_robin() -> Policy:
 
 
 def broadcast() -> Policy:
-    """Return the policy of all receivers but the sender."""
+    """Return a policy that sends to all receivers but the sender."""
     return Policy("broadcast", lambda segment, source, outputs: every(_others(source, outputs)))
 
 
 def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
-    """Return the policy of each segment's owner.
+    """Return a policy that sends each segment to its owner.
 
     :param owner: ``owner(segment)``: index of an output; by default the outputs get equal, consecutive
         parts of every message
@@ -123,7 +123,7 @@ def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
 
 
 def gather() -> Policy:
-    """Return the policy of a single output."""
+    """Return a policy that sends to the only output."""
     return Policy("gather", lambda segment, source, destinations: destinations, outputs=1)
 
 
@@ -135,7 +135,7 @@ def _index(source: Endpoint, destinations: Endpoints, policy: str) -> int:
 
 
 def ring() -> Policy:
-    """Return the policy of the output after the sender, cyclically; other inputs send to the first."""
+    """Return a policy that sends to the next output, cyclically; other inputs send to the first."""
 
     def reach(source: Endpoint, destinations: Endpoints) -> Endpoints:
         if not any(end is source for end in destinations):
@@ -147,12 +147,12 @@ def ring() -> Policy:
 
 
 def one_way() -> Policy:
-    """Return the policy of any output before the sender, so that the first gets all: a reduction."""
+    """Return a policy that sends to any output before the sender: a reduction to the first."""
     return _reaching("one-way", lambda source, ends: ends[: _index(source, ends, "one-way")])
 
 
 def tree() -> Policy:
-    """Return the policy of the parent in a binomial tree (1 to 0, 3 to 2, 2 to 0, ...): a reduction."""
+    """Return a policy that sends to the parent in a binomial tree (1 to 0, 3 to 2, 2 to 0): a reduction."""
 
     def reach(source: Endpoint, destinations: Endpoints) -> Endpoints:
         index = _index(source, destinations, "tree")
@@ -163,12 +163,12 @@ def tree() -> Policy:
 
 
 def _reaching(name: str, reach: Callable[[Endpoint, Endpoints], Endpoints]) -> Policy:
-    """Return the policy of the first free receiver among those that a source reaches."""
+    """Return a policy that sends to the first free receiver among those that a source reaches."""
     return Policy(name, lambda segment, source, ends: reach(source, ends), reach=reach)
 
 
 def by_priority(key: Callable[[Segment], float] | None = None) -> Policy:
-    """Return the policy of the first free receiver, for the waiting segment with the highest priority.
+    """Return a policy that sends the waiting segment of highest priority to the first free receiver.
 
     :param key: ``key(segment)``; the message's metadata by default
     """

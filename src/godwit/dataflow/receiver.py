@@ -326,11 +326,10 @@ class Receiver:
         self._lane: Lane | None = None
         self._offers: list[tuple[float, int, Offer]] = []
         self._arrivals = count()
-        # Weak references: a dropped future, as after a time-out, takes no segment.
+        # Admitted requests, and requests that are not admitted yet. Weak references: a dropped future, as
+        # after a time-out, takes no segment.
         self._requests: deque[ReferenceType[PendingSegment]] = deque()
-        self._waiting: deque[ReferenceType[PendingSegment]] = (
-            deque()
-        )  # requests that are not admitted yet
+        self._waiting: deque[ReferenceType[PendingSegment]] = deque()
         self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
         self._is_contested = False

@@ -115,6 +115,7 @@ class Router(Endpoint):
         return self._outputs
 
     # Links
+
     @property
     def inputs(self) -> tuple[Endpoint, ...]:
         """Endpoints that send to it."""
@@ -175,6 +176,7 @@ class Router(Endpoint):
         )
 
     # Calls by links
+
     def route(
         self, segment: Segment, source: Endpoint
     ) -> tuple[list[list[Receiver]], float | None]:

@@ -222,9 +222,7 @@ class Workers:
                     self._end_body()
             self._context.cancel_scope.body_has_ended()
             self._join()
-        except (
-            BaseException
-        ) as error:  # Ctrl-C, or a policy's error in a segment that the host sends
+        except BaseException as error:  # Ctrl-C, or a policy's error while the host sends
             self._fail(error)
             self._join()
             raise

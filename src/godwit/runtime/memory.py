@@ -123,7 +123,7 @@ class Space(Protocol):
         """Return a new lane into this memory."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """Return a block in which the endpoint's GPU and stream are CuPy's current ones."""
+        """Return a context manager that makes the endpoint's GPU and stream CuPy's current ones."""
 
     def close(self) -> None:
         """Free all memory; nothing may be using it. A second call has no effect."""

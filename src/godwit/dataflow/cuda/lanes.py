@@ -23,7 +23,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copies import (
     STAGING_BYTES,
     CopyTimes,
-    Staging,
+    StagingSlot,
     StagingThreads,
     noted,
     stagings,
@@ -137,7 +137,7 @@ class Streams:
         """Wait for all copies, and keep the streams for other lanes. A second call has no effect."""
         streams = list(self._streams.values())
         self._streams.clear()
-        with driver.current_kept(), ExitStack() as stack:  # for each, whatever the others raise
+        with driver.current_kept(), ExitStack() as stack:  # runs all, even if some raise
             for stream in streams:
                 stack.callback(self._give_back, stream)
             if self._times is not None:
@@ -162,7 +162,7 @@ class HostHop:
     def __init__(self, streams: Streams, held: ExitStack) -> None:
         taken = held.enter_context(stagings(_HOP_PIECES * _HOP_BYTES // STAGING_BYTES))
         self._pieces = [
-            _Piece(staging, offset)
+            StagingSlot(staging, offset)
             for staging in taken
             for offset in range(0, STAGING_BYTES, _HOP_BYTES)
         ]
@@ -187,16 +187,6 @@ class HostHop:
             arrived = self._streams.copy(to + at, piece.pointer, length, up, (left,), track)
             piece.free = arrived
         return arrived
-
-
-class _Piece:
-    """Part of a page-locked buffer; the owner of the staging buffer keeps its memory."""
-
-    __slots__ = ("free", "pointer")
-
-    def __init__(self, staging: Staging, offset: int) -> None:
-        self.pointer = staging.pointer + offset
-        self.free: Event = READY
 
 
 class _SmallSlots:

@@ -73,41 +73,17 @@ class Group:
 
     def all_reduce(self, arrays: Sequence[Any], outs: Sequence[Any], operator: str) -> None:
         """Combine arrays, one per GPU, into an array on each; done on return."""
-        kind, how = self._type(arrays[0]), self._operator(operator)
-        self._run(
-            lambda rank, member, stream: member.allReduce(
-                address_of(arrays[rank]),
-                address_of(outs[rank]),
-                arrays[rank].size,
-                kind,
-                how,
-                stream,
-            )
-        )
+        settings = arrays[0].size, self._type(arrays[0]), self._operator(operator)
+        self._run("allReduce", arrays, outs, *settings)
 
     def reduce(self, arrays: Sequence[Any], out: Any, operator: str, root: int) -> None:
         """Combine arrays, one per GPU, into an array on GPU ``root``; done on return."""
-        kind, how = self._type(arrays[0]), self._operator(operator)
-        to = address_of(out)
-        self._run(
-            lambda rank, member, stream: member.reduce(
-                address_of(arrays[rank]), to, arrays[rank].size, kind, how, root, stream
-            )
-        )
+        settings = arrays[0].size, self._type(arrays[0]), self._operator(operator), root
+        self._run("reduce", arrays, [out] * len(arrays), *settings)
 
     def broadcast(self, array: Any, outs: Sequence[Any], root: int) -> None:
-        """Copy an array of GPU ``root`` to the arrays of the others; done on return."""
-        origin = address_of(array)
-        self._run(
-            lambda rank, member, stream: member.broadcast(
-                origin if rank == root else address_of(outs[rank]),
-                origin if rank == root else address_of(outs[rank]),
-                array.nbytes,
-                self._nccl.NCCL_UINT8,
-                root,
-                stream,
-            )
-        )
+        """Copy an array of GPU ``root``, which is ``outs[root]``, to the others; done on return."""
+        self._run("broadcast", outs, outs, array.nbytes, self._nccl.NCCL_UINT8, root)
 
     def _type(self, array: Any) -> int:
         return int(getattr(self._nccl, f"NCCL_{_TYPES[str(array.dtype)]}"))
@@ -115,13 +91,14 @@ class Group:
     def _operator(self, operator: str) -> int:
         return int(getattr(self._nccl, f"NCCL_{_OPERATORS[operator]}"))
 
-    def _run(self, start: Any) -> None:
+    def _run(self, name: str, sources: Sequence[Any], outs: Sequence[Any], *settings: int) -> None:
         with self._lock, driver.current_kept():
             try:
                 self._nccl.groupStart()
                 for rank, member in enumerate(self._members):
                     driver.use(self._indexes[rank])
-                    start(rank, member, self._streams[rank].handle)
+                    pointers = address_of(sources[rank]), address_of(outs[rank])
+                    getattr(member, name)(*pointers, *settings, self._streams[rank].handle)
                 self._nccl.groupEnd()
             except DeviceError:
                 raise

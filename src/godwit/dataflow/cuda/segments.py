@@ -137,7 +137,7 @@ class GpuSpace(_Pooled):
         return GpuLane(self.index, self._staging, self._transport, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[Any]:
-        """Return a block in which the GPU and the stream are CuPy's current ones."""
+        """Return a context manager that makes the GPU and the stream CuPy's current ones."""
         return gpu_arrays.entered(self.index, self.stream)
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ class PinnedSpace(_Pooled):
         return PinnedLane(self._staging, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[None]:
-        """Return an empty block."""
+        """Return a context manager that does nothing."""
         return nullcontext()
 
     def close(self) -> None:

@@ -180,8 +180,8 @@ class StagedCopy:
             job.result().wait_on(stream)
 
 
-class _StagingSlot:
-    """Half of a staging buffer, and the event after which it may be filled."""
+class StagingSlot:
+    """Part of a staging buffer, and the event after which it may be filled."""
 
     __slots__ = ("free", "pointer", "staging")
 
@@ -209,7 +209,7 @@ class StagingThreads:
         self._times = times
         self._lock = Lock()
         self._threads: ThreadPoolExecutor | None = None
-        self._slots: SimpleQueue[_StagingSlot] = SimpleQueue()
+        self._slots: SimpleQueue[StagingSlot] = SimpleQueue()
         self._held = ExitStack()
 
     def to_gpu(self, source: Array, pointer: int, after: Sequence[Event]) -> StagedCopy:
@@ -272,7 +272,7 @@ class StagingThreads:
             for staging in self._held.enter_context(stagings(count)):
                 staging.stream(index)  # made now, since two threads may use its halves
                 for offset in range(0, STAGING_BYTES, _SLOT_BYTES):
-                    self._slots.put(_StagingSlot(staging, offset))
+                    self._slots.put(StagingSlot(staging, offset))
 
     def close(self) -> None:
         """Wait for all copies, end the threads and give the staging buffers back."""

@@ -290,7 +290,7 @@ def test_what_goes_without() -> None:
             lambda: gw.pagerank(placed, gpu=selective),
             lambda: LEVELS.run(placed, [0], gpu=selective),
         ):
-            with pytest.raises(InputError, match="the host copies what GPUs tell each other"):
+            with pytest.raises(InputError, match="the host copies what GPUs send each other"):
                 run()
     for run in (
         lambda: gw.pagerank(graph, devices=devices, gpu=GpuOptions(transport="ring")),

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
-from godwit.algorithms.pagerank.cuda import RankArrays, rank_on_gpus
-from godwit.algorithms.pagerank.queries import RankQuery
+from godwit.algorithms.pagerank.cuda import RankArrays, RankQuery, rank_on_gpus
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda.memory import Buffer
@@ -213,7 +212,7 @@ class TestRoom:
         assert room["1-hop"] == [8 * sum(pair) for pair in zip(owned, neighbours, strict=True)]
         assert min(room[None]) >= 8 * 8192
 
-    def test_flows_of_weights_take_no_more(self) -> None:
+    def test_outflows_take_no_more(self) -> None:
         graph = gw.generators.path(8192).with_random_weights(1, 9, seed=1)
         with (
             emulated_gpus(2),
@@ -222,8 +221,8 @@ class TestRoom:
             gw.pagerank(placed, max_iterations=2, dtype="float32")
             assert carried_bytes(placed, "float32") == [4 * 4097] * 2
             steps: Any = place_positions(placed)
-            flows = steps.kept(RankArrays).flows
-            assert [buffer.nbytes for buffer in flows.buffers] == [8 * 4097] * 2
+            outflows = steps.kept(RankArrays).outflows
+            assert [buffer.nbytes for buffer in outflows.buffers] == [8 * 4097] * 2
             assert not steps.position_of
 
     def test_a_graph_that_fits_by_1_hop_only(self) -> None:

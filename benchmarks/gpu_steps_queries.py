@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import godwit as gw
 from godwit.algorithms.pagerank.cuda import RankArrays
-from godwit.frontier.cuda.layout import ProgramArrays
+from godwit.frontier.cuda.run import ProgramArrays
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import place_positions
 from gpu_steps_plans import (

@@ -78,7 +78,7 @@ def emulated_gpus(
     modules = _modules()
     _forget(modules)
     programs: list[Any] = []
-    real_load = engine._Run.load
+    real_load = engine.ProgramRun.load
 
     class Launch(driver.Launch):
         def __init__(self, kernel: Any, stream: Any, *, arguments: Any, **given: Any) -> None:
@@ -104,7 +104,7 @@ def emulated_gpus(
                 for name, value in list(vars(module).items()):
                     if value is original:
                         patch.setattr(module, name, stand_in)
-        patch.setattr(engine._Run, "load", load)
+        patch.setattr(engine.ProgramRun, "load", load)
         patch.setattr(memory, "_ABANDONED", _Abandoned(machine))
         patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
         patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))

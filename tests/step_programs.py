@@ -11,7 +11,7 @@ import pytest
 
 import godwit as gw
 from godwit.errors import InputError
-from godwit.frontier.code import Instruction, Operator, Read, accumulator_dtype
+from godwit.frontier.code import Instruction, Operator, Read
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from connected_components import (
@@ -240,14 +240,14 @@ class Reference:
         n = graph.vertex_count
         named = {"degree": graph.out_degree(), "vertex": np.arange(n)}
         self._fields = []
-        for name, (dtype, initial) in program.declared.fields.items():
+        for name, (dtype, initial) in program.declarations.fields.items():
             given = fields.get(name, initial)
             given = named[given] if isinstance(given, str) else given
             self._fields.append(np.zeros(n, dtype) + np.asarray(given, dtype))
-        self._numbers = [0, n, *(value for _, value in program.declared.numbers.values())]
+        self._numbers = [0, n, *(value for _, value in program.declarations.numbers.values())]
         self._set_frontier(range(n) if isinstance(frontier, str) else frontier)
         self._run(program.code.steps)
-        self.fields = dict(zip(program.declared.fields, self._fields, strict=True))
+        self.fields = dict(zip(program.declarations.fields, self._fields, strict=True))
         self.numbers = dict(
             zip((name for name, _ in program.code.numbers), self._numbers, strict=True)
         )
@@ -309,14 +309,14 @@ class Reference:
 
     def _advance(self, step: Instruction) -> None:
         field = self._fields[step.into]
-        wide = accumulator_dtype(step.combine, field.dtype)
+        wide = self._code.accumulators_of(step).dtype
         come: dict[int, list[Any]] = {}
         for _, *ends in self._frontier_arcs():
             if step.candidates is not None and not self._call(step.candidates, ends[1]):
                 continue
             if step.keep is not None and not self._call(step.keep, *ends):
                 continue
-            goal = int(self._read(step.place, *ends))
+            goal = int(self._read(step.goal, *ends))
             come.setdefault(goal, []).append(wide.type(self._call(step.value, *ends)))
         before = field.copy()
         reached = []

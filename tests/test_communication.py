@@ -20,8 +20,8 @@ from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.pagerank.cuda import RankArrays
 from godwit.errors import GraphTooLargeError, InputError
-from godwit.frontier.cuda.layout import ProgramArrays
-from godwit.frontier.reads import reads_anywhere, shared_fields, ways_of_arcs
+from godwit.frontier.code import reads_anywhere, shared_fields, ways_of_arcs
+from godwit.frontier.cuda.run import ProgramArrays
 from godwit.graph.partition import partition
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device

@@ -282,9 +282,9 @@ def test_a_device_that_never_comes_is_given_up() -> None:
     from godwit.runtime.cuda import slices
     from godwit.worker.cuda import engine
 
-    ready = engine._Run._ready
+    ready = engine.ProgramRun._ready
 
-    def only_the_first(run: engine._Run, place: int) -> driver.Launch:
+    def only_the_first(run: engine.ProgramRun, place: int) -> driver.Launch:
         launch = ready(run, place)
         if place == 1 and not run.arguments[place]["prepare"]:
             launch.start = lambda: None  # type: ignore[method-assign]
@@ -292,7 +292,7 @@ def test_a_device_that_never_comes_is_given_up() -> None:
 
     graph = gw.generators.path(100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._Run, "_ready", only_the_first)
+        patch.setattr(engine.ProgramRun, "_ready", only_the_first)
         with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
             gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=ExperimentOptions(patience_s=0.2))
     assert slices.PEER_LOST == 3

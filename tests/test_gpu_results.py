@@ -24,10 +24,10 @@ from godwit.arrays import ResultLocation
 from godwit.errors import ValueOverflowError
 from godwit.runtime.cuda import copies, driver
 from godwit.runtime.cuda.copies import Staging
-from godwit.worker import results as solver_results
+from godwit.worker import solve as solver
 from godwit.worker.cuda import results
 from godwit.worker.program import VertexProgram, identity_of
-from godwit.worker.results import converted
+from godwit.worker.solve import converted
 from godwit.worker.task import Destination
 
 _EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -53,7 +53,7 @@ class TestConverted:
     def test_identity_stands_for_identity(
         self, monkeypatch: pytest.MonkeyPatch, combine: str, count: int
     ) -> None:
-        monkeypatch.setattr(solver_results, "_SMALL_VALUES", 10_000)  # above: by a team
+        monkeypatch.setattr(solver, "_SMALL_VALUES", 10_000)  # above: by a team
         program = _program(combine, "int32")
         values = np.arange(count, dtype=np.int32) - count // 2
         values[::3] = program.identity
@@ -75,23 +75,29 @@ class _Pinned(EmulatedBuffer):
         return self.inside.view(dtype)
 
 
+class _Room:
+    """A buffer with the content of an array."""
+
+    def __init__(self, index: int, array: Any) -> None:
+        self.buffer = EmulatedBuffer(index, array.nbytes)
+        self.buffer.inside[:] = np.ascontiguousarray(array).view(np.uint8)
+
+    def resident(self, array: Any) -> EmulatedBuffer:
+        return self.buffer
+
+
 class _Part:
-    """A part whose numbers lie in a buffer."""
+    """A part with the buffers of its values, fields and vertices."""
 
     def __init__(self, index: int, vertices: Any, numbers: Any) -> None:
         self.index = index
         self.graph = SimpleNamespace(
             vertices=vertices, vertex_count=len(vertices), targets=vertices[:0]
         )
-        self.buffers = {name: self._holding(array) for name, array in numbers.items()}
-
-    def _holding(self, array: Any) -> EmulatedBuffer:
-        buffer = EmulatedBuffer(self.index, array.nbytes)
-        buffer.inside[:] = np.ascontiguousarray(array).view(np.uint8)
-        return buffer
-
-    def resident(self, name: str, array: Any) -> EmulatedBuffer:
-        return self.buffers.setdefault(name, self._holding(array))
+        numbers = {**numbers, "vertices": vertices}
+        self.rooms = SimpleNamespace(
+            **{name: _Room(index, array) for name, array in numbers.items()}
+        )
 
 
 class _Placement:
@@ -107,8 +113,8 @@ class _Placement:
         for staging in self.stagings:
             staging.close()
         for part in self.parts:
-            for buffer in part.buffers.values():
-                buffer.close()
+            for room in vars(part.rooms).values():
+                room.buffer.close()
 
 
 def _emulated_empty(location: ResultLocation, count: int, dtype: Any) -> Any:

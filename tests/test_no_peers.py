@@ -19,7 +19,7 @@ from emulated_grid import COMPILER, emulated_gpus
 from emulated_grid_machine import EmulationError
 from godwit import placement
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
-from godwit.frontier.cuda import text as step_program_text
+from godwit.frontier.cuda import program as step_program_text
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.supersteps import rows as step_rows

@@ -21,8 +21,8 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.bfs import cuda as bfs_steps
 from godwit.errors import GraphTooLargeError, InputError
-from godwit.frontier.cuda import text as step_program_text
-from godwit.frontier.cuda.text import ProgramText
+from godwit.frontier.cuda import program as step_program_text
+from godwit.frontier.cuda.program import ProgramText
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions, Schedule

@@ -17,8 +17,8 @@ import godwit as gw
 from architectures import each_architecture
 from emulated_grid import Machine, emulated_gpus
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
-from godwit.frontier.cuda import text as step_program_text
-from godwit.frontier.cuda.text import ProgramText
+from godwit.frontier.cuda import program as step_program_text
+from godwit.frontier.cuda.program import ProgramText
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions

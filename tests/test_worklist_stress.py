@@ -23,7 +23,7 @@ import pytest
 import godwit
 from godwit import Context, DistributedWorklist, Graph, ItemRouter
 from godwit.errors import RunTimeoutError
-from godwit.worker.cpu import program as vertex
+from godwit.worker.cpu import engine as vertex
 from programs import WALKS
 from references import as_list, dijkstra
 from test_worklist import within

@@ -51,9 +51,9 @@ from godwit.runtime.gpu_options import GpuOptions as GpuOptions
 from godwit.runtime.registry import all_devices as all_devices
 from godwit.trace import Trace as Trace
 from godwit.worker.options import WorkerOptions as WorkerOptions
-from godwit.worker.place import place as place
 from godwit.worker.program import VertexProgram as VertexProgram
-from godwit.worker.run import run as run
+from godwit.worker.query import place as place
+from godwit.worker.solve import run as run
 from godwit.worker.worklist import DistributedWorklist as DistributedWorklist
 
 __version__: str

@@ -1,4 +1,4 @@
-"""Graphs on devices: partitioned and laid out once, queried many times (Gunrock's Init and Reset)."""
+"""Graphs on devices: partitioned and uploaded once, queried many times (Gunrock's Init and Reset)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from time import perf_counter
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from godwit.dataflow.context import Context
 from godwit.errors import ClosedContextError, InputError
@@ -19,19 +19,18 @@ from godwit.runtime.registry import DevicesArgument, are_peers, gpu_names, resol
 from godwit.trace import seconds_since
 
 PartitionArgument = str | Partition | Any | None
-MakeResource = Callable[["PlacedGraph"], Placement]
+Resource = TypeVar("Resource", bound=Placement)
 
 
 class PlacedGraph:
-    """A graph on devices. Every algorithm takes one in place of a graph, and pays no set-up then.
+    """A graph on devices. Every algorithm takes one in place of a graph, and then has no set-up time.
 
     Made by :func:`godwit.place`; a context manager. Queries may run at the same time from several threads.
 
-    :ivar graph: the graph
     :ivar context: the devices; closed with this
-    :ivar duplication: as it was asked for; None: what suits the primitive
-    :ivar suits_steps: whether nothing was found that speaks against supersteps
-    :ivar seconds: time of the phases ``partition`` and ``place``
+    :ivar duplication: as the user chose; None: as suits the algorithm
+    :ivar suits_steps: False once supersteps turned out not to suit the graph
+    :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
 
     def __init__(
@@ -49,73 +48,71 @@ class PlacedGraph:
         self._seed = seed
         self.duplication = duplication
         self._layout: Layout | None = None
-        self._resources: dict[MakeResource, Placement] = {}
+        self._resources: dict[Callable[[PlacedGraph], Placement], Placement] = {}
         self.suits_steps = True
         self._reweighted: list[PlacedGraph] = []
         self._placing = threading.Lock()
 
     @property
     def layout(self) -> Layout:
-        """Each device's part of the graph."""
-        if self.context.closed:
-            raise ClosedContextError("this placed graph is closed; place the graph again")
+        """Each device's part of the graph, made on first use."""
+        self.check_open()
         if self._layout is None:
             self._layout = self._lay_out()
         return self._layout
 
     @property
     def partition(self) -> Partition:
-        """Who owns which vertex."""
+        """The owner of each vertex."""
         return self.layout.partition
 
     @property
     def asked_partition(self) -> Partition | None:
-        """Who owns which vertex, if a partition was asked for; else an engine chooses."""
+        """The partition that the user asked for; None: engines choose one."""
         self.check_open()
         return None if self._method is None else self.partition
 
-    def resource(self, make: MakeResource, phase: str) -> Any:
-        """What an engine keeps of the graph in the devices' memory: made once, closed with this.
+    def resource(self, make: Callable[[PlacedGraph], Resource], phase: str) -> Resource:
+        """Return the data of the graph that an engine keeps on the devices, closed with this.
 
-        :param make: makes it; called at most once, by one thread
-        :param phase: of :attr:`seconds`, for the time that it takes
+        :param make: makes it; called once
+        :param phase: of :attr:`seconds`
         :raises InputError: the calling thread is in a run on these devices
         """
         self.check_open()
         self.context.device_kind.require_idle(self.context.devices)
         with self._placing:
-            found = self._resources.get(make)
-            if found is None:
+            if make not in self._resources:
                 begin = perf_counter()
-                found = self._resources[make] = make(self)
+                self._resources[make] = make(self)
                 self.seconds[phase] = seconds_since(begin, phase)
-            return found
+            return cast("Resource", self._resources[make])
 
-    def release(self, make: MakeResource) -> None:
-        """Give back the memory of what :meth:`resource` made by this function."""
+    def release(self, make: Callable[[PlacedGraph], Placement]) -> None:
+        """Close the resource that this function made, if there is one."""
         self.context.device_kind.require_idle(self.context.devices)
         with self._placing:
-            found = self._resources.pop(make, None)
-            if found is not None:
-                found.close()
+            resource = self._resources.pop(make, None)
+            if resource is not None:
+                resource.close()
 
     def check_all_duplicated(self, what: str, instead: str = "") -> None:
-        """InputError if GPUs are to have neighbours only, and a primitive in supersteps needs all vertices.
+        """Raise InputError if GPUs store their neighbours only, and an algorithm needs all vertices.
 
-        :param what: the primitive
-        :param instead: what else the user may do, as ``", or ..."``
+        :param what: the algorithm
+        :param instead: another remedy, as ``", or ..."``
         """
         if self.duplication == "1-hop" and self.context.devices[0].kind != "cpu":
             raise InputError(
-                f"{what} in supersteps, where each GPU has a place for every vertex, but the graph was "
+                f"{what} in supersteps, where each GPU stores a value of every vertex, but the graph was "
                 "placed with duplication='1-hop'; place it with duplication='all', or leave that out"
                 f"{instead}"
             )
 
     def reweighted(self, graph: Graph) -> PlacedGraph:
-        """The same arcs with other weights, on the same devices and divided alike; closed with this.
+        """Return a graph with the same arcs and other weights, on the same devices; closed with this.
 
-        :param graph: one that is kept, as by :meth:`Graph.cached`: it is placed once
+        :param graph: kept by the caller, as by :meth:`Graph.cached`: it is placed once
         """
         self.check_open()
         with self._placing:
@@ -138,15 +135,15 @@ class PlacedGraph:
         return layout
 
     def check_open(self) -> None:
-        """Raise ClosedContextError if the graph's memory has been given back."""
+        """Raise ClosedContextError if the graph is closed."""
         if self.context.closed:
             raise ClosedContextError("this placed graph is closed; place the graph again")
 
     def close(self) -> None:
-        """Give the devices' memory back; closing twice does no harm."""
+        """Free the devices' memory; closing twice does no harm."""
         with self._placing:
-            for found in self._resources.values():
-                found.close()
+            for resource in self._resources.values():
+                resource.close()
             self._resources.clear()
         for made in self._reweighted:
             made.close()
@@ -174,7 +171,7 @@ def place_for_one_query(
     seed: int = 0,
     duplication: Duplication | None = None,
 ) -> PlacedGraph:
-    """As :func:`godwit.place`, but one device, or GPUs, get the graph only if the query asks for it."""
+    """Return a placed graph, which on one device or GPUs is uploaded only when the query asks for it."""
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)
@@ -190,9 +187,9 @@ _MANY_GPUS_DEGREE = 8
 
 
 def default_devices(graph: Graph) -> DevicesArgument:
-    """What is best for a graph: all GPUs where it is large and its waves are wide, else one.
+    """Return the devices that suit a graph: all GPUs if it is large and its frontiers are wide, else one.
 
-    On long, thin graphs (roads) a wave keeps one GPU busy, and every further one only waits.
+    On long, thin graphs (roads) a frontier keeps one GPU busy, and further ones wait.
     """
     gpus = gpu_names()
     if len(gpus) > 1:
@@ -203,9 +200,9 @@ def default_devices(graph: Graph) -> DevicesArgument:
 
 
 def default_step_devices(graph: Graph, *, atomics: bool = False) -> DevicesArgument:
-    """What is best for a graph in supersteps: several GPUs only if they are peers.
+    """Return the devices that suit a graph in supersteps: several GPUs only if they have peer access.
 
-    :param atomics: that they change each other's memory by atomics, too
+    :param atomics: they also need atomics in each other's memory
     """
     names = default_devices(graph)
     if isinstance(names, list) and not are_peers(resolve_devices(names), atomics=atomics):

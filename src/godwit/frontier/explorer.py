@@ -1,4 +1,4 @@
-"""Operators one by one, for trying things out: :func:`explore`."""
+"""Interactive use of operators, one at a time: :func:`explore`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from godwit.errors import InputError, shown
 from godwit.frontier.code import SIZE, VERTEX_COUNT, StepCode
 from godwit.frontier.operators import Step
 from godwit.frontier.state import (
-    Declared,
+    Declarations,
     Frontier,
     frontier_array,
     initial_state,
@@ -27,17 +27,17 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.trace import Trace, TraceArgument, recorded, require_writable
 from godwit.worker.options import SolverOptions, query_options
 
-_PROGRAMS_KEPT = 64  # of single steps; what each has compiled is kept with it
+_PROGRAMS_KEPT = 64  # programs of a single step, with their compiled code
 
 
 class Explorer:
-    """A graph with fields, numbers and a frontier, on which operators are run when they are asked for.
+    """A graph with fields, numbers and a frontier, on which operators run one at a time.
 
-    Made by :func:`explore`, also for a ``with`` block, which gives the memory of GPUs back and writes the
-    trace. What an operator does here is what it does in a :class:`StepProgram`.
+    Made by :func:`explore`; a context manager, which frees the memory of GPUs and writes the trace at its
+    end. Operators do the same as in a :class:`StepProgram`.
 
-    :ivar fields: (n) arrays by name; what is written into them, the next operator reads
-    :ivar statistics: of the last operator that ran to its end
+    :ivar fields: (n) arrays by name, which may be written to between operators
+    :ivar statistics: of the last operator that succeeded
     """
 
     def __init__(
@@ -58,23 +58,25 @@ class Explorer:
         self._closes = self._placed is not graph
         self._gpu = gpu
         self.graph = self._placed.graph
-        self._declared = Declared.of(fields, numbers)
-        self._code = self._declared.code("explored", ())
-        self._state = initial_state(self._code, self.graph, self._declared, None, None, frontier)
-        self._programs: dict[tuple[int, bool], tuple[Step, StepCode]] = {}
+        self._declarations = Declarations.of(fields, numbers)
+        self._code = self._declarations.code("explored", ())
+        self._state = initial_state(
+            self._code, self.graph, self._declarations, None, None, frontier
+        )
+        self._programs: dict[tuple[Step, bool], StepCode] = {}
         self.fields: Mapping[str, Array] = MappingProxyType(
-            dict(zip(self._declared.fields, self._state.fields, strict=True))
+            dict(zip(self._declarations.fields, self._state.fields, strict=True))
         )
         self.statistics: RunStatistics | None = None
 
     def do(self, *steps: Step, timeout_s: float | None = None) -> int:
-        """Run operators or loops, one after another; returns the size of the frontier.
+        """Run operators or loops, one after another, and return the size of the frontier.
 
-        Of one that fails, numbers and the frontier are those from before it; what is in the fields that
-        it writes is then undefined.
+        An operator that fails leaves numbers and the frontier unchanged, and the fields that it writes
+        undefined.
 
-        :raises InputError: it names a field or number that is not there
-        :raises OperatorError: it does not compile
+        :raises InputError: an operator names a field or number that does not exist
+        :raises OperatorError: an operator does not compile
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
         """
@@ -85,23 +87,23 @@ class Explorer:
                     f"expected an operator such as gw.frontier.advance(...), got {shown(step)}"
                 )
             of_arcs = self._state.arcs is not None
-            kept = self._programs.get((id(step), of_arcs))
-            if kept is None:
-                code = self._declared.code("explored", (step,), of_arcs=of_arcs)
+            code = self._programs.get((step, of_arcs))
+            if code is None:
+                code = self._declarations.code("explored", (step,), of_arcs=of_arcs)
                 if len(self._programs) >= _PROGRAMS_KEPT:
                     del self._programs[next(iter(self._programs))]
-                kept = self._programs[id(step), of_arcs] = (step, code)
+                self._programs[step, of_arcs] = code
             self._placed.check_open()
-            with recorded(self._trace, kept[1].steps[0].label):
-                self.statistics = run_code(kept[1], self._placed, self._state, options)
+            with recorded(self._trace, step.label):
+                self.statistics = run_code(code, self._placed, self._state, options)
         return int(self._state.integers[SIZE])
 
     @property
     def frontier(self) -> Array:
-        """The positions of the vertices (or arcs) in the frontier, ascending, for indexing arrays.
+        """The positions of the frontier's vertices (or the indexes of its arcs), ascending; read-only.
 
-        What is read is a copy that cannot be written into. It can be set to ``"all"`` or to vertices by id,
-        as those at some positions are by ``graph.ids.of(positions)``.
+        It can be set to ``"all"`` or to vertices by id; ``graph.ids.of(positions)`` are the ids at
+        positions.
         """
         return frozen(members_of(self._state, self.graph).copy())
 
@@ -113,32 +115,27 @@ class Explorer:
 
     @property
     def numbers(self) -> Mapping[str, int | float]:
-        """The numbers by name, as they are now, to be read; :meth:`set` changes one."""
-        return MappingProxyType(
-            {
-                name: self._state.number(self._code, index)
-                for index, (name, _) in enumerate(self._code.numbers)
-            }
-        )
+        """The current numbers by name, read-only; :meth:`set` changes them."""
+        return MappingProxyType(self._state.numbers(self._code))
 
     def set(self, **numbers: int | float) -> None:
         """Give numbers other values.
 
         :raises InputError: there is no such number, or its dtype does not hold the value
         """
-        known = self._declared.numbers
+        known = self._declarations.numbers
         for name, value in numbers.items():
             if name not in known:
                 raise InputError(
                     f"there is no number {name!r}; there are {', '.join(known) or 'none'}"
                 )
-            exact = Declared.of({}, {name: (known[name][0], value)}).numbers[name][1]
+            exact = Declarations.of({}, {name: (known[name][0], value)}).numbers[name][1]
             self._state.set_number(self._code, VERTEX_COUNT + 1 + list(known).index(name), exact)
 
     def close(self) -> None:
-        """Give the devices' memory back, if the graph was placed here, and write the trace, once.
+        """Free the devices' memory, if the graph was placed here, and write the trace, once.
 
-        Arrays and numbers stay.
+        Fields and numbers remain readable.
 
         :raises FileError: the trace cannot be written
         """
@@ -171,7 +168,7 @@ def explore(
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> Explorer:
-    """A graph to run operators on, one at a time.
+    """Return an explorer: a graph on which operators run one at a time.
 
     >>> import godwit as gw
     >>> explorer = gw.explore(gw.generators.star(5), fields={"degree_sum": ("int32", 0)})
@@ -182,7 +179,7 @@ def explore(
 
     :param fields: as of a :class:`StepProgram`
     :param numbers: likewise
-    :param frontier: at the beginning: ``"all"`` vertices, or some by id
+    :param frontier: the initial frontier: ``"all"`` vertices, or some by id
     :param devices: as for :func:`godwit.bfs`
     :param trace: a file for the timeline of all operators, written when the explorer is closed, as the end
         of a ``with`` block does; or a :class:`godwit.Trace`

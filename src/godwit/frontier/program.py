@@ -1,9 +1,9 @@
 """Bulk-synchronous algorithms that are no vertex programs: :class:`StepProgram`.
 
 A program has fields (a value per vertex), numbers (one value for the whole graph) and a frontier (a set of
-vertices), and is a sequence of operators and loops over them. Each operator is a superstep of its own: what
-it reads is what was there before it began, so that the order in which vertices and arcs are gone through,
-and by how many devices, makes no difference but in the rounding of sums of floating-point numbers.
+vertices), and is a sequence of operators and loops over them. Each operator is a superstep of its own,
+which reads only values from before it began. So neither the order of vertices and arcs nor the number of
+devices makes a difference, but in the rounding of floating-point sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from godwit.errors import InputError, shown
 from godwit.frontier.code import Instruction
 from godwit.frontier.operators import Step, as_steps
 from godwit.frontier.state import (
-    Declared,
+    Declarations,
     FieldInitial,
     Frontier,
     initial_state,
@@ -39,7 +39,7 @@ from godwit.worker.program import program_name
 
 
 class StepProgram:
-    """A sequence of operators and loops, run in one piece on the devices.
+    """A sequence of operators and loops, run on the devices without returning to the host in between.
 
     >>> import godwit as gw
     >>> levels = gw.StepProgram(
@@ -60,17 +60,15 @@ class StepProgram:
     >>> levels.run(gw.generators.path(4), frontier=[0]).fields["level"].tolist()
     [0, 1, 2, 3]
 
-    :param name: for people
-    :param fields: by name: the dtype (int32, uint32, int64, float32 or float64) and the value that every
-        vertex begins with: a number, ``"degree"`` (out-degree), ``"vertex"`` (its id), or an array of
-        shape (n), or a pandas Series, whose labels are the vertices. A dtype alone: the values are given to
-        each run
-    :param numbers: by name: the dtype (int64 or float64) and the value at the beginning. ``size`` (of the
-        frontier) and ``vertex_count`` are there always
-    :param steps: operators and loops: :func:`advance`, :func:`filter`, :func:`compute`, :func:`reduce`,
-        :func:`assign`, :func:`repeat`
-    :raises InputError: a name, dtype or value that is wrong, or names a field or number that is not there
-    :raises OperatorError: an operator is no plain function, or takes something that is not offered
+    :param name: shown in messages and traces
+    :param fields: by name: the dtype (int32, uint32, int64, float32 or float64) and the initial value of
+        every vertex: a number, ``"degree"`` (out-degree), ``"vertex"`` (its id), an array of shape (n), or
+        a pandas Series, whose labels are the vertices. A dtype alone: each run is given the values
+    :param numbers: by name: the dtype (int64 or float64) and the initial value. ``size`` (of the frontier)
+        and ``vertex_count`` always exist
+    :param steps: operators and loops, made by functions of :mod:`godwit.frontier`
+    :raises InputError: a wrong name, dtype or value, or a field or number that does not exist
+    :raises OperatorError: an operator is no plain function, or has a parameter of an unknown name
     """
 
     def __init__(
@@ -82,8 +80,8 @@ class StepProgram:
         numbers: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = program_name(name, "a step program")
-        self.declared = Declared.of(fields, numbers)
-        self.code = self.declared.code(name, as_steps(steps, f"step program {name!r}"))
+        self.declarations = Declarations.of(fields, numbers)
+        self.code = self.declarations.code(name, as_steps(steps, f"step program {name!r}"))
 
     def run(
         self,
@@ -101,17 +99,16 @@ class StepProgram:
     ) -> StepResult:
         """Run the program on a graph.
 
-        :param frontier: at the beginning: ``"all"`` vertices, or some by id (:attr:`Graph.ids`)
-        :param fields: values at the beginning, in place of those declared
+        :param frontier: the initial frontier: ``"all"`` vertices, or some by id (:attr:`Graph.ids`)
+        :param fields: initial values, in place of the declared ones
         :param numbers: likewise
         :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
-        :param results: where the fields that come out live, as for :func:`godwit.bfs`
-        :param timeout_s: give up after so many seconds; compiling comes before
-        :param progress: called now and then with the number of vertices that operators were run for
-            so far
+        :param results: where the resulting fields live, as for :func:`godwit.bfs`
+        :param timeout_s: time limit in seconds, without compiling
+        :param progress: called repeatedly with the number of vertices processed so far
         :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`
         :param gpu: how kernels are run
-        :raises InputError: a wrong argument, or an operator named a vertex that is none
+        :raises InputError: a wrong argument, or a field that names no vertex
         :raises OperatorError: an operator does not compile
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
@@ -121,7 +118,7 @@ class StepProgram:
             placed = placed_for_steps(graph, devices)
             try:
                 state = initial_state(
-                    self.code, placed.graph, self.declared, fields, numbers, frontier
+                    self.code, placed.graph, self.declarations, fields, numbers, frontier
                 )
                 statistics = run_code(self.code, placed, state, options)
             finally:
@@ -130,12 +127,9 @@ class StepProgram:
         return StepResult(
             {
                 name: options.location.place(array)
-                for name, array in zip(self.declared.fields, state.fields, strict=True)
+                for name, array in zip(self.declarations.fields, state.fields, strict=True)
             },
-            {
-                name: state.number(self.code, index)
-                for index, (name, _) in enumerate(self.code.numbers)
-            },
+            state.numbers(self.code),
             members_of(state, placed.graph),
             statistics,
             placed.graph.ids,
@@ -143,24 +137,23 @@ class StepProgram:
 
     def __repr__(self) -> str:
         def lines(steps: Sequence[Instruction], indent: int) -> list[str]:
-            found = []
+            labels = []
             for step in steps:
-                found += [" " * indent + step.label, *lines(step.body, indent + 2)]
-            return found
+                labels += [" " * indent + step.label, *lines(step.body, indent + 2)]
+            return labels
 
         return "\n".join([f"StepProgram({self.name!r})", *lines(self.code.steps, 2)])
 
 
 class StepResult:
-    """What a step program leaves behind.
+    """Result of a step program.
 
     :ivar fields: (n) arrays by name
     :ivar numbers: int or float, by name; ``size`` and ``vertex_count`` among them
-    :ivar frontier: the positions of the vertices in the frontier at the end, ascending; or its arcs, by
-        their places in :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, which
-        another run takes
-    :ivar statistics: what the run did and how long it took; ``rounds`` are the operators
-        on vertices or arcs that were run, ``processed_items`` the vertices that they were run for
+    :ivar frontier: the positions of the last frontier's vertices, ascending; or the indexes of its arcs in
+        :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, which another run takes
+    :ivar statistics: counts and times; ``rounds`` are the operators on vertices or arcs that were run,
+        ``processed_items`` the vertices that they were run for
     """
 
     def __init__(
@@ -178,10 +171,10 @@ class StepResult:
         self.ids = ids
 
     def to_dict(self, field: str | None = None) -> dict[Any, int | float]:
-        """The value of a field at every vertex, by its id (:attr:`Graph.ids`).
+        """Return the value of a field at every vertex, by its id (:attr:`Graph.ids`).
 
-        :param field: its name; None: there is only one
-        :raises InputError: there is no such field, or several, and none is named
+        :param field: its name; None for the only field
+        :raises InputError: there is no such field, or several where none is named
         """
         if field is None and len(self.fields) == 1:
             (field,) = self.fields

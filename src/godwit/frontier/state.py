@@ -1,10 +1,9 @@
-"""What a step program runs on: its fields, numbers and frontier, made of what a user gives."""
+"""The declarations and the state of a step program, checked, and the function that runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -19,11 +18,9 @@ from godwit.frontier.code import (
     StepCode,
     StepError,
     StepState,
-    accumulator_dtype,
+    reads_anywhere,
 )
-from godwit.frontier.names import Names, check_name
-from godwit.frontier.operators import Step, resolve_steps, with_frontiers
-from godwit.frontier.reads import reads_anywhere
+from godwit.frontier.operators import Names, Step, check_name, resolve_steps
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
@@ -38,7 +35,7 @@ from godwit.worker.options import SolverOptions
 from godwit.worker.solve import make_poll
 
 FieldInitial = int | float | Literal["degree", "vertex"] | Array
-"""Values of a field at the beginning."""
+"""Initial values of a field."""
 
 Frontier = Any
 """``"all"`` vertices, or some by id: a list, a set, an array or a pandas Series."""
@@ -48,49 +45,37 @@ _NUMBER_DTYPES = ("int64", "float64")
 
 
 @dataclass(frozen=True)
-class Declared:
-    """Fields and numbers by name: their dtypes and what they begin with (None: what a run is given).
+class Declarations:
+    """Fields and numbers by name: dtypes and initial values (None: given to each run).
 
-    :raises InputError: a name, dtype or value that is wrong
+    :raises InputError: a wrong name, dtype or value
     """
 
     fields: Mapping[str, tuple[np.dtype[Any], FieldInitial | None]]
     numbers: Mapping[str, tuple[np.dtype[Any], int | float]]
 
     @classmethod
-    def of(cls, fields: Any, numbers: Any) -> Declared:
-        """What a user declared as ``{name: (dtype, initial)}`` or ``{name: dtype}``."""
-        found = cls(
+    def of(cls, fields: Any, numbers: Any) -> Declarations:
+        """Return declarations from ``{name: (dtype, initial)}`` or ``{name: dtype}``."""
+        declarations = cls(
             MappingProxyType(dict(_declared_fields({} if fields is None else fields))),
             MappingProxyType(dict(_declared_numbers({} if numbers is None else numbers))),
         )
-        for name in found.fields:
-            if name in found.numbers:
+        for name in declarations.fields:
+            if name in declarations.numbers:
                 raise InputError(f"{name!r} is the name of a field and of a number")
-        return found
-
-    @property
-    def names(self) -> Names:
-        """What operators may refer to; :data:`SIZE` and :data:`VERTEX_COUNT` are the first numbers."""
-        always = {"size": np.dtype(np.int64), "vertex_count": np.dtype(np.int64)}
-        return Names(
-            {name: dtype for name, (dtype, _) in self.fields.items()},
-            {**always, **{name: dtype for name, (dtype, _) in self.numbers.items()}},
-        )
+        return declarations
 
     def code(self, name: str, steps: tuple[Step, ...], *, of_arcs: bool = False) -> StepCode:
-        """These steps on these fields and numbers, as they are compiled.
+        """Return the code of steps on these fields and numbers.
 
-        :param of_arcs: what the frontier is of when they begin
+        :param of_arcs: the frontier is of arcs when they begin
         """
-        names = self.names
-        instructions, _ = with_frontiers(resolve_steps(steps, names, count()), of_arcs)
-        return StepCode(
-            name,
-            tuple(names.fields.items()),
-            tuple(names.numbers.items()),
-            instructions,
-        )
+        fields = {name: dtype for name, (dtype, _) in self.fields.items()}
+        numbers = dict.fromkeys(("size", "vertex_count"), np.dtype(np.int64))  # SIZE, VERTEX_COUNT
+        numbers |= {name: dtype for name, (dtype, _) in self.numbers.items()}
+        instructions = resolve_steps(steps, Names(fields, numbers), of_arcs=of_arcs)
+        return StepCode(name, tuple(fields.items()), tuple(numbers.items()), instructions)
 
 
 def _declared_fields(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], Any]]]:
@@ -100,8 +85,8 @@ def _declared_fields(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], Any
         kind = _dtype(dtype, what, _FIELD_DTYPES)
         if isinstance(initial, str):
             _check_word(initial, what)
-        elif initial is not None and _is_one(initial):
-            initial = _fitting(as_number(initial, what), kind, what)
+        elif initial is not None and _is_scalar(initial):
+            initial = _as_exact(as_number(initial, what), kind, what)
         yield name, (kind, initial)
 
 
@@ -110,7 +95,7 @@ def _declared_numbers(given: Any) -> Iterator[tuple[str, tuple[np.dtype[Any], in
         what = f"number {check_name(name, 'a number')!r}"
         dtype, initial = _declared_pair(declared, what, 0)
         kind = _dtype(dtype, what, _NUMBER_DTYPES)
-        yield name, (kind, _fitting(as_number(initial, what), kind, what))
+        yield name, (kind, _as_exact(as_number(initial, what), kind, what))
 
 
 def _declared_pair(declared: Any, what: str, otherwise: Any) -> tuple[Any, Any]:
@@ -121,8 +106,7 @@ def _declared_pair(declared: Any, what: str, otherwise: Any) -> tuple[Any, Any]:
     return declared
 
 
-def _is_one(value: Any) -> bool:
-    """Whether it is meant as one value, not as one for each vertex."""
+def _is_scalar(value: Any) -> bool:
     return not isinstance(value, list | tuple) and np.ndim(value) == 0
 
 
@@ -136,18 +120,18 @@ def _check_word(initial: str, what: str) -> None:
 def initial_state(
     code: StepCode,
     graph: Graph,
-    declared: Declared,
+    declarations: Declarations,
     given_fields: Mapping[str, FieldInitial] | None,
     given_numbers: Mapping[str, int | float] | None,
     frontier: Frontier,
 ) -> StepState:
-    """The state at the beginning; what a run is given goes before what is declared."""
+    """Return the initial state of a run, whose own values take precedence over declared ones."""
     n = graph.vertex_count
-    given_fields = _known(given_fields, declared.fields, "field", code.name)
-    given_numbers = _known(given_numbers, declared.numbers, "number", code.name)
+    given_fields = _checked_names(given_fields, declarations.fields, "field", code.name)
+    given_numbers = _checked_names(given_numbers, declarations.numbers, "number", code.name)
     _require_run_memory(code, graph)
     arrays = []
-    for name, (dtype, initial) in declared.fields.items():
+    for name, (dtype, initial) in declarations.fields.items():
         chosen = given_fields.get(name, initial)
         if chosen is None:
             raise InputError(
@@ -163,22 +147,22 @@ def initial_state(
     for index, (name, dtype) in enumerate(code.numbers):
         if index not in (SIZE, VERTEX_COUNT):
             what = f"number {name!r}"
-            value = as_number(given_numbers.get(name, declared.numbers[name][1]), what)
-            state.set_number(code, index, _fitting(value, dtype, what))
+            value = as_number(given_numbers.get(name, declarations.numbers[name][1]), what)
+            state.set_number(code, index, _as_exact(value, dtype, what))
     state.integers[SIZE] = len(state.frontier)
     state.integers[VERTEX_COUNT] = n
     return state
 
 
 def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: Graph) -> Array:
-    """(n) a new array of a field's values at the beginning."""
+    """Return a new array (n) of a field's initial values."""
     n = graph.vertex_count
     initial = _in_order(initial, graph, f"field {name!r}")
     if isinstance(initial, str):
         _check_word(initial, f"field {name!r}")
         values = graph.out_degree() if initial == "degree" else np.arange(n)
-    elif _is_one(initial):
-        value = _fitting(as_number(initial, f"field {name!r}"), dtype, f"field {name!r}")
+    elif _is_scalar(initial):
+        value = _as_exact(as_number(initial, f"field {name!r}"), dtype, f"field {name!r}")
         return np.full(n, value, dtype)
     else:
         values = as_array(initial, f"field {name!r}")
@@ -187,7 +171,7 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
                 f"field {name!r} must have a number for each of the {n} vertices, got an array of "
                 f"shape {values.shape} and dtype {values.dtype}"
             )
-    wrong = _not_held(values, dtype)
+    wrong = _inexact(values, dtype)
     if wrong.any():
         vertex = int(wrong.argmax())
         raise InputError(
@@ -198,22 +182,22 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
 
 
 def _in_order(initial: Any, graph: Graph, what: str) -> Any:
-    """What a field begins with; a pandas Series, whose labels are ids, as its values by position."""
-    found = initial if isinstance(initial, Mapping) else graph.ids.by_position(initial, what)
-    if not isinstance(found, Mapping) or found is initial:
-        return found
+    """Return initial values by position; a pandas Series has them by its labels, which are ids."""
+    values = initial if isinstance(initial, Mapping) else graph.ids.by_position(initial, what)
+    if not isinstance(values, Mapping) or values is initial:
+        return values
     count = graph.vertex_count
-    absent = next((at for at in range(count) if at not in found), None)
+    absent = next((position for position in range(count) if position not in values), None)
     if absent is not None:
         raise InputError(
             f"the labels of {what} must be all vertices, and {shown(graph.ids[absent])} is missing; "
             "series.reindex(list(graph.ids), fill_value=0) makes them so, and series.to_numpy() has none"
         )
-    return [found[at] for at in range(count)]
+    return [values[position] for position in range(count)]
 
 
-def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Which of the values the dtype does not hold; those of floating point may be rounded."""
+def _inexact(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a mask of the values that the dtype does not hold; floating-point values may be rounded."""
     wrong: Array
     if dtype.kind == "f":
         if values.dtype.kind != "f" or values.dtype.itemsize <= dtype.itemsize:
@@ -230,10 +214,7 @@ def _not_held(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def frontier_array(frontier: Any, graph: Graph) -> Array:
-    """The positions of the vertices of a frontier, ascending, each once.
-
-    :param frontier: ``"all"``, or vertices by id
-    """
+    """Return the positions of a frontier's vertices, ascending, each once."""
     dtype = graph.targets.dtype
     if isinstance(frontier, str) and frontier == "all":
         return np.arange(graph.vertex_count, dtype=dtype)
@@ -248,7 +229,7 @@ def frontier_array(frontier: Any, graph: Graph) -> Array:
 
 
 def members_of(state: StepState, graph: Graph) -> Array:
-    """What is in the frontier: vertices, or arcs by their place in ``graph.targets``."""
+    """Return the positions of the frontier's vertices, or the indexes of its arcs in ``graph.targets``."""
     if state.arcs is None:
         return state.frontier
     inside = np.zeros(graph.vertex_count, bool)
@@ -258,7 +239,7 @@ def members_of(state: StepState, graph: Graph) -> Array:
 
 
 def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
-    """The placed graph itself, or one on devices, of which nothing is placed yet."""
+    """Return the placed graph itself, or a new one on devices, to which nothing has been uploaded yet."""
     if isinstance(graph, PlacedGraph):
         if devices is not None:
             raise InputError("the graph is placed already: give devices to place()")
@@ -271,7 +252,7 @@ def placed_for_steps(graph: Any, devices: DevicesArgument) -> PlacedGraph:
 
 
 def _check_gpu_options(code: StepCode, devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if a step program that reads at any vertex is to be selective; or another option."""
+    """Raise InputError for an option that does not apply to the program."""
     check_options(devices, gpu, "step programs", OF_FRONTIERS + OF_STEPS)
     step = reads_anywhere(code)
     if step is not None:
@@ -285,7 +266,11 @@ def _check_gpu_options(code: StepCode, devices: Sequence[Device], gpu: GpuOption
 def run_code(
     code: StepCode, placed: PlacedGraph, state: StepState, options: SolverOptions
 ) -> RunStatistics:
-    """Run a program on its state, and say in the user's words what went wrong."""
+    """Run a program on its state, which then has the results.
+
+    :raises InputError: a field names no vertex, or an option does not apply to the program
+    :raises ValueOverflowError: a value does not fit its field or number
+    """
     devices, graph = placed.context.devices, placed.graph
     placed.check_all_duplicated(f"step program {code.name!r} runs")
     _check_gpu_options(code, devices, options.gpu)
@@ -296,7 +281,7 @@ def run_code(
         poll = make_poll(options)
         try:
             if positions is None:
-                from godwit.frontier.cpu.run import run_steps_on_cores
+                from godwit.frontier.cpu.program import run_steps_on_cores
 
                 counts = run_steps_on_cores(code, graph, devices, state, poll)
             else:
@@ -304,7 +289,7 @@ def run_code(
 
                 counts = run_steps_on_gpus(code, positions, state, poll, options.gpu)
         except StepError as failure:
-            raise _explained(code, graph, failure) from None
+            raise _user_error(code, graph, failure) from None
     if counts.compile_s:
         statistics.split_run({"compile": counts.compile_s})
     for phase, seconds in (("kernel", counts.kernel_s), ("exchange", counts.exchange_s)):
@@ -320,8 +305,8 @@ def run_code(
     return statistics
 
 
-def _explained(code: StepCode, graph: Graph, failure: StepError) -> Exception:
-    step = next(one for one in code.instructions() if one.index == failure.index)
+def _user_error(code: StepCode, graph: Graph, failure: StepError) -> Exception:
+    step = next(step for step in code.instructions() if step.index == failure.index)
     where = f"step program {code.name!r}, {step.label}"
     if failure.kind == "vertex":
         return InputError(
@@ -335,19 +320,10 @@ def _explained(code: StepCode, graph: Graph, failure: StepError) -> Exception:
 
 
 def _require_run_memory(code: StepCode, graph: Graph) -> None:
-    n = graph.vertex_count
+    vertex_bytes = sum(dtype.itemsize for _, dtype in code.fields) + 2 * 8 + 1
+    vertex_bytes += sum(accumulators.dtype.itemsize for accumulators in code.accumulators())
     flags = graph.arc_count if code.has_arcs else 0
-    each = sum(dtype.itemsize for _, dtype in code.fields) + 2 * 8 + 1
-    made = {
-        (step.combine if step.kind == "advance" else "", step.into)
-        for step in code.instructions()
-        if step.kind == "advance" or step.staged
-    }
-    each += sum(
-        accumulator_dtype("add" if how == "add" else "min", code.field_dtype(into)).itemsize
-        for how, into in made
-    )
-    require_memory(each * n + flags, f"the step program {code.name!r}")
+    require_memory(vertex_bytes * graph.vertex_count + flags, f"the step program {code.name!r}")
 
 
 def _mapping(given: Any, what: str) -> Mapping[str, Any]:
@@ -358,33 +334,35 @@ def _mapping(given: Any, what: str) -> Mapping[str, Any]:
     return given
 
 
-def _known(given: Any, declared: Mapping[str, Any], what: str, program: str) -> Mapping[str, Any]:
-    """What a run was given; InputError for a name that the program has not."""
+def _checked_names(
+    given: Any, declared: Mapping[str, Any], what: str, program: str
+) -> Mapping[str, Any]:
+    """Return the values given to a run; raise InputError for a name that the program lacks."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         raise InputError(f"{what}s must be a mapping such as {{name: value}}, got {shown(given)}")
     for name in given:
         if name not in declared:
-            there = ", ".join(declared) or "none"
-            raise InputError(f"program {program!r} has no {what} {shown(name)}; it has {there}")
+            names = ", ".join(declared) or "none"
+            raise InputError(f"program {program!r} has no {what} {shown(name)}; it has {names}")
     return given
 
 
 def _dtype(dtype: Any, what: str, known: tuple[str, ...]) -> np.dtype[Any]:
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        checked: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError):
-        found = np.dtype(object)
-    if dtype is None or found.name not in known:
+        checked = np.dtype(object)
+    if dtype is None or checked.name not in known:
         raise InputError(
             f"{what} must have one of the dtypes {', '.join(known)}, got {shown(dtype)}"
         )
-    return found.newbyteorder("=")
+    return checked.newbyteorder("=")
 
 
-def _fitting(value: int | float, dtype: np.dtype[Any], what: str) -> int | float:
-    """The number as the dtype holds it; InputError if it does not."""
+def _as_exact(value: int | float, dtype: np.dtype[Any], what: str) -> int | float:
+    """Return the number; raise InputError if the dtype does not hold it."""
     if dtype.kind == "f":
         try:
             number = float(value)

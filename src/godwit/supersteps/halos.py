@@ -22,7 +22,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.rows import Direction, RowBuilder, StepRows, start_kernel
-from godwit.worker.cuda.placement import require_room, settle
+from godwit.worker.cuda.placement import require_room, synchronize
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
@@ -48,7 +48,7 @@ def make_subscriber_masks(
         masks = [stack.enter_context(Buffer(index, nbytes)) for index in indexes]
         with ExitStack() as scratch:
             needs = [scratch.enter_context(Buffer(index, nbytes)) for index in indexes]
-            scratch.callback(settle, placement.parts)  # before any of it is freed
+            scratch.callback(synchronize, placement.parts)  # before any of it is freed
             for own_needs in needs:
                 own_needs.fill_bytes(0 if row_sets else 0xFF)
             for rows in row_sets:
@@ -83,7 +83,7 @@ def _send_to_owners(
             at_subscribers[part.device].pointer + owner.device * row_bytes, part.index,
             row_bytes, part.stream,
         )  # fmt: skip
-    settle(placement.parts)
+    synchronize(placement.parts)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class HaloBuilder:
 
                 needs, slots = scratch_buffers(needs_bytes), scratch_buffers(slots_bytes)
                 counts, begins = scratch_buffers(counts_bytes), scratch_buffers(begins_bytes)
-                scratch.callback(settle, parts)  # before any of it is freed
+                scratch.callback(synchronize, parts)  # before any of it is freed
                 self._find_needs(rows, needs)
                 self._number_slots(needs, counts, slots, begins)
                 for part, local_rows in zip(parts, rows, strict=True):
@@ -183,7 +183,7 @@ class HaloBuilder:
                         for part in parts:
                             array.room(part, values[0].nbytes)
                         _send_to_owners(placement, values, array.buffers)
-                settle(parts)
+                synchronize(parts)
                 slot_begins = [ends.download(np.int64, len(parts) + 1) for ends in begins]
             failed.pop_all()
         return Halos(
@@ -202,7 +202,7 @@ class HaloBuilder:
         for bits in needs:
             bits.fill_bytes(0)
         _mark_targets(self.placement, rows, needs)
-        settle(self.parts)
+        synchronize(self.parts)
         for part, bits in zip(self.parts, needs, strict=True):
             bits.upload(np.zeros(own_bytes, np.uint8), part.device * own_bytes)
 

@@ -28,7 +28,7 @@ from godwit.runtime.cuda.copies import upload
 from godwit.runtime.cuda.gpu_arrays import sort_keys
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
-from godwit.worker.cuda.placement import require_room, settle
+from godwit.worker.cuda.placement import require_room, synchronize
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
@@ -273,7 +273,7 @@ class RowBuilder:
             start_kernel(
                 self.placement, part, "sum_up", self.offsets[part].pointer, part.owned
             )  # fmt: skip
-        settle(self.parts)
+        synchronize(self.parts)
 
     def _place_arcs(self) -> None:
         """Upload targets and weights, and store those of own rows."""
@@ -313,7 +313,7 @@ class RowBuilder:
         first = self.parts[0]
         with ExitStack() as stack:
             chunks = [stack.enter_context(Buffer(part.index, nbytes)) for part in self.parts]
-            stack.callback(settle, self.parts)  # before a chunk is freed
+            stack.callback(synchronize, self.parts)  # before a chunk is freed
             for begin in range(0, len(values), CHUNK_ARCS):
                 chunk_values = values[begin : begin + CHUNK_ARCS]
                 upload(chunks[0], chunk_values)
@@ -327,7 +327,7 @@ class RowBuilder:
                         self.placement, part, kernel, *lookup, begin, len(chunk_values),
                         chunk.pointer, array[part].pointer,
                     )  # fmt: skip
-                settle(self.parts)
+                synchronize(self.parts)
 
     def _sort(self) -> None:
         """Sort each row by descending degree of its targets."""
@@ -356,7 +356,7 @@ class RowBuilder:
                 self.placement, part, "write_heads", self.offsets[part].pointer,
                 self.targets[part].pointer, part.owned, heads.pointer,
             )  # fmt: skip
-        settle(self.parts)
+        synchronize(self.parts)
 
 
 def _ranges(

@@ -28,7 +28,7 @@ from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import settle
+from godwit.worker.cuda.placement import synchronize
 
 THREADS = 1024
 STATE_WORDS = 32
@@ -337,7 +337,7 @@ class StepRun(SlicedRun):
             self.exchange_on_host(
                 int(last) & _PHASE, int(control["phase"]) & _PHASE, control["state"]
             )
-            settle(self.placement.parts)
+            synchronize(self.placement.parts)
             self.exchange_s += seconds_since(begin, "exchange")
         if self.between is not None:
             self.between(controls)

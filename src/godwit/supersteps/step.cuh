@@ -13,7 +13,9 @@
 // has the number of the meeting (the *epoch*) in the same 64 bits, so it is valid when its epoch is
 // current, without a flag behind a fence. A slot of epoch e is written again at e + 2, after its reader has
 // passed e + 1. A fence orders a device's earlier stores to others' memory before its report. Sums are
-// added in the order of devices: all devices get the same bits and decide alike.
+// added in the order of devices: all devices get the same bits and decide alike. The asynchronous engine
+// has an exchange of its own (worker/cuda/meeting.cuh), as its reports differ by receiver and have one flag
+// for all words.
 //
 // Every block has the state in shared memory. Blocks load it when they are released; the block that ends a
 // superstep changes it, and writes it back first. A block that goes on alone keeps its copy.

@@ -1,4 +1,4 @@
-"""How coarse an order of work is good: delta, from weights and degrees."""
+"""The choice of delta, the width of a priority bucket, from weights and degrees."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SAMPLED_ARCS = 1 << 16
 
 
 def choose_delta(program: VertexProgram, graph: Graph) -> float:
-    """Width of a priority bucket: so that a bucket's work is wide, and little of it is useless.
+    """Return a width of priority buckets that have enough parallel work, little of it useless.
 
-    Typical weight times a constant over mean degree, after Davidson et al., "Work-efficient parallel GPU
-    methods for single-source shortest paths" (IPDPS 2014); the constant is ours, measured (see
-    docs/performance.md). It assumes that priorities grow by about a weight along an arc.
+    It is the typical weight times a constant over the mean degree, after Davidson et al., "Work-efficient
+    parallel GPU methods for single-source shortest paths" (IPDPS 2014), with a constant measured here
+    (docs/performance.md). It assumes that priorities grow by about a weight along an arc.
     """
     if program.priority is None or graph.arc_count == 0:
         return 1.0
@@ -39,15 +39,16 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 def choose_gpu_window(
     program: VertexProgram, graph: Graph, delta: float | None, hops: int | None
 ) -> tuple[float, int]:
-    """By how much GPUs raise the bound at a meeting, and how many arcs far blocks run ahead meanwhile.
+    """Return by how much GPUs raise the bound at a meeting, and how many arcs blocks run ahead meanwhile.
 
-    On long, thin graphs far, since meetings are what costs there; on wide ones hardly, since there every
-    round keeps all busy and order saves work. Hence typical weight over the square of mean degree; where
-    every arc counts the same, order suffers less. A block that comes late, because what it works on came
-    from another device, has up to two windows to catch up on; all would wait for it, so it stops after
-    about one, a path of light arcs having more of them. The constants are measured (docs/performance.md).
+    On long, thin graphs they run far ahead, since meetings dominate the time there; on wide ones hardly,
+    since every round has enough work and order saves some. Hence delta is typical weight over the square of
+    mean degree; it is larger for unweighted arcs, which disturb the order less. A block that is late,
+    because its work came from another device, has up to two windows to process while all others wait, so it
+    stops after about one: this is the number of hops, larger for weighted arcs, as a path may be of light
+    ones. The constants are measured (docs/performance.md).
 
-    :param delta: as the user wants it, or None
+    :param delta: as the user chose, or None
     :param hops: likewise
     """
     if program.priority is None or graph.arc_count == 0:
@@ -69,20 +70,22 @@ def _is_weighted(program: VertexProgram, graph: Graph) -> bool:
 
 
 def _mean_degree(graph: Graph) -> float:
-    """Of the vertices that have arcs."""
-    busy = graph.cached("active_sources", lambda: _vertices_with_arcs(graph))
-    return graph.arc_count / max(1, int(busy))
+    """Return the mean degree of the vertices that have arcs."""
+    sources = graph.cached(
+        "active_sources", lambda: np.count_nonzero(graph.offsets[1:] != graph.offsets[:-1])
+    )
+    return graph.arc_count / max(1, int(sources))
 
 
 def _typical_length(program: VertexProgram, graph: Graph) -> float:
-    """By how much priorities grow along an arc."""
+    """Return by how much priorities typically grow along an arc."""
     if not _is_weighted(program, graph):
         return 1.0
     return float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
 
 
 def _typical_weight(graph: Graph) -> float:
-    """The median of some arcs' weights, spread over the graph; their mean where most are zero."""
+    """Return the median of a sample of weights; their mean if most are zero."""
     assert graph.weights is not None
     sample = graph.weights[:: max(1, len(graph.weights) // _SAMPLED_ARCS)].astype(np.float64)
     finite = np.abs(sample[np.isfinite(sample)])
@@ -91,8 +94,3 @@ def _typical_weight(graph: Graph) -> float:
     largest = finite.max() or 1.0
     finite /= largest  # sums of large weights would overflow
     return float((np.median(finite) or finite.mean()) * largest) or 1.0
-
-
-def _vertices_with_arcs(graph: Graph) -> int:
-    sample = graph.offsets
-    return int(np.count_nonzero(sample[1:] != sample[:-1]))

@@ -1,12 +1,12 @@
-"""What an algorithm declares: :class:`VertexProgram`.
+"""Declarations of vertex-centric algorithms: :class:`VertexProgram`.
 
 Every vertex has a *value*, into which the messages that reach it are combined. An active vertex is
-processed: its message goes along its out-arcs. Values either only improve (``combine`` min or max: BFS,
+processed: its message is sent along its out-arcs. Values either only improve (``combine`` min or max: BFS,
 shortest paths, labels) or accumulate (``combine`` add: residual PageRank; processing takes the value,
-leaving zero, and hands it to ``update``).
+leaving zero, and passes it to ``update``).
 
-Nothing here says where or in which order: any schedule gives the same result, up to rounding where
-floating-point values accumulate.
+A program names neither devices nor an order of work: every schedule gives the same result, up to rounding
+where floating-point values accumulate.
 """
 
 from __future__ import annotations
@@ -22,12 +22,37 @@ import numpy as np
 from godwit.dataflow.operators import adapt
 from godwit.dtypes import Array, as_array, as_float
 from godwit.errors import InputError, shown
-from godwit.worker.task import ProgramOperators
 
 Operator = Callable[..., Any]
 Initial = float | Array | Callable[[Array], Any] | None
 
 _MESSAGE = ("value", "weight", "degree", "vertex", "field")
+
+
+@dataclass(frozen=True)
+class ProgramOperators:
+    """The operators of a VertexProgram as engines compile them, with fixed signatures.
+
+    ``message(value, weight, degree, vertex, field, parameters)``, ``activate(value, parameters)``,
+    ``update(field, value, parameters)`` and ``priority(value)`` are plain Python functions.
+
+    :param identity: the value that every message improves on, or that adds nothing
+    :param compiled: compiled forms for CPUs and GPUs, by their own keys
+    """
+
+    name: str
+    combine: Literal["min", "max", "add"]
+    value_dtype: np.dtype[Any]
+    message: Operator
+    activate: Operator
+    priority: Operator | None = None
+    field_dtype: np.dtype[Any] | None = None
+    update: Operator | None = None
+    uses_weight: bool = True
+    uses_degree: bool = False
+    uses_vertex: bool = False
+    identity: Any = 0
+    compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,29 +67,29 @@ class VertexProgram:
     ...     priority=lambda value: value,
     ... )
 
-    Operators take, by name, those of the parameters that they need.
+    Operators name, in any order, those of the parameters that they need.
 
-    :param name: for people
-    :param message: ``message(value, weight, degree, vertex, field, ...)``: what travels along an arc
-        of ``weight`` (1 where the graph has none) from a vertex of this value, out-degree, id and field
-    :param combine: how messages join: ``"min"``, ``"max"`` or ``"add"``
-    :param dtype: of the values: int32, uint32, int64, float32 or float64. What ``message`` returns is
-        converted to it, but no floating-point number to an integer: that is an OperatorError before
-        anything runs. An integer that does not fit 32 bits ends the run with an error
-    :param initial: value of every vertex at the start: a number, an array of shape (n), or a function
-        of the array of vertex ids. Default: what every message improves on (0 for ``"add"``)
-    :param activate: ``activate(value, ...)``: whether a vertex of this value needs processing. For min
-        and max a vertex that did not improve never does, and by default every one that did does; for
-        add it must be given
+    :param name: shown in messages and traces
+    :param message: ``message(value, weight, degree, vertex, field, ...)``: the value sent along an arc of
+        ``weight`` (1 where the graph has none) from a vertex of this value, out-degree, id and field
+    :param combine: how messages are combined: ``"min"``, ``"max"`` or ``"add"``
+    :param dtype: of the values: int32, uint32, int64, float32 or float64. The message is converted to it; a
+        floating-point message for integers is an OperatorError before anything runs. An integer that does
+        not fit 32 bits ends the run with an error
+    :param initial: initial value of every vertex: a number, an array of shape (n), or a function of the
+        array of vertex ids. Default: the value that every message improves on (0 for ``"add"``)
+    :param activate: ``activate(value, ...)``: True if a vertex of this value needs processing. For min and
+        max it is called for vertices that improved, and by default all of them are processed; add requires
+        it
     :param update: ``update(field, value, ...)``: the vertex's new field when its value is taken
-    :param field_dtype: of the fields, where the program has them
-    :param field_initial: field of every vertex at the start, as ``initial``
+    :param field_dtype: of the fields, if the program has them
+    :param field_initial: initial field of every vertex, as ``initial``
     :param priority: ``priority(value)``: smaller is sooner; a hint that saves useless work
-    :param parameters: names and default values (floats) of further parameters that the operators may
-        take; other values can be given to each run without compiling anew
-    :raises InputError: unknown ``combine`` or dtype, a name that is no printable text, initial values
-        that are no numbers, or parts that do not go together
-    :raises OperatorError: an operator is no plain function, or takes something that is not offered
+    :param parameters: names and default values (floats) of further parameters of the operators; a run may
+        have other values without being compiled again
+    :raises InputError: unknown ``combine`` or dtype, a name that is no printable text, initial values that
+        are no numbers, or arguments that do not go together
+    :raises OperatorError: an operator is no plain function, or has a parameter of an unknown name
     """
 
     name: str
@@ -135,7 +160,7 @@ class VertexProgram:
         return self.operators.identity
 
     def parameter_values(self, given: Mapping[str, float] | None) -> Array:
-        """The parameters in the order in which compiled code takes them, float64."""
+        """Return the values of the parameters as compiled code takes them, float64."""
         if given is not None and not isinstance(given, Mapping):
             raise InputError(
                 f"parameters must be a mapping such as {{name: value}}, got {shown(given)}"
@@ -150,7 +175,7 @@ class VertexProgram:
 
 
 def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
-    """The value of a dtype that every message improves on, or that adds nothing."""
+    """Return the value of a dtype that every message improves on, or that adds nothing."""
     if combine == "add":
         return dtype.type(0)
     if dtype.kind == "f":
@@ -160,14 +185,14 @@ def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
 
 
 def program_name(name: Any, what: str) -> str:
-    """Return the name of a program; InputError if it is no printable text."""
+    """Return the name of a program; raise InputError if it is no printable text."""
     if not isinstance(name, str) or not name.isprintable():
         raise InputError(f"{what} must be named by printable text, got {shown(name)}")
     return name
 
 
 def _check_initial(initial: Any, name: str) -> None:
-    """Raise InputError if it is no number, array of shape (n), function or None."""
+    """Raise InputError if the value is no number, array of shape (n), function or None."""
     if initial is None or callable(initial):
         return
     values = as_array(initial, name)
@@ -184,13 +209,13 @@ def _always() -> bool:
 
 def _value_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        checked: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} must be a NumPy dtype, got {shown(dtype)}") from error
     known = ("int32", "uint32", "int64", "float32", "float64")
-    if found.name not in known:
-        raise InputError(f"{what} must be one of {', '.join(known)}, got {found.name}")
-    return found
+    if checked.name not in known:
+        raise InputError(f"{what} must be one of {', '.join(known)}, got {checked.name}")
+    return checked
 
 
 def _with_parameters(

@@ -1,13 +1,15 @@
-"""What every query does: check options, place the graph unless it is placed, and count the time of that."""
+"""The placement of graphs: :func:`godwit.place`, and how queries get a graph on its devices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
+from godwit.graph.partition.layout import Duplication
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -18,14 +20,70 @@ from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 
+if TYPE_CHECKING:
+    from godwit.worker.cuda.placement import GpuPlacement
+
 GraphArgument = Graph | PlacedGraph
+
+
+def place(
+    graph: Graph,
+    devices: DevicesArgument = None,
+    partition: PartitionArgument = None,
+    *,
+    seed: int = 0,
+    duplication: Duplication | None = None,
+) -> PlacedGraph:
+    """Divide a graph into a part for each device, and upload the parts.
+
+    :param devices: a number of GPUs (of virtual CPU devices where there is none), a name (``"cuda"``,
+        ``"cuda:0"``, ``"cpu"``) or names; None for the devices that suit the graph
+    :param partition: ``"contiguous"``, ``"random"``, ``"biased-random"``, ``"metis"``, an array of shape
+        (n) with the index of each vertex's device, a function ``(graph, parts)`` that returns one, or a
+        Partition; None for the default
+    :param seed: of random partitioners
+    :param duplication: the remote vertices whose values each device stores: ``"1-hop"``: those that its
+        arcs reach, ``"all"``: every one; None: ``"1-hop"`` for asynchronous runs, ``"all"`` for supersteps
+        on GPUs. Of the latter, only PageRank takes ``"1-hop"``, which saves memory, and does so by itself
+        for GPUs without peer access; others raise InputError then
+    :raises InputError: a wrong partition
+    :raises DeviceError: a device does not exist
+    :raises GraphTooLargeError: the parts do not fit in memory
+    """
+    is_text = isinstance(duplication, str)
+    if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
+        raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
+    placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
+    try:
+        place_parts(placed)
+    except BaseException:
+        placed.close()
+        raise
+    return placed
+
+
+def place_parts(placed: PlacedGraph) -> GpuPlacement | None:
+    """Return a graph's parts in the memory of its GPUs, uploaded once; None for CPUs.
+
+    :raises GraphTooLargeError: they do not fit; before anything is allocated
+    """
+    _ = placed.layout
+    if placed.context.devices[0].kind == "cpu":
+        return None
+    return placed.resource(_place_on_gpus, "upload")
+
+
+def _place_on_gpus(placed: PlacedGraph) -> GpuPlacement:
+    from godwit.worker.cuda.placement import GpuPlacement
+
+    return GpuPlacement(placed.context.devices, placed.layout.parts)
 
 
 @contextmanager
 def placed_for_query(
     graph: GraphArgument, devices: DevicesArgument, partition: PartitionArgument
 ) -> Iterator[PlacedGraph]:
-    """The placed graph, placed here for one query if it was not before."""
+    """Yield the placed graph; an unplaced one is placed for this query."""
     if isinstance(graph, PlacedGraph):
         if devices is not None or partition is not None:
             raise InputError("the graph is placed already: give devices and partition to place()")
@@ -40,9 +98,11 @@ def placed_for_query(
 def on_gpus_or_cores(
     graph: GraphArgument, devices: DevicesArgument, what: str
 ) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
-    """The graph, a device, and, where that is a GPU, the graph placed on it and those beside it.
+    """Yield a graph and its placement on GPUs with the first GPU, or the CPU's device and None.
 
-    For what runs in supersteps on GPUs, and on one device of the CPU.
+    For algorithms that run in supersteps on GPUs, and on one device of the CPU.
+
+    :param what: name of the algorithm in error messages
     """
     if isinstance(graph, PlacedGraph):
         graph.check_open()
@@ -51,30 +111,29 @@ def on_gpus_or_cores(
             return
     elif isinstance(graph, Graph):
         names = default_step_devices(graph) if devices is None else devices
-        found = _gpus_or_cores(names)
-        if found[0].kind == "cuda":
-            with place_for_one_query(graph, [device.name for device in found], None) as placed:
-                yield graph, found[0], placed
+        chosen = _gpus_or_cores(names)
+        if chosen[0].kind == "cuda":
+            with place_for_one_query(graph, [device.name for device in chosen], None) as placed:
+                yield graph, chosen[0], placed
             return
     yield (*on_cores(graph, devices, what), None)
 
 
 def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:
-    """The graph itself and the device of the CPU that is meant, for what runs on one of these."""
+    """Return a graph and the CPU's device, for algorithms that run on one of these."""
     if isinstance(graph, PlacedGraph):
         if devices is not None:
             raise InputError("the graph is placed already: give devices to place()")
         graph.check_open()
-        found, graph = graph.context.devices, graph.graph
-        # Parts of the graph are of no use here: the graph itself is read.
-        if found[0].kind != "cpu" or len(found) > 1:
-            found = resolve_devices("cpu")
+        chosen, graph = graph.context.devices, graph.graph
+        if chosen[0].kind != "cpu" or len(chosen) > 1:  # the graph itself is used, not its parts
+            chosen = resolve_devices("cpu")
     else:
-        found = _gpus_or_cores(devices)
+        chosen = _gpus_or_cores(devices)
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
-    if len(found) > 1:
-        names = ", ".join(device.name for device in found)
+    if len(chosen) > 1:
+        names = ", ".join(device.name for device in chosen)
         takers = "BFS, SSSP, step programs, vertex programs and pagerank(execution='asynchronous')"
         if what == "connected_components":
             takers = "method='label-propagation' and connected_components_of_edges"
@@ -82,19 +141,17 @@ def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple
             f"{what} runs on one device of the CPU, or on GPUs, so far; got {names}; devices='cpu' is all "
             f"cores as one. {takers} take several of the CPU"
         )
-    return graph, found[0]
+    return graph, chosen[0]
 
 
 def _gpus_or_cores(devices: DevicesArgument) -> tuple[Device, ...]:
-    """The devices of an argument; all cores for None, and for a number where there is no GPU."""
-    found = resolve_devices("cpu" if devices is None else devices)
+    """Return the devices of an argument; all cores for None, and for a number where there is no GPU."""
+    chosen = resolve_devices("cpu" if devices is None else devices)
     is_number = devices is not None and not isinstance(devices, Iterable)
-    if is_number and found[0].kind == "cpu":
-        return resolve_devices("cpu")
-    return found
+    return resolve_devices("cpu") if is_number and chosen[0].kind == "cpu" else chosen
 
 
 def add_placement(statistics: RunStatistics, placed: PlacedGraph, graph: GraphArgument) -> None:
-    """Count the time of the placement to the query that made it, and to no other."""
+    """Add the time of a placement to the statistics of the query that made it."""
     if placed is not graph:
         statistics.seconds = {**placed.seconds, **statistics.seconds}

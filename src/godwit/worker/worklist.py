@@ -1,9 +1,9 @@
-"""The distributed worklist: items processed by their owners, wherever they were made (Groute, 4.3).
+"""The distributed worklist: items processed by their owners, whichever device pushed them (Groute, 4.3).
 
-The programmer writes what an item does (``process``, which pushes others) and up to five callbacks
-(Groute, figure 10): how an item is packed for the way and unpacked, what happens to it when it is sent
-and when it arrives (pass, keep, duplicate or drop), and its priority. All are plain Python functions
-that are compiled and inlined into the worker; each takes those of its parameters that it names.
+The programmer writes ``process``, which may push further items, and up to five callbacks (Groute, figure
+10): how an item is packed for sending and unpacked, whether it is passed on, kept, duplicated or dropped
+when it is sent and when it arrives, and its priority. All are plain Python functions that are compiled and
+inlined into the worker; each takes those of its parameters that it names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Operator = Callable[..., Any]
 _ITEM = ("state", "key", "value")
 
 
-def _nothing(state: Any, far_key: int, near_key: int) -> None:
+def _no_look_ahead(state: Any, far_key: int, near_key: int) -> None:
     return
 
 
@@ -41,7 +41,7 @@ def _pass(key: int) -> int:
     return PASS
 
 
-def _same(key: int, value: Any) -> tuple[int, Any]:
+def _unchanged(key: int, value: Any) -> tuple[int, Any]:
     return key, value
 
 
@@ -55,23 +55,22 @@ def _doubled(fanout: Operator) -> Operator:
 class DistributedWorklist:
     """Work-items (key, value), each processed by the device that owns its key.
 
-    :param router: the endpoints, and the way between them
+    :param router: the endpoints, and the routes between them
     :param process: ``process(worklist, state, key, value)``; pushes further items with
         ``push(worklist, state, key, value)`` (:mod:`godwit.dataflow.operators`)
-    :param owner: ``owner(key, state)``: the endpoint, by index, that processes the key
-    :param fanout: the most items that one item pushes: a number, or ``fanout(key, state)``. Pushing
-        more ends the run with an error
+    :param owner: ``owner(key, state)``: the index of the endpoint that processes the key
+    :param fanout: the largest number of items that one item pushes: a number, or ``fanout(key, state)``.
+        Pushing more ends the run with an error
     :param value_dtype: int32, uint32, int64, uint64, float32 or float64
     :param item_bytes: 8 (4-byte values, keys below 2^32) or 16
     :param priority: ``priority(value)``: smaller is sooner; a hint about order
-    :param pack: ``pack(key, value, state)`` gives (key, value) as they travel. It is called at every
+    :param pack: ``pack(key, value, state)`` returns (key, value) as they are sent. It is called at every
         hop: with the policy ``"ring"``, also where an item is passed on
     :param unpack: the inverse, on each device that receives the item
-    :param on_send: flags PASS, KEEP, DROP or DUPLICATE for an item that belongs elsewhere
-    :param on_receive: flags for an item that arrived; by default it is kept by its owner and passed
-        on by any other
+    :param on_send: flags PASS, KEEP, DROP or DUPLICATE for an item of another device
+    :param on_receive: flags for a received item; by default its owner keeps it, and others pass it on
     :raises InputError: item size and dtype do not go together, fanout below 0
-    :raises OperatorError: an operator is no function, or names parameters that there are not
+    :raises OperatorError: an operator is no function, or has a parameter of an unknown name
     """
 
     def __init__(
@@ -110,21 +109,21 @@ class DistributedWorklist:
         if not callable(fanout):
             count = as_count(fanout, "fanout", 0, MAXIMAL_CAPACITY_ITEMS)
             fanout = lambda key: count  # noqa: E731
-        promised = adapt("fanout", fanout, ("state", "key"))
+        most_pushes = adapt("fanout", fanout, ("state", "key"))
         zero = dtype.type(0)
         bindings = {
             "process": adapt("process", process, ("worklist", *_ITEM)),
             "owner": adapt("owner", owner, ("state", "key")),
             # An item that on_send duplicates needs room in two queues.
-            "fanout": promised if on_send is None else _doubled(promised),
-            "pack": adapt("pack", _same if pack is None else pack, _ITEM),
-            "unpack": adapt("unpack", _same if unpack is None else unpack, _ITEM),
+            "fanout": most_pushes if on_send is None else _doubled(most_pushes),
+            "pack": adapt("pack", _unchanged if pack is None else pack, _ITEM),
+            "unpack": adapt("unpack", _unchanged if unpack is None else unpack, _ITEM),
             "on_send": adapt("on_send", _pass if on_send is None else on_send, _ITEM),
             "on_receive": keep_or_pass_on
             if on_receive is None
             else adapt("on_receive", on_receive, ("worklist", *_ITEM)),
             "initial_value": adapt("initial_value", lambda: zero, ("state", "key")),
-            "look_ahead": _nothing,
+            "look_ahead": _no_look_ahead,
             "priority": None if priority is None else adapt("priority", priority, ("value",)),
         }
         self._operators = WorklistOperators(dtype, 8 if item_bytes == 8 else 16, bindings)
@@ -141,14 +140,13 @@ class DistributedWorklist:
     ) -> WorklistCounts:
         """Process items, and all that they push, until there are none.
 
-        :param items: initial items (key, value); each is processed by its owner
-        :param states: one per endpoint: a tuple of arrays (a NamedTuple is handy), all of the same
-            types, which the operators get as ``state``; a list is taken as a tuple
+        :param items: initial items (key, value)
+        :param states: for each endpoint a tuple of arrays (or NamedTuple, or list), all of the same types,
+            which the operators get as ``state``
         :param delta: width of a priority bucket
-        :param window: how many buckets a device may run ahead of the lowest one of all
-        :param capacity_items: room for items on each device at the start; it grows
-        :param poll: called now and then with the number of items processed so far
-        :returns: what was counted
+        :param window: number of buckets that a device may run ahead of the lowest bucket of all devices
+        :param capacity_items: initial room for items on each device; it grows
+        :param poll: called repeatedly with the number of items processed so far
         :raises InputError: a wrong item, state or setting
         :raises GraphTooLargeError: rings or worklists do not fit in memory
         """
@@ -179,7 +177,7 @@ class DistributedWorklist:
         return counts
 
     def _seeds(self, items: Any, state: tuple[Any, ...], endpoints: int) -> list[Seeds]:
-        """The items by owner; InputError if one is no pair, or does not fit."""
+        """Return the items by owner; raise InputError if one is no pair, or does not fit."""
         if not isinstance(items, Iterable):
             raise InputError(f"items must be pairs (key, value), got {shown(items)}")
         keys: list[list[int]] = [[] for _ in range(endpoints)]
@@ -192,12 +190,12 @@ class DistributedWorklist:
             except Exception as error:
                 what = f"{type(error).__name__}: {error}"
                 raise OperatorError(f"owner fails for key {key}: {what}") from error
-            place = _endpoint(named, key, endpoints)
-            keys[place].append(key)
-            values[place].append(value)
+            endpoint = _checked_endpoint(named, key, endpoints)
+            keys[endpoint].append(key)
+            values[endpoint].append(value)
         return [
-            Seeds(np.array(keys[place], np.int64), np.array(values[place], self._dtype))
-            for place in range(endpoints)
+            Seeds(np.array(keys[endpoint], np.int64), np.array(values[endpoint], self._dtype))
+            for endpoint in range(endpoints)
         ]
 
     def _checked_item(self, item: Any) -> tuple[int, Any]:
@@ -219,35 +217,35 @@ class DistributedWorklist:
         return key, value
 
 
-def _endpoint(place: Any, key: int, endpoints: int) -> int:
-    """What ``owner`` gave, as an index."""
+def _checked_endpoint(named: Any, key: int, endpoints: int) -> int:
+    """Return the index that ``owner`` returned for a key."""
     try:
-        found = int(place)
+        index = int(named)
     except (OverflowError, TypeError, ValueError):
-        found = -1
-    if not 0 <= found < endpoints:
+        index = -1
+    if not 0 <= index < endpoints:
         raise InputError(
-            f"owner gives endpoint {shown(place)} for key {key}; there are {endpoints}"
+            f"owner gives endpoint {shown(named)} for key {key}; there are {endpoints}"
         )
-    return found
+    return index
 
 
 def _checked_states(states: Any, endpoints: int) -> list[tuple[Any, ...]]:
-    """A tuple of arrays (or numbers) per endpoint."""
+    """Return a tuple of arrays (or numbers) for each endpoint."""
     if not isinstance(states, Sequence) or isinstance(states, str):
         raise InputError(f"states must be a list, an entry per endpoint, got {shown(states)}")
     if len(states) != endpoints:
         raise InputError(f"there must be a state for each endpoint: {endpoints}, got {len(states)}")
     checked = []
-    for place, state in enumerate(states):
+    for endpoint, state in enumerate(states):
         if not isinstance(state, tuple | list):
             raise InputError(
-                f"the state of endpoint {place} must be a tuple of arrays, got {shown(state)}"
+                f"the state of endpoint {endpoint} must be a tuple of arrays, got {shown(state)}"
             )
         for part in state:
             if not isinstance(part, np.ndarray | np.generic | int | float | tuple):
                 raise InputError(
-                    f"the state of endpoint {place} must be a tuple of arrays, "
+                    f"the state of endpoint {endpoint} must be a tuple of arrays, "
                     f"got {shown(part)} in it"
                 )
         checked.append(state if isinstance(state, tuple) else tuple(state))

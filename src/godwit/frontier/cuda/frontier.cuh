@@ -1,42 +1,22 @@
-// What all operators of step programs share: their arguments, values and how they are combined. The text that
-// Python generates has a struct a step (its fields, its dtypes, the user's functions) and the order of steps;
-// everything else is here, in frontier/cuda/queue.cuh (what a frontier is), frontier/cuda/operators.cuh and
-// frontier/cuda/advance.cuh.
+// What all operators of step programs share: arguments, values and how they are combined. The generated
+// source (frontier/cuda/program.py) has a struct for each step (its field, dtypes and the user's functions)
+// and the order of steps; everything else is here, in queue.cuh (the frontier), operators.cuh and
+// advance.cuh of this folder.
 //
-// Fields have room for all positions on every device. An owner alone writes its range, at itself and, where
-// others read the field (SHARED), at them.
+// Fields have room for all positions on every device. Only an owner writes its range, in its own memory
+// and, where other devices read the field (SHARED), in theirs.
 //
-// What an operator reads is what was there before it: messages are combined in *accumulators*, one for each
-// position on every device, all of them at their identity between operators, with a bitmap `touched` of the
-// positions for which a message has come, all clear. In the superstep after that the owner merges what all
-// devices have for its vertices, and resets it there: nobody else touches it then.
+// An operator reads only values from before it: messages are combined in *accumulators*, one for each
+// position on every device, with a bitmap `touched` of the positions that have got a message. Between
+// operators all accumulators are at their identity and all bits are clear. In the superstep after, the
+// owner merges the accumulators that all devices have for its vertices, and resets them: no other device
+// accesses them then.
 //
-// The generated text defines, before this file: FIELDS, SLOTS, HAS_WEIGHTS (Weight), PULLS.
+// The generated source defines, before this file: Id, Weight, FIELDS, SLOTS, PULLS.
 #pragma once
 
 #include "runtime/cuda/include/schedule.cuh"
 #include "supersteps/halos.cuh"
-
-template <class T>
-constexpr bool IS_WHOLE = false;
-template <>
-constexpr bool IS_WHOLE<bool> = true;
-template <>
-constexpr bool IS_WHOLE<signed char> = true;
-template <>
-constexpr bool IS_WHOLE<u8> = true;
-template <>
-constexpr bool IS_WHOLE<short> = true;
-template <>
-constexpr bool IS_WHOLE<u16> = true;
-template <>
-constexpr bool IS_WHOLE<i32> = true;
-template <>
-constexpr bool IS_WHOLE<u32> = true;
-template <>
-constexpr bool IS_WHOLE<i64> = true;
-template <>
-constexpr bool IS_WHOLE<u64> = true;
 
 template <u32 bytes>
 struct BitsOf {
@@ -47,7 +27,7 @@ struct BitsOf<4> {
     using Type = u32;
 };
 
-// Of a device's queues (frontier/cuda/queue.cuh); behind it lie the positions that it has sent to.
+// Counts of a device's queues (queue.cuh); the list of the positions that it has sent to follows in memory.
 struct QueueControl {
     u32 queued[2];
     u32 sent;
@@ -65,23 +45,24 @@ struct Arguments {
     const i64 *degrees;   // of each position: out-degree
     i64 vertex_count;
     Schedule::Row *left_rows;
-    u8 *arcs;  // own: which are in the frontier, where that is of arcs: of the vertices that they leave
-    const u32 *subscribers;  // of own vertices' fields (supersteps/halos.cuh); null: all devices
-    u32 *queue[2];           // own indexes
+    u8 *arcs;  // flags of the frontier's arcs, valid for the rows of the vertices that they leave
+    const u32 *subscribers;  // of own vertices (supersteps/halos.cuh); null: all devices
+    u32 *queue[2];           // local indexes
     u64 queue_room;          // of each; the same on every device
-    u64 listing_limit;       // a frontier of no more vertices lists what it touches
-    i64 long_below;          // own indexes from here on have rows of SHORT_ROW_ARCS at most
-    u64 is_directed;         // those before may have, too
+    u64 listing_limit;       // largest number of vertices of a frontier that lists what it touches
+    i64 long_below;          // local indexes from here on have at most SHORT_ROW_ARCS arcs
+    u64 is_directed;         // then those before may have, too
     QueueControl *queues[MAX_DEVICES];
     u32 *frontiers[MAX_DEVICES];
     u32 *touched[MAX_DEVICES];
-    i64 *extremes[MAX_DEVICES];  // two words each: of reductions by min, in turn
+    i64 *extremes[MAX_DEVICES];  // two words each: results of reductions by min or max, by turns
     void *fields[FIELDS + 1][MAX_DEVICES];
     void *accumulators[SLOTS + 1][MAX_DEVICES];
 };
 
-// MEMBERS: of the next frontier, or newly touched; TOTAL: of a sum, or arcs in the frontier, or vertices of
-// others that were sent to; MISSED: found no room in a queue; LONG: members with more than SHORT_ROW_ARCS.
+// MEMBERS: of the next frontier, or newly touched; TOTAL: a sum, or arcs in the frontier, or remote
+// vertices that were sent to; TOO_LARGE: values that do not fit; STRAY: fields that name no vertex; MISSED:
+// members without room in a queue; LONG: members with more than SHORT_ROW_ARCS arcs.
 enum FrontierCount : u32 { PROCESSED, MEMBERS, TOTAL, TOO_LARGE, STRAY, ARCS, MISSED, LONG };
 
 enum Combine : u32 { COMBINE_ADD, COMBINE_MIN, COMBINE_MAX };
@@ -90,7 +71,7 @@ enum Combine : u32 { COMBINE_ADD, COMBINE_MIN, COMBINE_MAX };
 constexpr u32 SIZE = 0, FAILED = 24, REDUCTIONS = 25, OPERATORS = 26, QUEUE = 27, FORM = 28,
               REPLICATED = 29;
 
-// What a thread finds in a superstep.
+// A thread's counts of a superstep.
 struct Tally {
     u64 processed = 0, members = 0, total = 0, too_large = 0, stray = 0, arcs = 0;
     u32 missed = 0, long_rows = 0;
@@ -99,7 +80,7 @@ struct Tally {
 
 template <class To, class From>
 __device__ __forceinline__ To thread_fit(From value, Tally &tally) {
-    if constexpr (IS_WHOLE<To>) {
+    if constexpr (!is_float<To>) {
         constexpr bool is_wide = sizeof(To) == 8;
         constexpr i64 low = is_wide          ? -0x7fffffffffffffffll - 1
                             : To(-1) < To(0) ? -0x80000000ll
@@ -107,7 +88,7 @@ __device__ __forceinline__ To thread_fit(From value, Tally &tally) {
         constexpr i64 high = is_wide          ? 0x7fffffffffffffffll
                              : To(-1) < To(0) ? 0x7fffffffll
                                               : 0xffffffffll;
-        static_assert(IS_WHOLE<From>);  // others were refused before (runtime/cuda/operators.py)
+        static_assert(!is_float<From>);  // others are refused by runtime/cuda/operators.py
         bool fits;
         if constexpr (sizeof(From) == 8 && From(-1) > From(0))
             fits = value <= static_cast<u64>(high);
@@ -129,17 +110,17 @@ __device__ __forceinline__ T combined(T total, T value) {
     return is_better<how>(value, total) ? value : total;
 }
 
-// Combine a value into memory of this device; whether it made a difference. `looks`: first look whether it will,
-// which spares atomics where many values come, and is a trip to memory more where few do.
+// Combine a value into memory of this device; return true if that changed it. `looks`: load the old value
+// first, which saves atomics where many values come to one place, and costs an access where few do.
 template <Combine how, class T>
 __device__ __forceinline__ bool combine_at(T *place, T value, bool looks = true) {
     if constexpr (how == COMBINE_ADD) {
-        if constexpr (IS_WHOLE<T>)
+        if constexpr (!is_float<T>)
             atomicAdd(reinterpret_cast<u64 *>(place), static_cast<u64>(value));
         else
             atomicAdd(place, value);
         return true;
-    } else if constexpr (IS_WHOLE<T>) {
+    } else if constexpr (!is_float<T>) {
         if (looks && !is_better<how>(value, load_relaxed(place))) return false;
         T old = how == COMBINE_MIN ? atomicMin(place, value) : atomicMax(place, value);
         return is_better<how>(value, old);
@@ -173,7 +154,7 @@ __device__ __forceinline__ T *accumulators_of(const Arguments &arguments, u32 sl
     return static_cast<T *>(arguments.accumulators[slot][device]);
 }
 
-// Give a field of an own vertex its value, here and where it is read.
+// Give a field of an own vertex its value, on this device and on those that read it.
 template <class T, bool shared>
 __device__ __forceinline__ void thread_publish(const Arguments &arguments, u32 index, i64 position,
                                                T value) {
@@ -189,7 +170,7 @@ __device__ __forceinline__ void thread_publish(const Arguments &arguments, u32 i
     }
 }
 
-// The position of the vertex that a field names.
+// Return the position of the vertex that a field names.
 template <class T>
 __device__ __forceinline__ i64 position_named(const Arguments &arguments, T vertex, Tally &tally) {
     const i64 wide = static_cast<i64>(vertex);
@@ -201,7 +182,7 @@ __device__ __forceinline__ i64 position_named(const Arguments &arguments, T vert
 __device__ __forceinline__ u64 bits_of_number(i64 number) { return static_cast<u64>(number); }
 __device__ __forceinline__ u64 bits_of_number(double number) { return bits_of_amount(number); }
 
-// A program's superstep is over: its sums, for the meeting. All lanes come.
+// Add the counts of a superstep to the block's, for the meeting. Called by whole warps.
 __device__ __forceinline__ void warp_add_tally(const Tally &tally, StepBlock &block) {
     warp_count(block, PROCESSED, tally.processed);
     warp_count(block, MEMBERS, tally.members);

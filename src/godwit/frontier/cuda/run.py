@@ -1,32 +1,45 @@
-"""Runs a step program on GPUs: brings its fields up in positions, drives the kernel, brings them home."""
+"""Runs step programs on GPUs: the devices' arrays and queues, and copies between them by the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.frontier.code import StepCode, StepCounts, StepError, StepState, ends_with_arcs
-from godwit.frontier.cuda.exchange import ProgramExchange
-from godwit.frontier.cuda.layout import (
-    FAILED,
-    OPERATORS,
-    ProgramArrays,
-    Slot,
-    arguments_dtype,
-    slots_of,
+from godwit.errors import GraphTooLargeError
+from godwit.frontier.code import (
+    Instruction,
+    StepCode,
+    StepCounts,
+    StepError,
+    StepState,
+    reads_anywhere,
+    shared_fields,
+    ways_of_arcs,
 )
-from godwit.frontier.cuda.queues import FrontierQueues
-from godwit.frontier.cuda.text import NOTHING, ProgramText
-from godwit.frontier.reads import reads_anywhere, ways_of_arcs
+from godwit.frontier.cuda.program import (
+    BROADCAST,
+    FAILED,
+    FORM,
+    NOTHING,
+    OPERATORS,
+    QUEUE,
+    REPLICATED,
+    TURNED,
+    ProgramText,
+    arguments_dtype,
+)
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_arcs, deliver_positions
-from godwit.supersteps.rows import StepRows
+from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
+    StepRun,
     copies_by_host,
     left_rows_bytes,
     point_rows,
@@ -35,8 +48,14 @@ from godwit.supersteps.run import (
     step_run,
 )
 
+FEW_VERTICES, SHORT_ROW_ARCS = 1024, 32
+LISTED, FEW, SHORT, LISTS = 1, 2, 4, 8
+"""As in frontier/cuda/queue.cuh."""
+
 _PROCESSED, _ARCS = 0, 5  # of the counts of frontier.cuh
 _LARGEST = np.iinfo(np.int64).max
+_CONTROL_BYTES, _INDEX_BYTES = 16, 4
+_LEAST_ROOM, _ROOM_SHIFT = 1 << 14, 5
 
 
 def run_steps_on_gpus(
@@ -46,31 +65,30 @@ def run_steps_on_gpus(
     poll: Callable[[int], None] | None,
     gpu: GpuOptions,
 ) -> StepCounts:
-    """Run a program to its end; the state is then what it left.
+    """Run a program on its state, which then has the results.
 
-    :raises StepError: an operator's value does not fit, or names no vertex
+    :raises StepError: a value does not fit, or a field names no vertex
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
-    :raises InputError: values are to go where they are read only, and the host copies them
-    :raises DeviceError: devices that wait in vain
+    :raises InputError: communication is to be selective, but the host copies values
+    :raises DeviceError: a device waited for another in vain
     """
     refuse_selective(placement, gpu)
     with placement.held():
-        running = _Running(code, placement, state, gpu)
-        running.find_subscribers(gpu)
-        running.upload()
-        text = ProgramText(code, placement.id_dtype, running.weight_dtype)
+        buffers = _RunBuffers(code, placement, state, gpu)
+        buffers.find_subscribers(gpu)
+        buffers.upload()
+        text = ProgramText(code, placement.id_dtype, buffers.weight_dtype)
         source = schedule_define(gpu.schedule) + text.source
-        with step_run(placement, source, running.arguments, gpu, functions=text.functions) as run:
-            running.connect(run)
-            run.prepare(running.words(), phase=NOTHING)
+        with step_run(placement, source, buffers.arguments, gpu, functions=text.functions) as run:
+            buffers.connect(run)
+            run.prepare(buffers.words(), phase=NOTHING)
             kernel_s = run.drive(poll)
             controls = run.controls()
         words = controls["state"][0]
         failed = int(words[FAILED])
         if failed:
-            index, what = divmod(failed - 1, 2)
-            raise StepError(index, "vertex" if what else "overflow")
-        running.gather(words)
+            raise StepError.of_word(failed)
+        buffers.gather(words)
     counts = controls["run_counts"]
     return StepCounts(
         supersteps=int(words[OPERATORS]),
@@ -79,12 +97,147 @@ def run_steps_on_gpus(
         compile_s=run.compile_s,
         kernel_s=kernel_s,
         exchange_s=run.exchange_s if run.exchange.by_host else None,
-        frontier_bytes=running.queues.nbytes,
+        frontier_bytes=buffers.queues.nbytes,
     )
 
 
-class _Running:
-    """What a run has on the devices."""
+class ProgramArrays:
+    """The arrays of step programs, kept on the devices between runs."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self._placement = placement
+        self._fields: list[DeviceArray] = []
+        self._accumulators: list[DeviceArray] = []
+        self.frontier = DeviceArray(placement)
+        self.touched = DeviceArray(placement)
+        self.queue = DeviceArray(placement), DeviceArray(placement)
+        self.queues = DeviceArray(placement)
+        self.left_rows = DeviceArray(placement)
+        self.arcs = DeviceArray(placement)
+        self.vertices = DeviceArray(placement)
+        self.degrees = DeviceArray(placement)
+        self.extremes = DeviceArray(placement)
+
+    def field(self, index: int) -> DeviceArray:
+        """Return the array of a field."""
+        return self._at(self._fields, index)
+
+    def accumulators(self, slot: int) -> DeviceArray:
+        """Return an array of accumulators, by its index in :meth:`StepCode.accumulators`."""
+        return self._at(self._accumulators, slot)
+
+    def _at(self, arrays: list[DeviceArray], index: int) -> DeviceArray:
+        while len(arrays) <= index:
+            arrays.append(DeviceArray(self._placement))
+        return arrays[index]
+
+
+@dataclass(frozen=True)
+class FrontierQueues:
+    """The queues of a frontier on all devices (frontier/cuda/queue.cuh).
+
+    Each device has two of local indexes (32 bits), and, if there are several devices, a list of positions
+    to which it has sent. They do not grow: members without room are in the bitmaps only.
+
+    :param room: items of each queue and list
+    :param lists: small frontiers list the vertices that they touch; devices read each other's lists
+    """
+
+    placement: StepPlacement
+    room: int
+    lists: bool
+
+    @classmethod
+    def of(cls, placement: StepPlacement, items: int | None, *, lists: bool) -> FrontierQueues:
+        """Return queues with room for a number of items; None: a number that is mostly enough.
+
+        :raises GraphTooLargeError: local indexes do not fit 32 bits
+        """
+        if placement.capacity >= 1 << 32:
+            raise GraphTooLargeError(
+                f"a device would own {placement.capacity:,} vertices, and step programs take fewer than "
+                f"{1 << 32:,} for each device; use more GPUs"
+            )
+        likely = max(_LEAST_ROOM, placement.capacity >> _ROOM_SHIFT)
+        room = max(1, min(likely if items is None else items, placement.capacity))
+        return cls(placement, room, lists)
+
+    @property
+    def arrays(self) -> ProgramArrays:
+        """The arrays that hold the queues."""
+        return self.placement.kept(ProgramArrays)
+
+    @property
+    def needs(self) -> list[tuple[DeviceArray, list[int]]]:
+        """Bytes of each array by device, as :meth:`StepPlacement.reserve` takes them."""
+        devices = len(self.placement.parts)
+        sent = self.placement.id_dtype.itemsize * self.room if devices > 1 else 0
+        first, second = self.arrays.queue
+        queue = [_INDEX_BYTES * self.room] * devices
+        return [
+            (first, queue),
+            (second, queue),
+            (self.arrays.queues, [_CONTROL_BYTES + sent] * devices),
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the queues of all devices."""
+        return sum(sum(nbytes) for _, nbytes in self.needs)
+
+    @property
+    def listing_limit(self) -> int:
+        """Largest size of a frontier whose touched neighbours mostly have room in the lists."""
+        if not self.lists:
+            return 0
+        graph = self.placement.graph
+        degree = -(-graph.arc_count // max(1, graph.vertex_count))
+        return max(self.room // max(1, degree), min(self.room, FEW_VERTICES))
+
+    def point(self, arguments: Any, part: StepPart, rows: StepRows) -> None:
+        """Fill in a device's arguments."""
+        directed = self.placement.graph.directed
+        arguments["queue"] = [queue[part].pointer for queue in self.arrays.queue]
+        arguments["queue_room"] = self.room
+        arguments["listing_limit"] = self.listing_limit
+        # Classes of a directed graph are of in-degrees.
+        arguments["long_below"] = (
+            self.placement.capacity if directed else rows.classes[RowClass.CLASS_GROUP]
+        )
+        arguments["is_directed"] = directed
+
+    def fill(self, members: Array) -> dict[int, int]:
+        """Queue the first frontier if there is room for it; return words of the state.
+
+        :param members: its vertices
+        """
+        placement = self.placement
+        owners, indexes = np.divmod(placement.position(members), placement.capacity)
+        counts = np.bincount(owners, minlength=len(placement.parts))
+        is_listed = bool((counts <= self.room).all())
+        for part in placement.parts:
+            control = np.zeros(_CONTROL_BYTES // 4, np.uint32)
+            if is_listed and counts[part.device]:
+                local = indexes[owners == part.device].astype(np.uint32)
+                self.arrays.queue[0][part].upload(local)
+                control[0] = len(local)
+            self.arrays.queues[part].upload(control)
+        return {QUEUE: 0, FORM: self._form(members) if is_listed else 0, REPLICATED: 1}
+
+    def _form(self, members: Array) -> int:
+        """Return the form of a frontier that is queued."""
+        form = LISTED
+        if len(members) <= self.listing_limit:
+            form |= LISTS
+        if len(members) <= FEW_VERTICES:
+            offsets = self.placement.graph.offsets
+            is_long = offsets[1:][members] - offsets[:-1][members] > SHORT_ROW_ARCS
+            form |= FEW | (0 if is_long.any() else SHORT)
+        return form
+
+
+class _RunBuffers:
+    """The arrays and arguments of a run on the devices."""
 
     def __init__(
         self, code: StepCode, placement: StepPlacement, state: StepState, gpu: GpuOptions
@@ -95,7 +248,7 @@ class _Running:
         self.queues = FrontierQueues.of(placement, gpu.frontier_items, lists=not self._by_host)
         self.arrays = placement.kept(ProgramArrays)
         self._first_words: dict[int, int] = {}
-        self.slots = slots_of(code)
+        self._accumulators = code.accumulators()
         self.arguments: Array = np.zeros(len(placement.parts), arguments_dtype(code))
         weighted = code.reads("weight") and placement.graph.is_weighted
         self.weight_dtype: np.dtype[Any] | None = None
@@ -107,16 +260,16 @@ class _Running:
             self.weight_dtype = self._rows["out"][0].weight_dtype
 
     def find_subscribers(self, gpu: GpuOptions) -> None:
-        """Who reads what at the own vertices, where values go to those devices only: to all by default."""
+        """Fill in the subscribers of own vertices, if values are sent to them only, not to all devices."""
         ways = ways_of_arcs(self.code)
         selects = gpu.communication != "broadcast" and reads_anywhere(self.code) is None
         if len(self.placement.parts) > 1 and ways and selects and not self._by_host:
             masks = self.placement.subscriber_masks(*ways)
-            for own, mask in zip(self.arguments, masks, strict=True):
-                own["subscribers"] = mask.pointer
+            for arguments, mask in zip(self.arguments, masks, strict=True):
+                arguments["subscribers"] = mask.pointer
 
     def upload(self) -> None:
-        """Make room for everything, and fill it in.
+        """Allocate all arrays, and fill them in.
 
         :raises GraphTooLargeError: need against free
         """
@@ -128,9 +281,9 @@ class _Running:
         ]
         needs = [
             *((arrays.field(index), [dtype.itemsize * count] * devices)
-              for index, (_, dtype) in self._fields()),
-            *((arrays.slot(index), [slot.dtype.itemsize * count] * devices)
-              for index, slot in self._each_slot()),
+              for index, (_, dtype) in enumerate(self.code.fields)),
+            *((arrays.accumulators(slot), [accumulators.dtype.itemsize * count] * devices)
+              for slot, accumulators in enumerate(self._accumulators)),
             (arrays.frontier, [count // 8] * devices),
             (arrays.touched, [count // 8] * devices),
             *self.queues.needs,
@@ -139,39 +292,31 @@ class _Running:
         if self.code.has_arcs:
             needs.append((arrays.arcs, [max(1, rows.arcs) for rows in out_rows]))
         placement.reserve(*needs)
-        for place, part in enumerate(placement.parts):
-            own = self.arguments[place]
-            own["left_rows"] = self.arrays.left_rows[part].pointer
-            own["vertex_count"] = placement.vertex_count
-            self.queues.point(own, part, self._rows["out"][place])
-            self._point_rows(own, place)
+        for part in placement.parts:
+            arguments = self.arguments[part.device]
+            arguments["left_rows"] = arrays.left_rows[part].pointer
+            arguments["vertex_count"] = placement.vertex_count
+            self.queues.point(arguments, part, out_rows[part.device])
+            for name, all_rows in self._rows.items():
+                rows = all_rows[part.device]
+                point_rows(arguments[name], rows)
+                if rows.weights is not None:
+                    arguments[f"{name}_weights"] = rows.weights.pointer
         self._fill()
         self._fill_names()
         if self.code.has_arcs:
             self._fill_arcs()
 
-    def _fields(self) -> Any:
-        return enumerate(self.code.fields)
-
-    def _each_slot(self) -> Any:
-        return enumerate(self.slots)
-
-    def _point_rows(self, own: Any, place: int) -> None:
-        for name, all_rows in self._rows.items():
-            rows = all_rows[place]
-            point_rows(own[name], rows)
-            if rows.weights is not None:
-                own[f"{name}_weights"] = rows.weights.pointer
-
     def _fill(self) -> None:
-        """Fields, frontier and accumulators, in positions, on every device."""
+        """Upload fields, frontier and accumulators, in the order of positions, to every device."""
         position, count = self.placement.numbering.position, self.placement.count
-        for index, (_, dtype) in self._fields():
+        for index, (_, dtype) in enumerate(self.code.fields):
             values = np.zeros(count, dtype)
             values[position] = self.state.fields[index]
             self._upload(self.arrays.field(index), values)
-        for index, slot in self._each_slot():
-            self._upload(self.arrays.slot(index), np.full(count, _identity(slot), slot.dtype))
+        for slot, accumulators in enumerate(self._accumulators):
+            values = np.full(count, accumulators.identity, accumulators.dtype)
+            self._upload(self.arrays.accumulators(slot), values)
         members = np.zeros(count, np.uint8)
         members[position[self.state.frontier]] = 1
         self._upload(self.arrays.frontier, np.packbits(members, bitorder="little"))
@@ -184,94 +329,152 @@ class _Running:
                 array[part].upload(values)
 
     def _fill_names(self) -> None:
-        """Vertices and degrees of positions, and positions of vertices, where a program asks for them."""
+        """Upload vertices and degrees of positions, and positions of vertices, if they are read."""
         placement = self.placement
         named = any(
             read.via >= 0
             for step in self.code.instructions()
             for operator in step.operators()
             for read in operator.reads
-        ) or any(step.place.kind == "field" for step in self.code.instructions())
+        ) or any(step.goal.kind == "field" for step in self.code.instructions())
         if named:
-            for own, buffer in zip(self.arguments, placement.positions(), strict=True):
-                own["positions"] = buffer.pointer
+            for arguments, buffer in zip(self.arguments, placement.positions(), strict=True):
+                arguments["positions"] = buffer.pointer
         if self.code.reads("vertex"):
             vertices = placement.vertex(np.arange(placement.count)).astype(placement.id_dtype)
-            for own, part in zip(self.arguments, placement.parts, strict=True):
-                own["vertices"] = self.arrays.vertices.resident(part, vertices).pointer
+            for arguments, part in zip(self.arguments, placement.parts, strict=True):
+                arguments["vertices"] = self.arrays.vertices.resident(part, vertices).pointer
         if self.code.reads("degree"):
             degrees = np.zeros(placement.count, np.int64)
             degrees[placement.numbering.position] = placement.graph.out_degree()
-            for own, part in zip(self.arguments, placement.parts, strict=True):
-                own["degrees"] = self.arrays.degrees.resident(part, degrees).pointer
+            for arguments, part in zip(self.arguments, placement.parts, strict=True):
+                arguments["degrees"] = self.arrays.degrees.resident(part, degrees).pointer
 
     def _fill_arcs(self) -> None:
-        """A flag an arc, in the order of the rows."""
+        """Upload the flags of the frontier's arcs, in the order of the rows."""
         offsets = self.placement.graph.offsets
-        for place, part in enumerate(self.placement.parts):
-            room = self.arrays.arcs[part]
-            self.arguments[place]["arcs"] = room.pointer
-            if self.state.arcs is None or not self._rows["out"][place].arcs:
+        for part in self.placement.parts:
+            buffer = self.arrays.arcs[part]
+            self.arguments[part.device]["arcs"] = buffer.pointer
+            if self.state.arcs is None or not self._rows["out"][part.device].arcs:
                 continue
             vertices = self.placement.numbering.vertices(part.device)
             lengths = offsets[1:][vertices] - offsets[:-1][vertices]
             begins = np.cumsum(lengths) - lengths
             arcs = np.repeat(offsets[:-1][vertices] - begins, lengths) + np.arange(lengths.sum())
-            room.upload(self.state.arcs[arcs])
+            buffer.upload(self.state.arcs[arcs])
 
-    def connect(self, run: Any) -> None:
-        """The pointers to all devices' memory."""
+    def connect(self, run: StepRun) -> None:
+        """Fill in the pointers to all devices' memory."""
         exchange, arrays = run.exchange, self.arrays
         self.arguments["queues"] = exchange.broadcast_pointers(arrays.queues)
         self.arguments["frontiers"] = exchange.broadcast_pointers(arrays.frontier)
         self.arguments["touched"] = exchange.collected_pointers(arrays.touched, 1)
-        for place, part in enumerate(self.placement.parts):
-            # They are asked for in the meeting that ends a superstep. Its device alone changes one.
+        for part in self.placement.parts:
+            # Devices read them in the meeting that ends a superstep, so the host cannot copy them.
             extremes = np.full(2, _LARGEST, np.int64)
             room = run.reachable_room(arrays.extremes, part, extremes)
-            self.arguments["extremes"][:, place] = room.pointer
-        for index, _ in self._fields():
+            self.arguments["extremes"][:, part.device] = room.pointer
+        for index in range(len(self.code.fields)):
             self.arguments["fields"][:, index] = exchange.broadcast_pointers(arrays.field(index))
-        for index, slot in self._each_slot():
-            pointers = exchange.collected_pointers(arrays.slot(index), 8 * slot.dtype.itemsize)
-            self.arguments["accumulators"][:, index] = pointers
-        copies = ProgramExchange(self.code, self.slots, arrays, exchange)
-        run.exchange_on_host = copies.exchange_on_host
+        for slot, accumulators in enumerate(self._accumulators):
+            bits = 8 * accumulators.dtype.itemsize
+            pointers = exchange.collected_pointers(arrays.accumulators(slot), bits)
+            self.arguments["accumulators"][:, slot] = pointers
+        run.exchange_on_host = ProgramExchange(self.code, arrays, exchange).exchange_on_host
 
     def words(self) -> list[int | float]:
-        """The state at the beginning: numbers, and the form of the frontier."""
-        bits = [self.state.number(self.code, index) for index in range(len(self.code.numbers))]
-        numbers = [one if isinstance(one, float) else one & (2**64 - 1) for one in bits]
+        """Return the first words of the state: numbers, and the form of the frontier."""
+        numbers = [
+            number if isinstance(number, float) else number & (2**64 - 1)
+            for number in self.state.numbers(self.code).values()
+        ]
         last = max(self._first_words) + 1
         return [*numbers, *(self._first_words.get(word, 0) for word in range(len(numbers), last))]
 
     def gather(self, words: Array) -> None:
-        """The state as the run left it."""
+        """Download the results into the state."""
         placement, state = self.placement, self.state
-        for index, (_, dtype) in self._fields():
+        for index, (_, dtype) in enumerate(self.code.fields):
             deliver_positions(placement, self.arrays.field(index), dtype, state.fields[index])
         for index, (_, dtype) in enumerate(self.code.numbers):
             state.set_number(self.code, index, words[index : index + 1].view(dtype)[0].item())
         if self.code.has_arcs:
             state.arcs = None
-            if ends_with_arcs(self.code):
+            if self.code.ends_with_arcs:
                 state.arcs = np.zeros(placement.graph.arc_count, np.uint8)
                 deliver_arcs(placement, self.arrays.arcs, state.arcs)
-        found = []
+        frontier = []
         for part in placement.parts:
             bits = self.arrays.frontier[part].download(np.uint8, placement.count // 8)
             first = part.first // 8
-            own = bits[first : first + placement.capacity // 8]
-            members = np.flatnonzero(np.unpackbits(own, bitorder="little"))
-            found.append(placement.vertex(part.first + members))
-        frontier = np.sort(np.concatenate(found)).astype(state.frontier.dtype)
-        state.frontier = frontier
+            owned = bits[first : first + placement.capacity // 8]
+            members = np.flatnonzero(np.unpackbits(owned, bitorder="little"))
+            frontier.append(placement.vertex(part.first + members))
+        state.frontier = np.sort(np.concatenate(frontier)).astype(state.frontier.dtype)
 
 
-def _identity(slot: Slot) -> Any:
-    if slot.combine in ("add", "staged"):
-        return 0
-    if slot.dtype.kind == "f":
-        return np.inf if slot.combine == "min" else -np.inf
-    limits = np.iinfo(slot.dtype)
-    return limits.max if slot.combine == "min" else limits.min
+class ProgramExchange:
+    """The copies between devices that the host makes after each superstep of a program, by its phases.
+
+    A phase is ``2 * index`` of a step, or the one that follows it. Lists of sent positions are not used
+    then (:attr:`FrontierQueues.lists`).
+    """
+
+    def __init__(self, code: StepCode, arrays: ProgramArrays, exchange: Exchange) -> None:
+        self._exchange, self._arrays = exchange, arrays
+        self._pulls = code.pulls
+        self._shared = shared_fields(code)
+        self._code, self._accumulators = code, code.accumulators()
+        self._steps = {step.index: step for step in code.instructions()}
+        self._fetched: list[tuple[DeviceArray, int]] = []
+
+    def exchange_on_host(self, last: int, coming: int, state: Array) -> None:
+        """Copy what devices read of each other, after the superstep ``last`` and before ``coming``."""
+        step, is_second = self._step_of(last)
+        if step is not None and is_second == _has_second(step):
+            self._broadcast_outcome(step, bool(state[REPLICATED]))
+        if self._pulls and last & BROADCAST:
+            self._exchange.broadcast(self._arrays.frontier, 1)
+        for array, bits in self._fetched:
+            self._exchange.reset(array, bits)
+        self._fetched = []
+        step, is_second = self._step_of(coming)
+        if step is not None and step.kind == "advance" and is_second and not _pulled(step, last):
+            self._fetched = self._messages(step)
+            for array, bits in self._fetched:
+                self._exchange.fetch(array, bits)
+
+    def _step_of(self, phase: int) -> tuple[Instruction | None, bool]:
+        """Return the step of a phase, and True if the phase is its second; None for an empty phase."""
+        if phase & BROADCAST:
+            return None, False
+        index, is_second = divmod(phase & ~TURNED, 2)
+        return self._steps.get(index), bool(is_second)
+
+    def _broadcast_outcome(self, step: Instruction, replicated: bool) -> None:
+        """Copy a step's field, or its frontier, to all devices.
+
+        :param replicated: the frontier too; otherwise a phase with the bit BROADCAST precedes its next use
+        """
+        if step.kind in ("advance", "compute") and step.into in self._shared:
+            bits = 8 * np.dtype(self._code.field_dtype(step.into)).itemsize
+            self._exchange.broadcast(self._arrays.field(step.into), bits)
+        is_new = step.kind in ("advance", "filter", "arcs") and not step.stays
+        if self._pulls and is_new and replicated:
+            self._exchange.broadcast(self._arrays.frontier, 1)
+
+    def _messages(self, step: Instruction) -> list[tuple[DeviceArray, int]]:
+        """Return the arrays of messages to owners, with the bits of one position."""
+        slot = self._accumulators.index(self._code.accumulators_of(step))
+        bits = 8 * self._accumulators[slot].dtype.itemsize
+        return [(self._arrays.touched, 1), (self._arrays.accumulators(slot), bits)]
+
+
+def _pulled(step: Instruction, first: int) -> bool:
+    """Return True if the first superstep of an advance pulled, which sends no messages."""
+    return bool(first & TURNED) if step.turns else step.pulls
+
+
+def _has_second(step: Instruction) -> bool:
+    return step.kind in ("advance", "arcs") or (step.kind == "compute" and step.staged)

@@ -61,6 +61,12 @@ def c_type(dtype: np.dtype[Any]) -> str:
     return _C_TYPES[dtype.name]
 
 
+def number_bits(number: Any, dtype: np.dtype[Any]) -> int:
+    """Return the bits of a number of 4 or 8 bytes."""
+    bits = np.array([number], dtype).view(np.uint32 if dtype.itemsize == 4 else np.uint64)
+    return int(bits[0])
+
+
 def layout_checks(
     struct: str, dtype: np.dtype[Any], members: Mapping[str, str] = MappingProxyType({})
 ) -> str:

@@ -1,23 +1,23 @@
 """A worker's local worklist: near and far queues as bins of chunks in one arena.
 
-Every queue here is FIFO, holds work-items (key, value), and is a linked list of chunks taken from one
-arena, so that memory is bounded by the items that wait, not by the number of queues. One worker owns
-an arena; nobody else touches it while the worker runs.
+Every queue is FIFO, holds work-items (key, value), and is a linked list of chunks of one arena, so that
+memory is bounded by the number of queued items, not of queues. Only the worker that owns an arena accesses
+it during a run.
 
 Bins, by number:
 
     0                     urgent: items of higher priority than the current bucket (late arrivals)
-    1 .. BUCKETS          priority buckets, circular: bucket b lies in bin 1 + b mod BUCKETS, for b in
+    1 .. BUCKETS          priority buckets, circular: bucket b is bin 1 + b mod BUCKETS, for b in
                           [base, base + BUCKETS)
-    BUCKETS + 1           far: items of buckets beyond; dealt out when the window has moved there
+    BUCKETS + 1           far: items of later buckets, distributed when the base gets there
     BUCKETS + 2 + d       outbox for device d
 
-An empty bin has head = tail = 0; chunk 0 is never used. Otherwise head is the position of its first
-item and tail one past its last, position = chunk * CHUNK_ITEMS + offset.
+An empty bin has head = tail = 0; chunk 0 is never used. Otherwise head is the position of its first item
+and tail one past its last, position = chunk * CHUNK_ITEMS + offset.
 
-Invariant (no item is lost): whoever is about to push reserves first (`has_room`), and leaves to be
-relaunched with a larger arena where there is no room. A push without room raises the overflow flag,
-which ends the run with an error.
+Invariant (no item is lost): before pushing, a worker checks that there is room (`has_room`), and otherwise
+returns to its host thread, which enlarges the arena and calls it again. A push without room sets the
+overflow flag, which ends the run with an error.
 
 The bucket of an item is a hint about order only: results do not depend on it.
 """
@@ -38,14 +38,14 @@ URGENT = 0
 FAR = BUCKETS + 1
 OUTBOX = BUCKETS + 2
 NO_BUCKET = np.iinfo(np.int64).max
-"""Bucket published by a worker that has no work: farther than any."""
+"""Bucket published by a worker without work: larger than any."""
 _BUCKET_LIMIT = float(1 << 60)
 
 # Words of `header`.
 FREE_HEAD = 0  # first chunk of the free list
 FREE_COUNT = 1
 BASE = 2  # the lowest bucket that may hold items
-OVERFLOWED = 3  # what ends the run: NO_ROOM, NO_DEVICE or NO_VALUE
+OVERFLOWED = 3  # error that ends the run: NO_ROOM, NO_DEVICE or NO_VALUE
 WAITING = 4  # items in urgent, buckets and far
 FAR_LOWEST = 5  # lowest bucket in the far bin
 HEADER_WORDS = 8
@@ -55,20 +55,20 @@ NO_ROOM = 1  # an item was not queued
 NO_DEVICE = 2  # an item was addressed to a device that does not exist
 NO_VALUE = 3  # a value or a key does not fit its dtype; it was not stored
 
-# Bound by the instantiation: words of an item (1 or 2), the type of its value (what operators push is
-# converted to it: a double's bits are no float's), and int64 bits to a value.
+# Bound by the instantiation: words of an item (1 or 2), the type of its value (to which pushed values are
+# converted, since the bits of a double are not those of a float), and the conversion from int64 bits.
 ITEM_WORDS = 1
 VALUE: Any = np.int32
 from_bits = FROM_BITS[np.dtype(np.int32)]
 
 
 def item_bucket(buckets_per_unit: float, value: Any) -> int:
-    """The bucket of an item; bound by the instantiation to the program's priority over delta."""
+    """Return the bucket of an item: its priority over delta. Bound by the instantiation."""
     raise NotImplementedError
 
 
 class Bins(NamedTuple):
-    """One worker's queues: what the comment at the top of the file describes, as arrays."""
+    """One worker's queues, as arrays."""
 
     arena: Any  # int64 (chunks * CHUNK_ITEMS * ITEM_WORDS)
     next_chunk: Any  # int64 (chunks)
@@ -81,7 +81,7 @@ class Bins(NamedTuple):
 def new_bins(
     devices: int, capacity_items: int, item_words: int, buckets_per_unit: float = 1.0
 ) -> Bins:
-    """Empty queues with room for ``capacity_items`` if these fill their chunks."""
+    """Return empty queues with room for ``capacity_items`` in full chunks."""
     chunks = 2 + -(-capacity_items // CHUNK_ITEMS)
     bins = Bins(
         arena=np.empty(chunks * CHUNK_ITEMS * item_words, np.int64),
@@ -96,7 +96,7 @@ def new_bins(
 
 
 def clear_bins(bins: Bins) -> None:
-    """Forget all items."""
+    """Remove all items."""
     bins.head[:] = 0
     bins.tail[:] = 0
     bins.header[:] = 0
@@ -106,7 +106,7 @@ def clear_bins(bins: Bins) -> None:
 
 
 def grown_bins(bins: Bins, item_words: int) -> Bins:
-    """The same queues with twice the room; the items stay where they are."""
+    """Return the same queues with twice the room; items keep their positions."""
     chunks = len(bins.next_chunk)
     larger = bins._replace(
         arena=np.empty(2 * len(bins.arena), np.int64), next_chunk=np.empty(2 * chunks, np.int64)
@@ -118,7 +118,7 @@ def grown_bins(bins: Bins, item_words: int) -> Bins:
 
 
 def _add_chunks(bins: Bins, first: int) -> None:
-    """Put the chunks from ``first`` on in the free list."""
+    """Put the chunks from ``first`` on into the free list."""
     chunks = len(bins.next_chunk)
     bins.next_chunk[first : chunks - 1] = np.arange(first + 1, chunks)
     bins.next_chunk[chunks - 1] = bins.header[FREE_HEAD]
@@ -130,7 +130,7 @@ def _add_chunks(bins: Bins, first: int) -> None:
 
 
 def has_room(bins: Any, pushes: int) -> bool:
-    """Whether that many items can be pushed, whichever bins they go to."""
+    """Return True if that many items can be pushed, into any bins."""
     chunks = (pushes >> CHUNK_SHIFT) + min(pushes, len(bins.head)) + 1
     return bool(bins.header[FREE_COUNT] >= chunks)
 
@@ -187,10 +187,9 @@ def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
 
 
 def peek_key(bins: Any, bin_number: int, ahead: int) -> int:
-    """The key of an item of a bin that is not empty: the first, or one some places behind it.
+    """Return the key of the item ``ahead`` of the first in a bin that is not empty, for prefetching.
 
-    Where there is none so far behind in the first chunk, that of the last there is: good for
-    prefetching.
+    If the first chunk has fewer items, it is the key of the last one there.
     """
     position = load(bins.head, bin_number)
     ahead = min(ahead, CHUNK_ITEMS - 1 - (position & (CHUNK_ITEMS - 1)))
@@ -203,7 +202,7 @@ def peek_key(bins: Any, bin_number: int, ahead: int) -> int:
 
 
 def bucket_of(priority: Any, buckets_per_unit: float) -> int:
-    """The bucket of a priority; any number will do, infinities and NaN included."""
+    """Return the bucket of a priority, which may be infinite or NaN."""
     scaled = np.floor(np.float64(priority) * buckets_per_unit)
     if not scaled < _BUCKET_LIMIT:
         return 1 << 60
@@ -229,10 +228,10 @@ def push_bucket(bins: Any, bucket: int, key: int, value: Any) -> None:
 
 
 def lowest_bucket(bins: Any) -> int:
-    """The lowest bucket that holds items, NO_BUCKET if none does; the base for urgent items.
+    """Return the lowest bucket that holds items (the base for urgent items), or NO_BUCKET.
 
-    Deals the far bin out when its lowest bucket is due, for which the caller has reserved room for
-    BUCKETS items.
+    Distributes the far bin when its lowest bucket is due; the caller has checked for room for BUCKETS
+    items.
     """
     header = bins.header
     if header[WAITING] == 0:
@@ -240,23 +239,23 @@ def lowest_bucket(bins: Any) -> int:
     base = header[BASE]
     if load(bins.tail, URGENT) != 0:
         return int(base)
-    found = NO_BUCKET
+    lowest = NO_BUCKET
     for ahead in range(BUCKETS):
         if load(bins.tail, 1 + ((base + ahead) & (BUCKETS - 1))) != 0:
-            found = base + ahead
+            lowest = base + ahead
             break
-    if load(bins.tail, FAR) != 0 and header[FAR_LOWEST] <= found:
-        found = header[FAR_LOWEST]
-        _deal_far(bins)
-    return found
+    if load(bins.tail, FAR) != 0 and header[FAR_LOWEST] <= lowest:
+        lowest = header[FAR_LOWEST]
+        _distribute_far(bins)
+    return lowest
 
 
-def _deal_far(bins: Any) -> None:
+def _distribute_far(bins: Any) -> None:
     """Move the base to the lowest far bucket, and far items of the window into their buckets."""
     header = bins.header
     header[BASE] = header[FAR_LOWEST]
     header[FAR_LOWEST] = NO_BUCKET
-    # Items that stay far are appended behind this one, so it ends the round.
+    # Items that stay far are appended after this one, which therefore ends the loop.
     last = load(bins.tail, FAR)
     while True:
         ended = load(bins.head, FAR) + 1 == last
@@ -268,7 +267,7 @@ def _deal_far(bins: Any) -> None:
 
 
 def advance_base(bins: Any, bucket: int) -> bool:
-    """Raise the base to a bucket at or below which nothing waits here; True if it moved."""
+    """Raise the base to a bucket below which no item is queued; return True if it moved."""
     if bucket == NO_BUCKET or bucket <= bins.header[BASE] or load(bins.tail, URGENT) != 0:
         return False
     bins.header[BASE] = bucket

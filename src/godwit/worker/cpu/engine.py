@@ -1,4 +1,4 @@
-"""Starts the compiled workers, enlarges their worklists when they ask, and collects their counts."""
+"""Compiles vertex programs and worklists, and runs them by workers or by a team of threads."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from godwit import config
+from godwit.dtypes import frozen
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
 from godwit.runtime.cpu.compile import Kernel, kernel
 from godwit.runtime.cpu.team import ABORT, borrowed_team, new_control, thread_track
 from godwit.runtime.cpu.values import FROM_BITS, by_reference, returned
-from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.protocol import Device, ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import active, seconds_since
-from godwit.worker.cpu import shared_memory, worker
+from godwit.worker.cpu import relax, shared_memory, worker
 from godwit.worker.cpu.bins import (
     BASE,
     NO_BUCKET,
@@ -32,10 +33,14 @@ from godwit.worker.cpu.mailbox import new_mailboxes
 from godwit.worker.cpu.shared_memory import run_shared
 from godwit.worker.cpu.supersteps import run_in_steps
 from godwit.worker.cpu.worker import PUBLISHED_WORDS, Worklist, run_worker
-from godwit.worker.task import Seeds, WorklistOperators, WorklistOptions
+from godwit.worker.program import ProgramOperators
+from godwit.worker.task import PlacedPart, Seeds, WorklistOperators, WorklistOptions
 
 RING_ITEMS = 4096
-"""Slots of a mailbox where nobody says otherwise."""
+"""Default number of slots of a mailbox."""
+SERIAL_ARCS = 20_000
+"""Graphs with fewer arcs run faster on one thread."""
+SMALLEST_FRONTIER = 4096
 
 
 @kernel
@@ -60,7 +65,7 @@ def _shared(rank: int, size: int, control: Any, worklist: Any, published: Any, s
 
 
 def priority(value: Any) -> Any:
-    """Bound by the instantiation: smaller is sooner."""
+    """Return the priority of a value, smaller is sooner. Bound by the instantiation."""
     raise NotImplementedError
 
 
@@ -72,6 +77,118 @@ def _one_bucket(buckets_per_unit: float, value: Any) -> int:
     return 0
 
 
+def _less(candidate: Any, current: Any) -> bool:
+    return bool(candidate < current)
+
+
+def _greater(candidate: Any, current: Any) -> bool:
+    return bool(candidate > current)
+
+
+def _never(candidate: Any, current: Any) -> bool:
+    return False
+
+
+_IMPROVES = {"min": _less, "max": _greater, "add": _never}
+
+
+def worklist_operators(
+    program: ProgramOperators, *, shared: bool, weighted: bool, item_bytes: int
+) -> WorklistOperators:
+    """Return the operators by which a worklist runs a program, made once for the same arguments."""
+    key = ("cpu", shared, weighted, item_bytes)
+    operators: WorklistOperators | None = program.compiled.get(key)
+    if operators is not None:
+        return operators
+    dtype = program.value_dtype
+    integer = dtype.kind in "iu"
+    field_dtype = program.field_dtype or dtype
+    bindings = {
+        "process": relax.process_vertex,
+        "initial_value": relax.vertex_value,
+        "look_ahead": relax.prefetch_vertex,
+        "fanout": relax.vertex_fanout,
+        "owner": relax.owner_is_here,
+        "on_send": relax.pass_on,
+        "pack": relax.pack_halo,
+        "unpack": relax.unpack_owned,
+        "on_receive": relax.receive_vertex,
+        "message": program.message,
+        "activate": program.activate,
+        "update": program.update or relax.update,
+        "priority": program.priority,
+        "improves": _IMPROVES[program.combine],
+        "ACCUMULATES": program.combine == "add",
+        "HAS_FIELD": program.field_dtype is not None,
+        "WEIGHTED": weighted,
+        "SHARED": shared,
+        "VALUE": dtype.type,
+        "FIELD": field_dtype.type,
+        "CHECKS_RANGE": integer,
+        "LOWEST_VALUE": int(np.iinfo(dtype).min) if integer else 0,
+        "HIGHEST_VALUE": int(np.iinfo(dtype).max) if integer else 0,
+        "CHECKS_FIELDS": field_dtype.kind in "iu",
+        "LOWEST_FIELD": int(np.iinfo(field_dtype).min) if field_dtype.kind in "iu" else 0,
+        "HIGHEST_FIELD": int(np.iinfo(field_dtype).max) if field_dtype.kind in "iu" else 0,
+        "IDENTITY": program.identity.item(),
+    }
+    operators = WorklistOperators(dtype, 16 if item_bytes == 16 else 8, bindings)
+    program.compiled[key] = operators
+    return operators
+
+
+def run_program(
+    program: ProgramOperators,
+    devices: Sequence[Device],
+    parts: Sequence[PlacedPart],
+    options: WorklistOptions,
+    poll: ProgressPoll | None,
+) -> WorklistCounts:
+    """Run a vertex program; the parts then hold the result."""
+    item_bytes = _item_bytes(program, parts)
+    weighted = program.uses_weight and parts[0].graph.weights is not None
+    states = [_program_state(part, weighted=weighted) for part in parts]
+    threads = devices[0].threads
+    shared = devices[0].shares_memory
+    operators = worklist_operators(program, shared=shared, weighted=weighted, item_bytes=item_bytes)
+    if not shared:
+        seeds = [part.seeds for part in parts]
+        names = [device.name for device in devices]
+        return run_workers(operators, states, seeds, options, poll, names)
+    graph = parts[0].graph
+    if len(graph.targets) < SERIAL_ARCS:
+        threads = 1
+    frontier_items = max(SMALLEST_FRONTIER, len(graph.vertices))
+    return run_threads(operators, states[0], parts[0].seeds, options, threads, frontier_items, poll)
+
+
+def _item_bytes(program: ProgramOperators, parts: Sequence[PlacedPart]) -> int:
+    """Return 8 if a key and a value have 4 bytes each, else 16."""
+    keys = max(max(len(part.values), len(part.halo_values)) for part in parts)
+    return 8 if program.value_dtype.itemsize == 4 and keys < 1 << 32 else 16
+
+
+def _program_state(part: PlacedPart, *, weighted: bool) -> relax.ProgramState:
+    graph = part.graph
+    weights = graph.weights if weighted and graph.weights is not None else np.zeros(1, np.int32)
+    return relax.ProgramState(
+        offsets=frozen(graph.offsets),
+        targets=frozen(graph.targets),
+        weights=frozen(weights),
+        owned=len(graph.vertices),
+        vertices=frozen(graph.vertices),
+        halo_owner=frozen(graph.halo_owner),
+        halo_remote=frozen(graph.halo_remote),
+        values=part.values,
+        halo_values=part.halo_values,
+        pending=np.zeros(len(graph.halo_vertices), np.uint8),
+        field=part.fields,
+        limit=part.limit,
+        target=part.target,
+        parameters=part.parameters,
+    )
+
+
 def run_workers(
     operators: WorklistOperators,
     states: Sequence[Any],
@@ -80,7 +197,7 @@ def run_workers(
     poll: ProgressPoll | None,
     names: Sequence[str] | None = None,
 ) -> WorklistCounts:
-    """Run one worker per state, each on a thread of its own, until all work is done.
+    """Run one worker for each state, on a thread of its own.
 
     :param names: of the devices, for a trace
     """
@@ -93,9 +210,12 @@ def run_workers(
     published = np.zeros(devices * PUBLISHED_WORDS, np.int64)
     control = new_control()
     growths = [0] * devices
-    # What all workers get behind their worklist and in front of their state, and what comes last.
-    common: tuple[Any, ...] = (mailboxes, published, control)
-    last: tuple[Any, ...] = ()
+    common: tuple[Any, ...] = (
+        mailboxes,
+        published,
+        control,
+    )  # arguments between worklist and state
+    last: tuple[Any, ...] = ()  # and after the state
     if not options.in_steps:
         common = (mailboxes, published, np.zeros(devices, np.int64), control)
         last = (options.window,)
@@ -137,7 +257,7 @@ def run_threads(
     frontier_items: int,
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
-    """Run a team of threads that share one state, meeting after every bucket."""
+    """Run a team of threads that share one state and meet after every bucket."""
     kernel = _instantiation(operators, _shared)
     words = operators.item_bytes // 8
     nothing = Seeds(seeds.keys[:0], seeds.values[:0])
@@ -146,7 +266,7 @@ def run_threads(
         worklist.counts[worker.END_INITIAL] = 0
         fusion = 0 if options.in_steps else shared_memory.FUSION_ITEMS
         worklist.counts[worker.FUSION_LIMIT] = fusion
-        # All threads count buckets from the same one: what waits is never below the current one.
+        # All threads begin with the same bucket, below which no item is queued.
         worklist.bins.header[BASE] = worklist.counts[worker.CURRENT_BUCKET]
     published = np.zeros(threads * PUBLISHED_WORDS, np.int64)
     shared = np.zeros(shared_memory.SHARED_WORDS, np.int64)
@@ -181,16 +301,16 @@ def run_threads(
 def _team_poll(
     worklists: Sequence[Worklist], poll: ProgressPoll | None
 ) -> Callable[[], None] | None:
-    """The caller's poll, fed with the counts as they stand: workers write them while we read."""
+    """Return a poll with the current sum of processed items, which workers may be writing."""
     if poll is None:
         return None
     counts = [worklist.counts for worklist in worklists]
-    return lambda: poll(sum(int(own[worker.PROCESSED]) for own in counts))
+    return lambda: poll(sum(int(words[worker.PROCESSED]) for words in counts))
 
 
 def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
-    found: Kernel | None = operators.compiled.get(template.__name__)
-    if found is None:
+    instance: Kernel | None = operators.compiled.get(template.__name__)
+    if instance is None:
         bindings = dict(operators.bindings)
         if bindings.get("priority") is None:
             bindings.pop("priority", None)
@@ -203,16 +323,16 @@ def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
         bindings["engine_push_to"] = worker.push_to
         bindings["VALUE"] = operators.value_dtype.type
         bindings["from_bits"] = FROM_BITS[operators.value_dtype]
-        found = operators.compiled[template.__name__] = template.bind(**bindings)
-    return found
+        instance = operators.compiled[template.__name__] = template.bind(**bindings)
+    return instance
 
 
 def _prepare(
     operators: WorklistOperators, kernel: Kernel, state: Any, arguments: tuple[Any, ...]
 ) -> float:
-    """Compile or load the kernel before the threads start; the seconds that took.
+    """Compile or load the kernel before the threads start; return the seconds that took.
 
-    Apart from the state's arrays all arguments have the same types in every run of the operators.
+    Apart from the state's arrays, all arguments have the same types in every run of the operators.
     """
     dtypes = tuple(array.dtype.str for array in state if isinstance(array, np.ndarray))
     if (kernel.__name__, dtypes) in operators.compiled:
@@ -228,9 +348,9 @@ def _new_worklists(
 ) -> list[Worklist]:
     lowest = _lowest_seed_bucket(operators, seeds, options)
     worklists = []
-    for device, own in enumerate(seeds):
+    for device, seed in enumerate(seeds):
         counts = np.zeros(worker.SENT_TO + devices, np.int64)
-        counts[worker.END_INITIAL] = own.initial_keys
+        counts[worker.END_INITIAL] = seed.initial_keys
         counts[worker.CURRENT_BUCKET] = lowest
         bins = new_bins(
             devices, options.capacity_items, operators.item_bytes // 8, 1.0 / options.delta
@@ -243,8 +363,8 @@ def _new_worklists(
                 bins=bins,
                 counts=counts,
                 next_hop=np.ascontiguousarray(next_hop, np.int64),
-                seed_keys=np.ascontiguousarray(own.keys, np.int64),
-                seed_values=np.ascontiguousarray(own.values, operators.value_dtype),
+                seed_keys=np.ascontiguousarray(seed.keys, np.int64),
+                seed_values=np.ascontiguousarray(seed.values, operators.value_dtype),
             )
         )
     return worklists
@@ -253,7 +373,7 @@ def _new_worklists(
 def _lowest_seed_bucket(
     operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions
 ) -> int:
-    values = np.unique(np.concatenate([own.values for own in seeds]))
+    values = np.unique(np.concatenate([seed.values for seed in seeds]))
     if len(values) == 0:
         return NO_BUCKET
     urgency = operators.bindings.get("priority")
@@ -267,7 +387,7 @@ def _lowest_seed_bucket(
 
 
 def _grown(worklist: Worklist, item_words: int) -> Worklist:
-    """The worklist with twice the room; an error before the system runs out of memory and kills."""
+    """Return the worklist with twice the room; raise GraphTooLargeError before memory runs out."""
     held = worklist.bins.arena.nbytes + worklist.bins.next_chunk.nbytes
     available = config.available_memory_bytes()
     if 2 * held > available:
@@ -286,7 +406,7 @@ def _check_codes(codes: Sequence[int], worklists: Sequence[Worklist]) -> None:
             return
         if worklists[failed].bins.header[OVERFLOWED] == NO_DEVICE:
             raise GodwitError(
-                f"device {failed} was to send an item to a device that there is not: owner and push_to "
+                f"device {failed} was to send an item to a device that does not exist: owner and push_to "
                 f"must name one in [0, {len(worklists)})"
             )
         raise GodwitError(
@@ -308,5 +428,5 @@ def _collect(worklists: Sequence[Worklist], growths: int, compile_s: float) -> W
         rounds=counts[:, worker.ROUNDS],
         growths=growths,
         compile_s=compile_s,
-        value_overflow=any(one.bins.header[OVERFLOWED] == NO_VALUE for one in worklists),
+        value_overflow=any(worklist.bins.header[OVERFLOWED] == NO_VALUE for worklist in worklists),
     )

@@ -1,17 +1,17 @@
 """Mailboxes: one single-producer, single-consumer ring per pair of workers, in shared memory.
 
-The ring of the pair (sender, receiver) has ``capacity`` slots of an item each and two counters that
-only grow: ``tail``, written by the sender alone, counts the items put in; ``head``, written by the
-receiver alone, counts those taken out. Slot i mod capacity holds item i.
+The ring of a pair (sender, receiver) has ``capacity`` slots of one item and two counters that only grow:
+``tail``, written by the sender only, counts the items put in; ``head``, written by the receiver only,
+counts the items taken out. Slot i mod capacity holds item i.
 
 Invariants:
-- head <= tail <= head + capacity. The sender writes slot i only when it has seen head > i - capacity
-  (its credit), the receiver reads it only when it has seen tail > i.
-- Item contents are written before tail is released, and read after tail was acquired; a slot is read
-  before head is released, and reused after head was acquired. So no item is seen half-written,
-  overwritten, lost or taken twice.
-- Nobody waits for credit in place: items wait in the sender's outbox (a bin of its own arena), and
-  the sender goes on receiving. So full rings cannot deadlock.
+- head <= tail <= head + capacity. The sender writes item i only after it has read head > i - capacity (its
+  credit), the receiver reads it only after it has read tail > i.
+- Item contents are written before tail is released, and read after tail was acquired; a slot is read before
+  head is released, and reused after head was acquired. So no item is seen half-written, overwritten, lost
+  or taken twice.
+- No worker waits for credit in place: items stay in the sender's outbox (a bin of its own arena), and the
+  sender continues to receive. So full rings cannot deadlock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mailboxes(NamedTuple):
 
 
 def new_mailboxes(devices: int, capacity: int, item_words: int) -> Mailboxes:
-    """Empty rings."""
+    """Return empty rings."""
     pairs = devices * devices
     return Mailboxes(
         slots=np.empty(pairs * capacity * item_words, np.int64),
@@ -53,14 +53,14 @@ def new_mailboxes(devices: int, capacity: int, item_words: int) -> Mailboxes:
 
 
 def credit(mailboxes: Any, sender: int, receiver: int) -> int:
-    """How many items the sender may put now."""
+    """Return the number of items that the sender may put now."""
     pair = (sender * mailboxes.devices + receiver) * _LINE
     waiting = mailboxes.tails[pair] - load_acquire(mailboxes.heads, pair)
     return int(mailboxes.capacity - waiting)
 
 
 def put(mailboxes: Any, sender: int, receiver: int, ahead: int, key: int, value: Any) -> None:
-    """Write the item ``ahead`` of the tail; the receiver sees it after `publish`."""
+    """Write the item ``ahead`` of the tail; `publish` makes it visible to the receiver."""
     pair = sender * mailboxes.devices + receiver
     item = mailboxes.tails[pair * _LINE] + ahead
     slot = pair * mailboxes.capacity + item % mailboxes.capacity
@@ -72,19 +72,19 @@ def put(mailboxes: Any, sender: int, receiver: int, ahead: int, key: int, value:
 
 
 def publish(mailboxes: Any, sender: int, receiver: int, items: int) -> None:
-    """Hand the ``items`` written ahead of the tail to the receiver."""
+    """Make the ``items`` written ahead of the tail visible to the receiver."""
     pair = (sender * mailboxes.devices + receiver) * _LINE
     store_release(mailboxes.tails, pair, mailboxes.tails[pair] + items)
 
 
 def arrived(mailboxes: Any, sender: int, receiver: int) -> int:
-    """How many items the receiver may take now."""
+    """Return the number of items that the receiver may take now."""
     pair = (sender * mailboxes.devices + receiver) * _LINE
     return int(load_acquire(mailboxes.tails, pair) - mailboxes.heads[pair])
 
 
 def take(mailboxes: Any, sender: int, receiver: int, ahead: int) -> tuple[int, Any]:
-    """Read the item ``ahead`` of the head; its slot is given back by `release`."""
+    """Read the item ``ahead`` of the head; `release` frees its slot."""
     pair = sender * mailboxes.devices + receiver
     item = mailboxes.heads[pair * _LINE] + ahead
     slot = pair * mailboxes.capacity + item % mailboxes.capacity
@@ -95,6 +95,6 @@ def take(mailboxes: Any, sender: int, receiver: int, ahead: int) -> tuple[int, A
 
 
 def release(mailboxes: Any, sender: int, receiver: int, items: int) -> None:
-    """Give the slots of the ``items`` ahead of the head back to the sender."""
+    """Free the slots of the ``items`` ahead of the head."""
     pair = (sender * mailboxes.devices + receiver) * _LINE
     store_release(mailboxes.heads, pair, mailboxes.heads[pair] + items)

@@ -1,19 +1,19 @@
-"""A VertexProgram's work, as operators of the worklist: relax the out-arcs of an active vertex.
+"""The operators by which a worklist runs a VertexProgram: relax the out-arcs of an active vertex.
 
-Two kinds of program, told apart at compile time by ACCUMULATES:
+There are two kinds of program, distinguished at compile time by ACCUMULATES:
 
-- *improving* (combine min or max): a vertex's value only improves, so items may arrive in any order
-  and twice. An item whose value is no longer the vertex's is useless: a better one is queued.
-- *accumulating* (combine add): messages add up in the vertex's value; processing takes the value
-  (leaving zero) and hands it to ``update`` and along the arcs. Invariant: a vertex is queued if and
-  only if its value is one that ``activate`` accepts.
+- *improving* (combine min or max): a vertex's value only improves, so items may arrive in any order and
+  twice. An item whose value is no longer the vertex's is useless: a better one is queued.
+- *accumulating* (combine add): messages add up in the vertex's value; processing takes the value (leaving
+  zero), passes it to ``update`` and sends it along the arcs. Invariant: a vertex is queued if and only if
+  ``activate`` accepts its value.
 
-Halo vertices (owned elsewhere) have a value too. For improving programs it is the best value known to
-have been sent, so that what does not improve is not sent (Groute 4.5); for accumulating ones it
-gathers what is to be sent. Either way a halo vertex lies at most once in an outbox (``pending``), and
-the value is read when the item leaves: updates to one remote vertex merge while they wait.
+Halo vertices (of other owners) have a value too. For improving programs it is the best value that has been
+sent, so that messages that do not improve it are not sent (Groute 4.5); for accumulating ones it is the sum
+not yet sent. Either way a halo vertex is in at most one outbox (``pending``), and its value is read when
+the item leaves: updates of one remote vertex are merged meanwhile.
 
-Plain functions: operators that the instantiation binds are declared here without a body.
+Operators that the instantiation binds are declared here without a body.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CHECKS_FIELDS = False  # FIELD is an integer type
 
 
 class ProgramState(NamedTuple):
-    """A device's part of a running VertexProgram."""
+    """A device's part of the state of a run."""
 
     offsets: Any  # int64 (owned + 1)
     targets: Any  # int32 or int64: local indices; owned <= t is halo vertex t - owned
@@ -72,33 +72,33 @@ class ProgramState(NamedTuple):
 
 
 def message(value: Any, weight: Any, degree: int, vertex: int, field: Any, p: Any) -> Any:
-    """What travels along an arc."""
+    """Return the message along an arc."""
     raise NotImplementedError
 
 
 def improves(candidate: Any, current: Any) -> bool:
-    """Whether the candidate is better (improving programs)."""
+    """Return True if the candidate is better (improving programs)."""
     raise NotImplementedError
 
 
 def activate(value: Any, p: Any) -> bool:
-    """Whether a vertex of this value is to be processed."""
+    """Return True if a vertex of this value needs processing."""
     raise NotImplementedError
 
 
 def update(field: Any, value: Any, p: Any) -> Any:
-    """The vertex's field after its value was taken."""
+    """Return the vertex's field after its value was taken."""
     raise NotImplementedError
 
 
-# From here on everything has a body.
+# Compiled from here on.
 
 
 def to_value(worklist: Any, wide: Any) -> Any:
-    """Return a number as a value. One that does not fit (NaN included) ends the run with an error.
+    """Return a number as a value. A number that does not fit (NaN included) ends the run with an error.
 
-    Until the workers have stopped the identity stands for it, which improves on nothing and adds
-    nothing: a number that does not fit is never stored, and no cycle of arcs goes on improving by it.
+    Until the workers have stopped, the identity replaces it, which improves nothing and adds nothing: so a
+    number that does not fit is never stored, and no cycle of arcs keeps improving by it.
     """
     if CHECKS_RANGE and not (LOWEST_VALUE <= wide <= HIGHEST_VALUE):
         worklist.bins.header[OVERFLOWED] = NO_VALUE
@@ -107,7 +107,7 @@ def to_value(worklist: Any, wide: Any) -> Any:
 
 
 def to_sum(worklist: Any, old: Any, amount: Any) -> Any:
-    """Return the sum of two values; one that does not fit ends the run with an error, as above."""
+    """Return the sum of two values; a sum that does not fit is treated as in `to_value`."""
     wide = old + amount
     if CHECKS_RANGE and ((old < 0) == (amount < 0)) and ((wide < 0) != (old < 0)):
         # A sum of 64-bit integers wrapped around; sums of 32-bit ones are computed in 64.
@@ -117,10 +117,10 @@ def to_sum(worklist: Any, old: Any, amount: Any) -> Any:
 
 
 def to_message(worklist: Any, wide: Any, value: Any) -> Any:
-    """What ``message`` returned for a vertex's value, as a value.
+    """Return the message of a vertex's value as a value.
 
-    In an improving program of integers the identity does not fit either, since it stands for "not
-    reached". (A vertex whose own value is the identity may send it.)
+    In an improving program of integers the identity does not fit either, since it means "not reached". (A
+    vertex whose own value is the identity may send it.)
     """
     if CHECKS_RANGE and not ACCUMULATES and wide == IDENTITY and value != IDENTITY:
         worklist.bins.header[OVERFLOWED] = NO_VALUE
@@ -128,7 +128,7 @@ def to_message(worklist: Any, wide: Any, value: Any) -> Any:
 
 
 def improve(values: Any, index: int, candidate: Any) -> bool:
-    """Set the element to the candidate if that is better; whether it was."""
+    """Set the element to the candidate if that is better; return True if it was."""
     if SHARED:
         current = load_relaxed(values, index)
         while improves(candidate, current):
@@ -143,7 +143,7 @@ def improve(values: Any, index: int, candidate: Any) -> bool:
 
 
 def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
-    """Add to an owned vertex's value: whether that made it active, and the new value."""
+    """Add to an owned vertex's value; return (True if that made it active, new value)."""
     if SHARED:
         old = fetch_add(state.values, index, candidate)
     else:
@@ -155,12 +155,12 @@ def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[b
 
 
 def is_active(state: Any, value: Any) -> bool:
-    """Whether a vertex of this value is to be processed."""
+    """Return True if a vertex of this value needs processing."""
     return bool(returned(activate(value, state.parameters), "'activate'", np.bool_))
 
 
 def note_target(state: Any, index: int, value: Any) -> None:
-    """A better value of the target lowers the limit: nothing beyond it can matter any more."""
+    """Lower the limit to a better value of the target: no worse value matters any more."""
     if index == state.target:
         limit = load_relaxed(state.limit, 0)
         while improves(value, limit):
@@ -182,12 +182,12 @@ def process_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
 
 
 def vertex_value(state: Any, key: int) -> Any:
-    """The value of a vertex of the initial range."""
+    """Return the value of a vertex of the initial range."""
     return load_relaxed(state.values, key)
 
 
 def prefetch_vertex(state: Any, far_key: int, near_key: int) -> None:
-    """The row of one vertex to come, the arcs of one that comes sooner."""
+    """Prefetch the row of the far vertex, and the arcs of the near one."""
     prefetch(state.offsets, far_key)
     prefetch(state.values, far_key)
     begin = load(state.offsets, near_key)
@@ -245,7 +245,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
 
 
 def to_field(worklist: Any, wide: Any, old: Any) -> Any:
-    """Return what ``update`` made of a field. A number that does not fit ends the run with an error."""
+    """Return a new field; a number that does not fit ends the run with an error."""
     if CHECKS_FIELDS and not (LOWEST_FIELD <= wide <= HIGHEST_FIELD):
         worklist.bins.header[OVERFLOWED] = NO_VALUE
         return old
@@ -253,7 +253,7 @@ def to_field(worklist: Any, wide: Any, old: Any) -> Any:
 
 
 def update_field(worklist: Any, state: Any, key: int, value: Any) -> Any:
-    """Hand the taken value to ``update``; the vertex's new field."""
+    """Pass the taken value to ``update``; return the vertex's new field."""
     old = load_relaxed(state.field, key)
     new = to_field(worklist, returned(update(old, value, state.parameters), "'update'", FIELD), old)
     if SHARED:
@@ -268,7 +268,7 @@ def update_field(worklist: Any, state: Any, key: int, value: Any) -> Any:
 
 
 def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
-    """See to it that the halo vertex lies in an outbox, once."""
+    """Put a halo vertex into an outbox, unless it is in one."""
     if load(state.pending, halo) == 0:
         store(state.pending, halo, 1)
         push_to(worklist, int(load(state.halo_owner, halo)), halo, value)
@@ -277,12 +277,12 @@ def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
 
 
 def vertex_fanout(state: Any, key: int) -> int:
-    """Out-degree: every arc pushes one item at most."""
+    """Return the out-degree: every arc pushes at most one item."""
     return int(load(state.offsets, key + 1) - load(state.offsets, key))
 
 
 def pack_halo(state: Any, key: int, value: Any) -> tuple[int, Any]:
-    """The owner's index of a halo vertex, with all that was merged while it waited."""
+    """Return the owner's index of a halo vertex, with its merged value."""
     store(state.pending, key, 0)
     merged = load(state.halo_values, key)
     if ACCUMULATES:
@@ -291,12 +291,12 @@ def pack_halo(state: Any, key: int, value: Any) -> tuple[int, Any]:
 
 
 def unpack_owned(state: Any, key: int, value: Any) -> tuple[int, Any]:
-    """Items travel with the receiver's own index."""
+    """Return the item unchanged: senders use the receiver's own index."""
     return key, value
 
 
 def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
-    """Combine what arrived with the vertex's value; keep it if that makes work."""
+    """Combine a message with the vertex's value; keep the item if the vertex needs processing then."""
     if ACCUMULATES:
         active, _ = accumulate(worklist, state, key, value)
         return KEEP if active else DROP
@@ -309,10 +309,10 @@ def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
 
 
 def owner_is_here(state: Any, key: int) -> int:
-    """Never asked: a vertex program addresses its items itself."""
+    """Return 0; never called, since a vertex program addresses its items itself."""
     return 0
 
 
 def pass_on(state: Any, key: int, value: Any) -> int:
-    """Never asked, as above."""
+    """Return DROP; never called, likewise."""
     return DROP

@@ -1,24 +1,23 @@
 """Delta-stepping on one device whose threads share memory: the engine behind ``"cpu"``.
 
-Meyer and Sanders' delta-stepping (J. Algorithms 49, 2003) as GAP runs it, for any VertexProgram: all
-threads take items of the current bucket from one frontier; what they push goes to bins of their own;
-a thread whose own bin of the current bucket is short works it off before it meets the others
-(bucket fusion: Zhang et al., CGO 2020). It is the bounded window of the design: inside a bucket
-everyone runs free, and the meeting moves all on to the next one. Without fusion a round is a
-superstep: what it pushes, be it into the same bucket, comes in a later one. A program without priority
-has one bucket, and ends when it is empty.
+This is Meyer and Sanders' delta-stepping (J. Algorithms 49, 2003) as in GAP, for any VertexProgram: all
+threads take items of the current bucket from one frontier, and push into their own bins; a thread whose own
+bin of the current bucket is short processes it before it meets the others (bucket fusion: Zhang et al., CGO
+2020). Without fusion a round is a superstep: items that it pushes are for later ones, even in the same
+bucket. A program without priority has one bucket, and ends when it is empty.
 
-A round of every thread:
-1. take chunks of the frontier by the cursor, process; then the own bin, up to
-   FUSION_LIMIT items (FUSION_ITEMS, or 0 where rounds are supersteps);
-2. publish the lowest own bucket; **meet**;
-3. agree on the lowest of all (no bucket: the end), copy the own bin of it to the frontier; **meet**.
+In a round every thread
+1. claims chunks of the frontier by the cursor and processes them; then its own bin, up to FUSION_LIMIT
+   items (FUSION_ITEMS, or 0 where rounds are supersteps);
+2. publishes its lowest bucket; **meets** the others;
+3. reads the lowest bucket of all (none: the end), copies its own bin of it to the frontier; **meets** the
+   others.
 
-Cursor and frontier tail are double (by round parity): a slow thread still reads those of the round
-before while rank 0 resets those of the round to come.
+There are two cursors and two tails of the frontier (by round parity): a slow thread may still read those of
+the previous round while rank 0 resets those of the next one.
 
-A thread without room stops taking work, notes the frontier range in its hand, and raises WANTS_ROOM;
-after the meeting all leave together, the host enlarges that thread's arena, and they come back.
+A thread without room stops claiming work, notes the frontier range that it has claimed, and sets
+WANTS_ROOM; after the meeting all threads leave, the host enlarges that thread's arena, and they continue.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ FRONTIER_CHUNK = 32
 INITIAL_CHUNK = 256
 FUSION_ITEMS = 1024
 
-# Where an item of a round comes from.
+# Sources of a round's items.
 FRONTIER = 0
 INITIAL = 1
 OWN = 2
@@ -97,7 +96,7 @@ SHARED_WORDS = 48
 
 
 def frontier_item(frontier: Any, index: int) -> tuple[int, Any]:
-    """The item at a position of the frontier."""
+    """Return the item at a position of the frontier."""
     if ITEM_WORDS == 1:
         word = frontier[index]
         return word & 0xFFFFFFFF, from_bits((word >> 32) & 0xFFFFFFFF)
@@ -115,7 +114,7 @@ def set_frontier_item(frontier: Any, index: int, key: int, value: Any) -> None:
 
 def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier: Any,
                   tail: int, parity: int, bucket: int) -> bool:  # fmt: skip
-    """The work of a round: initial keys, the frontier, the own bin; False where room ran out."""
+    """Process initial keys, the frontier and the own bin; return False if there is no room."""
     bins = worklist.bins
     counts = worklist.counts
     near = 1 + (bucket & (BUCKETS - 1))
@@ -174,7 +173,7 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
 
 def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
                  bucket: int) -> None:  # fmt: skip
-    """Copy the own items of a bucket to the frontier as far as that has room."""
+    """Copy the own items of a bucket to the frontier, as far as it has room."""
     bins = worklist.bins
     near = 1 + (bucket & (BUCKETS - 1))
     for source in (URGENT, near):
@@ -186,8 +185,8 @@ def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail:
             items = end - position
             begin = fetch_add(shared, tail, items)
             if begin + items > capacity:
-                # The others see a tail beyond the capacity and read up to it; the places past
-                # `begin` that this thread does not fill must not be read: fill what fits.
+                # Threads read the frontier up to its capacity when the tail is beyond it, so this thread
+                # must fill all positions from `begin` to there.
                 items = max(0, capacity - begin)
             for index in range(begin, begin + items):
                 key, value = pop_bin(bins, source)
@@ -199,7 +198,7 @@ def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail:
 
 def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
                frontier: Any, capacity: int, state: Any) -> int:  # fmt: skip
-    """Work with the team until the run has ended, is aborted, or a thread must grow."""
+    """Work until the run has ended or is aborted, or a thread must grow."""
     bins = worklist.bins
     mine = rank * PUBLISHED_WORDS
     counts = worklist.counts
@@ -226,7 +225,7 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
         if not barrier(control, size):
             return ABORTED
         if load_acquire(shared, WANTS_ROOM) != 0:
-            # All see the word, since the host resets it only when the team has left.
+            # All threads read the same, since the host resets the word only after they have left.
             counts[ROUND_PARITY] = parity
             counts[CURRENT_BUCKET] = bucket
             return GROW

@@ -1,25 +1,25 @@
-"""The bulk-synchronous worker: what each virtual device's thread runs where all go in step.
+"""The bulk-synchronous worker: the loop of each virtual device's thread in supersteps.
 
-It works on the queues, mailboxes and operators of the asynchronous worker (worker.py); only the loop is
-another. A superstep of every worker:
+It uses the queues, mailboxes and operators of the asynchronous worker (worker.py). In a superstep every
+worker
 
-1. process the items that were queued, when it began, in the lowest bucket of all, each once: what they
-   push comes in a later superstep, be it of the same bucket;
-2. fill the mailboxes from the outboxes, as far as credit goes; **meet**; empty them; **meet**; again
-   until nobody's outbox holds anything;
-3. agree on the lowest bucket that anybody holds. None: the run has ended.
+1. processes each item once that was queued in the lowest bucket of all workers when the superstep began;
+   the items that they push are for later supersteps, even in the same bucket;
+2. fills the mailboxes from its outboxes, as far as credit allows; **meets** the others; empties its
+   mailboxes; **meets** the others; all repeat this until every outbox is empty;
+3. reads the lowest bucket that any worker holds. If there is none, the run has ended.
 
-A value that improves in a superstep is seen at once by what is processed later in it on the same device:
-supersteps order the work, and nothing else.
+A value that improves in a superstep is visible at once to later items on the same device: supersteps order
+the work, and nothing else.
 
 Invariants:
-- Mailboxes are only filled between the second meeting and the first, and only emptied between the first
-  and the second. So at the second meeting they are empty, and what is waiting lies in queues and
-  outboxes, which each worker published before it came: the end cannot be seen too soon.
-- What a worker publishes in front of the second meeting is written again only behind the next first one,
-  by when all have read it: all decide alike.
-- A worker without room leaves with its place in the superstep in `counts`, and comes back to it with a
-  larger arena; the others meanwhile wait at the meeting that it has not reached.
+- Mailboxes are only filled between the second meeting and the first, and only emptied between the first and
+  the second. So at the second meeting they are empty, and all items are in queues and outboxes, whose state
+  each worker published before: the end is not detected too early.
+- The words published before the second meeting are written again only after the next first one, when all
+  workers have read them: all decide alike.
+- A worker without room leaves with its phase in `counts`, and continues there with a larger arena; the
+  others wait at the next meeting meanwhile.
 """
 
 from __future__ import annotations
@@ -72,26 +72,24 @@ from godwit.worker.cpu.worker import (
 
 GOES_ON = -1
 
-# Words of `counts` that stand for other things in the shared-memory engine.
+# Words of `counts` that the shared-memory engine uses otherwise.
 PHASE = ROUND_PARITY
-URGENT_END = (
-    RESUME_BEGIN  # the superstep's items of the bin of urgent ones end here, 0 if none is left
-)
-NEAR_END = RESUME_END  # likewise of the bucket's bin
+URGENT_END = RESUME_BEGIN  # end of the superstep's items in the urgent bin; 0 if none is left
+NEAR_END = RESUME_END  # likewise in the bucket's bin
 
-# Values of PHASE: where a worker goes on.
+# Values of PHASE: where a worker continues.
 SEEDING = 0
 WORKING = 1
 FILLING = 2
 EMPTYING = 3
 
-# Words of `published` beside those of the asynchronous worker: `flush` lowers its LOWEST at any time.
+# Further words of `published`; LOWEST does not serve, since `flush` of other workers lowers it at any time.
 STEP_LOWEST = 4  # lowest bucket that the worker holds
-STEP_UNSENT = 5  # whether its outboxes hold anything
+STEP_UNSENT = 5  # 1 if an outbox is not empty
 
 
 def begin_step(worklist: Any, bucket: int) -> None:
-    """The items of the superstep are those that wait now, urgent or in the bucket."""
+    """Begin a superstep: its items are those that are queued now, urgent or in the bucket."""
     bins = worklist.bins
     counts = worklist.counts
     counts[CURRENT_BUCKET] = bucket
@@ -99,8 +97,8 @@ def begin_step(worklist: Any, bucket: int) -> None:
     counts[NEAR_END] = bins.tail[1 + (bucket & (BUCKETS - 1))]
 
 
-def work_off(worklist: Any, state: Any, control: Any) -> int:
-    """Process the superstep's items: GOES_ON when all are, GROW where room ran out, ABORTED."""
+def process_step(worklist: Any, state: Any, control: Any) -> int:
+    """Process the superstep's items; return GOES_ON when all are, GROW if there is no room, or ABORTED."""
     bins = worklist.bins
     counts = worklist.counts
     near = 1 + (counts[CURRENT_BUCKET] & (BUCKETS - 1))
@@ -137,7 +135,7 @@ def work_off(worklist: Any, state: Any, control: Any) -> int:
 
 
 def empty_mailboxes(worklist: Any, mailboxes: Any, state: Any) -> bool:
-    """Take in all that has arrived, and look through the queues; False where room ran out."""
+    """Receive all items; return False if there is no room, also for what `lowest_bucket` distributes."""
     bins = worklist.bins
     for sender in range(worklist.devices):
         if sender == worklist.device:
@@ -149,12 +147,11 @@ def empty_mailboxes(worklist: Any, mailboxes: Any, state: Any) -> bool:
             if not has_room(bins, 2 * items):
                 return False
             receive(worklist, mailboxes, state, sender, items)
-    # `lowest_bucket` deals the far bin out.
     return bool(bins.tail[FAR] == 0 or has_room(bins, BUCKETS))
 
 
 def meet(worklist: Any, control: Any) -> int:
-    """Wait for the others: GOES_ON, or what ends the run."""
+    """Wait for the other workers; return GOES_ON, or the code that ends the run."""
     if worklist.bins.header[OVERFLOWED] != 0:
         store_release(control, ABORT, 1)
         return FAILED
@@ -164,7 +161,7 @@ def meet(worklist: Any, control: Any) -> int:
 
 
 def publish_step(worklist: Any, published: Any) -> None:
-    """What is left to do here, for the second meeting."""
+    """Publish what remains to do, for the second meeting."""
     bins = worklist.bins
     mine = worklist.device * PUBLISHED_WORDS
     unsent = 0
@@ -176,7 +173,7 @@ def publish_step(worklist: Any, published: Any) -> None:
 
 
 def agree(worklist: Any, published: Any) -> tuple[bool, int]:
-    """Behind the second meeting: whether items still wait in outboxes, and the lowest bucket of all."""
+    """Return, after the second meeting, True if an outbox is not empty, and the lowest bucket of all."""
     unsent = False
     lowest = NO_BUCKET
     for device in range(worklist.devices):
@@ -188,7 +185,7 @@ def agree(worklist: Any, published: Any) -> tuple[bool, int]:
 
 
 def run_in_steps(worklist: Any, mailboxes: Any, published: Any, control: Any, state: Any) -> int:
-    """Work with the others until the run has ended, is aborted, or this worker must grow."""
+    """Work until the run has ended or is aborted, or this worker must grow."""
     bins = worklist.bins
     counts = worklist.counts
     phase = counts[PHASE]
@@ -200,7 +197,7 @@ def run_in_steps(worklist: Any, mailboxes: Any, published: Any, control: Any, st
             phase = WORKING
         if phase == WORKING:
             counts[PHASE] = WORKING
-            code = work_off(worklist, state, control)
+            code = process_step(worklist, state, control)
             if code != GOES_ON:
                 return code
             counts[ROUNDS] += 1

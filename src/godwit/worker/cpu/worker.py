@@ -1,32 +1,32 @@
-"""The asynchronous worker: what each virtual device's thread runs, from first item to termination.
+"""The asynchronous worker: the loop that each virtual device's thread runs until termination.
 
-A worker owns its bins (near and far queues, outboxes) and its part of the state; it shares with the
-others only the mailboxes and one line of published words. One round of its loop: receive, process a
-batch of the lowest bucket, flush the outboxes, publish. No worker ever waits in place for another.
+A worker owns its bins (near and far queues, outboxes) and its part of the state; workers share only the
+mailboxes and one cache line of published words each. In each round a worker receives, processes a batch of
+its lowest bucket, flushes its outboxes, and publishes. No worker waits in place for another.
 
-**Soft priority.** Each worker publishes the lowest bucket that it holds; nobody processes a bucket
-more than ``window`` above the lowest published one. The published words may be stale, which costs
-useless work at most: the threshold is a hint. The worker that holds the lowest bucket of all is
-never held back, so the run goes on. ``window`` = 0 keeps everyone in the same bucket; a very large
-one lets everyone run free.
+**Soft priority.** Each worker publishes the lowest bucket that it holds, and processes no bucket more than
+``window`` above the lowest published one. Published words may be stale, which only causes useless work: the
+threshold is a hint. The worker that holds the lowest bucket of all is never held back, so the run
+progresses. ``window`` = 0 keeps all workers in the same bucket; with a very large one they ignore each
+other's buckets.
 
-**Leaving.** A worker that has no room for what the next item may push returns GROW with its state in
+**Leaving.** A worker without room for the items that the next one may push returns GROW, with its state in
 arrays; its host thread enlarges them and calls it again.
 
-**Termination.** A worker is idle when it has nothing queued, nothing in an outbox and nothing left of
-the initial range. Going idle it publishes how many items it has sent and received, then makes its
-STATE word odd; before it takes an item from a mailbox it makes STATE even. Only an arriving item
-ends idleness. Worker 0, when idle, reads STATE, SENT and RECEIVED of all (first snapshot), and ends
-the run if all were idle, the sums are equal, and a second reading finds every STATE unchanged.
+**Termination.** A worker is idle when its queues, its outboxes and the rest of its initial range are empty.
+It then publishes how many items it has sent and received, and makes its STATE word odd; before it takes an
+item from a mailbox it makes STATE even. Only an arriving item ends idleness. Worker 0, when idle, reads
+STATE, SENT and RECEIVED of all workers (first snapshot), and ends the run if all were idle, the sums are
+equal, and a second reading returns the same STATE words.
 
 Proof. STATE only grows, so an equal odd value in both readings means that the worker was idle, with an
-empty worklist, all the time between them, and that its counts are those of that time. Suppose all second
+empty worklist, all the time between them, and that the counts read are from that time. Suppose all second
 readings agree, and some RECEIVED that was read counts an item that its sender k's SENT, as read, lacks.
 Then k was awake after its first reading: its STATE store came before that item's tail (a release), which
 the receiver acquired before it published RECEIVED (a release), which worker 0 acquired before its second
-reading of k's STATE, which therefore sees the change: a contradiction. So every item counted as received
-is counted as sent; with equal sums the two are the same items, and none is on the way. All workers were
-idle and empty at the moment between the snapshots; nothing can wake a first one.
+reading of k's STATE, which therefore returns the changed word: a contradiction. So every item counted as
+received is counted as sent; with equal sums the two are the same items, and none is in a mailbox. All
+workers were idle and empty at the moment between the snapshots, so no item can arrive any more.
 (tests/test_worker_model.py explores this protocol's schedules.)
 """
 
@@ -67,9 +67,9 @@ from godwit.worker.cpu.bins import (
 from godwit.worker.cpu.mailbox import arrived, credit, publish, put, release, take
 
 RUN_ENDED = CURSOR
-"""Word of the control array by which worker 0 tells the others that the run has ended."""
+"""Word of the control array that worker 0 sets when the run has ended."""
 
-# What a worker returns.
+# Return values of a worker.
 FINISHED = 0
 ABORTED = 1
 GROW = 2
@@ -88,35 +88,33 @@ USELESS = 1
 ARCS = 2
 THRESHOLD_CHANGES = 3
 RECEIVED_ITEMS = 4
-FILTERED = (
-    5  # items not sent: on_send or the halo filter dropped them, or one like it waits already
-)
-FUSION_LIMIT = 6  # own items that a thread of the shared-memory engine may process in a round
-NEXT_INITIAL = 7  # keys [NEXT_INITIAL, END_INITIAL) are initial work still to do
+FILTERED = 5  # items not sent: dropped by on_send or the halo filter, or merged with a queued one
+FUSION_LIMIT = 6  # shared-memory engine: items of its own bin that a thread may process in a round
+NEXT_INITIAL = 7  # keys [NEXT_INITIAL, END_INITIAL) are initial work not yet done
 END_INITIAL = 8
-RESUME_BEGIN = 9  # used by the shared-memory engine: frontier range in hand when it left
+RESUME_BEGIN = 9  # shared-memory engine: the claimed frontier range, kept when the thread leaves
 RESUME_END = 10
 ROUNDS = 11
-CURRENT_BUCKET = 12  # used by the shared-memory engine, as is the next
+CURRENT_BUCKET = 12  # shared-memory engine, as the next two
 ROUND_PARITY = 13
-WANTED_ROOM = 14  # likewise: this thread is why the team left
-NEXT_SEED = 15  # seeds [NEXT_SEED, ...) are still to be queued
-SENT_TO = 16  # items sent, a word a device
+WANTED_ROOM = 14  # this thread made the team leave
+NEXT_SEED = 15  # seeds [NEXT_SEED, ...) are not queued yet
+SENT_TO = 16  # items sent, one word per device
 
 BATCH_ITEMS = 128
-FAR_AHEAD = 8  # items by which `look_ahead` runs ahead of the work
+FAR_AHEAD = 8  # distances, in items, at which `look_ahead` prefetches
 NEAR_AHEAD = 4
 _SPINS_BEFORE_YIELD = 64
 
 
 class Worklist(NamedTuple):
-    """What a worker owns, as compiled code sees it."""
+    """The data of one worker, as compiled code takes it."""
 
     device: int
     devices: int
     bins: Any
     counts: Any  # int64 (SENT_TO + devices)
-    next_hop: Any  # int64 (devices): where an item for device d is sent, by the router's policy
+    next_hop: Any  # int64 (devices): the device to which items for device d are sent
     seed_keys: Any  # int64: initial items
     seed_values: Any
 
@@ -125,55 +123,55 @@ class Worklist(NamedTuple):
 
 
 def process(worklist: Any, state: Any, key: int, value: Any) -> None:
-    """Do the work of an item; may push others."""
+    """Process an item; may push others."""
     raise NotImplementedError
 
 
 def initial_value(state: Any, key: int) -> Any:
-    """The value of the initial item of a key in [0, END_INITIAL)."""
+    """Return the value of the initial item of a key in [0, END_INITIAL)."""
     raise NotImplementedError
 
 
 def look_ahead(state: Any, far_key: int, near_key: int) -> None:
-    """Prefetch what keys that are soon processed will need; the near one comes sooner."""
+    """Prefetch data of keys that are processed soon, the near one sooner."""
     raise NotImplementedError
 
 
 def fanout(state: Any, key: int) -> int:
-    """The most items that processing the key can push."""
+    """Return the largest number of items that processing the key can push."""
     raise NotImplementedError
 
 
 def owner(state: Any, key: int) -> int:
-    """The device that processes items of this key; asked for keys as `push` and `unpack` give them."""
+    """Return the device that processes items of a key, as passed to `push` or returned by `unpack`."""
     raise NotImplementedError
 
 
 def on_send(state: Any, key: int, value: Any) -> int:
-    """What to do with an item that belongs elsewhere: PASS, DROP, KEEP (process here) or both."""
+    """Return flags for an item of another device: PASS, KEEP (process here), both, or DROP."""
     raise NotImplementedError
 
 
 def pack(state: Any, key: int, value: Any) -> tuple[int, Any]:
-    """An item as it travels; called when it leaves the outbox."""
+    """Return an item in the form in which it is sent; called when it leaves the outbox."""
     raise NotImplementedError
 
 
 def unpack(state: Any, key: int, value: Any) -> tuple[int, Any]:
-    """An item as it is processed here, from how it travelled."""
+    """Return a received item in the form in which it is processed."""
     raise NotImplementedError
 
 
 def on_receive(worklist: Any, state: Any, key: int, value: Any) -> int:
-    """What to do with an item that arrived: KEEP, PASS (to its owner), DROP or both."""
+    """Return flags for a received item: KEEP, PASS (send it to its owner), both, or DROP."""
     raise NotImplementedError
 
 
-# What operators call.
+# Called by operators.
 
 
 def fits_item(worklist: Any, key: int) -> bool:
-    """Whether an item can hold the key; one that does not fit ends the run with an error."""
+    """Return True if an item can hold the key; otherwise end the run with an error."""
     if ITEM_WORDS == 1 and (key >> 32) != 0:
         worklist.bins.header[OVERFLOWED] = NO_VALUE
         return False
@@ -188,9 +186,9 @@ def push_local(worklist: Any, key: int, value: Any) -> None:
 
 
 def push_to(worklist: Any, device: int, key: int, value: Any) -> None:
-    """Put an item into the outbox of the link on the way to another device; to this one: queue it."""
+    """Queue an item for a device: in the outbox of the next hop, or here if it is this device."""
     if device == worklist.device:
-        # There is no link from a device to itself: nobody would ever receive.
+        # A device has no mailbox to itself.
         push_local(worklist, key, value)
         return
     if not (0 <= device < worklist.devices):
@@ -236,10 +234,10 @@ def receive(worklist: Any, mailboxes: Any, state: Any, sender: int, items: int) 
 
 
 def flush(worklist: Any, mailboxes: Any, published: Any, state: Any) -> tuple[bool, bool]:
-    """Move items from the outboxes to the mailboxes as far as credit goes: any moved, all moved.
+    """Move items from outboxes to mailboxes as far as credit allows; return (any moved, all moved).
 
-    What is on the way counts as the receiver's: its published bucket is lowered to the lowest sent, so
-    that nobody runs ahead of an item that waits for a receiver that the system has put to sleep.
+    The receiver's published bucket is lowered to the lowest one sent, so that no worker runs ahead of an
+    item whose receiver is not scheduled at the moment.
     """
     any_moved = False
     all_moved = True
@@ -269,7 +267,7 @@ def flush(worklist: Any, mailboxes: Any, published: Any, state: Any) -> tuple[bo
 
 
 def lowest_published(published: Any, devices: int) -> int:
-    """The lowest bucket that any worker has published."""
+    """Return the lowest bucket that any worker has published."""
     lowest = NO_BUCKET
     for device in range(devices):
         lowest = min(lowest, load_relaxed(published, device * PUBLISHED_WORDS + LOWEST))
@@ -294,7 +292,7 @@ def go_busy(worklist: Any, published: Any) -> None:
 
 
 def all_terminated(published: Any, seen: Any, devices: int) -> bool:
-    """Worker 0's two snapshots; ``seen`` is int64 (devices) to keep the first in."""
+    """Return True if two snapshots show termination; ``seen`` is int64 (devices) memory for the first."""
     sent = 0
     received = 0
     for device in range(devices):
@@ -304,8 +302,8 @@ def all_terminated(published: Any, seen: Any, devices: int) -> bool:
             return False
         sent += load_acquire(published, line + SENT)
         received += load_acquire(published, line + RECEIVED)
-        # SENT and RECEIVED belong to this STATE only if it has not changed meanwhile, which the
-        # second snapshot checks.
+        # SENT and RECEIVED belong to this STATE only if it has not changed meanwhile, which the second
+        # snapshot checks.
     if sent != received:
         return False
     for device in range(devices):
@@ -315,9 +313,9 @@ def all_terminated(published: Any, seen: Any, devices: int) -> bool:
 
 
 def process_batch(worklist: Any, state: Any, bucket: int) -> int:
-    """Process up to BATCH_ITEMS: initial keys first, then urgent items and those of the bucket.
+    """Process up to BATCH_ITEMS: initial keys first, then urgent items, then those of the bucket.
 
-    Returns how many; -1 where room ran out.
+    Return their number; -1 if there is no room.
     """
     bins = worklist.bins
     counts = worklist.counts
@@ -351,7 +349,7 @@ def process_batch(worklist: Any, state: Any, bucket: int) -> int:
 
 
 def push_seeds(worklist: Any) -> bool:
-    """Queue the initial items; False where room ran out."""
+    """Queue the initial items; return False if there is no room."""
     counts = worklist.counts
     while counts[NEXT_SEED] < len(worklist.seed_keys):
         if not has_room(worklist.bins, 1):
@@ -365,7 +363,7 @@ def push_seeds(worklist: Any) -> bool:
 def run_worker(
     worklist: Any, mailboxes: Any, published: Any, seen: Any, control: Any, state: Any, window: int
 ) -> int:
-    """Work until the run has ended, is aborted, or this worker must grow."""
+    """Work until the run has ended or is aborted, or this worker must grow."""
     device = worklist.device
     devices = worklist.devices
     bins = worklist.bins

@@ -1,5 +1,9 @@
-// Load balance: the arcs of a warp's vertices are dealt out to its lanes, whatever the degrees (warp.cuh).
-// Rows longer than HUB_DEGREE are not for one warp: they are left to the whole grid, in chunks.
+// Relaxing whole rows: the arcs of short rows are shared out to the lanes of a warp, those of longer rows than
+// HUB_DEGREE to the warps of the whole grid, in chunks.
+//
+// The searches are those of supersteps (runtime/cuda/include/warp.cuh). The loops are not those of schedule_rows.cuh
+// and schedule_mixed.cuh: with a common loop and visitors the compiler gives other machine code, and a row is long
+// from 1,024 arcs on here, as the list needs another barrier, but from 256 on there.
 #pragma once
 
 #include "worker/cuda/relax.cuh"
@@ -8,7 +12,7 @@
 constexpr i64 HUB_DEGREE = 1024;  // as in program.py
 constexpr u32 UNROLL = 4;
 
-// Relax `degree` arcs from `begin` of each lane's vertex; lanes without one bring degree 0. All lanes come.
+// Relax `degree` arcs from `begin` of each lane's vertex; degree 0 for lanes without one. Called by whole warps.
 template <class P>
 __device__ __forceinline__ void warp_expand(Worker<P> &worker, i64 begin, u32 degree,
                                             const typename Worker<P>::Sending &sending) {
@@ -54,7 +58,7 @@ __device__ __forceinline__ void warp_expand(Worker<P> &worker, i64 begin, u32 de
     }
 }
 
-// Leave a vertex to the whole grid. There is room for every vertex of such degree, once a round.
+// Leave the row of a vertex to the whole grid. The list has room for each hub once a round.
 template <class P>
 __device__ __forceinline__ void thread_defer_hub(Worker<P> &worker, i64 begin, i64 end,
                                                  const typename Worker<P>::Sending &sending) {
@@ -64,8 +68,7 @@ __device__ __forceinline__ void thread_defer_hub(Worker<P> &worker, i64 begin, i
     worker.part.hubs[cursor >> 32] = hub;
 }
 
-// The grid works on the rows that were left to it. Hubs lie in the order of their chunks, as both were
-// counted by one atomic.
+// Relax the rows that were left to the grid. Hubs are in the order of their chunks, as one atomic counts both.
 template <class P>
 __device__ __forceinline__ void grid_expand_hubs(Worker<P> &worker) {
     using Id = typename P::Id;

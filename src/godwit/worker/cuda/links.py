@@ -1,13 +1,12 @@
-"""Item links between the devices of a run: who sends to whom, and where the mailboxes lie.
+"""Item links between the devices of a run: routes, and where mailboxes and boards lie.
 
-A mailbox lies in the receiver's memory where sender and receiver are peers, else in pinned host memory.
-Items go straight to their device, unless it is no peer and a neighbour is one of both, or a ring is asked
-for: then each device on the way relays them in the next round (worker/cuda/mailbox.cuh).
+A mailbox is in the receiver's memory if sender and receiver have peer access, otherwise in pinned host
+memory. Items are sent directly to their device, unless it has no peer access and a third device has access
+to both, or a ring is asked for: then each device on the way relays them in the next round
+(worker/cuda/mailbox.cuh).
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -19,16 +18,14 @@ from godwit.worker.cuda.program import BOARD_BYTES
 
 
 def next_hops(peers: Array, transport: str) -> Array:
-    """(devices, devices): where device i sends what is for device j.
+    """Return (devices, devices): the device to which device i sends items for device j.
 
-    :param peers: bool (devices, devices): who reaches whose memory
+    :param peers: bool (devices, devices): pairs with peer access
     """
     count = len(peers)
-    if transport == "ring":
-        return np.array(
-            [[(i + 1) % count if i != j else i for j in range(count)] for i in range(count)]
-        )
     hops = np.tile(np.arange(count), (count, 1))
+    if transport == "ring":
+        return np.where(np.eye(count, dtype=np.bool_), hops, (hops.T + 1) % count)
     if transport == "direct":
         for i, j in np.argwhere(~peers):
             between = np.flatnonzero(peers[i] & peers[:, j])
@@ -43,19 +40,26 @@ def connect(
     ring_items: int | None,
     gpu: GpuOptions,
 ) -> Array:
-    """Lay out mailboxes and boards, and tell the workers of them; returns :func:`next_hops`.
+    """Allocate mailboxes and boards, and fill in the workers' arguments; return :func:`next_hops`.
 
-    :param arguments: (devices) of dtype PART, whose halo ranges are known
+    :param arguments: (devices) of dtype PART, with halo ranges
     """
     count = len(arguments)
+    itself = np.eye(count, dtype=np.bool_)
     peers = np.array(
         [[placement.are_peers(i, j) for j in range(count)] for i in range(count)], np.bool_
     )
     hops = next_hops(peers, gpu.transport)
-    on_host = ~peers if gpu.transport != "host" else ~np.eye(count, dtype=np.bool_)
-    boards = [_board(placement, place, bool(on_host[place].any())) for place in range(count)]
+    on_host = ~itself if gpu.transport == "host" else ~peers
+    for device in range(count):
+        board = placement.link_memory(
+            device, device, device, BOARD_BYTES, on_host=bool(on_host[device].any())
+        )
+        board.fill_bytes(0)  # epochs begin at 0
+        arguments[device]["board"] = board.pointer
+    arguments["boards"][:, :count] = arguments["board"]
     arguments["next_hop"][:, :count] = hops
-    relays = bool((hops != np.arange(count)).any(where=~np.eye(count, dtype=np.bool_)))
+    relays = bool((hops != np.arange(count)).any(where=~itself))
     arguments["relays"] = relays
     traffic = np.diff(arguments["halo_begin"], axis=1)[:, :count]
     most = max(1, int(traffic.max()))
@@ -63,47 +67,31 @@ def connect(
     room = items * count if relays else items
     arguments["mailbox_items"], arguments["mailbox_room"] = items, room
     relay = np.zeros((count, MAXIMAL_DEVICES, MAXIMAL_DEVICES), np.uint64)
-    for sender in range(count):
-        arguments[sender]["board"] = boards[sender]
-        arguments[sender]["boards"][:count] = boards
-        for last in range(count):
-            receiver = int(hops[sender, last])
-            # What others relay through the sender may come where it has nothing to send of its own.
-            if sender == last or not (traffic[sender, last] or relays):
-                continue
-            nbytes = 2 * item_bytes * room
-            name = f"mailbox {sender} to {last}"
-            where: Any = placement.parts[receiver]
-            if on_host[sender, receiver]:
-                pointer = placement.pinned_room(f"{name} at {receiver}", nbytes).pointer
-            else:
-                pointer = where.room(name, nbytes).pointer
-            arguments[sender]["outbox"][last] = pointer
-            if receiver == last:
-                arguments[last]["inbox"][sender] = pointer
-            else:
-                relay[receiver, sender, last] = pointer
+    for sender, final in np.ndindex(count, count):
+        # A sender without traffic of its own may relay items.
+        if sender == final or not (traffic[sender, final] or relays):
+            continue
+        receiver = int(hops[sender, final])
+        pointer = placement.link_memory(
+            sender,
+            receiver,
+            final,
+            2 * item_bytes * room,
+            on_host=bool(on_host[sender, receiver]),
+        ).pointer
+        arguments[sender]["outbox"][final] = pointer
+        if receiver == final:
+            arguments[final]["inbox"][sender] = pointer
+        else:
+            relay[receiver, sender, final] = pointer
     if relays:
-        for place, part in enumerate(placement.parts):
-            table = part.room("relay", relay[place].nbytes)
-            table.upload(relay[place])
-            arguments[place]["relay"] = table.pointer
+        for device, part in enumerate(placement.parts):
+            arguments[device]["relay"] = part.rooms.relay.filled(relay[device]).pointer
     return hops
 
 
-def _board(placement: GpuPlacement, place: int, on_host: bool) -> int:
-    """Where a device's reports come in; empty, as epochs count from 0."""
-    room: Any
-    if on_host:
-        room = placement.pinned_room(f"board {place}", BOARD_BYTES)
-    else:
-        room = placement.parts[place].room("board", BOARD_BYTES)
-    room.fill_bytes(0)
-    return int(room.pointer)
-
-
 def per_link(sent: Array, hops: Array) -> Array:
-    """(devices, devices) items by link, from items by the device that sends and the final one."""
+    """Return (devices, devices) items by link, from items by sending and by final device."""
     links = np.zeros_like(sent)
     for i, j in np.ndindex(*sent.shape):
         links[i, hops[i, j]] += sent[i, j]

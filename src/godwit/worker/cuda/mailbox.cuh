@@ -1,17 +1,16 @@
-// Item links between devices: a mailbox per (sender, receiver) in the receiver's memory.
+// Item links between devices: a mailbox for each pair (sender, receiver) in the receiver's memory.
 //
-// A mailbox has two halves of `mailbox_items`; in round r senders fill half r & 1, and receivers empty it in
-// round r + 1, while half (r + 1) & 1 is filled. So nobody writes what another may still read, and credit is
-// the same each round: the whole half. What does not fit stays pending at the sender (its bit), merges with
-// what comes after, and goes in the next round: nothing is lost however small the mailbox, and no one waits
-// for room. A halo vertex is sent once a round at most, with all that was merged into it.
+// A mailbox has two halves; in round r the sender fills half r & 1, and the receiver empties it in round r
+// + 1, while the other half is filled. So no item is overwritten before it is read, and the credit of each
+// round is a whole half. Items that do not fit stay pending at the sender (by their bits), are merged with
+// later updates, and sent in the next round: no item is lost however small the mailbox is, and no device
+// waits for room. A halo vertex is sent at most once in a round, with all updates merged into it.
 #pragma once
 
 #include "runtime/cuda/include/bitmap.cuh"
 #include "worker/cuda/relax.cuh"
 
-// Move what is pending for other devices into their mailboxes. Runs between two meetings: nobody adds to the
-// bitmap meanwhile.
+// Send pending halo vertices to their owners. Runs between two meetings, so no bits are set meanwhile.
 template <class P>
 __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 round) {
     using Value = typename P::Value;
@@ -51,7 +50,7 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
                     worker.left += 1;
                 }
             }
-            // The lanes whose bits did not fit keep them.
+            // Bits of items that did not fit stay set.
             u32 position = first + warp_sum_up_to(__popc(mine)) - __popc(mine);
             while (mine) {
                 u32 bit = mine & -mine;
@@ -64,12 +63,12 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
     }
 }
 
-// The first warp of the last block, before the reports: how many items each device will find.
+// Count the items for each device; called by the first warp of the last block, before the reports.
 template <class P>
 __device__ __forceinline__ void warp_close_mailboxes(const Part<P> &part) {
     u32 lane = lane_id();
     if (lane < part.devices) {
-        // More were relayed than one device sends of its own, or some of its own did not fit.
+        // `counted` includes own items that did not fit; relayed ones may exceed mailbox_items.
         u32 counted = load_relaxed(&part.control->outgoing[lane]);
         u32 relayed = part.relays ? load_relaxed(&part.control->relayed[lane]) : 0;
         u32 sent = min(counted, max(relayed, part.mailbox_items));
@@ -80,9 +79,9 @@ __device__ __forceinline__ void warp_close_mailboxes(const Part<P> &part) {
     __syncwarp();
 }
 
-// Pass on what is for others. It goes first, into room that nobody's own items take: each device adds at most
-// `mailbox_items` a round to what is on the way to another, and all that is on a link began in one round at
-// each of the devices behind it, so `devices` times that is always enough.
+// Relay items for other devices, before own items are sent. There is always room: each device adds at most
+// `mailbox_items` a round for each final device, and all relayed items of a mailbox were sent in one round
+// by each of the devices before it on the way, so `devices` times as many items are enough.
 template <class P>
 __device__ __forceinline__ void grid_relay(Worker<P> &worker, u32 round) {
     const Part<P> &part = worker.part;
@@ -105,7 +104,8 @@ __device__ __forceinline__ void grid_relay(Worker<P> &worker, u32 round) {
     }
 }
 
-// Combine what has come with the vertices' values; whoever improves by it is delivered as if relaxed here.
+// Combine received items with the vertices' values; vertices that improve are delivered as after relaxing
+// here.
 template <class P>
 __device__ __forceinline__ void grid_receive(Worker<P> &worker, u32 round) {
     using Value = typename P::Value;

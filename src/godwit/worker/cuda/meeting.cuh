@@ -1,10 +1,15 @@
-// Where all devices of a run meet, and what they decide there.
+// The meeting of all devices of a run, and their common decision there.
 //
-// Devices: the last block of each device writes its report into a slot of its own at every other device,
-// then the epoch, with release at system scope; and waits until the epochs that it finds at home have come.
-// A slot of epoch e is written again at e + 2, when its reader has met everyone at e + 1, after reading.
-// Termination: a report says what is pending on the device or on the way from it: mailboxes are filled before
-// the meeting, and what is in them counts for the sender. So if nobody has anything, there is nothing.
+// The last block of each device to arrive writes a report into its own slot on every other device, then the
+// epoch, with release at system scope, and waits until the epochs of all other devices have arrived in its
+// own memory. A slot of epoch e is written again at e + 2, when its reader has met all devices at e + 1,
+// after reading it. Termination: a report has the lowest priority that is pending on a device or sent by
+// it: mailboxes are filled before the meeting, and items in them count for the sender. So if no device
+// reports work, there is none.
+//
+// supersteps/step.cuh has an exchange of its own: there all devices get the same sums, each word with its
+// epoch; here a report also has the item counts of mailboxes, which differ by receiver, and one flag covers
+// all its words.
 #pragma once
 
 #include "runtime/cuda/include/barrier.cuh"
@@ -13,8 +18,8 @@
 
 constexpr float LONGEST_LAG = 8;
 
-// The first warp of the last block of each device: exchange reports. Lane p stands for device p. Returns
-// whether all came in time; `others` is what device p says (for oneself, one's own report).
+// Exchange reports; called by the first warp of each device's last block. Return true if all arrived in
+// time. Lane p gets the report of device p in `others`.
 template <class P>
 __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, Report &others) {
     u32 lane = lane_id();
@@ -45,7 +50,7 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
             const u32 *flag = &part.board->epochs[lane][0];
             while (static_cast<i32>(load_acquire_system(flag) - epoch) < 0) {
                 u64 waiting = now_ns() - begin;
-                // The host's word lies behind a bus: not to be asked for in a wait of the usual length.
+                // The host's word is behind the bus, and not read in a wait of normal length.
                 if (waiting > part.patience_ns ||
                     (waiting > ASK_HOST_NS && load_system(part.stop))) {
                     in_time = false;
@@ -81,11 +86,12 @@ __device__ __forceinline__ u64 bits_of_value(Value value) {
     return bits;
 }
 
-// The first warp of the last block of each device: what comes after this round. Returns the word to release
-// the others with. The bound never falls, and never stays below everything that is pending: there is always
-// something to do in the next round, whatever delta is. It runs ahead of the lowest by so many windows at
-// most: blocks that stopped after so many hops, and what comes late from other devices, must not be lost sight
-// of, or order is. (A lag of a few windows is usual between devices, and does no harm.)
+// Decide what follows this round, and return the word that releases the other blocks; called by the first
+// warp of each device's last block. The bound never decreases, and rises at least to the lowest pending
+// priority, so every round has work, whatever delta is. It is at most LONGEST_LAG windows above the lowest
+// priority: otherwise vertices that were left pending after the last hop, or arrive late from other
+// devices, would be processed far out of order. (A lag of a few windows is normal between devices, and does
+// no harm.)
 template <class P>
 __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     using Value = typename P::Value;
@@ -96,7 +102,7 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     mine.flags = now_ns() - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
     if (load_relaxed(&control->overflow)) mine.flags |= FLAG_OVERFLOW;
     mine.flags =
-        __shfl_sync(FULL_WARP, mine.flags, 0);  // clocks differ, but all devices hear the same
+        __shfl_sync(FULL_WARP, mine.flags, 0);  // lanes' clocks differ, but reports must not
     mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
     mine.waiting = waiting;
     u32 lowest = mine.lowest, flags = mine.flags;
@@ -132,7 +138,7 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
         status = FINISHED;
     else if (flags & FLAG_LEAVE)
         status = LEFT;
-    __syncwarp();  // all have read what lane 0 changes
+    __syncwarp();  // all lanes have read the words that lane 0 changes
     if (lane == 0) {
         if (next > bound) control->counters[THRESHOLD_CHANGES] += 1;
         control->counters[ROUNDS] += 1;

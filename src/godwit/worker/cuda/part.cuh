@@ -1,11 +1,12 @@
 // One device's part of a run: its rows of the graph, the vertices' state, and the control words.
 //
-// Local indices as in graph/partition/layout.py: a target t < owned is an own vertex, else halo vertex t - owned.
+// Vertices have local indices (graph/partition/layout.py): a target t < owned is an own vertex, otherwise
+// halo vertex t - owned.
 #pragma once
 
 #include "runtime/cuda/include/barrier.cuh"
 
-// Where a run counts; the order of COUNTERS in program.py.
+// Indexes of the counters of a run, in the order of COUNTERS in program.py.
 enum Counter : u32 {
     PROCESSED,
     USELESS,
@@ -14,45 +15,45 @@ enum Counter : u32 {
     RECEIVED,
     FILTERED,
     ROUNDS,
-    WAITED,  // clock cycles that blocks waited at meetings, and all their cycles
+    WAITED,  // clock cycles that blocks waited at meetings, of all their CYCLES
     CYCLES,
-    SENT_TO,  // one a device from here on
+    SENT_TO,  // items sent, one counter per device
     COUNTERS = SENT_TO + MAX_DEVICES
 };
 
-// The state of a run beside values and bitmaps: all that is needed to go on after leaving.
+// The state of a run besides values and bitmaps; with these it is all that a later launch needs to
+// continue.
 struct Control {
-    u64 release;     // the word that every meeting ends with: see meeting.cuh
-    u64 arrived;     // blocks at the meeting, and what they have left pending
+    u64 release;     // the word that ends a meeting: see runtime/cuda/include/barrier.cuh
+    u64 arrived;     // blocks at the meeting, and the number of vertices that they left pending
     u64 hub_cursor;  // hubs << 32 | chunks
-    u64 limit;       // as a Value: messages worse than it are dropped
-    u32 lowest;      // key of the lowest priority that is pending
+    u64 limit;       // as a Value: worse messages are dropped
+    u32 lowest;      // key of the lowest pending priority
     u32 overflow;
     u32 status;
     u32 round;
-    u32 epoch;  // meetings with the other devices
+    u32 epoch;  // number of meetings with the other devices
     float bound;
     u32 padding[2];
     u32 outgoing[MAX_DEVICES];  // items put into mailboxes in this round, by final device
-    u32 incoming[MAX_DEVICES]
-                [MAX_DEVICES];  // items found, by the device they come from and the final one
-    u32 relayed[MAX_DEVICES];   // how far those of others reach in what is outgoing
+    u32 incoming[MAX_DEVICES][MAX_DEVICES];  // items to receive, by sending and by final device
+    u32 relayed[MAX_DEVICES];                // end of the relayed items among the outgoing ones
     u64 counters[COUNTERS];
 };
 
-// What a device tells the others at a meeting. Each has a slot for each other one, twice: a fast device may
-// write the next meeting's while a slow one still reads.
+// A device's report to another one at a meeting. A board has two slots for each sender: a fast device may
+// write the next meeting's report while a slow one still reads.
 struct Report {
     u32 lowest;
     u32 flags;
     u64 limit;
     u64 waiting;
-    u32 items[MAX_DEVICES];  // from the sender to the reader, by final device
+    u32 items[MAX_DEVICES];  // sent to the receiver of the report, by final device
 };
 
 struct Board {
     Report reports[2][MAX_DEVICES];
-    u32 epochs[MAX_DEVICES][32];  // a line each
+    u32 epochs[MAX_DEVICES][32];  // a cache line each
 };
 
 template <class T>
@@ -60,7 +61,7 @@ struct alignas(16) Row {
     T at[4];
 };
 
-// Read a row, as one or two loads of 16 bytes that the compiler leaves where they stand.
+// Read a row by loads of 16 bytes, which the compiler does not move.
 template <class T>
 __device__ __forceinline__ Row<T> load_row(const Row<T> *place) {
     constexpr u32 pieces = sizeof(Row<T>) / 16;
@@ -74,7 +75,7 @@ __device__ __forceinline__ Row<T> load_row(const Row<T> *place) {
     return row;
 }
 
-// A vertex whose row the whole grid works on. `chunk` is the first of its chunks among all of this round.
+// A vertex whose row the whole grid expands. `chunk` is the number of its first chunk in this round.
 template <class P>
 struct Hub {
     i64 begin;
@@ -91,8 +92,8 @@ struct alignas(sizeof(typename P::Value) == 4 && sizeof(typename P::Id) == 4 ? 8
     typename P::Value value;
 };
 
-constexpr i32 NO_ARC = -1;    // in a packed row
-constexpr i32 LONG_ROW = -2;  // first in a packed row: look into the arrays
+constexpr i32 NO_ARC = -1;    // an unused element of a packed row
+constexpr i32 LONG_ROW = -2;  // first element of a packed row whose arcs are in the arrays
 
 template <class P>
 struct Part {
@@ -104,48 +105,49 @@ struct Part {
     const Id *targets;
     const Weight *weights;
     const Id *vertices;
-    const Row<Id> *rows;  // packed: up to four targets a vertex
+    const Row<Id> *rows;  // packed rows: up to four targets of each vertex
     const Row<Weight> *row_weights;
     const Id *halo_remote;
     Value *values;
     Value *halo_values;
     typename P::Field *fields;
-    u32 *pending;  // a bit a vertex: see worker.cuh
+    u32 *pending;  // a bit for each vertex: see relax.cuh
     u32 *halo_pending;
     Hub<P> *hubs;
     const double *parameters;
     Control *control;
     Board *board;
-    Item<P> *inbox[MAX_DEVICES];   // from each device: two halves of mailbox_items
-    const u32 *stop;               // of the host: give up waiting for other devices
-    Item<P> *const *relay;         // ours, [device they come from * MAX_DEVICES + final device]
-    Item<P> *outbox[MAX_DEVICES];  // ours at each device
+    Item<P> *inbox[MAX_DEVICES];   // mailbox from each device: two halves
+    const u32 *stop;               // set by the host: stop waiting for other devices
+    Item<P> *const *relay;         // mailboxes here, [sending device * MAX_DEVICES + final device]
+    Item<P> *outbox[MAX_DEVICES];  // mailbox to each device
     Board *boards[MAX_DEVICES];
-    i64 halo_begin[MAX_DEVICES + 1];  // whose halo vertices lie where
+    i64 halo_begin[MAX_DEVICES + 1];  // first halo vertex of each owner
     i64 owned;
     i64 halo;
     i64 target;  // the vertex whose value lowers the limit, or -1
     u64 slice_ns;
     u64 patience_ns;
-    u64 latency_ns;  // added to every meeting of devices
+    u64 latency_ns;  // artificial delay of every meeting of devices
     u32 devices;
     u32 device;
-    u32 mailbox_items;  // of its own that a device sends to another in a round
-    u32 mailbox_room;   // of half a mailbox
-    u32 relays;         // whether items pass through devices that are not their last
+    u32 mailbox_items;  // limit of own items that a device sends to another in a round
+    u32 mailbox_room;   // items of half a mailbox
+    u32 relays;         // 1 if devices relay items of others
     u32 queue_items;    // room of a block's queue in shared memory
-    u32 hops;           // how far a block may run ahead between two meetings
-    u32 unit_shift;     // log2 of the words of a bitmap that are looked at together
+    u32 hops;           // arcs that a block may run ahead between two meetings
+    u32 unit_shift;     // log2 of the neighbouring words of a bitmap that a warp scans
     u32 has_hubs;
-    u32 sparse_items;  // fewer than so many pending: blocks run ahead
+    u32 sparse_items;  // with fewer pending vertices, blocks run ahead
     float delta;
-    u32 volume;  // how often every item is sent
+    u32 volume;  // number of times that every item is sent, for experiments
     u32 next_hop[MAX_DEVICES];
     u32 padding;
-    u32 prepare;  // return at once: the launch only loads the kernel
+    u32 prepare;  // 1: return at once; the launch only loads the kernel
 };
 
-// An item of a mailbox: written by another device, perhaps into host memory, so never through a cache.
+// Load an item of a mailbox, which another device has written, perhaps into host memory: not through a
+// cache.
 template <class P>
 __device__ __forceinline__ Item<P> load_item(const Item<P> *place) {
     Item<P> item;

@@ -1,14 +1,15 @@
-"""A graph on GPUs: each device's rows, and the memory that runs work in, kept from one to the next.
+"""A graph on GPUs: each device's rows, and the memory of runs, which is kept from one run to the next.
 
-Everything is allocated between runs, never while kernels wait for each other. What a run needs only with
-some programs (weights, packed rows, vertex ids) is brought up by the first that does.
+Memory is allocated between runs only, never while kernels wait for each other. What only some programs need
+(weights, packed rows, vertex ids) is uploaded by the first of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -28,72 +29,127 @@ LONGEST_PACKED_ROW = 4
 _LONGEST_ITEM = 16
 _LONGEST_HUB = 48
 PACKED_SHARE = 0.9
-"""Rows are packed where so many of them are short."""
+"""Rows are packed if at least this share of them is short."""
+
+Memory = TypeVar("Memory", Buffer, PinnedBuffer)
+
+
+class Room(Generic[Memory]):
+    """A buffer that is kept from run to run, and replaced by a larger one if a run needs more.
+
+    :param allocate: returns a buffer of a number of bytes
+    """
+
+    def __init__(self, allocate: Callable[[int], Memory]) -> None:
+        self._allocate: Callable[[int], Memory] = allocate
+        self._buffer: Memory | None = None
+
+    @property
+    def buffer(self) -> Memory:
+        """The buffer, which exists."""
+        assert self._buffer is not None
+        return self._buffer
+
+    def sized(self, nbytes: int) -> Memory:
+        """Return a buffer of at least ``nbytes``; the content of a new one is undefined."""
+        if self._buffer is None or self._buffer.nbytes < nbytes:
+            self.close()  # first: the larger one may need the memory
+            self._buffer = self._allocate(nbytes)
+        return self._buffer
+
+    def filled(self, array: Array) -> Memory:
+        """Return a buffer with the content of an array."""
+        buffer = self.sized(array.nbytes)
+        buffer.upload(array)
+        return buffer
+
+    def resident(self, array: Array) -> Memory:
+        """Return a buffer with the content of an array that never changes, uploaded once."""
+        return self.filled(array) if self._buffer is None else self._buffer
+
+    def close(self) -> None:
+        """Free the buffer."""
+        if self._buffer is not None:
+            self._buffer.close()
+            self._buffer = None
+
+
+@dataclass
+class PartRooms:
+    """The buffers of one device's part: rows of the graph, then the state of a run."""
+
+    offsets: Room[Buffer]
+    targets: Room[Buffer]
+    weights: Room[Buffer]
+    vertices: Room[Buffer]
+    halo_remote: Room[Buffer]
+    rows: Room[Buffer]
+    row_weights: Room[Buffer]
+    values: Room[Buffer]
+    halo_values: Room[Buffer]
+    fields: Room[Buffer]
+    pending: Room[Buffer]
+    halo_pending: Room[Buffer]
+    seed_keys: Room[Buffer]
+    seed_values: Room[Buffer]
+    parameters: Room[Buffer]
+    control: Room[Buffer]
+    hubs: Room[Buffer]
+    relay: Room[Buffer]
 
 
 @dataclass
 class GpuMemory:
-    """What an endpoint keeps on its GPU from one run to the next, by name.
-
-    :param index: the GPU
-    """
+    """An endpoint's GPU, by its number, and stream."""
 
     index: int
     stream: Stream = field(kw_only=True)
-    buffers: dict[str, Buffer] = field(default_factory=dict, kw_only=True)
-
-    def resident(self, name: str, array: Array) -> Buffer:
-        """An array of the graph on the GPU, brought there once."""
-        found = self.buffers.get(name)
-        if found is None:
-            found = Buffer(self.index, array.nbytes)
-            found.upload(array)
-            self.buffers[name] = found
-        return found
-
-    def room(self, name: str, nbytes: int) -> Buffer:
-        """Memory for a run; what lay there before is of no use."""
-        found = self.buffers.get(name)
-        if found is None or found.nbytes < nbytes:
-            if found is not None:
-                self.buffers.pop(name).close()  # first: the larger one may need its room
-            found = self.buffers[name] = Buffer(self.index, nbytes)
-        return found
 
     def close(self) -> None:
-        """Give all memory back."""
-        for buffer in self.buffers.values():
-            buffer.close()
-        self.buffers.clear()
+        """Close the stream."""
         self.stream.close()
 
 
 @dataclass
 class GpuPart(GpuMemory):
-    """One device's part of a graph, in its memory.
+    """One device's part of a graph, in the memory of its GPU.
 
-    :param graph: the part, as the host has it
-    :param hubs: vertices whose rows the whole grid works on
-    :param packs: whether short rows can be packed
+    :param graph: the part, in host memory
+    :param hubs: number of vertices whose rows the whole grid expands
+    :param packs: True if short rows can be packed
+    :ivar has_packed: ``rows`` of :attr:`rooms` is filled, with ``row_weights`` if ``has_packed_weights``
     """
 
     graph: LocalGraph
     hubs: int
     packs: bool
-    packed: set[str] = field(default_factory=set)
+    has_packed: bool = False
+    has_packed_weights: bool = False
+    rooms: PartRooms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rooms = PartRooms(
+            **{room.name: Room(partial(Buffer, self.index)) for room in fields(PartRooms)}
+        )
+
+    def close(self) -> None:
+        """Free all memory."""
+        for room in fields(PartRooms):
+            getattr(self.rooms, room.name).close()
+        super().close()
 
 
 Part = TypeVar("Part", bound=GpuMemory)
 
 
-def settle(parts: Iterable[GpuMemory]) -> None:
-    """Until all that was put into the streams of endpoints is done."""
+def synchronize(parts: Iterable[GpuMemory]) -> None:
+    """Wait until the streams of endpoints are done."""
     for part in parts:
         part.stream.synchronize()
 
 
 class GpuEndpoints(Generic[Part]):
-    """Endpoints on GPUs, which may share one, and the memory that they hold until :meth:`close`.
+    """Endpoints on GPUs, of which several may share one, and their memory, until :meth:`close`.
 
     :raises InputError: more than can run together
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
@@ -105,32 +161,22 @@ class GpuEndpoints(Generic[Part]):
         if len(devices) > MAXIMAL_DEVICES:
             raise InputError(f"at most {MAXIMAL_DEVICES} endpoints can run, got {len(devices)}")
         self.parts: list[Part] = []
-        self.pinned: dict[str, PinnedBuffer] = {}
         for index in self.indexes:
             if not driver.properties(index).cooperative:
                 name = driver.properties(index).name
                 raise DeviceError(f"cuda:{index} ({name}) cannot run cooperative kernels")
 
     def sharing(self, index: int) -> int:
-        """How many endpoints a GPU has."""
+        """Return the number of endpoints on a GPU."""
         return self.indexes.count(index)
 
     def are_peers(self, here: int, there: int) -> bool:
-        """Whether two endpoints reach each other's memory."""
+        """Return True if two endpoints access each other's memory."""
         first, second = self.indexes[here], self.indexes[there]
         return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
 
-    def pinned_room(self, name: str, nbytes: int) -> PinnedBuffer:
-        """Host memory that all GPUs reach."""
-        found = self.pinned.get(name)
-        if found is None or found.nbytes < nbytes:
-            if found is not None:
-                self.pinned.pop(name).close()
-            found = self.pinned[name] = PinnedBuffer(nbytes)
-        return found
-
     def close(self) -> None:
-        """Give all memory back, after the run that uses it; closing twice does no harm."""
+        """Free all memory, after the run that uses it; closing twice does no harm."""
         if not self.closed:
             with held_gpus(self.indexes):
                 self.closed = True
@@ -139,102 +185,95 @@ class GpuEndpoints(Generic[Part]):
     def _free(self) -> None:
         for part in self.parts:
             part.close()
-        for buffer in self.pinned.values():
-            buffer.close()
-        self.parts, self.pinned = [], {}
+        self.parts = []
 
 
 class GpuPlacement(GpuEndpoints[GpuPart]):
-    """A graph on GPUs, an endpoint a part.
+    """A graph on GPUs, with an endpoint for each part.
 
     :raises GraphTooLargeError: need against free, for each GPU, before anything is allocated
+    :ivar link_rooms: boards and mailboxes by sender, receiver and final device, on the receiver's GPU (its
+        number) or on the host (None); a board has its device in all three
     """
 
     def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
         super().__init__(devices)
-        shapes = [_shape(part) for part in parts]
+        self.link_rooms: dict[tuple[int, int, int, int | None], Room[Any]] = {}
+        shapes = [_row_shape(part) for part in parts]
         with held_gpus(self.indexes):
-            _require_room(self.indexes, parts, shapes)
+            needs = [
+                _part_bytes(part, *shape, several=len(parts) > 1)
+                for part, shape in zip(parts, shapes, strict=True)
+            ]
+            require_room(self.indexes, needs, memory.free_memory_bytes)
             driver.enable_peer_access(self.indexes)
             try:
-                for index, part, shape in zip(self.indexes, parts, shapes, strict=True):
-                    self.parts.append(_placed(index, part, shape))
+                for index, graph, shape in zip(self.indexes, parts, shapes, strict=True):
+                    part = GpuPart(index, graph, *shape, stream=Stream(index))
+                    self.parts.append(part)
+                    part.rooms.offsets.resident(graph.offsets)
+                    part.rooms.targets.resident(graph.targets)
+                    if graph.halo_count:
+                        part.rooms.halo_remote.resident(graph.halo_remote)
             except BaseException:
                 self._free()
                 raise
 
+    def link_memory(
+        self, sender: int, receiver: int, final: int, nbytes: int, *, on_host: bool
+    ) -> Buffer | PinnedBuffer:
+        """Return memory that a sender and a receiver both access."""
+        index = None if on_host else self.indexes[receiver]
+        room = self.link_rooms.setdefault(
+            (sender, receiver, final, index),
+            Room(PinnedBuffer if index is None else partial(Buffer, index)),
+        )
+        buffer: Buffer | PinnedBuffer = room.sized(nbytes)
+        return buffer
 
-@dataclass(frozen=True)
-class _Shape:
-    """What of a part's degrees matters.
-
-    :param hubs: vertices whose rows the whole grid works on
-    :param packs: whether short rows can be packed
-    """
-
-    hubs: int
-    packs: bool
+    def _free(self) -> None:
+        for room in self.link_rooms.values():
+            room.close()
+        super()._free()
 
 
-def _shape(graph: LocalGraph) -> _Shape:
+def _row_shape(graph: LocalGraph) -> tuple[int, bool]:
+    """Return the number of hubs of a part, and True if its rows can be packed."""
     degrees = np.diff(graph.offsets)
     short = int(np.count_nonzero(degrees <= LONGEST_PACKED_ROW))
-    return _Shape(
-        hubs=int(np.count_nonzero(degrees > HUB_DEGREE)),
-        packs=short >= PACKED_SHARE * len(degrees) and graph.targets.dtype.itemsize == 4,
-    )
+    packs = short >= PACKED_SHARE * len(degrees) and graph.targets.dtype.itemsize == 4
+    return int(np.count_nonzero(degrees > HUB_DEGREE)), packs
 
 
-def _placed(index: int, graph: LocalGraph, shape: _Shape) -> GpuPart:
-    part = GpuPart(index, graph, shape.hubs, shape.packs, stream=Stream(index))
-    try:
-        part.resident("offsets", graph.offsets)
-        part.resident("targets", graph.targets)
-        if graph.halo_count:
-            part.resident("halo_remote", graph.halo_remote)
-    except BaseException:
-        part.close()
-        raise
-    return part
+def _part_bytes(graph: LocalGraph, hubs: int, packs: bool, *, several: bool) -> int:
+    """Estimate the memory of a part: arrays, values and fields of 8 bytes, bitmaps, mailboxes.
 
-
-def _part_bytes(graph: LocalGraph, shape: _Shape, parts: int) -> int:
-    """What a part needs of a GPU: its arrays, values and fields of 8 bytes, bitmaps, mailboxes, and so on.
-
-    An estimate, which allocation checks: mailboxes are counted as if the halo were shared evenly, and
-    what is sent goes straight to its device.
+    Mailboxes are counted as if the halo were shared evenly and items were not relayed; allocation fails if
+    that is too little.
     """
     vertices, halo = graph.vertex_count, graph.halo_count
     arrays = graph.offsets.nbytes + graph.targets.nbytes + graph.halo_remote.nbytes
     weight_bytes = 0 if graph.weights is None else graph.weights.itemsize
     arrays += weight_bytes * graph.arc_count
-    if shape.packs:
+    if packs:
         arrays += LONGEST_PACKED_ROW * (graph.targets.itemsize + weight_bytes) * vertices
-    state = 8 * (vertices + halo) + (vertices + halo) // 8 + _LONGEST_HUB * shape.hubs
-    mailboxes = 2 * _LONGEST_ITEM * halo if parts > 1 else 0
+    state = 8 * (vertices + halo) + (vertices + halo) // 8 + _LONGEST_HUB * hubs
+    mailboxes = 2 * _LONGEST_ITEM * halo if several else 0
     return arrays + state + mailboxes + BOARD_BYTES + CONTROL.itemsize
-
-
-def _require_room(
-    indexes: Sequence[int], parts: Sequence[LocalGraph], shapes: Sequence[_Shape]
-) -> None:
-    needs = [
-        _part_bytes(part, shape, len(parts)) for part, shape in zip(parts, shapes, strict=True)
-    ]
-    require_room(indexes, needs, memory.free_memory_bytes)
 
 
 def require_room(
     indexes: Sequence[int], part_bytes: Sequence[int], free_bytes: Callable[[int], int]
 ) -> None:
-    """Refuse parts that do not fit, of which some may share a GPU.
+    """Raise GraphTooLargeError if parts, of which some may share a GPU, do not fit.
 
-    :param free_bytes: tells what a GPU has
-    :raises GraphTooLargeError: need against free
+    :param free_bytes: returns the free memory of a GPU
     """
     short = []
     for index in sorted(set(indexes)):
-        needed = sum(n for own, n in zip(indexes, part_bytes, strict=True) if own == index)
+        needed = sum(
+            nbytes for gpu, nbytes in zip(indexes, part_bytes, strict=True) if gpu == index
+        )
         free = free_bytes(index)
         if needed > free:
             need, have = config.readable_bytes(needed), config.readable_bytes(free)

@@ -1,8 +1,10 @@
-// A VertexProgram on the device: numbers converted on purpose, values improved or accumulated, priorities.
+// A VertexProgram on the device: checked conversions of numbers, values that improve or accumulate,
+// priorities.
 //
-// `Program` (generated, a few lines) has the types Value, Field, Weight, Id, the constants accumulates,
-// maximizes, has_field, weighted, prioritized, and the operators, compiled from Python, with whatever types
-// Numba inferred for their results. Two kinds of program, as on the CPU (worker/cpu/relax.py):
+// The generated `Program` (program.py) has the types Value, Field, Weight, Id, the constants accumulates,
+// maximizes, has_field, weighted, prioritized, …, and the operators, compiled from Python, with the types
+// that Numba inferred for their results. There are two kinds of program, as on the CPU
+// (worker/cpu/relax.py):
 //
 // - improving (min, max): a value only improves, so items may arrive in any order and twice;
 // - accumulating (add): messages add up; processing takes the value, leaving zero.
@@ -25,14 +27,7 @@ struct Limits<i64> {
     static constexpr i64 low = -9223372036854775807ll - 1, high = 9223372036854775807ll;
 };
 
-template <class T>
-constexpr bool is_float = false;
-template <>
-constexpr bool is_float<float> = true;
-template <>
-constexpr bool is_float<double> = true;
-
-// Whether an integer type holds a number of any type; NaN fits none.
+// Return true if an integer type holds a number of any type; NaN fits none.
 template <class Integer, class Wide>
 __device__ __forceinline__ bool fits(Wide wide) {
     if constexpr (is_float<Wide>) {
@@ -47,9 +42,9 @@ __device__ __forceinline__ bool fits(Wide wide) {
     }
 }
 
-// A number as a value. An integer that does not fit raises the overflow flag, which ends the run at the next
-// meeting. Until then the identity stands for it, which improves on nothing and adds nothing: a number that does
-// not fit is never stored, and no cycle of arcs goes on improving by it.
+// Convert a number to a value. An integer that does not fit sets the overflow flag, which ends the run at
+// the next meeting. Until then the identity replaces it, which improves nothing and adds nothing: so a
+// number that does not fit is never stored, and no cycle of arcs keeps improving by it.
 template <class P, class Wide>
 __device__ __forceinline__ typename P::Value to_value(Wide wide, u32 *overflow) {
     using Value = typename P::Value;
@@ -62,7 +57,7 @@ __device__ __forceinline__ typename P::Value to_value(Wide wide, u32 *overflow) 
     return static_cast<Value>(wide);
 }
 
-// The sum of two values; an integer that does not fit as above.
+// Return the sum of two values; an integer that does not fit is treated likewise.
 template <class P>
 __device__ __forceinline__ typename P::Value to_sum(typename P::Value old, typename P::Value amount,
                                                     u32 *overflow) {
@@ -76,8 +71,8 @@ __device__ __forceinline__ typename P::Value to_sum(typename P::Value old, typen
     return to_value<P>(sum, overflow);
 }
 
-// What `message` returned for a vertex's value, as a value. In an improving program of integers the identity
-// does not fit either: it would read as "nothing has come".
+// Convert the message of a vertex's value to a value. In an improving program of integers the identity does
+// not fit either, since it means "not reached".
 template <class P, class Wide>
 __device__ __forceinline__ typename P::Value to_message(Wide wide, typename P::Value value,
                                                         u32 *overflow) {
@@ -110,7 +105,7 @@ __device__ __forceinline__ bool same_bits(T left, T right) {
     }
 }
 
-// Replace a word of 4 or 8 bytes if it still is what is expected; what it was.
+// Replace a word of 4 or 8 bytes if it has the expected value; return its old value.
 template <class T>
 __device__ __forceinline__ T thread_compare_exchange(T *place, T expected, T desired) {
     T found;
@@ -130,7 +125,7 @@ __device__ __forceinline__ T thread_compare_exchange(T *place, T expected, T des
     return found;
 }
 
-// Set a value to the candidate if that is better; whether it was.
+// Set a value to the candidate if that is better; return true if it was.
 template <class P>
 __device__ __forceinline__ bool thread_improve(typename P::Value *place,
                                                typename P::Value candidate) {
@@ -175,13 +170,13 @@ __device__ __forceinline__ Value thread_take(Value *place) {
     }
 }
 
-// Replace a field by what `update` makes of it.
+// Replace a field by `update` of it; return the new one.
 template <class P>
 __device__ __forceinline__ typename P::Field thread_update(typename P::Field *place,
                                                            typename P::Value value,
                                                            const double *parameters,
                                                            u32 *overflow) {
-    // One thread takes the value, but another one may take the next before this one is done.
+    // Another thread may take the vertex's next value before this one has stored the field.
     using Field = typename P::Field;
     Field old = load_relaxed(place);
     while (true) {
@@ -199,8 +194,8 @@ __device__ __forceinline__ typename P::Field thread_update(typename P::Field *pl
     }
 }
 
-// Priorities are float32: a hint, whose rounding changes the order of work and nothing else. In keys smaller
-// is sooner; NaN is sooner than all; no key means no work.
+// Priorities are float32: a hint, whose rounding changes the order of work only. Keys order priorities as
+// integers: smaller is sooner, NaN is first, and NO_KEY means no work.
 constexpr u32 NO_KEY = 0xffffffffu;
 
 template <class P>

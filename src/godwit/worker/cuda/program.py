@@ -1,6 +1,6 @@
-"""The few lines that make a kernel of a VertexProgram: its types, its constants, its operators.
+"""The CUDA source that makes a kernel of a VertexProgram: its types, constants and operators.
 
-The structs that host and kernels share are declared here, too, with the names and the order of
+The structs that host and kernels share are declared here and, with the same names and order, in
 ``worker/cuda/part.cuh``; the generated code asserts that sizes agree.
 """
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks, number_bits
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.worker.task import ProgramOperators
+from godwit.worker.program import ProgramOperators
 
 THREADS = 1024
-"""Of a block, at most."""
+"""Largest number of threads of a block."""
 HUB_DEGREE = 1024
-"""Rows longer than this are worked on by the whole grid."""
+"""The whole grid expands longer rows."""
 COUNTERS = (
     "processed", "useless", "arcs", "threshold_changes", "received", "filtered", "rounds", "waited",
     "cycles",
@@ -96,11 +96,11 @@ NO_KEY = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Variant:
-    """What of a graph a kernel is compiled for.
+    """Properties of a graph for which a kernel is compiled.
 
     :param id_dtype: of vertex ids
-    :param weight_dtype: of the weights, or None where they do not matter
-    :param packed: short rows travel with their vertices; for 32-bit ids and programs that improve
+    :param weight_dtype: of the weights; None if the program does not read them
+    :param packed: short rows are queued with their vertices; for 32-bit ids and improving programs
     :param delay_ns: random delays of blocks, for tests
     """
 
@@ -111,25 +111,25 @@ class Variant:
 
     @property
     def row_bytes(self) -> int:
-        """Of a packed row with its weights."""
+        """Bytes of a packed row with its weights."""
         weight = 0 if self.weight_dtype is None else 4 * self.weight_dtype.itemsize
         return 4 * self.id_dtype.itemsize + weight
 
 
 def item_bytes(program: ProgramOperators, id_dtype: np.dtype[Any]) -> int:
-    """Of an item on its way between devices."""
+    """Return the size of an item in a mailbox."""
     return 8 if program.value_dtype.itemsize == 4 and id_dtype.itemsize == 4 else 16
 
 
 def hub_bytes(program: ProgramOperators) -> int:
-    """Of a vertex that is left to the whole grid."""
+    """Return the size of ``Hub`` of part.cuh."""
     field = program.field_dtype or program.value_dtype
     both = program.value_dtype.itemsize + field.itemsize
     return 32 + (both + 7) // 8 * 8
 
 
 def source(program: ProgramOperators, variant: Variant, parameter_count: int) -> str:
-    """The kernels of a program, to be compiled with its operators."""
+    """Return the source of a program's kernels, which is compiled with its operators."""
     value = c_type(program.value_dtype)
     field_dtype = program.field_dtype or program.value_dtype
     field = c_type(field_dtype)
@@ -166,7 +166,7 @@ def source(program: ProgramOperators, variant: Variant, parameter_count: int) ->
         f"    static constexpr bool {name} = {str(flag).lower()};" for name, flag in flags.items()
     )
     body = "\n".join(operators)
-    bits = _bits_of(program.identity, program.value_dtype)
+    bits = number_bits(program.identity, program.value_dtype)
     delay = f"#define DELAY_NS {variant.delay_ns}ull\n" if variant.delay_ns else ""
     return f"""{delay}#include "worker/cuda/worker.cuh"
 struct Program {{
@@ -204,15 +204,10 @@ seed(Program::Value *values, u32 *pending, const i64 *vertices, const Program::V
 """
 
 
-def _bits_of(number: Any, dtype: np.dtype[Any]) -> int:
-    raw = np.array([number], dtype).view(np.uint32 if dtype.itemsize == 4 else np.uint64)
-    return int(raw[0])
-
-
 def functions(
     program: ProgramOperators, variant: Variant, parameter_count: int
 ) -> list[DeviceFunction]:
-    """The operators, with the types by which the kernel calls them."""
+    """Return the operators, with the types of the kernel's arguments."""
     value = program.value_dtype
     weight = variant.weight_dtype or value
     degree = np.dtype(np.int64)

@@ -1,23 +1,24 @@
-// What an item does: its message goes along the arcs, and whoever improves by it becomes pending.
+// Relaxation: the messages of a vertex along its arcs; target vertices that improve become pending.
 //
-// A vertex that has changed and not been processed since is *pending*: its bit is set, or it lies in the queue
-// of a block that will process it or set the bit. Invariant (no update is lost): whoever changes a value sets
-// the bit after the change, with a fence between; whoever clears the bit reads the value after that, with a
-// fence between. So a value that is not seen by the one comes with a bit that the other has not cleared.
+// A vertex that has changed and not been processed since is *pending*: its bit is set, or it is in the
+// queue of a block that will process it or set the bit. Invariant (no update is lost): a thread that
+// changes a value sets the bit after the change, with a fence between; a thread that clears the bit reads
+// the value after that, with a fence between. So if the reader misses a new value, the bit for it is set
+// after the reader has cleared it.
 #pragma once
 
 #include "worker/cuda/part.cuh"
 #include "worker/cuda/program.cuh"
 
-// The queue of a block in shared memory: two halves, of which one is read and the other filled. Entries past
-// the room there is were not written: whoever pushed one sets the vertex's bit instead.
+// The queue of a block in shared memory: two halves, of which one is read and the other filled. Counts may
+// exceed the room: for an entry without room, the vertex's bit is set instead.
 template <class P>
 struct Queue {
-    typename P::Id *vertex;  // each array: entries of even hops, then of odd ones
+    typename P::Id *vertex;  // each array has entries of even hops, then of odd ones
     typename P::Value *value;
     Row<typename P::Id> *row;
     Row<typename P::Weight> *row_weight;
-    u32 *counts;  // of three hops: read, filled, to be filled after
+    u32 *counts;  // of three hops: the one read, the one filled, and the one after
     u32 room;
     u32 hop;
     bool open;
@@ -37,8 +38,8 @@ struct Worker {
     Queue<P> &queue;
     float bound = 0;
     Value limit;
-    u32 lowest = NO_KEY;  // of what this thread has left pending in this round
-    u32 left = 0;         // how much that is
+    u32 lowest = NO_KEY;  // lowest priority that this thread has left pending in this round
+    u32 left = 0;         // number of vertices that it has left pending
     u32 processed = 0, useless = 0, filtered = 0, received = 0;
     u64 arcs = 0;
 
@@ -48,14 +49,14 @@ struct Worker {
 
     __device__ __forceinline__ bool is_due(float priority) const { return !(priority > bound); }
 
-    // Make a vertex of ours pending. The change of its value is fenced off already.
+    // Make an own vertex pending. A fence must precede.
     __device__ __forceinline__ void thread_set_pending(i64 vertex, float priority) {
         lowest = min(lowest, key_of(priority));
         left += 1;
         set_bits(&part.pending[vertex >> 5], 1u << (vertex & 31));
     }
 
-    // Fetched where it stands, not where it is first used: it is on the way while a value is.
+    // Loaded here, not at the first use, so that the load overlaps with that of a value.
     __device__ __forceinline__ Row<Id> row_of(i64 vertex) const {
         if constexpr (P::packed)
             return load_row(part.rows + vertex);
@@ -70,7 +71,7 @@ struct Worker {
             return Row<Weight>{};
     }
 
-    // Queue an item in the block's own queue; whether there was room.
+    // Push an item into the block's queue; return true if there was room.
     __device__ __forceinline__ bool thread_push(i64 vertex, Value value, const Row<Id> &row,
                                                 const Row<Weight> &weight) {
         u32 at = atomicAdd(&queue.counts[(queue.hop + 1) % 3], 1u);
@@ -85,8 +86,8 @@ struct Worker {
         return true;
     }
 
-    // A vertex of ours has changed: into the block's queue if it is due and there is room, else its bit. Comes
-    // after a fence.
+    // Deliver a changed own vertex: into the block's queue if it is due and there is room, otherwise by its
+    // bit. A fence must precede.
     __device__ __forceinline__ void thread_deliver(i64 vertex, Value value, const Row<Id> &row,
                                                    const Row<Weight> &weight) {
         if (!P::accumulates && vertex == part.target) thread_note_target(value);
@@ -102,7 +103,7 @@ struct Worker {
             thread_deliver(vertex, value, Row<Id>{}, Row<Weight>{});
     }
 
-    // A better value of the target lowers the limit: nothing beyond it can matter any more.
+    // Lower the limit to a better value of the target: no worse value matters any more.
     __device__ void thread_note_target(Value value) {
         thread_improve<P>(reinterpret_cast<Value *>(&part.control->limit), value);
     }
@@ -113,7 +114,7 @@ struct Worker {
         if (old & bit) filtered += 1;
     }
 
-    __device__ __forceinline__ Value *place_of(i64 target) const {
+    __device__ __forceinline__ Value *address_of(i64 target) const {
         return target < part.owned ? part.values + target
                                    : part.halo_values + (target - part.owned);
     }
@@ -124,7 +125,7 @@ struct Worker {
         return to_message<P>(wide, value, overflow());
     }
 
-    // Messages to some targets each lane; all lanes of the warp come.
+    // Deliver messages to N targets of each lane. Called by whole warps.
     template <u32 N>
     __device__ __forceinline__ void warp_relax(const Id (&target)[N], const Value (&candidate)[N],
                                                bool (&in)[N]) {
@@ -136,7 +137,7 @@ struct Worker {
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             in[i] = in[i] && !improves<P>(limit, candidate[i]);
-            if (in[i]) current[i] = load_relaxed(place_of(target[i]));
+            if (in[i]) current[i] = load_relaxed(address_of(target[i]));
         }
         bool any = false;
 #pragma unroll
@@ -144,7 +145,7 @@ struct Worker {
             if (!in[i]) continue;
             bool better = improves<P>(candidate[i], current[i]);
             if (!better && target[i] >= part.owned) filtered += 1;
-            in[i] = better && thread_improve<P>(place_of(target[i]), candidate[i]);
+            in[i] = better && thread_improve<P>(address_of(target[i]), candidate[i]);
             any = any || in[i];
         }
         if (!__any_sync(FULL_WARP, any)) return;
@@ -159,7 +160,7 @@ struct Worker {
         }
     }
 
-    // Add to an own vertex's value: whether that made it active.
+    // Add to an own vertex's value; return true if that made it active.
     __device__ __forceinline__ bool thread_accumulate(i64 vertex, Value amount, Value &made) {
         Value old = thread_add(&part.values[vertex], amount);
         made = to_sum<P>(old, amount, overflow());
@@ -193,14 +194,15 @@ struct Worker {
         }
     }
 
-    // What a vertex sends, if it is to be processed at all.
+    // What a vertex sends along its arcs.
     struct Sending {
         Value value;
         Field field;
         i64 vertex;
     };
 
-    // Take a vertex off the pending ones for processing: `value` is what the item says, or what was just read.
+    // Begin to process a vertex whose bit was cleared; return false if it has nothing to send. `value` is
+    // the queued value, or the one just read.
     __device__ __forceinline__ bool thread_begin(i64 vertex, Value value, Sending &sending) {
         sending = Sending{value, Field(0), 0};
         if constexpr (P::accumulates) {

@@ -1,9 +1,8 @@
-// What a run leaves in a GPU's memory, to where it is wanted: a page-locked buffer of the host, or the
-// array of a result on this GPU.
+// Conversion and copying of results into a page-locked buffer of the host or an array on this GPU.
 //
-// What includes this file says what Value (of the program), Result (what it becomes: the same type, or a
-// wider integer) and Id (of a vertex) are, and which values a program that combines by min or max has
-// reached: those that are not its identity and not beyond the limit of the run. All others become `never`.
+// The including file (results.py) defines Value (the program's type), Result (the same, or a wider
+// integer), Id (of vertices), and for programs that combine by min or max BOUNDED and MAXIMIZES: then the
+// identity, and values beyond the limit of the run, become `never`.
 #pragma once
 
 #include "runtime/cuda/include/memory.cuh"
@@ -18,7 +17,7 @@ __device__ __forceinline__ Result thread_result(Value value, Value limit, Value 
     return static_cast<Result>(value);
 }
 
-// Results in the order of the values, or each at the place of its vertex where `vertices` are given.
+// Write results in the order of the values, or, with `vertices`, each at the index of its vertex.
 template <bool bounded, bool maximizes>
 __device__ __forceinline__ void grid_place_results(const Value *values, const Id *vertices,
                                                    i64 count, Value limit, Value identity,

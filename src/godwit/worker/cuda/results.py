@@ -1,10 +1,10 @@
-"""What a run leaves on GPUs, brought to where it is wanted: one array of all vertices, on host or GPU.
+"""The results of a run on GPUs, copied into one array of all vertices on the host or on a GPU.
 
-Numbers are changed on the way, by the GPU that has them: widened, and replaced where they were never
-reached. To the host, threads of a team each take piece after piece of any device: a kernel writes the
-piece into the thread's page-locked buffer (or a copy engine does, where nothing changes), and the thread
-moves it to its place, touching the pages of the array for the first time meanwhile; that is what takes the
-time. To a GPU, parts go from device to device, and the GPU that receives them puts them in their places.
+The GPU that has the values converts them: it widens them, and replaces those that were not reached. For the
+host, each thread of a team repeatedly takes a piece of any device's values: a kernel writes it into the
+thread's page-locked buffer (or a copy engine does, if there is nothing to convert), and the thread copies
+it into the array, which takes most of the time, as it touches the array's pages for the first time. For a
+GPU, parts are copied from device to device, and the receiving GPU puts the values in the order of vertices.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import numpy as np
 
 from godwit import config
 from godwit.arrays import ResultLocation
-from godwit.dtypes import Array, frozen
+from godwit.dtypes import frozen
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, new_control, run_team
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import c_type, load
+from godwit.runtime.cuda.compile import c_type, load, number_bits
 from godwit.runtime.cuda.copies import STAGING_BYTES, Staging, stagings
 from godwit.runtime.cuda.driver import Stream
 from godwit.trace import HOST, copied, seconds_since
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement
-from godwit.worker.task import Destination, ProgramOperators
+from godwit.worker.program import ProgramOperators
+from godwit.worker.task import Destination
 
 _MOST_THREADS = 16
 _BLOCK_THREADS = 256
@@ -39,17 +40,17 @@ _BLOCKS_PER_MULTIPROCESSOR = 8
 class _Column:
     """One array of a result.
 
-    :param name: of the buffer in which each part has its numbers
+    :param pointers: of each part's values
     :param dtype: of these
-    :param results: (n) where they go
+    :param results: (n) the array
     :param id_dtype: of the graph's vertices
-    :param bound: ``"min"`` or ``"max"`` where numbers worse than the limit become ``never``; else empty
+    :param bound: ``"min"`` or ``"max"`` if values beyond the limit become ``never``; otherwise empty
     :param limit: of the run
-    :param identity: what vertices hold that were never reached
-    :param never: what they hold in the results
+    :param identity: the value of vertices that were not reached
+    :param never: their value in the results
     """
 
-    name: str
+    pointers: tuple[int, ...]
     dtype: np.dtype[Any]
     results: Any
     id_dtype: np.dtype[Any]
@@ -60,13 +61,13 @@ class _Column:
 
     @property
     def result_dtype(self) -> np.dtype[Any]:
-        """Of the results."""
+        """The dtype of the results."""
         dtype: np.dtype[Any] = np.dtype(self.results.dtype)
         return dtype
 
     @property
     def source(self) -> str:
-        """Of the kernel that changes numbers and puts them in their places."""
+        """The source of the kernel that converts and places values."""
         types = {"Value": self.dtype, "Result": self.result_dtype, "Id": self.id_dtype}
         usings = [f"using {name} = {c_type(dtype)};" for name, dtype in types.items()]
         flags = {"BOUNDED": self.bound != "", "MAXIMIZES": self.bound == "max"}
@@ -85,9 +86,9 @@ class _Column:
 def deliver(
     placement: GpuPlacement, program: ProgramOperators, destination: Destination, limit: Any
 ) -> None:
-    """Fill a destination with what the run that has just ended left in its buffers.
+    """Copy the results of a run to their destination.
 
-    :param limit: of the run: values worse than it come out as never reached
+    :param limit: of the run: worse values become ``never``
     """
     begin = perf_counter()
     for column in _columns(placement, program, destination, limit):
@@ -103,29 +104,33 @@ def _columns(
 ) -> Iterator[_Column]:
     ids = placement.parts[0].graph.targets.dtype
     dtype = program.value_dtype
+    pointers = tuple(part.rooms.values.buffer.pointer for part in placement.parts)
     plain = limit == program.identity and destination.values.dtype == dtype
     if program.combine == "add" or plain:
-        yield _Column("values", dtype, destination.values, ids)
+        yield _Column(pointers, dtype, destination.values, ids)
     else:
         yield _Column(
-            "values", dtype, destination.values, ids,
+            pointers, dtype, destination.values, ids,
             program.combine, limit, program.identity, destination.never,
         )  # fmt: skip
     if program.field_dtype is not None:
-        yield _Column("fields", program.field_dtype, destination.fields, ids)
+        pointers = tuple(part.rooms.fields.buffer.pointer for part in placement.parts)
+        yield _Column(pointers, program.field_dtype, destination.fields, ids)
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some of a part's numbers.
+    """Consecutive values of a part.
 
-    :param first: among the part's
-    :param place: of the first among those of all parts
+    :param pointer: of the first value
+    :param first: its index in the part
+    :param begin: its index in the values of all parts, in their order
     """
 
     part: GpuPart
+    pointer: int
     first: int
-    place: int
+    begin: int
     count: int
 
 
@@ -138,101 +143,101 @@ def _to_host(placement: GpuPlacement, column: _Column, *, ranges: bool) -> None:
         arguments = (column, iter(pieces), taken, ranges)
         begin = perf_counter()
         if workers == 1:
-            _bring_pieces(0, 1, new_control(), *arguments)
+            _copy_pieces(0, 1, new_control(), *arguments)
         else:
-            run_team(_bring_pieces, *arguments, threads=workers)
+            run_team(_copy_pieces, *arguments, threads=workers)
         for part in placement.parts:
             values = sum(piece.count for piece in pieces if piece.part is part)
             copied(f"cuda:{part.index}", HOST, values * column.result_dtype.itemsize, begin)
 
 
 def _pieces(placement: GpuPlacement, column: _Column) -> list[_Piece]:
-    """Of all parts by turns, so that all devices have some on the way."""
+    """Return the pieces of all parts by turns, so that all devices copy at the same time."""
     step = STAGING_BYTES // max(column.dtype.itemsize, column.result_dtype.itemsize)
-    found = []
-    place = 0
-    for part in placement.parts:
+    pieces = []
+    begin = 0
+    for part, pointer in zip(placement.parts, column.pointers, strict=True):
         count = part.graph.vertex_count
         for first in range(0, count, step):
-            found.append(_Piece(part, first, place + first, min(step, count - first)))
-        place += count
-    return sorted(found, key=lambda piece: piece.first)
+            values = pointer + first * column.dtype.itemsize
+            pieces.append(_Piece(part, values, first, begin + first, min(step, count - first)))
+        begin += count
+    return sorted(pieces, key=lambda piece: piece.first)
 
 
-def _bring_pieces(
+def _copy_pieces(
     rank: int, size: int, control: Any, column: _Column, pieces: Iterator[_Piece],
     taken: list[Staging], ranges: bool,
 ) -> None:  # fmt: skip
-    """Take pieces that nobody has taken yet, until there are none."""
+    """Copy pieces that no other thread has taken, until there are none."""
     staging = taken[rank]
-    for piece in pieces:  # an iterator of a list: taking the next is one step
+    for piece in pieces:  # the iterator of a list, of which next() is atomic
         if control[ABORT]:
             return
         part, count = piece.part, piece.count
         stream = staging.stream(part.index)
-        values = part.buffers[column.name].pointer + piece.first * column.dtype.itemsize
         if column.bound:
-            _start(column, stream, values, 0, count, staging.pointer)
+            _start(column, stream, piece.pointer, 0, count, staging.pointer)
         else:
-            driver.copy_async(staging.pointer, values, count * column.dtype.itemsize, stream)
+            nbytes = count * column.dtype.itemsize
+            driver.copy_async(staging.pointer, piece.pointer, nbytes, stream)
         stream.synchronize()
         if ranges:
             nbytes = column.result_dtype.itemsize
-            to = column.results.ctypes.data + piece.place * nbytes
+            to = column.results.ctypes.data + piece.begin * nbytes
             ctypes.memmove(to, staging.pointer, count * nbytes)
         else:
             vertices = part.graph.vertices[piece.first : piece.first + count]
-            found = staging.array(column.result_dtype)[:count]
-            _put(frozen(vertices), frozen(found), column.results)
+            staged = staging.array(column.result_dtype)[:count]
+            _scatter(frozen(vertices), frozen(staged), column.results)
 
 
 @kernel
-def _put(vertices: Any, values: Any, out: Any) -> None:
-    """Write values to the places of their vertices."""
+def _scatter(vertices: Any, values: Any, out: Any) -> None:
     for index in range(len(vertices)):
         out[vertices[index]] = values[index]
 
 
 def _to_gpu(placement: GpuPlacement, column: _Column, gpu: int, *, ranges: bool) -> None:
     stream = Stream(gpu)
-    held: list[Any] = []  # until all is done
-    place = 0
+    held: list[Any] = []  # arrays in use until the stream is done
+    begin = 0
     try:
-        for part in placement.parts:
+        for part, pointer in zip(placement.parts, column.pointers, strict=True):
+            values = pointer
             count = part.graph.vertex_count
-            values = part.buffers[column.name].pointer
             nbytes = count * column.dtype.itemsize
             results = int(column.results.data.ptr)
             if ranges:
-                results += place * column.result_dtype.itemsize
-            place += count
+                results += begin * column.result_dtype.itemsize
+            begin += count
             if ranges and not column.bound:
                 driver.copy_peer_async(results, gpu, values, part.index, nbytes, stream)
                 continue
             vertices = 0
             if not ranges:
-                vertices = part.resident("vertices", part.graph.vertices).pointer
+                vertices = part.rooms.vertices.resident(part.graph.vertices).pointer
             if part.index != gpu:
-                values = _brought(values, nbytes, part.index, gpu, stream, held)
+                values = _copied_to(values, nbytes, part.index, gpu, stream, held)
             if part.index != gpu and vertices:
                 nbytes = part.graph.vertices.nbytes
-                vertices = _brought(vertices, nbytes, part.index, gpu, stream, held)
+                vertices = _copied_to(vertices, nbytes, part.index, gpu, stream, held)
             _start(column, stream, values, vertices, count, results)
     finally:
         try:
-            stream.synchronize()  # before anything is given back
+            stream.synchronize()
         finally:
             stream.close()
 
 
-def _brought(
+def _copied_to(
     pointer: int, nbytes: int, index: int, gpu: int, stream: Stream, held: list[Any]
 ) -> int:
-    """Where on a GPU a copy of another's memory lies, once the stream is there."""
-    there: Any = ResultLocation(gpu).empty(nbytes, np.uint8)
-    held.append(there)
-    driver.copy_peer_async(int(there.data.ptr), gpu, pointer, index, nbytes, stream)
-    return int(there.data.ptr)
+    """Start copying memory of one GPU to another; return the pointer to the copy."""
+    copy: Any = ResultLocation(gpu).empty(nbytes, np.uint8)
+    held.append(copy)
+    driver.copy_peer_async(int(copy.data.ptr), gpu, pointer, index, nbytes, stream)
+    return int(copy.data.ptr)
 
 
 def _start(
@@ -254,8 +259,6 @@ def _start(
 
 
 def _exact(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A number as a kernel takes it: its bits, as wide as it is."""
-    bits: Array = np.array([number], dtype)
-    if dtype.itemsize == 4:
-        return ctypes.c_uint32(int(bits.view(np.uint32)[0]))
-    return ctypes.c_uint64(int(bits.view(np.uint64)[0]))
+    """Return a number's bits as a kernel takes them."""
+    exact = ctypes.c_uint32 if dtype.itemsize == 4 else ctypes.c_uint64
+    return exact(number_bits(number, dtype))

@@ -1,16 +1,16 @@
-// A block runs ahead: it follows its own items through a queue in shared memory, up to so many hops, as long
-// as their priorities are within the bound, before it meets the others.
+// Running ahead: a block follows the vertices that it reaches through a queue in shared memory, up to
+// `hops` arcs and as long as their priorities are within the bound, before it meets the other blocks.
 //
-// One barrier a hop: three counters take turns at being read, filled, and cleared. A packed row travels with
-// its vertex: it was fetched together with the vertex's value when the vertex was reached, so that a hop
-// takes one trip to memory and one atomic.
+// A hop has one barrier: three counters are read, filled and cleared by turns. A packed row is queued with
+// its vertex: it was loaded together with the vertex's value when the vertex was reached, so that a hop
+// takes one latency of memory and one atomic.
 #pragma once
 
 #include "worker/cuda/expand.cuh"
 
-// What lane `side` of four does with an item: relax one arc, having asked for all it needs at once. Whether the
-// item is stale, or the target has a better value already, is not looked up before: that trip to memory would
-// take longer than what it saves (docs/performance.md).
+// Relax one arc of a packed row, with all loads issued at once. It does not check first if the item is
+// stale or the target's value is better already: that load would take longer than it saves
+// (docs/performance.md).
 template <class P>
 __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 vertex,
                                                     typename P::Value value, typename P::Id target,
@@ -18,7 +18,7 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
     using Value = typename P::Value;
     const Part<P> &part = worker.part;
     bool ours = target < part.owned;
-    Value *place = worker.place_of(target);
+    Value *address = worker.address_of(target);
     Row<typename P::Id> row{};
     Row<typename P::Weight> row_weight{};
     if (ours) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
     if constexpr (P::uses_vertex) id = part.vertices[vertex];
     Value candidate = worker.message(value, weight, degree, id, typename P::Field(0));
     if (improves<P>(worker.limit, candidate)) return;
-    if (!thread_improve<P>(place, candidate)) {
+    if (!thread_improve<P>(address, candidate)) {
         if (!ours) worker.filtered += 1;
     } else if (!ours) {
         worker.thread_set_halo_pending(target - part.owned);
@@ -44,13 +44,13 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
     }
 }
 
-// A row that is too long to be packed, by four lanes.
+// Relax a row that is too long to be packed, by four lanes.
 template <class P>
 __device__ void thread_relax_long(Worker<P> &worker, i64 vertex, typename P::Value value,
                                   u32 side) {
     const Part<P> &part = worker.part;
     i64 begin = part.offsets[vertex], end = part.offsets[vertex + 1];
-    if (end - begin > HUB_DEGREE) {  // for the grid, which takes it from its bit
+    if (end - begin > HUB_DEGREE) {  // the grid will process it, by its bit
         if (side == 0) {
             worker.thread_set_pending(vertex, priority_of<P>(value));
             worker.processed -= 1;
@@ -64,7 +64,7 @@ __device__ void thread_relax_long(Worker<P> &worker, i64 vertex, typename P::Val
     }
 }
 
-// Four lanes an item, one an arc.
+// Process a hop's items by four lanes each, one for each arc.
 template <class P>
 __device__ __forceinline__ void block_hop_packed(Worker<P> &worker, u32 items) {
     using Id = typename P::Id;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void block_hop_packed(Worker<P> &worker, u32 items) {
     }
 }
 
-// A warp's share of the items at a time, whatever their degrees.
+// Process a hop's items, a lane each, and share their arcs out in the warp.
 template <class P>
 __device__ __forceinline__ void block_hop(Worker<P> &worker, u32 items) {
     using Value = typename P::Value;
@@ -132,8 +132,8 @@ __device__ __forceinline__ void block_hop(Worker<P> &worker, u32 items) {
     }
 }
 
-// Follow what is in the queue; what is left after the last hop becomes pending. The queue is filled for hop
-// `queue.hop + 1`; all threads come.
+// Process the queue hop by hop; vertices left after the last hop become pending. At the beginning the queue
+// is filled for hop `queue.hop + 1`. Called by all threads of a block.
 template <class P>
 __device__ __forceinline__ void block_run_ahead(Worker<P> &worker) {
     Queue<P> &queue = worker.queue;

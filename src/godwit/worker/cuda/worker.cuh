@@ -1,23 +1,23 @@
-// The worker: one persistent kernel per GPU that runs a VertexProgram to its end, or for a time slice.
+// The worker: one persistent kernel per GPU, which runs a VertexProgram to its end or for a time slice.
 //
-// The worklist is a bitmap: a vertex is *pending* if it has changed and was not processed since (relax.cuh has
-// the invariant). So there is room for everything, always; nothing is queued twice; a pass over it meets the
-// vertices in the order of memory; and values plus bitmaps are the whole state, which the host may leave lying
-// and go on with. Soft priority: a pending vertex past the bound stays where it is.
+// The worklist is a bitmap: a vertex is *pending* if it has changed and has not been processed since
+// (relax.cuh has the invariant). So there is always room, no vertex is queued twice, a scan visits vertices
+// in the order of memory, and values and bitmaps are the whole state, with which a later launch continues.
+// Soft priority: a pending vertex beyond the bound stays pending.
 //
-// A round: take in what other devices sent; look through the bitmap for vertices that are due; process them;
-// send what has gathered for others; meet. Where little is pending, blocks run ahead (run_ahead.cuh): each
-// follows what it found through its own queue, as far as the bound allows, before it meets the others. Where
-// much is, warps process what they find where they find it (expand.cuh). The bound rises by delta at every
-// meeting, or to the lowest priority that is pending: delta is the width of the window in which work is
-// asynchronous; 0 makes rounds supersteps in the order of priorities.
+// In a round, a device receives items of other devices, scans the bitmap for due vertices, processes them,
+// sends pending halo vertices, and meets the other devices. If few vertices are pending, blocks run ahead
+// (run_ahead.cuh): each follows the vertices that it reaches through its own queue, as far as the bound
+// allows, before the meeting. If many are, warps process the vertices that they scan at once (expand.cuh).
+// At every meeting the bound rises by delta, or to the lowest pending priority: delta is the width of the
+// window in which work is asynchronous; with 0, rounds are supersteps in the order of priorities.
 #pragma once
 
 #include "worker/cuda/mailbox.cuh"
 #include "worker/cuda/meeting.cuh"
 #include "worker/cuda/run_ahead.cuh"
 
-// Take what is due out of the bitmap. In sparse rounds it goes to the block's queue.
+// Process due vertices of the bitmap, or, in sparse rounds, move them to the block's queue.
 template <class P>
 __device__ __forceinline__ void grid_process_pending(Worker<P> &worker, u16 *list) {
     using Value = typename P::Value;
@@ -80,7 +80,7 @@ struct BlockState {
     u32 left;
 };
 
-// What the block leaves pending in this round, published before the meeting; returns how much that is.
+// Publish the lowest priority that the block leaves pending; return the number of vertices that it leaves.
 template <class P>
 __device__ __forceinline__ u32 block_publish(Worker<P> &worker, BlockState &block) {
     u32 lowest = __reduce_min_sync(FULL_WARP, worker.lowest);
@@ -160,7 +160,7 @@ __device__ void grid_work(const Part<P> &part) {
     Queue<P> queue = block_queue(part, shared_bytes, block, list);
     Worker<P> worker(part, queue);
     u32 round = control->round;
-    // The start gate: no one begins before all devices run.
+    // Start gate: no device begins before all run.
     Meeting meeting = grid_meet(control, &block.word, 0, true, [&](u64) -> u64 {
         Report nothing{}, others{};
         bool all = part.devices == 1 || warp_exchange(part, nothing, others);
@@ -202,7 +202,7 @@ __device__ void grid_work(const Part<P> &part) {
     block_count(worker, block, waited, clock64() - begin_clock);
 }
 
-// Packed rows of short ones: up to four targets, the rest NO_ARC; longer ones begin with LONG_ROW.
+// Pack rows: up to four targets, the rest NO_ARC; longer rows begin with LONG_ROW.
 template <class P>
 __device__ __forceinline__ void grid_pack_rows(const i64 *offsets, const typename P::Id *targets,
                                                const typename P::Weight *weights, i64 owned,
@@ -233,7 +233,7 @@ __device__ __forceinline__ void grid_fill(T *values, T value, i64 count) {
         values[i] = value;
 }
 
-// Give some vertices their first values, and make them pending.
+// Give some vertices their initial values, and make them pending.
 template <class P>
 __device__ __forceinline__ void grid_seed(typename P::Value *values, u32 *pending,
                                           const i64 *vertices, const typename P::Value *given,

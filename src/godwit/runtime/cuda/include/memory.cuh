@@ -14,6 +14,13 @@ using i32 = int;
 using i64 = long long;
 
 template <class T>
+constexpr bool is_float = false;
+template <>
+constexpr bool is_float<float> = true;
+template <>
+constexpr bool is_float<double> = true;
+
+template <class T>
 __device__ __forceinline__ T load_relaxed(const T *place) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     if constexpr (sizeof(T) == 4) {

@@ -1,51 +1,146 @@
-"""A step program as a few lines of Python that call the templates of operators.py."""
+"""Runs a step program on the cores: as generated Python that calls the templates of operators.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from godwit.frontier.code import Instruction, Operator, Read, StepCode, accumulator_dtype
+from godwit import config
+from godwit.dtypes import Array, frozen
+from godwit.errors import OperatorError
+from godwit.frontier.code import (
+    Instruction,
+    Operator,
+    Read,
+    StepCode,
+    StepCounts,
+    StepError,
+    StepState,
+)
 from godwit.frontier.cpu import operators as templates
-from godwit.frontier.cpu import team
+from godwit.graph.csr import Graph
 from godwit.runtime.content import ADAPTERS
+from godwit.runtime.cpu.compile import Kernel
+from godwit.runtime.cpu.team import new_control, run_team
 from godwit.runtime.cpu.values import by_reference, fits, returned
+from godwit.runtime.protocol import Device
+from godwit.trace import seconds_since
+from godwit.worker.program import identity_of
+
+ONE_THREAD_WORK = 30_000
+"""Graphs with fewer arcs and vertices together run on one thread: meetings would take longer."""
 
 _ARC = "source, target, arc"
+_TEMPLATES = (
+    "is_to_pull", "push", "pull", "select", "select_arcs", "compute", "reduce", "assign", "less",
+    "greater", "better", "deliver_better", "deliver_sum", "vertex_named", "fail",
+)  # fmt: skip
+_DTYPES = ("int32", "uint32", "int64", "float32", "float64")
+_NOTHING = np.empty(0, np.int64)
 
 
-def accumulators_of(code: StepCode) -> dict[tuple[str, str], tuple[np.dtype[Any], Any]]:
-    """By combination and dtype of the field: dtype, and the identity that stands there meanwhile."""
-    found: dict[tuple[str, str], tuple[np.dtype[Any], Any]] = {}
-    for step in code.instructions():
-        if step.kind == "advance" or step.staged:
-            dtype = code.field_dtype(step.into)
-            key = (step.combine if step.kind == "advance" else "staged", dtype.name)
-            wide = accumulator_dtype("min" if step.staged else step.combine, dtype)
-            found[key] = (wide, identity(step.combine, wide))
-    return found
+def run_steps_on_cores(
+    code: StepCode,
+    graph: Graph,
+    devices: Sequence[Device],
+    state: StepState,
+    poll: Callable[[int], None] | None,
+) -> StepCounts:
+    """Run a program by a team of threads: one for each core, or for each virtual device."""
+    threads = len(devices)
+    if devices[0].shares_memory:
+        small = graph.arc_count + graph.vertex_count < ONE_THREAD_WORK
+        threads = 1 if small else config.thread_count()
+    weighted = code.reads("weight") and graph.weights is not None
+    shared = _shared(code, graph, state, threads, weighted=weighted)
+    control = new_control()
+    begin = perf_counter()
+    kernel = code.compiled.get(("cpu", weighted))
+    if kernel is None:
+        kernel = code.compiled["cpu", weighted] = Kernel(ProgramText(code, weighted).entry())
+    try:
+        kernel.prepare(0, threads, control, shared)
+    except OperatorError as error:
+        raise OperatorError(f"step program {code.name!r}, {error}") from error.__cause__
+    compile_s = seconds_since(begin, "compile")
+    words = shared.words
+    run_team(
+        kernel,
+        shared,
+        threads=threads,
+        control=control,
+        poll=None if poll is None else lambda: poll(int(words[templates.PROCESSED])),
+        tracks=None
+        if devices[0].shares_memory
+        else [(device.name, "worker") for device in devices],
+    )
+    failed = int(words[templates.FAILED])
+    if failed:
+        raise StepError.of_word(failed)
+    base, size = int(words[templates.BASE]), int(words[templates.LISTED])
+    state.integers[:], state.floats[:] = shared.integers, shared.floats
+    if code.has_arcs:
+        state.arcs = shared.arcs if code.ends_with_arcs else None
+    state.frontier = np.sort(shared.frontiers[base : base + size])
+    counts = np.zeros((2, len(devices)), np.int64)  # the first device counts the work of all
+    counts[:, 0] = words[templates.PROCESSED], words[templates.ARCS]
+    return StepCounts(int(words[templates.SUPERSTEPS]), counts[0], counts[1], compile_s)
 
 
-def identity(combine: str, dtype: np.dtype[Any]) -> int | float:
-    """What every message improves on, or adds nothing."""
-    if combine == "add":
-        return 0 if dtype.kind in "iu" else 0.0
-    if dtype.kind == "f":
-        return np.inf if combine == "min" else -np.inf
-    limits = np.iinfo(dtype)
-    return int(limits.max if combine == "min" else limits.min)
+def _shared(
+    code: StepCode, graph: Graph, state: StepState, threads: int, *, weighted: bool
+) -> templates.State:
+    """Return the arrays that a team works on: copies of all state but fields, for runs that fail."""
+    n = graph.vertex_count
+    reverse = graph.reverse if code.pulls else None
+    blocks = n // templates.BLOCK + 1
+    frontiers = np.empty(2 * n, graph.targets.dtype)
+    frontiers[: len(state.frontier)] = state.frontier
+    words = (n + 31) // 32
+    flags = graph.arc_count if code.has_arcs else 0
+    control_words = np.zeros(templates.WORD_COUNT, np.int64)
+    control_words[templates.LISTED] = len(state.frontier)
+
+    def weights_of(rows: Graph | None) -> Array:
+        weights = None if rows is None or not weighted else rows.weights
+        return frozen(_NOTHING if weights is None else weights)
+
+    return templates.State(
+        offsets=graph.offsets,
+        targets=graph.targets,
+        weights=weights_of(graph),
+        in_offsets=frozen(_NOTHING) if reverse is None else reverse.offsets,
+        in_targets=frozen(_NOTHING, graph.targets.dtype) if reverse is None else reverse.targets,
+        in_weights=weights_of(reverse),
+        fields=tuple(state.fields),
+        integers=state.integers.copy(),
+        floats=state.floats.copy(),
+        accumulators=tuple(
+            np.full(n, accumulators.identity, accumulators.dtype)
+            for accumulators in code.accumulators()
+        ),
+        frontiers=frontiers,
+        touched=np.zeros(words, np.uint32),
+        waiting=np.empty(words if code.pulls else 0, np.uint32),
+        buffers=np.empty(threads * templates.BUFFER, graph.targets.dtype),
+        integer_parts=np.empty(blocks, np.int64),
+        float_parts=np.empty(blocks, np.float64),
+        arcs=np.zeros(flags, np.uint8) if state.arcs is None else state.arcs.copy(),
+        words=control_words,
+    )
 
 
 class ProgramText:
-    """The program as a Python function of (rank, size, control, state) that calls the templates."""
+    """A program as a Python function of (rank, size, control, state) that calls the templates."""
 
     def __init__(self, code: StepCode, weighted: bool) -> None:
         self._code = code
         self._weighted = weighted
-        self._accumulators = list(accumulators_of(code))
+        self._accumulators = code.accumulators()
         self._lines: list[str] = []
         self._helpers: list[str] = []
         self._namespace: dict[str, Any] = {
@@ -53,8 +148,6 @@ class ProgramText:
             "at": np.uint64,
             "by_reference": by_reference,
             "int64": np.int64,
-            "vertex_named": team.vertex_named,
-            "fail": team.fail,
             "fits": fits,
             "returned": returned,
             **{name: getattr(templates, name) for name in _TEMPLATES},
@@ -64,7 +157,7 @@ class ProgramText:
         }
 
     def entry(self) -> Callable[..., Any]:
-        """The function."""
+        """Return the function."""
         self._steps(self._code.steps, 1)
         lines = ["def run_steps(rank, size, control, shared):", "    state = by_reference(shared)"]
         body = "\n".join([*lines, *self._lines])
@@ -88,15 +181,15 @@ class ProgramText:
                 self._lines.append(f"{indent}if not {call}:")
                 self._lines.append(f"{indent}    return")
 
-    # One call of a template an operator.
+    # One call of a template for each operator.
 
     def _advance(self, step: Instruction) -> str:
         dtype = self._code.field_dtype(step.into)
-        slot = self._accumulators.index((step.combine, dtype.name))
-        wide = accumulator_dtype(step.combine, dtype)
+        accumulators = self._code.accumulators_of(step)
+        wide = accumulators.dtype
         i, field = step.index, f"state.fields[{step.into}]"
-        kept = f"state.accumulators[{slot}]"
-        start = _literal(identity(step.combine, wide))
+        kept = f"state.accumulators[{self._accumulators.index(accumulators)}]"
+        start = _literal(accumulators.identity)
         better = {"min": "less", "max": "greater"}.get(step.combine)
         convert = f"to_{dtype.name}"
         if better is None:
@@ -138,7 +231,7 @@ class ProgramText:
         return f"({calls[1]} if is_to_pull(state) else {calls[0]})" if step.turns else calls[0]
 
     def _directed(self, step: Instruction, wide: np.dtype[Any], wanted: str) -> str:
-        """An advance that pushes, or one that pulls: what it calls, after what both share."""
+        """Return the call of a pushing or pulling template, after defining its functions."""
         assert step.value is not None
         i, follows = step.index, not step.stays
         way, rows = ("pulled", "in_weights") if step.pulls else ("pushed", "weights")
@@ -158,9 +251,9 @@ class ProgramText:
                 f"return {wanted}(state, target) and {passes}(state, {_ARC})",
             )
             passes = f"sends_{i}"
-        self._define(f"place_{i}", f"state, {_ARC}", f"return {self._vertex(step, step.place)}")
+        self._define(f"goal_{i}", f"state, {_ARC}", f"return {self._goal(step)}")
         return _call(
-            "push", value.symbol, passes, f"place_{i}", f"deliver_{i}", f"merge_{i}", follows,
+            "push", value.symbol, passes, f"goal_{i}", f"deliver_{i}", f"merge_{i}", follows,
             step.masked,
         )  # fmt: skip
 
@@ -179,11 +272,12 @@ class ProgramText:
         field, i = f"state.fields[{step.into}]", step.index
         first = field
         if step.staged:
-            first = f"state.accumulators[{self._accumulators.index(('staged', dtype.name))}]"
+            slot = self._accumulators.index(self._code.accumulators_of(step))
+            first = f"state.accumulators[{slot}]"
         self._define(f"put_{i}", "state, vertex, value", f"{first}[at(vertex)] = value")
-        self._define(f"settle_{i}", "state, vertex", f"{field}[at(vertex)] = {first}[at(vertex)]")
+        self._define(f"unstage_{i}", "state, vertex", f"{field}[at(vertex)] = {first}[at(vertex)]")
         return _call(
-            "compute", step.value.symbol, f"put_{i}", f"settle_{i}", step.everywhere, step.staged
+            "compute", step.value.symbol, f"put_{i}", f"unstage_{i}", step.everywhere, step.staged
         )
 
     def _reduce(self, step: Instruction) -> str:
@@ -194,7 +288,7 @@ class ProgramText:
         better = {"min": "less", "max": "greater"}.get(step.combine)
         fold = "total + value" if better is None else f"better(total, value, {better})"
         self._define(f"fold_{i}", "total, value", f"return {fold}")
-        start = _literal(identity(step.combine, dtype))
+        start = _literal(identity_of(step.combine, dtype).item())
         self._define(f"identity_{i}", "", f"return to_{dtype.name}({start})")
         kind = "integer" if dtype.kind == "i" else "float"
         return _call(
@@ -209,12 +303,12 @@ class ProgramText:
         numbers = "state.integers" if dtype.kind == "i" else "state.floats"
         return _call("assign", step.value.symbol, numbers, step.into)
 
-    # The user's functions, and what their parameters stand for.
+    # The user's functions, with the values that their parameters read.
 
     def _test(
         self, step: Instruction, operator: Operator | None, role: str, taken: str, weights: str
     ) -> str:
-        """The name of a function that says yes or no."""
+        """Return the name of a condition, after defining it."""
         if operator is None:
             name = f"{role}_{step.index}"
             self._define(name, taken, "return True")
@@ -231,7 +325,7 @@ class ProgramText:
         converted: np.dtype[Any] | None = None,
         weights: str = "",
     ) -> None:
-        """A function of the state and vertices that calls the user's with what it reads."""
+        """Define a function of the state and vertices that reads values and calls the user's function."""
         given = ", ".join(self._expression(step, read, taken, weights) for read in operator.reads)
         symbol = operator.symbol
         self._namespace[f"{symbol}_operator"] = operator.function
@@ -266,23 +360,16 @@ class ProgramText:
             end = f"vertex_named(state, {step.index}, {named})"
         return f"state.fields[{read.index}][at({end})]"
 
-    def _vertex(self, step: Instruction, place: Read) -> str:
-        """Where messages go."""
-        end = "target" if place.at_target else "source"
-        if place.kind == "vertex":
+    def _goal(self, step: Instruction) -> str:
+        """Return the vertex that messages go to."""
+        end = "target" if step.goal.at_target else "source"
+        if step.goal.kind == "vertex":
             return end
-        return f"vertex_named(state, {step.index}, state.fields[{place.index}][at({end})])"
+        return f"vertex_named(state, {step.index}, state.fields[{step.goal.index}][at({end})])"
 
     def _define(self, name: str, taken: str, *lines: str) -> None:
         body = "\n    ".join(lines)
         self._helpers.append(f"def {name}({taken}):\n    {body}\n")
-
-
-_TEMPLATES = (
-    "is_to_pull", "push", "pull", "select", "select_arcs", "compute", "reduce", "assign", "less",
-    "greater", "better", "deliver_better", "deliver_sum",
-)  # fmt: skip
-_DTYPES = ("int32", "uint32", "int64", "float32", "float64")
 
 
 def _call(template: str, *arguments: Any) -> str:
@@ -293,7 +380,7 @@ def _call(template: str, *arguments: Any) -> str:
 
 
 def _check(step: Instruction, dtype: np.dtype[Any], known: np.dtype[Any] | None) -> list[str]:
-    """Lines that note if ``wide`` does not fit; none where its dtype, if it is known, cannot but fit."""
+    """Return lines that fail if ``wide`` does not fit a dtype; none if it always fits."""
     if dtype.kind == "f" or known == dtype:
         return []
     limits = np.iinfo(dtype)

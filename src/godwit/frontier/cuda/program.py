@@ -1,9 +1,9 @@
-"""The lines that make a kernel of a step program: a struct a step, and the order of steps.
+"""The CUDA source of a step program: a struct for each step, and the order of steps.
 
-A phase of the kernel is ``2 * index`` of an instruction, and ``2 * index + 1`` for what follows it a
-superstep later (merging what an advance has sent, settling what was computed aside). Where an advance
-pushes or pulls by the size of the frontier, it is pulling with the bit TURNED. Numbers lie in the
-first words of the state; assigning them, and asking whether loops end, is done between supersteps.
+A phase of the kernel is ``2 * index`` of an instruction, and ``2 * index + 1`` for the superstep that
+follows it (merging the messages of an advance, copying staged values of compute). The pulling form of an
+automatic advance has the bit TURNED. Numbers are the first words of the state; they are assigned, and
+conditions of loops evaluated, between supersteps.
 """
 
 from __future__ import annotations
@@ -14,52 +14,83 @@ from typing import Any
 import numpy as np
 
 from godwit.errors import InputError
-from godwit.frontier.code import PULL_SHARE, VERTEX_COUNT, Instruction, Operator, Read, StepCode
-from godwit.frontier.cuda.layout import arguments_dtype, slot_of, slots_of
-from godwit.frontier.reads import shared_fields
-from godwit.runtime.cuda.compile import c_type, layout_checks
+from godwit.frontier.code import (
+    PULL_SHARE,
+    VERTEX_COUNT,
+    Instruction,
+    Operator,
+    Read,
+    StepCode,
+    shared_fields,
+)
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks, number_bits
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.supersteps.run import THREADS, engine_layout_checks
+from godwit.supersteps.run import PEERS, ROWS, STAGE, THREADS, engine_layout_checks
+from godwit.worker.program import identity_of
 
+FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, REPLICATED = 24, 25, 26, 27, 28, 29
+"""Words of the state behind the numbers, as in frontier.cuh."""
+BROADCAST, TURNED = 0x20000000, 0x10000000
+"""Bits of a phase, as in queue.cuh."""
 MOST_ARRAYS = 24
-"""Fields and accumulators together: a kernel takes so many pointers at every device."""
+"""Limit of fields and accumulators together, whose pointers on every device a kernel takes."""
 MOST_NUMBERS = 24
-"""``size`` and ``vertex_count`` among them."""
+"""Limit of numbers, ``size`` and ``vertex_count`` included."""
 SMALL = 4096
-"""Where a device has no more positions, one of its blocks does everything, without the others."""
+"""Largest number of positions of a device for which one of its blocks does everything alone."""
 NOTHING = 0xFFFFFF
-"""The phase of a superstep that does nothing: the first, and where a round of a loop does nothing else."""
+"""Phase of an empty superstep: the first, and one in each round of a loop that has no other."""
 
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
-_COMBINES = {"add": "COMBINE_ADD", "min": "COMBINE_MIN", "max": "COMBINE_MAX"}
-_LOWEST_INT64 = "(-0x7fffffffffffffffll - 1)"
-_IDENTITIES = {
-    ("min", "int32"): "0x7fffffff", ("max", "int32"): "(-0x7fffffff - 1)",
-    ("min", "uint32"): "0xffffffffu", ("max", "uint32"): "0u",
-    ("min", "int64"): "0x7fffffffffffffffll", ("max", "int64"): _LOWEST_INT64,
-    ("min", "float32"): "__int_as_float(0x7f800000)",
-    ("max", "float32"): "-__int_as_float(0x7f800000)",
-    ("min", "float64"): "__longlong_as_double(0x7ff0000000000000ll)",
-    ("max", "float64"): "-__longlong_as_double(0x7ff0000000000000ll)",
-}  # fmt: skip
+
+
+def arguments_dtype(code: StepCode) -> np.dtype[Any]:
+    """Return the dtype of ``Arguments`` of frontier.cuh."""
+    return np.dtype(
+        [
+            ("stage", STAGE),
+            ("out", ROWS),
+            ("in", ROWS),
+            ("out_weights", np.uint64),
+            ("in_weights", np.uint64),
+            ("vertices", np.uint64),
+            ("positions", np.uint64),
+            ("degrees", np.uint64),
+            ("vertex_count", np.int64),
+            ("left_rows", np.uint64),
+            ("arcs", np.uint64),
+            ("subscribers", np.uint64),
+            ("queue", np.uint64, 2),
+            ("queue_room", np.uint64),
+            ("listing_limit", np.uint64),
+            ("long_below", np.int64),
+            ("is_directed", np.uint64),
+            ("queues", PEERS),
+            ("frontiers", PEERS),
+            ("touched", PEERS),
+            ("extremes", PEERS),
+            ("fields", np.uint64, (len(code.fields) + 1, MAXIMAL_DEVICES)),
+            ("accumulators", np.uint64, (len(code.accumulators()) + 1, MAXIMAL_DEVICES)),
+        ]
+    )
 
 
 class ProgramText:
-    """The kernel of a program, for positions and weights of given dtypes.
+    """The kernel of a program, for given dtypes of positions and weights.
 
     :ivar source: CUDA C++
-    :ivar functions: the user's, that it calls
+    :ivar functions: the user's functions that it calls
     :raises InputError: more fields or numbers than a kernel takes
     """
 
     def __init__(self, code: StepCode, id_dtype: Any, weight_dtype: np.dtype[Any] | None) -> None:
-        slots = slots_of(code)
-        own = VERTEX_COUNT + 1
+        slots = code.accumulators()
+        reserved = VERTEX_COUNT + 1
         if len(code.fields) + len(slots) > MOST_ARRAYS or len(code.numbers) > MOST_NUMBERS:
             raise InputError(
                 f"step program {code.name!r} has {len(code.fields)} fields (and {len(slots)} kinds of "
-                f"messages) and {len(code.numbers) - own} numbers; GPUs take {MOST_ARRAYS} and "
-                f"{MOST_NUMBERS - own}"
+                f"messages) and {len(code.numbers) - reserved} numbers; GPUs take {MOST_ARRAYS} and "
+                f"{MOST_NUMBERS - reserved}"
             )
         self.functions: list[DeviceFunction] = []
         self._code, self._slots = code, slots
@@ -68,21 +99,21 @@ class ProgramText:
         self._shared = shared_fields(code)
         self._bodies: list[str] = []
         self._after: list[str] = []
-        self._places: list[str] = []
+        self._cases: list[str] = []
         structs = [
             self._struct(step, _name_of(whole, step))
             for whole in code.instructions()
             for step in whole.directions()
         ]
-        self._place(code.steps)
-        end = len(self._places)
-        self._places.append(f"        case {end}: return STOP;")
+        self._order(code.steps)
+        end = len(self._cases)
+        self._cases.append(f"        case {end}: return STOP;")
         self.source = f"""#include "supersteps/step.cuh"
 using Id = {c_type(np.dtype(id_dtype))};
 using Weight = {c_type(self._weight)};
 constexpr u32 FIELDS = {len(code.fields)}, SLOTS = {len(slots)};
 constexpr bool PULLS = {_flag(code.pulls)};
-#include "frontier/cuda/pull.cuh"
+#include "frontier/cuda/advance.cuh"
 {engine_layout_checks()}
 {layout_checks("Arguments", arguments_dtype(code))}
 {"".join(structs)}
@@ -90,9 +121,9 @@ __device__ __forceinline__ u32 thread_decide(const Arguments &arguments, u32 pha
                                              const Sums &totals, u64 *state) {{
     Tally tally;
     u32 at = 0;
-    if (phase & SPREAD) {{
+    if (phase & BROADCAST) {{
         state[REPLICATED] = 1;
-        return phase & ~SPREAD;
+        return phase & ~BROADCAST;
     }}
     switch (phase & ~ALONE) {{
 {chr(10).join(self._after)}
@@ -101,7 +132,7 @@ __device__ __forceinline__ u32 thread_decide(const Arguments &arguments, u32 pha
     while (true) {{
         if (state[FAILED]) return STOP;
         switch (at) {{
-{chr(10).join(self._places)}
+{chr(10).join(self._cases)}
         default: return STOP;
         }}
     }}
@@ -114,8 +145,8 @@ work(const __grid_constant__ Arguments arguments) {{
         [&](u32 phase, const Team &team, StepBlock &block) {{
             const u64 *state = block.state;
             Tally tally;
-            if (PULLS && (phase & SPREAD)) {{
-                team_spread(arguments, team);
+            if (PULLS && (phase & BROADCAST)) {{
+                team_broadcast(arguments, team);
                 return;
             }}
             switch (phase & ~ALONE) {{
@@ -131,26 +162,26 @@ work(const __grid_constant__ Arguments arguments) {{
 }}
 """
 
-    # The order of steps: a case each. For a superstep it is left, and entered again behind it.
+    # The order of steps: a case for each. The switch is left for a superstep, and entered again after it.
 
-    def _place(self, steps: Sequence[Instruction]) -> None:
+    def _order(self, steps: Sequence[Instruction]) -> None:
         for step in steps:
-            here = len(self._places)
+            here = len(self._cases)
             step_of = f"Step{step.index}{{arguments, state}}"
             if step.kind == "repeat":
                 first = here
-                self._place(step.body)
+                self._order(step.body)
                 if not _has_superstep(step.body):
-                    here = len(self._places)
+                    here = len(self._cases)
                     phase = NOTHING - 1 - step.index
-                    self._places.append(f"        case {here}: return {phase};")
+                    self._cases.append(f"        case {here}: return {phase};")
                     self._after.append(f"        case {phase}: at = {here + 1}; break;")
-                here = len(self._places)
-                self._places.append(
+                here = len(self._cases)
+                self._cases.append(
                     f"        case {here}: at = {step_of}.ends() ? {here + 1} : {first}; break;"
                 )
             elif step.kind == "assign":
-                self._places.append(
+                self._cases.append(
                     f"        case {here}: state[{step.into}] = bits_of_number("
                     f"thread_fit<Step{step.index}::Number>({step_of}.value(tally), tally)); "
                     f"if (tally.too_large) state[FAILED] = {1 + 2 * step.index}; "
@@ -160,17 +191,17 @@ work(const __grid_constant__ Arguments arguments) {{
                 self._supersteps(step, here)
 
     def _supersteps(self, step: Instruction, here: int) -> None:
-        """One or two, and what is done with their sums."""
+        """Add the supersteps of a step: one or two, and what follows from their counts."""
         phase = 2 * step.index
         failed = (
             f"if (totals.counts[STRAY]) state[FAILED] = {2 + 2 * step.index}; "
             f"if (totals.counts[TOO_LARGE]) state[FAILED] = {1 + 2 * step.index};"
         )
-        self._places.append(f"        case {here}: {_begin(step, phase)}")
+        self._cases.append(f"        case {here}: {_begin(step, phase)}")
         self._body(step)
-        second = {"advance": "team_merge", "arcs": "team_arcs_settle"}.get(step.kind, "")
+        second = {"advance": "team_merge", "arcs": "team_take_arcs"}.get(step.kind, "")
         if step.kind == "compute" and step.staged:
-            second = "team_settle"
+            second = "team_unstage"
         if second:
             block = ", block" if second == "team_merge" else ""
             follow = f"{second}(Step{step.index}{{arguments, state}}, team{block}, tally);"
@@ -186,7 +217,7 @@ work(const __grid_constant__ Arguments arguments) {{
         self._after.append(f"        case {phase}: {does} at = {here + 1}; break;")
 
     def _body(self, step: Instruction) -> None:
-        """What is done in the first superstep, in each direction."""
+        """Add the first superstep of a step, in each direction."""
         for one in step.directions():
             does = f"team_{step.kind}"
             if step.kind == "advance":
@@ -196,7 +227,7 @@ work(const __grid_constant__ Arguments arguments) {{
             self._bodies.append(f"            case {_phase_of(step, one)}: {call} break;")
 
     def _outcome(self, step: Instruction) -> str:
-        """What a step leaves in the state."""
+        """Return the statements that end a step."""
         if step.kind == "reduce":
             step_of = f"Step{step.index}{{arguments, state}}"
             return f"state[{step.into}] = thread_reduced({step_of}, totals, state);"
@@ -210,21 +241,23 @@ work(const __grid_constant__ Arguments arguments) {{
         form = "LISTED" if step.kind == "filter" else "LISTED_TOUCHED"
         return f"{size}thread_take_frontier(arguments, totals, state, has_form(state, {form}));"
 
-    # A struct a step.
+    # A struct for each step.
 
     def _struct(self, step: Instruction, name: str) -> str:
         code = self._code
         lines = ["const Arguments &arguments;", "const u64 *state;  // numbers"]
         if step.kind in ("reduce", "assign"):
-            lines.append(f"using Number = {_number_type(code, step.into)};")
+            lines.append(f"using Number = {c_type(code.number_dtype(step.into))};")
         if step.kind in ("advance", "compute"):
             lines.append(f"using Field = {c_type(code.field_dtype(step.into))};")
             lines.append(f"static constexpr u32 FIELD = {step.into};")
             lines.append(f"static constexpr bool SHARED = {_flag(step.into in self._shared)};")
         if step.kind == "advance" or step.staged:
-            lines.append(f"static constexpr u32 SLOT = {self._slots.index(slot_of(code, step))};")
+            lines.append(
+                f"static constexpr u32 SLOT = {self._slots.index(code.accumulators_of(step))};"
+            )
         if step.kind in ("advance", "reduce"):
-            lines.append(f"static constexpr Combine COMBINE = {_COMBINES[step.combine]};")
+            lines.append(f"static constexpr Combine COMBINE = COMBINE_{step.combine.upper()};")
         lines.append(f"static constexpr bool EVERYWHERE = {_flag(step.everywhere)};")
         lines.append(f"static constexpr bool STAGED = {_flag(step.staged)};")
         lines.append(f"static constexpr bool STAYS = {_flag(step.stays)};")
@@ -235,27 +268,27 @@ work(const __grid_constant__ Arguments arguments) {{
 
     def _advance(self, step: Instruction) -> list[str]:
         assert step.value is not None
-        wide = self._slots[self._slots.index(slot_of(self._code, step))].dtype
+        accumulators = self._code.accumulators_of(step)
+        wide = accumulators.dtype
         ends = "i64 source, i64 target, i64 arc, Tally &tally"
         goal = "source"
-        if step.place.at_target:
+        if step.goal.at_target:
             goal = "target"
-        if step.place.kind == "field":
-            named = self._field(step.place.index, goal)
+        if step.goal.kind == "field":
+            named = self._field(step.goal.index, goal)
             goal = f"position_named(arguments, {named}, tally)"
-        zero = "0" if wide.kind in "iu" else "0.0"
-        none = zero if step.combine == "add" else _IDENTITIES[step.combine, wide.name]
+        identity = _literal(accumulators.identity, wide)
         chooses = _flag(step.candidates is not None)
         return [
             f"using Wide = {c_type(wide)};",
             f"static constexpr bool CHOOSES = {chooses};",
-            _method("static Wide", "identity", "", none, const=False),
+            _method("static Wide", "identity", "", identity, const=False),
             _method("auto", "message", ends, self._call(step, step.value, wide)),
             _method("bool", "keep", ends, self._test(step, step.keep)),
             _method(
                 "bool", "candidate", "i64 source, Tally &tally", self._test(step, step.candidates)
             ),
-            _method("i64", "place", "i64 source, i64 target, Tally &tally", goal),
+            _method("i64", "goal", "i64 source, i64 target, Tally &tally", goal),
         ]
 
     def _filter(self, step: Instruction) -> list[str]:
@@ -270,10 +303,10 @@ work(const __grid_constant__ Arguments arguments) {{
 
     def _reduce(self, step: Instruction) -> list[str]:
         dtype = self._code.number_dtype(step.into)
-        none = "0" if step.combine == "add" else _IDENTITIES[step.combine, dtype.name]
+        identity = _literal(identity_of(step.combine, dtype), dtype)
         return [
             self._value(step, dtype, "i64 source, Tally &tally"),
-            _method("static Number", "identity", "", none, const=False),
+            _method("static Number", "identity", "", identity, const=False),
         ]
 
     def _assign(self, step: Instruction) -> list[str]:
@@ -296,7 +329,7 @@ work(const __grid_constant__ Arguments arguments) {{
         symbol = f"godwit_{operator.symbol}"
         dtypes = tuple(self._dtype(read) for read in operator.reads)
         function = DeviceFunction(symbol, operator.function, dtypes, wanted=wanted)
-        if function not in self.functions:  # of both directions there is one
+        if function not in self.functions:  # both directions have the same
             self.functions.append(function)
         given = ", ".join(self._expression(step, read) for read in operator.reads)
         return f"{symbol}({given})"
@@ -309,7 +342,7 @@ work(const __grid_constant__ Arguments arguments) {{
         return self._weight if read.kind == "weight" else _INT64
 
     def _expression(self, step: Instruction, read: Read) -> str:
-        """What a parameter stands for; ``source`` is the vertex itself where there is no arc."""
+        """Return the value of a parameter; ``source`` is the vertex itself where there is no arc."""
         if read.kind == "number":
             word = f"state[{read.index}]"
             whole = self._code.number_dtype(read.index).kind == "i"
@@ -332,17 +365,17 @@ work(const __grid_constant__ Arguments arguments) {{
 
 
 def _name_of(whole: Instruction, step: Instruction) -> str:
-    """The struct of a step, in one of its directions."""
+    """Return the name of the struct of a step in one direction."""
     return f"Step{whole.index}Pulling" if whole.turns and step.pulls else f"Step{whole.index}"
 
 
 def _phase_of(whole: Instruction, step: Instruction) -> str:
-    """Of the first superstep of a step, in one of its directions."""
+    """Return the phase of the first superstep of a step in one direction."""
     return f"{2 * whole.index}{' | TURNED' if whole.turns and step.pulls else ''}"
 
 
 def _begin(step: Instruction, phase: int) -> str:
-    """How a step's first superstep is begun: by whom, and in which direction."""
+    """Return the statement that begins a step: its phase, with the direction and the blocks that work."""
     if step.pulls:
         turned = " | TURNED" if step.turns else ""
         pulling = f"return phase_of_pull(arguments, {phase}{turned}, state);"
@@ -356,7 +389,7 @@ def _begin(step: Instruction, phase: int) -> str:
 
 
 def _go_on(step: Instruction, phase: int) -> str:
-    """How its second superstep follows."""
+    """Return the statement that begins a step's second superstep."""
     if step.kind == "compute":
         return _begin(step, phase)
     if step.pulls:
@@ -369,10 +402,6 @@ def _has_superstep(steps: Sequence[Instruction]) -> bool:
     return any(step.kind not in ("assign", "repeat") or _has_superstep(step.body) for step in steps)
 
 
-def _number_type(code: StepCode, index: int) -> str:
-    return c_type(code.number_dtype(index))
-
-
 def _method(kind: str, name: str, taken: str, value: str, *, const: bool = True) -> str:
     qualifier = " const" if const else ""
     return f"__device__ __forceinline__ {kind} {name}({taken}){qualifier} {{ return {value}; }}"
@@ -380,3 +409,13 @@ def _method(kind: str, name: str, taken: str, value: str, *, const: bool = True)
 
 def _flag(value: bool) -> str:
     return "true" if value else "false"
+
+
+def _literal(number: Any, dtype: np.dtype[Any]) -> str:
+    """Return a C++ constant of the number's bits."""
+    bits = number_bits(number, dtype)
+    if dtype.kind == "f":
+        if dtype.itemsize == 4:
+            return f"__int_as_float(static_cast<i32>({bits}u))"
+        return f"__longlong_as_double(static_cast<i64>({bits}ull))"
+    return f"static_cast<{c_type(dtype)}>({bits}ull)"

@@ -242,7 +242,7 @@ def test_compiles(architecture: str) -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_on_gpus(schedule: Schedule) -> None:
     everyone = [f"cuda:{index}" for index in range(min(4, driver.device_count()))]
-    gpu = GpuOptions(schedule=schedule)
+    gpu = ExperimentOptions(schedule=schedule)
     graphs = [
         *map(_graph, GRAPHS),
         gw.generators.rmat(15, 16, seed=4),

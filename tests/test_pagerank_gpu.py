@@ -89,6 +89,20 @@ class TestEmulated:
         check(graph, devices, **settings)
         check(graph, devices, **settings, dtype="float32", weighted=weighted)
 
+    def test_queries_of_a_placed_graph_do_not_depend_on_those_before(
+        self, devices: list[str]
+    ) -> None:
+        graph = graph_of_all_classes(directed=True, weighted=True)
+        asked: dict[str, Any] = {"max_iterations": 3, "tolerance": 1e-300}
+        with gw.place(graph, devices) as placed:
+            for dtype in ("float64", "float32", "float64"):
+                found = gw.pagerank(placed, dtype=dtype, **asked)
+                expected = gw.pagerank(graph, devices="cpu", dtype=dtype, **asked)
+                np.testing.assert_allclose(
+                    found.rank, expected.rank, rtol=1e-9 if dtype == "float64" else 1e-4
+                )
+                gw.pagerank(placed, weighted=False, **asked)
+
     @pytest.mark.parametrize("damping", [0.0, 0.5, 0.99])
     def test_where_walks_begin(self, damping: float, devices: list[str]) -> None:
         for name in ("random sparse", "two components", "star from its last vertex"):

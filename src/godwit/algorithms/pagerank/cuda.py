@@ -217,6 +217,7 @@ class RankArrays:
     :ivar carried: by parity of the iteration
     :ivar contributions: part of its source's rank that each in-arc carries
     :ivar has_contributions: dtypes for which a run has computed them
+    :ivar outflow_widths: number of vertices whose outflows each device holds; empty before the upload
     """
 
     def __init__(self, placement: StepPlacement) -> None:
@@ -225,6 +226,7 @@ class RankArrays:
         self.contributions = {name: DeviceArray(placement) for name in dtypes}
         self.has_contributions: set[str] = set()
         self.outflows = DeviceArray(placement)
+        self.outflow_widths: list[int] = []
         self.teleport = DeviceArray(placement)
         self.start = DeviceArray(placement)
 
@@ -266,15 +268,23 @@ class _PageRankRun:
         degrees = self.placement.degrees("out") if needs_degrees else []
         if self.halos is not None:
             self.placement.position_of.release()  # degrees needed it
-        outflows = _outflows(self.placement) if self.query.weighted else None
+        if self.query.weighted:
+            self._upload_outflows()
         for place, (part, rows) in enumerate(self._each()):
             own = self.arguments[place]
             if degrees:
                 own["degrees"] = degrees[place].pointer
-            if outflows is not None:
-                self.arrays.outflows[part].upload(self._local(outflows, part))
             self._fill_vertices(own, part)
             self._point(own, part, rows)
+
+    def _upload_outflows(self) -> None:
+        """Upload the sums of weights that the devices need, unless they hold them from a query before."""
+        if self.arrays.outflow_widths:
+            return
+        outflows = _outflows(self.placement)
+        for part in self.placement.parts:
+            self.arrays.outflows[part].upload(self._local(outflows, part))
+        self.arrays.outflow_widths = [self._width(part) for part in self.placement.parts]
 
     def _each(self) -> list[tuple[StepPart, StepRows]]:
         return list(zip(self.placement.parts, self.rows, strict=True))
@@ -286,7 +296,12 @@ class _PageRankRun:
         ranks = [item * width for width in widths]
         needs = [(array, ranks) for array in self.carried]
         if query.weighted:
-            needs.append((self.arrays.outflows, [8 * width for width in widths]))
+            outflows = self.arrays.outflows
+            if self.arrays.outflow_widths != widths or not all(
+                p in outflows for p in placement.parts
+            ):
+                self.arrays.outflow_widths = []  # the buffers may be replaced, even if this query fails
+            needs.append((outflows, [8 * width for width in widths]))
             needs.append((self.contributions, [item * rows.arcs for rows in self.rows]))
         if self.halos is not None and not isinstance(query.destination, np.ndarray):
             needs.append(delivery_needs(placement, query.dtype, query.destination))

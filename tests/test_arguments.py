@@ -283,6 +283,9 @@ def test_wrong_queries(arguments: dict[str, Any], message: str) -> None:
 
 
 WRONG_WORKER_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"delta": 0}, "delta must be positive, got 0"),
+    ({"window": -1}, "window must not be negative, got -1"),
+    ({"ring_items": 0}, "ring_items must be at least 1, got 0"),
     ({"window": "a"}, "window must be an integer, got 'a'"),
     ({"window": 1.5}, "window must be an integer, got 1.5"),
     ({"window": 2**70}, f"window must be at most {2**62}, got {2**70}"),

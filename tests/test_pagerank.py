@@ -745,7 +745,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("options", "message"),
         [(("--damping", 1), "damping must be in"), (("--tolerance", 0), "tolerance must be"),
-         (("--max-iterations", 0), "Invalid value for '--max-iterations'"),
+         (("--max-iterations", 0), "max_iterations must be at least 1, got 0"),
          (("--top", -1), "top must not be negative"), (("--dtype", "int8"), "dtype must be"),
          (("--devices", "cpu:0,cpu:1"), "one device of the CPU"),
          (("--execution", "asynchronous", "--max-iterations", 9), "max_iterations is of iterations"),

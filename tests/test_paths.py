@@ -276,7 +276,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"source": 204}, InputError, r"source must be in \[0, 204\), got 204"),
     ({"source": 1.5}, InputError, "1.5"),
     ({"source": []}, InputError, "non-empty"),
-    ({"source": [0, 999]}, InputError, "got 999 at position 1"),
+    ({"source": [0, 999]}, InputError, r"source must be in \[0, 204\), got 999"),
     ({"source": True}, InputError, "True"),
     ({"source": 0, "devices": 0}, InputError, "devices must be at least 1, got 0"),
     ({"source": 0, "devices": []}, InputError, "empty list"),
@@ -287,9 +287,6 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"source": 0, "target": 204}, InputError, "target"),
     ({"source": 0, "cutoff": -1}, InputError, "cutoff must not be negative, got -1"),
     ({"source": 0, "timeout_s": 0}, InputError, "timeout_s must be positive, got 0"),
-    ({"source": 0, "delta": 0}, InputError, "delta must be positive, got 0"),
-    ({"source": 0, "window": -1}, InputError, "window must not be negative, got -1"),
-    ({"source": 0, "ring_items": 0}, InputError, "ring_items must be at least 1, got 0"),
 ]
 
 

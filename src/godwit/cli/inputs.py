@@ -71,7 +71,7 @@ def load_graph(
 
 
 def file_of(text: str) -> str:
-    """Return the path of a file of the command line, where ``-`` is standard input."""
+    """Return the path of a file named on the command line; ``-`` names standard input."""
     return "/dev/stdin" if text == _STDIN else text
 
 

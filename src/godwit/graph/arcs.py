@@ -186,11 +186,11 @@ class OccurringIds:
         self._complete = False
 
     def add(self, columns: Sequence[Array], low: int, high: int, most_arcs: int) -> None:
-        """Add columns of ids, int32 or int64.
+        """Record that the ids in some columns (int32 or int64) occur.
 
-        :param low: the smallest of the ids, or a smaller number
-        :param high: the largest of the ids
-        :param most_arcs: upper bound of the file's arcs
+        :param low: lower bound of these ids
+        :param high: the largest of these ids
+        :param most_arcs: upper bound of the number of arcs in the file
         """
         if not self.compact or all(len(column) == 0 for column in columns):
             return

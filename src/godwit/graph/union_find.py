@@ -3,11 +3,11 @@
 Encoding: ``parent`` holds a forest; the label of a component is its smallest vertex.
 
 Invariant: ``parent[v] <= v`` at all times, so there are no cycles; trees that an atomic link has joined
-stay joined, and roots only get fewer. In the end the root of a component is its smallest vertex, whatever
-the schedule. A link that is tried again continues with smaller vertices, so it ends.
+stay joined, and the number of roots never grows. In the end the root of a component is its smallest
+vertex, whatever the schedule. A link that is tried again continues with smaller vertices, so it terminates.
 
-Methods. *hook*: a root is hung below a smaller vertex of another tree by compare-and-swap; rounds of
-hooking without atomics may go before, which lose links but leave fewer to do (Hellås, "Multi-GPU connected
+Methods. *hook*: a root is hung below a smaller vertex of another tree by compare-and-swap; before
+that, rounds without atomics may make most of the links, though some are lost (Hellås, "Multi-GPU connected
 components", 2018, 4.2). *rem*: both ends walk up at once and are spliced on their way (Patwary, Refsnes,
 Manne, IPDPS 2012; in its lock-free form Dhulipala, Hong, Shun: ConnectIt, VLDB 2020). *afforest*: a few
 neighbours of every vertex are linked; then most vertices are in one tree, whose rows are skipped, because
@@ -41,7 +41,7 @@ MOST_NEIGHBOURS = 2
 """Afforest links at most this many neighbours of every vertex before it skips the largest tree's rows."""
 
 POLL_VERTICES = 4096
-_CHUNK_VERTICES = 1024  # taken at once by a thread where rows may be skipped
+_CHUNK_VERTICES = 1024  # claimed at a time by a thread where rows may be skipped
 _SAMPLES = 1024
 
 TO_THE_ROOT = 1 << 62
@@ -60,9 +60,9 @@ def weak_components(
     """Return the smallest vertex of each vertex's weakly connected component: (n) ids.
 
     :param directed: False if every arc has its reverse
-    :param rounds: neighbours of every vertex that are linked before the largest tree is looked for
+    :param rounds: neighbours of every vertex that are linked before the largest tree is determined
         (afforest), or rounds of hooking without atomics before the atomic one (hook, rem); None: the
-        usual number
+        default of the method
     :param jumps: steps of a vertex up its tree after each round without atomics; None: to the root
     :param threads: at most this many; all that the process may use by default
     :param poll: called at intervals by the calling thread with the number of vertices whose rows have
@@ -172,7 +172,7 @@ def link_all(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, directed: bool, splices: bool,
     rounds: int, jumps: int, parent: Any, progress: Any,
 ) -> None:  # fmt: skip
-    """Find the root of every vertex by links along all arcs: Rem's if ``splices``, else hooks."""
+    """Find the root of every vertex by linking the ends of all arcs: by Rem's algorithm or by hooks."""
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
         parent[v] = v
@@ -210,7 +210,7 @@ def _most_frequent_root(offsets: Any, parent: Any) -> Any:
 
     If no root has a majority, the result is the root of some tree.
 
-    :returns: the root, the number of sampled vertices, and a bound of those in other trees
+    :returns: the root, the number of sampled vertices, and an upper bound of those in other trees
     """
     majority = parent[0]
     lead = 0
@@ -235,9 +235,9 @@ def link_sampled(
 ) -> None:  # fmt: skip
     """Find the root of every vertex by Afforest.
 
-    :param rounds: neighbours of every vertex that are linked first
-    :param most_rounds: at most this many are, as long as the rows of vertices outside the largest tree
-        have more arcs than another round
+    :param rounds: neighbours of every vertex that are linked before the largest tree is determined
+    :param most_rounds: most such neighbours; beyond ``rounds``, another is linked only while an estimate of
+        the arcs in rows outside the largest tree exceeds the number of vertices
     """
     first_own, last_own = block_range(rank, size, parent.size)
     for v in range(first_own, last_own):  # the first neighbour; no other thread writes here

@@ -57,7 +57,7 @@ class Head:
     @cached_property
     def lines(self) -> list[str]:
         """First line that is not blank, and up to 100 that are no comments (# or %) either,
-        stripped; none if this is no text."""
+        stripped; an empty list if the content is not text."""
         if not self.is_text:
             return []
         text = self.content.decode("utf-8-sig", "replace")
@@ -90,15 +90,16 @@ class Format:
     """A file format.
 
     :ivar name: value of ``format=``; :mod:`godwit.io.format_names` has the endings of files
-    :ivar recognize: returns True if a file that begins like this is in the format
+    :ivar recognize: returns True if a file with this :class:`Head` is in the format
     :ivar read: returns the graph in a file, or the arcs that it lists. It may ignore ``weighted=False``
         and ``directed``, which :func:`godwit.read` applies afterwards
     :ivar write: writes a graph to a binary file, or raises InputError before it has written anything
         if the format cannot hold the graph
-    :ivar beside: files that are written beside it: their suffixes, and functions of the common name
-        without suffixes, the graph and the file
+    :ivar beside: additional files of the format, by suffix: functions that write each one, called with the
+        name that the files share (without suffix), the graph and the binary file
     :ivar options: which of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` apply
-    :ivar lists_arcs: ``read`` returns arcs (unless ``directed`` is False), which need not be in memory
+    :ivar lists_arcs: ``read`` returns an ArcList, which may be larger than memory, and a Graph only if
+        ``directed`` is False
     """
 
     name: str
@@ -125,7 +126,7 @@ def require_consecutive_ids(graph: Graph, format: str, first: int) -> None:
     :raises InputError: the graph has other ids
     """
     ids = graph.ids
-    if not ids.own and ids.base <= 1:  # numbers from 0 and from 1 are both no ids
+    if not ids.own and ids.base <= 1:  # vertices are merely numbered, from 0 or 1: no ids are lost
         return
     if not ids.in_file.is_range:
         kind = f"{ids.kind} ids"
@@ -140,7 +141,10 @@ def require_consecutive_ids(graph: Graph, format: str, first: int) -> None:
 
 
 def require_undirected(graph: Graph, format: str) -> None:
-    """Refuse to write arcs to a format of edges. :raises InputError: the graph is directed"""
+    """Refuse to write a directed graph to a format of undirected edges.
+
+    :raises InputError: the graph is directed
+    """
     if graph.directed:
         raise InputError(
             f"{format} cannot hold a directed graph: symmetrize() it first "
@@ -153,7 +157,7 @@ def symmetric_graph(graph: Graph, path: Path) -> Graph:
 
     :raises FormatError: an edge is listed in one direction only
     """
-    from godwit.graph.csr import Graph  # which loads Numba
+    from godwit.graph.csr import Graph  # imports Numba: slow
     from godwit.graph.facts import check_symmetric
 
     try:

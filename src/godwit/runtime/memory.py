@@ -120,7 +120,7 @@ class Space(Protocol):
         """Record an event in a stream; by default in the endpoint's."""
 
     def lane(self) -> Lane:
-        """Return a new lane into this memory."""
+        """Return a new :class:`Lane`, which copies arrays into this memory."""
 
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that makes the endpoint's GPU and stream CuPy's current ones."""

@@ -14,10 +14,10 @@ DUPLICATE = 3
 
 
 class Progress(int):
-    """Number of items processed so far; on GPUs with more information.
+    """Number of items processed so far; runs on GPUs set the attributes as well.
 
-    :ivar threshold: priorities up to it are due now, or None
-    :ivar idle_share: share of each GPU's time in which its blocks waited for others
+    :ivar threshold: items with priorities up to this value are processed now; None if unknown
+    :ivar idle_share: for each GPU, the share of time in which its blocks waited
     """
 
     threshold: float | None = None

@@ -1,4 +1,4 @@
-"""Values in device order on GPUs into one array of all vertices in the graph's order.
+"""Gathering of values in device order on GPUs into one array of all vertices in the graph's order.
 
 The devices' own ranges are joined on one GPU, over peer links, in a fraction of the time that a copy to
 the host takes. That GPU then gathers: into the array of a result on a GPU, or, for the host, piece by piece
@@ -74,12 +74,13 @@ class _GatherKernel:
 def deliver_positions(
     placement: StepPlacement, array: DeviceArray, dtype: Any, destination: Any
 ) -> float:
-    """Fill an array of all vertices from what devices have for their own vertices; return the seconds.
+    """Gather the values of each device's own vertices into one array of all vertices.
 
-    :param array: values of all positions, of which the own ranges count; on the device that gathers, the
-        other ranges are overwritten
-    :param dtype: of the values: of 4 or 8 bytes
+    :param array: on each device a buffer for all positions, of which the range of its own vertices is read;
+        on the device that gathers, the other ranges are overwritten
+    :param dtype: dtype of the values, of 4 or 8 bytes
     :param destination: (n) an array of NumPy, or of CuPy on any GPU; values are converted to its dtype
+    :returns: the seconds that it took
     """
     begin = perf_counter()
     if placement.vertex_count:

@@ -191,9 +191,9 @@ def count_rows(
 
 
 class RowBuilder:
-    """Makes the rows of a direction on all devices, as far as they are not there.
+    """Builder of the rows of one direction on all devices; existing arrays are reused.
 
-    :ivar missing: the arrays that are to be made
+    :ivar missing: the arrays that do not exist yet
     """
 
     def __init__(
@@ -215,9 +215,9 @@ class RowBuilder:
             self.weight_dtype = self.graph.weights.dtype
 
     def make(self) -> list[StepRows]:
-        """Return the rows of each device.
+        """Make the missing arrays; return the rows of each device.
 
-        :raises GraphTooLargeError: need against free, before anything is allocated
+        :raises GraphTooLargeError: a device has too little free memory; nothing has been allocated
         """
         self._require_room()
         try:

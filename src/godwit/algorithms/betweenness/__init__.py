@@ -273,10 +273,10 @@ def rescale(
 def _scales(
     n: int, k: int, normalized: bool, directed: bool, endpoints: bool
 ) -> tuple[float, float]:
-    """Return the factors for sums over k of n sources: of vertices, and of those that are sources.
+    """Return two factors for sums over k of n sources: for vertices that are not sources, and for sources.
 
-    The sum of a vertex that is the only source is 0 if ends do not count. NetworkX calls its betweenness
-    undefined, NaN; here it is 0.
+    If endpoints are not counted, the sum of an only source (k = 1) is 0, and so is its betweenness, where
+    NetworkX returns NaN.
     """
     ends = n if endpoints else n - 1
     if ends < 2 or k == 0:

@@ -394,7 +394,10 @@ def mark(
 def merge(
     rank: int, size: int, offsets: Any, distance: Any, bitmaps: Any, words: int, shared: Any
 ) -> None:
-    """Make the next frontier of the marked vertices that are unreached; a word has one writer."""
+    """Make the bitmap of the next frontier, of the vertices that any thread marked and that are unreached.
+
+    Each word of the bitmaps is written by one thread only.
+    """
     frontier = shared[PARITY] * words
     left = 2 * words
     level = np.int32(shared[LEVEL] + 1)
@@ -423,7 +426,9 @@ def sweep(
     rank: int, control: Any, in_offsets: Any, in_targets: Any, distance: Any, bitmaps: Any,
     words: int, shared: Any,
 ) -> None:  # fmt: skip
-    """Let unreached vertices look for a predecessor; a word of the bitmaps has one writer.
+    """Search the in-arcs of unreached vertices for a predecessor in the frontier.
+
+    Each word of the bitmaps is written by one thread only.
 
     The first hit in a row is unpredictable. So all vertices test their first arcs without a branch, which
     suffices for most; those with more arcs and no hit continue two arcs at a time, with one branch.

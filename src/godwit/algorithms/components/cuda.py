@@ -321,7 +321,7 @@ def _share_of_near_arcs(placement: StepPlacement, distance: int) -> float:
 
 
 def _is_ascending(placement: StepPlacement) -> bool:
-    """Return True if the vertices that have arcs ascend with their positions."""
+    """Return True if the vertices that have arcs, read in order of position, are in ascending order."""
     ends: list[tuple[int, int]] = []
     dtype = placement.id_dtype
     for part in placement.parts:

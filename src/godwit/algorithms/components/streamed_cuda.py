@@ -151,7 +151,7 @@ class GpuForest:
         self._launch("flatten_forest", self._linking.vertices, dtype, 0, _ALL_JUMPS)
 
     def fault(self) -> Fault | None:
-        """Return an edge, of those processed so far, whose ends are not vertices."""
+        """Return a processed edge that has an end which is not a vertex; None if there is none."""
         fault = self._fault[0]
         kind = int(fault["kind"])
         if kind == 0:

@@ -30,14 +30,14 @@ _LEAST_GPU_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Checked options.
+    """Checked options of :func:`filter`.
 
-    :param ordered: kept items stay in their order; else packets are written as they finish
-    :param packet_bytes: bytes of the array that a GPU claims at a time; None: chosen
-    :param buffers: packets in flight to a GPU; None: chosen
+    :param ordered: True: kept items stay in their order; False: packets are written as they finish
+    :param packet_bytes: bytes of the array that a GPU claims at a time; None: chosen automatically
+    :param buffers: packets in flight to a GPU; None: chosen automatically
     :param out: array for the result; None: a new one
     :param progress: called with the number of items processed
-    :param timeout_s: limit for all but compiling
+    :param timeout_s: time limit in seconds; compilation is not counted
     """
 
     ordered: bool = True
@@ -87,8 +87,8 @@ def filter_array(
 def default_devices(array: Array) -> DevicesArgument:
     """Return the devices for a host array where none are given.
 
-    Pageable memory reaches GPUs only as fast as threads copy it to page-locked buffers, which one GPU keeps
-    up with; the CPU reads it directly.
+    Copies from pageable memory are limited by the threads that copy it to page-locked buffers: more than
+    one GPU is no faster, and the CPU, which reads the memory directly, helps.
     """
     gpus = gpu_names()
     if not gpus or array.nbytes < _LEAST_GPU_BYTES:
@@ -116,7 +116,7 @@ def _check_shape(array: Any) -> None:
     if array.ndim != 1:
         raise InputError(
             f"an array to be filtered must have one dimension, got shape {tuple(array.shape)}; "
-            "array.reshape(-1) has"
+            "pass array.reshape(-1)"
         )
 
 
@@ -133,8 +133,8 @@ def _check_out(out: Any, dtype: np.dtype[Any]) -> None:
 def _check_overlap(array: Array, options: FilterOptions) -> None:
     """Raise InputError if the result could be written over items that have not been read.
 
-    That cannot happen if the result begins at or before the array and keeps the order: kept items are no
-    more than those of their packet, and are written when all previous packets are counted.
+    That cannot happen if both are contiguous, the result begins at or before the array, and the order is
+    kept: kept items of a packet are written at or before the packet, after all previous ones are counted.
     """
     out = options.out
     assert out is not None
@@ -144,8 +144,8 @@ def _check_overlap(array: Array, options: FilterOptions) -> None:
     is_behind = options.ordered and all(each.flags.c_contiguous for each in both)
     if not is_behind or out.ctypes.data > array.ctypes.data:
         raise InputError(
-            "out overlaps the array, and would be written over what has not been read: give another one"
-            " (with ordered=True the array itself will do, if it has no gaps)"
+            "out overlaps the array, so that unread items would be overwritten: pass another array"
+            " (with ordered=True, out may be the array itself if it is contiguous)"
         )
 
 
@@ -154,8 +154,8 @@ def filter_host_array(
 ) -> Array:
     """Return the kept items of an array in host memory, or of a mapped file.
 
-    :param dtype: of the array, in native byte order
-    :param devices: names, GPUs and CPUs together
+    :param dtype: dtype of the array, in native byte order
+    :param devices: names of devices; GPUs and CPUs may be mixed
     :raises OperatorError: the predicate does not compile, or returns no boolean
     :raises InputError: ``out`` is too small
     :raises RunTimeoutError: out of time
@@ -213,9 +213,9 @@ def filter(
     :param predicate: a Python function of one element that returns a boolean. It is compiled for the CPU by
         Numba and into the GPU's kernel; it may call other functions and read constants around it,
         and may be called twice for an element
-    :param devices: as for :func:`bfs`, but kinds may be mixed: ``["cuda:0", "cpu"]``. None: of a CuPy
-        array, its GPU; else, of at least 64 MiB, the first GPU if there is one, and if the array is not
-        page-locked the CPU beside it; else all cores
+    :param devices: as for :func:`bfs`, but kinds may be mixed: ``["cuda:0", "cpu"]``. None: for a
+        CuPy array, its GPU; for a host array of at least 64 MiB, the first GPU if there is one, with the
+        CPU if the array is not page-locked; otherwise all cores
     :param ordered: False: with GPUs, packets may be written in the order in which they finish
     :param out: an array to write to, of the same dtype, with room for the result
     :param packet_bytes: bytes of the array that a GPU claims at a time

@@ -466,7 +466,7 @@ def _places(chunks: int) -> Array:
 
 
 def _plain(array: Array) -> Array:
-    """Return an array over the same memory of the type that functions are compiled for: not read-only."""
+    """Return a writable ``np.ndarray`` over the same memory: compiled functions accept no other type."""
     if array.flags.writeable and type(array) is np.ndarray:
         return array
     address = array.__array_interface__["data"][0]

@@ -90,7 +90,7 @@ class GraphBuilder:
         self.start("clear", buffer.pointer, buffer.nbytes // 8)
 
     def sum_up(self, tiles: Buffer, count: int) -> int:
-        """Replace each of ``count`` counts by the sum of those before it; return the sum of all."""
+        """Replace ``count`` counts by their exclusive prefix sum; return their total."""
         driver.launch(
             self._module.kernel("sum_up"),
             self.stream,

@@ -42,7 +42,7 @@ def _point(start: Any, i: Any) -> Any:
 
 @kernel
 def _find_cells(rank: int, size: int, control: Any, seed: Any, side: int, cell: Any) -> None:
-    """Write the cell of every point, in the order of drawing."""
+    """Write the cell of every point; points are in the order in which they are drawn."""
     begin, end = block_range(rank, size, cell.size)
     start = mix(seed)
     for i in range(begin, end):
@@ -62,12 +62,12 @@ def _draw_points(rank: int, size: int, control: Any, seed: Any, order: Any, x: A
 
 
 def sorted_points(n: int, side: int, seed: int) -> Points:
-    """Return random points in the order of their cells, of which each row has ``side``."""
+    """Return random points, sorted by the cells of a grid of ``side`` by ``side`` cells."""
     threads = thread_count_for(n)
     dtype = id_dtype_for(max(n, side * side))
     cell = np.empty(n, dtype)
     run_team(_find_cells, seed_word(seed), side, cell, threads=threads)
-    # A stable sort by cell builds the rows of a graph with an arc from each cell to its points.
+    # Stable sort by cell: make the rows of a graph that has an arc from each cell to each of its points.
     offsets, order, _ = arcs_to_rows(
         cell, np.arange(n, dtype=dtype), None, max(n, side * side), dtype
     )
@@ -81,7 +81,7 @@ def _geometric_rows(
     rank: int, size: int, control: Any, x: Any, y: Any, cells: Any, side: int, radius: float,
     fill: bool, offsets: Any, targets: Any,
 ) -> None:  # fmt: skip
-    """Count or write the neighbours within ``radius``, which is at most the side of a cell."""
+    """Count or write the neighbours within ``radius``, which is at most the width of a cell."""
     begin, end = block_range(rank, size, x.size)
     square = radius * radius
     for v in range(begin, end):
@@ -115,7 +115,7 @@ def random_geometric(
     :param radius: positive; ``0.55 * sqrt(log(n) / n)`` by default. The mean degree is about
         ``pi * radius**2 * n``, less at the border
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
-    :raises GraphTooLargeError: before anything large is allocated
+    :raises GraphTooLargeError: the memory is too small; nothing large has been allocated
     """
     n = as_count(n, "n", 0, _MOST_POINTS)
     if radius is None:
@@ -125,9 +125,9 @@ def random_geometric(
     seed = as_integer(seed, "seed")
     weights = as_weight_range(weights)
     what = f"a geometric graph of {n:,} vertices and radius {radius:g}"
-    # Cells are at least as wide as the radius, with a margin for rounding, and no more than points.
+    # Cells are wider than the radius by a margin for rounding; there are at most as many cells as points.
     side = max(1, math.floor(min((1 - 1e-9) / radius, math.sqrt(n))))
-    # In a corner only a quarter of the disc is inside the square.
+    # Lower bound: the disc of a point in a corner has only a quarter of its area inside the square.
     least_arcs = n * max(0.0, n * min(1.0, math.pi * radius**2 / 4) / 2 - 1)
     id_bytes = id_dtype_for(n).itemsize
     require_memory(estimate_bytes(n, round(least_arcs), id_bytes) + n * (2 * id_bytes + 24), what)
@@ -143,7 +143,7 @@ def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Gr
     sets of points are triangulated in pieces, several at the same time.
 
     :param weights: (low, high) as of :meth:`Graph.with_random_weights`
-    :raises GraphTooLargeError: before anything is allocated
+    :raises GraphTooLargeError: the memory is too small; nothing has been allocated
     """
     n = as_count(n, "n", 0, 2**31 - 1)
     seed = as_integer(seed, "seed")

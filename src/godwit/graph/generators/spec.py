@@ -212,7 +212,7 @@ def parse_spec(spec: str) -> Recipe:
 
 
 def generate(spec: str, *, device: str | None = None) -> Graph:
-    """Return the graph that a text such as ``rmat:20,seed=3`` describes; commands take it for a file.
+    """Return the graph that a text such as ``rmat:20,seed=3`` describes; commands accept it as GRAPH.
 
     ``NAME:SIZE[,key=value...]``: the name of a function of :mod:`godwit.generators` with ``-`` for
     ``_``, its sizes with ``x`` between them, and its keyword arguments as ``keep=0.7``,
@@ -223,11 +223,12 @@ def generate(spec: str, *, device: str | None = None) -> Graph:
     >>> gw.generate("road:20x30,keep=1.0").vertex_count
     600
 
-    :param device: ``"cuda:0"`` to make it on that GPU, for some generators; the graph is the same
+    :param device: the device that generates the graph, ``"cuda:0"`` (some generators) or the CPU; the graph
+        is the same
     :raises InputError: if the text cannot be understood, the function refuses a value, or the device does
         not have the generator
     :raises DeviceError: there is no such device
-    :raises GraphTooLargeError: before anything large is allocated
+    :raises GraphTooLargeError: the memory is too small; nothing large has been allocated
     """
     recipe = parse_spec(spec)
     target = None if device is None else _single_device(device)

@@ -45,8 +45,8 @@ class Column:
 def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
     """Return an Arrow table with a row per vertex.
 
-    Column ``vertex`` has its id, the others the values, with nulls where there is none; values that are
-    vertices are replaced by their ids.
+    Column ``vertex`` has its id, the others the values, with nulls where a vertex has no value; values
+    that are vertices are replaced by their ids.
     """
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def vertex_table(columns: list[Column], ids: VertexIds) -> Any:
 
 
 def edge_tables(column: Column, rows: Rows, ids: VertexIds, directed: bool) -> Iterator[Any]:
-    """Yield Arrow tables of source, target (ids) and value of each arc, or of each edge once.
+    """Yield Arrow tables of source, target (ids) and value, with a row for each arc, or for each edge.
 
     :param column: a value for each arc; both arcs of an edge have the same
     :returns: at least one table; all have the same columns
@@ -148,7 +148,7 @@ def _columns(
 
 
 def _check_ids(table: Any) -> Any:
-    """Return the table, once both columns of ids are known to be of one kind: 1 and "1" would become equal.
+    """Return the table; refuse integer ids in one column and texts in the other: 1 would equal "1".
 
     Empty columns of floats, which pandas makes of columns without rows, become columns of nulls.
 
@@ -183,7 +183,7 @@ def _arrow_table(table: Any) -> Any:
     """Return a table of any library as an Arrow table."""
     import pyarrow as pa
 
-    if isinstance(table, type):  # which has the methods as well
+    if isinstance(table, type):  # a class has these attributes, too, but is no table
         raise _not_a_table(table)
     try:
         if isinstance(table, pa.Table):

@@ -356,10 +356,10 @@ def _header(source: Source, wanted: Sequence[str] | None) -> Header:
 
 
 def write(graph: Graph, file: BinaryIO) -> None:
-    """Write columns source, target and weight, with the ids of the vertices; edges once.
+    """Write columns source, target and weight, with the ids of the vertices; an undirected edge is one row.
 
-    The file does not declare an undirected graph: read it again with ``directed=False``. Vertices without
-    ids that are counted from 1 are read with these numbers as ids.
+    The file does not state that a graph is undirected: read it with ``directed=False``. Where vertices
+    have no ids and are numbered from 1, reading the file gives them these numbers as ids.
 
     :raises InputError: a vertex without arcs would be lost; or ids are objects, or texts that are all
         integers

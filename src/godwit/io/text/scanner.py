@@ -358,7 +358,7 @@ def _scan_weight(
 def copy_words(
     rank: int, size: int, control: Any, text: Any, words: Any, offsets: Any, characters: Any
 ) -> None:
-    """Copy words (as of ``scan_word``) to where offsets say."""
+    """Copy each word (position and length, packed as by ``scan_word``) to its offset in ``characters``."""
     begin, end = block_range(rank, size, words.size)
     for i in range(begin, end):
         if i % _POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:

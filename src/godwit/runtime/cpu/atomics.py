@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 
 def _intrinsic(define: Callable[..., Any]) -> Any:
-    """Return Numba's intrinsic, typed as called with other arguments than ``define`` has."""
+    """Return ``define`` as an intrinsic of Numba, typed Any: callers do not pass the typing context."""
     return intrinsic(define)
 
 

@@ -38,8 +38,8 @@ class GpuProperties:
     """Properties of a GPU.
 
     :param compute_capability: such as ``"90"``
-    :param memory_bytes: in all
-    :param shared_bytes: most dynamic shared memory of a block
+    :param memory_bytes: total global memory
+    :param shared_bytes: largest dynamic shared memory of a block
     :param cooperative: whether cooperative launches are supported
     """
 
@@ -131,7 +131,7 @@ def properties(index: int) -> GpuProperties:
 
 
 def use(index: int) -> None:
-    """Make a GPU the current one of this thread."""
+    """Make a GPU current for the calling thread."""
     driver, _ = bindings()
     checked(driver.cuCtxSetCurrent(_context(index)), f"cuda:{index} cannot be used")
 

@@ -1,8 +1,8 @@
-"""Godwit's exceptions: one tree, so that one ``except GodwitError`` catches all that we raise.
+"""Godwit's exceptions: all are subclasses of ``GodwitError``.
 
 Every message names the value (or the file and line) that is wrong and says what would work. Where
-Python has an exception of the same meaning, ours is one of those too, so that code which knows
-nothing of Godwit (``except ValueError``) still works.
+Python has an exception of the same meaning, ours is a subclass of it too, so that general
+handlers (``except ValueError``) still work.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DeviceError(GodwitError, RuntimeError):
 
 
 class GraphTooLargeError(GodwitError, MemoryError):
-    """The graph does not fit in the memory there is; raised before anything is allocated."""
+    """The graph does not fit in the available memory; raised before anything is allocated."""
 
 
 class OperatorError(GodwitError, TypeError):
@@ -90,8 +90,8 @@ class ValueOverflowError(GodwitError, OverflowError):
 class RunTimeoutError(GodwitError, TimeoutError):
     """A run did not finish within its ``timeout_s``; it was stopped, and the devices are free.
 
-    Operators that do not return are stopped as well, but for predicates of ``gw.filter`` on GPUs, whose
-    loops must end.
+    Operators that do not return are stopped as well, except predicates of ``gw.filter`` on GPUs:
+    loops in these must terminate.
     """
 
 
@@ -108,7 +108,7 @@ class TopologyError(InputError):
 
 
 class EndOfLink(GodwitError, EOFError):  # noqa: N818 (no error: a state)
-    """Nothing more comes over a link: its senders have shut it down, and all was received."""
+    """End of a link's data: its senders have shut it down, and all segments were received."""
 
 
 class ClosedLinkError(GodwitError, RuntimeError):
@@ -124,7 +124,7 @@ class DeadlockError(GodwitError, RuntimeError):
 
 
 class DataflowEnded(GodwitError, RuntimeError):  # noqa: N818 (a state)
-    """What was waited for will not come: the dataflow has ended; its cause says why."""
+    """The dataflow ended during a wait; ``__cause__`` is the reason."""
 
 
 def _shorten(text: str, limit: int = 80) -> str:

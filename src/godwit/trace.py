@@ -227,7 +227,7 @@ class _Places:
         }
 
     def numbers(self, place: tuple[str, str | None]) -> tuple[int, int]:
-        """Return the numbers of the process and of the track."""
+        """Return the process id and the thread id that the trace uses for a (process, track) pair."""
         return self._processes[place[0]], self._tracks[place]
 
     def metadata(self) -> Iterator[dict[str, Any]]:

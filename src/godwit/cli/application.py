@@ -1,4 +1,4 @@
-"""The group of all commands."""
+"""The command line ``godwit``: its group of commands, and their help pages."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Group(TyperGroup):
         sys.exit(exit_status(run, traceback=arguments[:1] == ["--traceback"]))
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command; rename the exception of a closed pipe, which Typer would handle."""
+        """Call the command; raise PipeClosedError for BrokenPipeError, which Typer would handle itself."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

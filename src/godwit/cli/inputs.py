@@ -1,4 +1,4 @@
-"""Graphs, vertices, devices, partitions and numbers of the command line.
+"""Parsers of graphs, vertices, devices, partitions and numbers given on the command line.
 
 A graph is a file (``-``: standard input), ``name:size[,key=value...]`` for a generator, or
 ``dataset:name``; a vertex is an id of the graph's file (``graph.ids``).
@@ -39,7 +39,7 @@ def load_graph(
 
     ``--undirected`` gives an edge the least weight of the arcs that it replaces.
 
-    :param device: where a graph is generated
+    :param device: device that generates the graph; ignored for files
     """
     _check_name(text)
     if is_spec(text):
@@ -92,9 +92,9 @@ def _check_name(text: str) -> None:
 
 
 def parse_vertex(text: str, graph: Graph, name: str) -> Any:
-    """Return the vertex of an id of the file (or ``max-degree``), as Python functions take it.
+    """Return the vertex id, as Python functions take it, for an id in the file or ``max-degree``.
 
-    :param name: of the option, for error messages
+    :param name: name of the option, for error messages
     """
     ids = graph.ids
     if text == MAX_DEGREE:

@@ -1,9 +1,9 @@
-"""Bulk-synchronous algorithms that are no vertex programs: :class:`StepProgram`.
+"""Bulk-synchronous algorithms made of operators on a frontier: :class:`StepProgram`.
 
 A program has fields (a value per vertex), numbers (one value for the whole graph) and a frontier (a set of
 vertices), and is a sequence of operators and loops over them. Each operator is a superstep of its own,
-which reads only values from before it began. So neither the order of vertices and arcs nor the number of
-devices makes a difference, but in the rounding of floating-point sums.
+which reads only values from before it began. Results depend neither on the order of vertices and arcs nor
+on the number of devices, except for the rounding of floating-point sums.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class StepProgram:
     :param name: shown in messages and traces
     :param fields: by name: the dtype (int32, uint32, int64, float32 or float64) and the initial value of
         every vertex: a number, ``"degree"`` (out-degree), ``"vertex"`` (its id), an array of shape (n), or
-        a pandas Series, whose labels are the vertices. A dtype alone: each run is given the values
+        a pandas Series, whose labels are the vertices. With a dtype alone, :meth:`run` needs the values
     :param numbers: by name: the dtype (int64 or float64) and the initial value. ``size`` (of the frontier)
         and ``vertex_count`` always exist
     :param steps: operators and loops, made by functions of :mod:`godwit.frontier`
@@ -101,10 +101,10 @@ class StepProgram:
 
         :param frontier: the initial frontier: ``"all"`` vertices, or some by id (:attr:`Graph.ids`)
         :param fields: initial values, in place of the declared ones
-        :param numbers: likewise
+        :param numbers: initial values, in place of the declared ones
         :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
         :param results: where the resulting fields live, as for :func:`godwit.bfs`
-        :param timeout_s: time limit in seconds, without compiling
+        :param timeout_s: time limit in seconds, not counting compilation
         :param progress: called repeatedly with the number of vertices processed so far
         :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`
         :param gpu: how kernels are run
@@ -152,8 +152,8 @@ class StepResult:
     :ivar numbers: int or float, by name; ``size`` and ``vertex_count`` among them
     :ivar frontier: the positions of the last frontier's vertices, ascending; or the indexes of its arcs in
         :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, which another run takes
-    :ivar statistics: counts and times; ``rounds`` are the operators on vertices or arcs that were run,
-        ``processed_items`` the vertices that they were run for
+    :ivar statistics: counts and times; ``rounds`` is the number of executed operators on vertices or
+        arcs, ``processed_items`` the number of vertices that they processed
     """
 
     def __init__(

@@ -110,7 +110,10 @@ def _ascend(rank: int, size: int, control: Any, sources: Any, targets: Any) -> b
 
 @kernel
 def _begin_rows(rank: int, size: int, control: Any, sources: Any, offsets: Any) -> None:
-    """Write the offsets of rows whose first arc is in this thread's part; the last thread ends the rest."""
+    """Write the CSR offsets of rows whose first arc is in this thread's block of the sorted arcs.
+
+    The offsets of empty rows before them are written too; the last thread writes those behind the last arc.
+    """
     begin, end = block_range(rank, size, sources.size)
     for i in range(begin, end):
         if i == 0 or sources[i] != sources[i - 1]:

@@ -604,7 +604,7 @@ class Graph:
     def _with_rows(
         self, rows: Rows, directed: bool | None = None, ids: VertexIds | None = None
     ) -> Graph:
-        """Return a graph with other rows and, if given, other facts; itself if the rows are its own."""
+        """Return the graph with other rows, direction or ids; the graph itself if the rows are its own."""
         if rows is self._rows:
             return self
         return Graph.trusted(

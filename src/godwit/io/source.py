@@ -85,7 +85,7 @@ class Source:
         return self._files_beside.enter_context(open_source(path, self.progress, self._held_bytes))
 
     def text(self) -> Text:
-        """Hand over the content as text; to be called once."""
+        """Return the content as text. Call it only once: a buffer in memory is moved into the text."""
         if self._held is not None:
             held, self._held = self._held, None
             return self._text_in_memory(held, self._size)

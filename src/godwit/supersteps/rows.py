@@ -267,7 +267,7 @@ class RowBuilder:
         require_room([part.index for part in self.parts], needs, spare_bytes)
 
     def _sum_lengths(self) -> None:
-        """Make the offsets of own rows."""
+        """Compute the CSR offsets of the rows of each partition: the prefix sums of their lengths."""
         count_rows(self.placement, self.direction, self.offsets, more=1)
         for part in self.parts:
             start_kernel(

@@ -194,7 +194,7 @@ def _depend(
     control: Any, endpoints: float, reached: int, counts: Any, exponents: Any, coefficients: Any,
     queue: Any, ends: Any, successors: Any, shares: Any,
 ) -> int:  # fmt: skip
-    """Turn counts into dependencies, from the farthest vertex back; return ``reached`` or ABORTED."""
+    """Replace path counts by dependencies, farthest vertex first; return ``reached`` or ABORTED."""
     for i in range(reached - 1, -1, -1):
         if i & 4095 == 0 and load_acquire(control, ABORT) != 0:
             return ABORTED

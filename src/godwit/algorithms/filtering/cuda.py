@@ -162,7 +162,10 @@ class GpuFilter:
         self._epoch = self._tickets_taken = 0
 
     def start(self, source: int, count: int, target: int, slot: int = 0) -> None:
-        """Enqueue the filter of ``count`` items at ``source`` into ``target``, which has room for all."""
+        """Enqueue the filter of ``count`` items at address ``source`` into address ``target``.
+
+        The target has room for ``count`` items; ``slot`` is where the number of kept items is stored.
+        """
         if count == 0:
             self._counts[slot] = 0
             return
@@ -204,7 +207,7 @@ class GpuFilter:
         return int(self._counts[slot])
 
     def close(self) -> None:
-        """Return the memory for the next filter; nothing may be pending. A second call has no effect."""
+        """Release the GPU memory. No filter may be pending; a second call has no effect."""
         self._stack.close()
 
 

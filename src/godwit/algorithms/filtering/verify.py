@@ -36,9 +36,9 @@ def verify_filter(
 
     :param array: of one dimension, or the path of a ``.npy`` file
     :param predicate: of one item, as of :func:`godwit.filter`
-    :param kept: the items that were kept, bit by bit as in the array
-    :param ordered: they are in the order of the array
-    :raises VerificationError: naming the first item that is missing, or too many
+    :param kept: the items that were kept, with the same bits as in the array
+    :param ordered: check that they are in the order of the array, too
+    :raises VerificationError: names the first item that is missing or should not be there
     :raises InputError: an argument is wrong
     """
     keeps = as_predicate(predicate)

@@ -151,7 +151,7 @@ class PathResult:
         return self.graph.ids.of(self._positions_to(self.graph.ids.position(vertex)))
 
     def _positions_to(self, position: int) -> list[int]:
-        """Return the numbers of the vertices of a shortest path."""
+        """Return the positions of the vertices of a shortest path from a source to a position."""
         if self._distance[position] == self.unreached:
             raise InputError(
                 f"vertex {shown(self.graph.ids[position])} was not reached from the source"

@@ -294,12 +294,12 @@ def pull(
     rank: int, size: int, control: Any, state: Any, message: Any, keep: Any, candidates: Any,
     fold: Any, identity: Any, accept: Any, merge: Any, frontier_follows: bool,
 ) -> bool:  # fmt: skip
-    """Collect messages along those in-arcs of the candidates that come from the frontier.
+    """Combine, at each candidate vertex, the messages along in-arcs whose source is in the frontier.
 
     :param fold: combines two messages
     :param identity: initial value of ``fold``
     :param accept: ``accept(state, vertex, total)`` stores the combined message in the accumulator, and
-        returns True, if it improves the field
+        returns True if it improves the field
     """
     n = state.offsets.size - 1
     listed = state.words[LISTED]

@@ -61,7 +61,7 @@ def rmat(
     seconds: dict[str, float] | None = None,
     **building: int,
 ) -> Graph:
-    """Return :func:`godwit.generators.rmat`'s graph, made on a GPU.
+    """Generate the graph of :func:`godwit.generators.rmat` on a GPU.
 
     :param index: the number of the GPU
     :param seconds: a dictionary to which the time of each step is added, by name

@@ -242,7 +242,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
 
 def _check_listable(graph: Graph) -> None:
-    """Refuse ids that an edge list cannot hold."""
+    """Raise InputError if the graph has ids that an edge list cannot hold."""
     ids = graph.ids
     if not ids.own:
         return

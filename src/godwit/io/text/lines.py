@@ -1,4 +1,4 @@
-"""Text in memory, or in a file that is too large for that."""
+"""Text in memory, or in a file that is too large for memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from godwit.io.format import BLANKS
 
 PADDING_BYTES = 8  # compiled scanners load whole words
 
-_COUNTED_BYTES = 1 << 18  # at a time, when lines are counted
-_LINE_BYTES = 1 << 12  # of a header's line that are looked at
+_COUNTED_BYTES = 1 << 18  # bytes read at a time to count lines
+_LINE_BYTES = 1 << 12  # longest beginning of a line that ``lines`` yields
 
 
 class Text:
@@ -26,7 +26,7 @@ class Text:
     :ivar size: number of bytes
     :ivar begin: position behind the byte order mark
     :ivar whole: the text is in memory, and is scanned at once
-    :ivar window_bytes: how much of another text is scanned at once; None: a share of the memory
+    :ivar window_bytes: bytes scanned at once if not ``whole``; None for a share of the memory
     """
 
     path: Path
@@ -48,7 +48,7 @@ class Text:
     def lines(self, begin: int | None = None) -> Iterator[tuple[int, str]]:
         """Yield lines as (position of the first byte, text stripped of blanks).
 
-        Of a very long line only the beginning.
+        Only the first 4,096 bytes of a longer line are yielded.
         """
         position = self.begin if begin is None else begin
         while position < self.size:
@@ -57,7 +57,7 @@ class Text:
             position = end + 1
 
     def behind_line(self, position: int) -> int:
-        """Return the first position of the next line."""
+        """Return the position of the first byte of the next line."""
         return self._line_end(position) + 1
 
     def line_begin(self, position: int) -> int:
@@ -124,7 +124,7 @@ class MemoryText(Text):
         self.begin = 3 if buffer[:3].tobytes() == _BYTE_ORDER_MARK else 0
 
     def window(self, begin: int, end: int) -> tuple[Array, int]:
-        """Return the whole buffer."""
+        """Return the whole buffer, and position 0."""
         return self.buffer, 0
 
     def release(self) -> None:
@@ -136,7 +136,7 @@ class MemoryText(Text):
 class FileText(Text):
     """A text too large to be held in memory, read from an open file window by window.
 
-    It is not mapped: if another process truncates the file, reading is an error and not a signal.
+    It is not mapped: if another process truncates the file, reading raises FileError instead of SIGBUS.
     """
 
     whole = False
@@ -153,7 +153,7 @@ class FileText(Text):
         self.begin = 3 if os.pread(file.fileno(), 3, 0) == _BYTE_ORDER_MARK else 0
 
     def window(self, begin: int, end: int) -> tuple[Array, int]:
-        """Return a copy of these bytes."""
+        """Return a copy of the bytes from ``begin`` to ``end``, and ``begin``."""
         buffer = np.zeros(end - begin + PADDING_BYTES, np.uint8)
         inside = min(end, self._bytes_in_file)
         done = begin

@@ -37,7 +37,8 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer

@@ -25,7 +25,7 @@ from godwit.algorithms.sssp import sssp as sssp
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies
 from godwit.dataflow.context import Context as Context
-from godwit.dataflow.context import Endpoint as Endpoint
+from godwit.dataflow.endpoint import Endpoint as Endpoint
 from godwit.dataflow.item_router import ItemLink as ItemLink
 from godwit.dataflow.item_router import ItemRouter as ItemRouter
 from godwit.dataflow.kernel_sizing import kernel_sizing as kernel_sizing

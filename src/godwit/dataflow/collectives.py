@@ -19,7 +19,8 @@ from itertools import pairwise
 from math import prod
 from typing import Any, Literal, get_args
 
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.link import Link
 from godwit.dataflow.router import Router
 from godwit.dtypes import as_count

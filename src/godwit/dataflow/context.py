@@ -6,14 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from godwit.dataflow.cpu import HostSpace
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import CancelScope
 from godwit.dtypes import as_count
-from godwit.errors import ClosedContextError, InputError, TopologyError, shown
+from godwit.errors import ClosedContextError, InputError, shown
 from godwit.runtime.memory import Event, Space, Transport
 from godwit.runtime.protocol import Device, DeviceKind
 from godwit.runtime.registry import DevicesArgument, device_kind_of, resolve_devices
@@ -22,60 +22,12 @@ from godwit.trace import Trace, TraceArgument, active, require_writable
 if TYPE_CHECKING:
     from godwit.dataflow.drawing import DataflowGraph
     from godwit.dataflow.link import Link
-    from godwit.dataflow.receiver import Receiver
     from godwit.dataflow.router import Router
     from godwit.dataflow.workers import Workers
 
 _MOST_BYTES = 1 << 60
 _SMALL_BYTES = 64 << 10
 _SMALL_AT_ONCE = 16
-
-
-class Endpoint:
-    """Sender and receiver of a context: a device, the host, or a router.
-
-    A device that is named twice in a context's devices is two endpoints.
-
-    :ivar context: the context
-    :ivar kind: ``"device"``, ``"host"`` or ``"router"``
-    :ivar name: the device's name, ``"host"``, or the router's name
-    :ivar device: the device; None for the host and routers
-    :ivar index: index in ``context.endpoints``; -1 for the host and routers
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        kind: Literal["device", "host", "router"],
-        name: str,
-        device: Device | None = None,
-        index: int = -1,
-    ) -> None:
-        self.context = context
-        self.kind = kind
-        self.name = name
-        self.device = device
-        self.index = index
-        # Receivers of links to it, after their first request.
-        self.inbound: list[Receiver] = []
-
-    @cached_property
-    def space(self) -> Space:
-        """Memory of the endpoint."""
-        if self.kind == "router":
-            raise TopologyError(f"{self} has no memory; its links end in that of others")
-        return self.context.make_space(self)
-
-    @property
-    def stream(self) -> Any:
-        """Stream of a GPU's workers; None elsewhere."""
-        return self.space.stream
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return self.name  # as messages name it
 
 
 class Context:

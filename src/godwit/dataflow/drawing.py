@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.files import replacing
 
 if TYPE_CHECKING:

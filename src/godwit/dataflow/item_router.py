@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dtypes import as_count
 from godwit.errors import InputError, shown
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dtypes import as_count, as_positive_number
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver

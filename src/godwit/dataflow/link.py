@@ -19,7 +19,7 @@ from itertools import count
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.receiver import Offer, PendingSegment, Receiver, Segment, Slot
 from godwit.dtypes import as_count, as_flag, as_float

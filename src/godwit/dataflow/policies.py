@@ -13,7 +13,7 @@ from inspect import signature
 from itertools import count
 from typing import Any
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.receiver import Segment
 from godwit.dtypes import as_count
 from godwit.errors import InputError, shown

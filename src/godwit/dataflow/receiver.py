@@ -32,7 +32,7 @@ from godwit.errors import DeadWorkerError, EndOfLink
 from godwit.runtime.memory import Block, Event, Lane, Space
 
 if TYPE_CHECKING:
-    from godwit.dataflow.context import Endpoint
+    from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.link import Message
 
 _FEW_OFFERS = 64

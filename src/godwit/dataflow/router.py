@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.link import Link, common_context
 from godwit.dataflow.policies import Choose, Policy, as_policy, groups_of
 from godwit.dataflow.receiver import Receiver, Segment

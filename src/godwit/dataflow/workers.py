@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from godwit.dataflow.context import Endpoint
+from godwit.dataflow.endpoint import Endpoint
 from godwit.errors import DataflowEnded, InputError, TopologyError, shown
 from godwit.runtime.cpu.stopping import RunStopped, stoppable
 from godwit.runtime.memory import Event

@@ -32,7 +32,8 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.algorithms.components.streamed_cpu import Fault, Forest, HostForest, Linking
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.link import DEFAULT_BUFFERS, DEFAULT_PACKET_BYTES, Link
 from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items

@@ -29,7 +29,8 @@ from godwit import config
 from godwit.algorithms.filtering.assembly import Assembly, Packet, PacketShare, Share
 from godwit.algorithms.filtering.cpu import SharedFilter, room_for, time_limit, too_small
 from godwit.algorithms.filtering.predicate import Predicate, is_plain
-from godwit.dataflow.context import Context, Endpoint
+from godwit.dataflow.context import Context
+from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items
 from godwit.dtypes import Array
 from godwit.runtime.memory import Block, Event, Space

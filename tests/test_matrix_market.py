@@ -85,7 +85,7 @@ def test_every_combination_that_scipy_writes(
     assert banner == f"%%MatrixMarket matrix {layout} {field} {symmetry}"
     path = put(file.getvalue())
     if field == "complex":
-        with pytest.raises(FormatError, match="complex numbers are no weights"):
+        with pytest.raises(FormatError, match="complex numbers cannot be weights"):
             read(path)
     graph = read(path, weighted=False if field == "complex" else None)
     assert graph.directed == (symmetry in ("general", "skew-symmetric"))
@@ -157,7 +157,7 @@ def test_no_entries(put: Write, content: str) -> None:
     ("content", "message"),
     [
         ("coordinate integer skew-symmetric\n2 2 1\n2 2 5\n", "zero diagonal"),
-        ("coordinate pattern skew-symmetric\n2 2 1\n2 1\n", "cannot be a pattern"),
+        ("coordinate pattern skew-symmetric\n2 2 1\n2 1\n", "cannot be pattern"),
         (f"coordinate integer skew-symmetric\n2 2 1\n2 1 {-(2**63)}\n", "does not fit int64"),
         (
             f"coordinate integer general\n2 2 1\n2 1 {2**63}\n",
@@ -171,7 +171,7 @@ def test_no_entries(put: Write, content: str) -> None:
         ("array integer general\n2 2\n1\n2\n3\n", "but 3 follow"),
         ("array integer general\n2 2\n1\n2\n3\n4\n5\n", "but 5 follow"),
         ("array integer general\n2 2\n1\nx\n3\n4\n", "malformed line, expected NUMBER"),
-        ("array pattern general\n2 2\n1\n1\n3\n4\n", "cannot be a pattern"),
+        ("array pattern general\n2 2\n1\n1\n3\n4\n", "cannot be pattern"),
         ("array integer general\n1 1\n1_0\n", ":3: malformed line, expected NUMBER"),
         ("array real general\n1 1\n1_0.5\n", ":3: malformed line, expected NUMBER"),
         ("coordinate complex general\n2 2 1\n1 2 5_0 6\n", ":3: malformed line"),
@@ -192,8 +192,8 @@ def test_no_entries(put: Write, content: str) -> None:
         ("coordinate complex general\n2 2 1\n1 3 5 6\n", ":3: vertex id 3 is out of range"),
         ("coordinate complex general\n2 2 9\n1 2 5 6\n", "declares 9 entries, but 1 follow"),
         ("list real general\n2 2 0\n", "layout is coordinate or array"),
-        ("coordinate quaternion general\n2 2 0\n", "entries are one of"),
-        ("coordinate real diagonal\n2 2 0\n", "a matrix is one of"),
+        ("coordinate quaternion general\n2 2 0\n", "the field must be one of"),
+        ("coordinate real diagonal\n2 2 0\n", "the symmetry must be one of"),
     ],
 )
 def test_what_is_wrong(put: Write, content: str, message: str) -> None:

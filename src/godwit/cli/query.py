@@ -23,7 +23,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class ScoreOptions(ResultOptions):
-    """What is printed, written and verified of a result that has an order.
+    """Options of a result whose values can be ranked: what is printed, written and verified.
 
     :param top: How many values to show, the highest first; 10 by default, none if --output has all.
     """
@@ -31,7 +31,7 @@ class ScoreOptions(ResultOptions):
     top: Annotated[int | None, Option(metavar="COUNT")] = None
 
     def __post_init__(self) -> None:
-        """Check the number."""
+        """Check the number of values to show."""
         from godwit.dtypes import as_count
 
         if self.top is not None:
@@ -40,7 +40,7 @@ class ScoreOptions(ResultOptions):
 
 @dataclass
 class Query(ABC):
-    """One call of a command.
+    """One run of a command that computes a result.
 
     :param command: name of the command
     :param input: GRAPH or FILE as on the command line
@@ -56,11 +56,11 @@ class Query(ABC):
 
     @abstractmethod
     def run(self, display: Display) -> Any:
-        """Read the input and compute; return the result, whose ``statistics`` have phases."""
+        """Read the input and compute; return the result, whose ``statistics`` record seconds by phase."""
 
     @abstractmethod
     def verify(self, result: Any) -> str:
-        """Check the result; return the property that holds."""
+        """Check the result; return a description of the property that was verified."""
 
     @abstractmethod
     def write(self, output: Output, result: Any) -> None:
@@ -70,12 +70,12 @@ class Query(ABC):
     def facts(self, result: Any, outcome: Facts) -> Facts:
         """Return what ``--json`` prints.
 
-        :param outcome: part of it: ``verified``, ``verification`` and ``output``
+        :param outcome: entries to include: ``verified``, ``verification`` and ``output``
         """
 
     @abstractmethod
     def show(self, report: Report, facts: Facts) -> None:
-        """Print tables."""
+        """Print the result as text and tables."""
 
     def answer(self) -> Any:
         """Run, verify, write and report; return the result."""
@@ -126,7 +126,7 @@ class GraphQuery(Query):
         return self.graph
 
     def statistics(self, result: Any, **seconds: float) -> Facts:
-        """Return the statistics of the run, with the time for reading and further phases before it."""
+        """Return the statistics of the run, with the phases "read" and ``seconds`` before its own."""
         statistics: Facts = result.statistics.to_dict()
         statistics["seconds"] = {"read": self._read_s, **seconds, **statistics["seconds"]}
         return statistics
@@ -150,22 +150,22 @@ class ScoreQuery(GraphQuery):
 
     @abstractmethod
     def highest(self, result: Any, count: int) -> list[Facts]:
-        """Return rows of the highest values: ids, and the value as the last."""
+        """Return rows of the highest values: in each, ids come first and the value last."""
 
     @abstractmethod
     def details(self, result: Any) -> Facts:
-        """Return the facts of the result besides its values."""
+        """Return the entries of ``--json`` that describe the result, without its values."""
 
     @abstractmethod
     def summary(self, facts: Facts) -> tuple[str, str]:
-        """Return name and text of the details' line in the report."""
+        """Return label and text of the report's line about the details."""
 
     def check_early(self, function: Callable[..., Any], **changed: Any) -> None:
         """Check the arguments by a call on a graph without vertices, before a large file is read.
 
         The CPU computes this call, as GPUs might take seconds to initialize.
 
-        :param changed: arguments in place of those of the query
+        :param changed: arguments that replace those of the query
         """
         from godwit.graph.csr import Graph
         from godwit.runtime.registry import resolve_devices
@@ -182,7 +182,7 @@ class ScoreQuery(GraphQuery):
             return self.compute(graph, progress)
 
     def top(self, result: Any) -> list[Facts]:
-        """Return the rows of the highest values, as many as are to be shown."""
+        """Return the rows of the ``--top`` highest values (10 by default)."""
         return self.highest(result, _SHOWN if self.options.top is None else self.options.top)
 
     def facts(self, result: Any, outcome: Facts) -> Facts:
@@ -196,14 +196,14 @@ class ScoreQuery(GraphQuery):
         }
 
     def show(self, report: Report, facts: Facts) -> None:
-        """Print how the run went, and the highest values."""
+        """Print graph, devices, seconds and outcome of the run, and the highest values."""
         self.show_scores(report, facts, graph_line(facts["graph"]))
 
     def show_scores(self, report: Report, facts: Facts, size: str, rate: str = "") -> None:
-        """Print how the run went, and the highest values.
+        """Print graph, devices, seconds and outcome of the run, and the highest values.
 
-        :param size: of the graph
-        :param rate: appended to the seconds
+        :param size: text for the size of the graph
+        :param rate: text appended to the line of seconds
         """
         statistics = facts["statistics"]
         report.facts(
@@ -225,8 +225,9 @@ class ScoreQuery(GraphQuery):
 def highest_vertices(result: Any, values: Any, count: int, column: str) -> list[Facts]:
     """Return rows of the vertices with the highest values.
 
-    :param result: of a function, with methods ``graph`` and ``highest``
-    :param values: by position
+    :param result: result of a query, with attribute ``graph`` and method ``highest``
+    :param values: values of all vertices, in the order of their positions in the graph
+    :param column: name of the column of values
     """
     ids = result.graph.ids
     positions = ids.positions(result.highest(count))

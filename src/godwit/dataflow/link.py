@@ -167,7 +167,7 @@ class Link:
         buffers: int | None,
         copies: bool,
     ) -> Link:
-        """Return a link to or from a router, which has checked the ends."""
+        """Return a link to or from a router; the caller has checked both endpoints."""
         link = cls.__new__(cls)
         link._set_up(source, target, packet_bytes, buffers, copies)
         return link

@@ -136,7 +136,7 @@ class Router(Endpoint):
     def output(self, endpoint: Endpoint) -> Link:
         """Return the link over which an endpoint receives.
 
-        :raises TopologyError: not one of the outputs
+        :raises TopologyError: the endpoint is not one of the outputs
         """
         return self._find(self._out_of, endpoint, "outputs")
 

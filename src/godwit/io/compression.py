@@ -36,7 +36,7 @@ _STREAM_ERRORS = (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, ValueErro
 
 
 class RawFile:
-    """A file on disk that counts the bytes read, and raises FileError if it cannot be read."""
+    """Uncompressed reader of a file: counts the bytes read, and raises FileError if a read fails."""
 
     def __init__(self, path: Path, file: BinaryIO, progress: Progress | None) -> None:
         self.path = path

@@ -134,7 +134,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         return self.numbering.position.dtype
 
     def add_seconds(self, name: str, begin: float) -> None:
-        """Add the time since `begin` to a phase."""
+        """Add the time since ``begin`` (of ``perf_counter``) to the seconds of the phase ``name``."""
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
 
     @contextmanager

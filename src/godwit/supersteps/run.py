@@ -259,11 +259,12 @@ class StepRun(SlicedRun):
         self.compile_s = seconds_since(begin, "compile")
 
     def prepare(self, state: Sequence[Any] = (), *, phase: int = 0, early: bool = False) -> None:
-        """Fill in the control words, connect the devices, and launch once without effect.
+        """Fill in the control words, connect the devices, and launch once as a warm-up without effect.
 
-        :param state: the first words of ``control->state``: integers, or floats as bits
-        :param phase: of the first superstep
-        :param early: it accesses no other device's memory, so a device need not wait for the others' launch
+        :param state: the first words of ``control->state``: integers, or floats stored as their bits
+        :param phase: phase of the first superstep
+        :param early: True if the first superstep accesses no other device's memory: a device then starts
+            without waiting for the launches on the others
         """
         control = np.zeros(1, STEP_CONTROL)
         for word, number in enumerate(state):

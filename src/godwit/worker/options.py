@@ -1,4 +1,4 @@
-"""Options of queries: how the asynchronous engine runs, how kernels run, and what a query returns where."""
+"""Options of queries: of the asynchronous engine, of kernels, and where results are left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
 EXECUTIONS: tuple[Execution, ...] = ("auto", "asynchronous", "bulk-synchronous")
 
 SUPERSTEP_HOPS = 1
-"""In supersteps, a GPU's block processes the items that it took up, and meets the others then."""
+"""Arcs that a GPU's block follows in one superstep, before all blocks synchronize."""
 
 
 # Upper bounds are far above useful values, and keep sizes in bytes within 64 bits.
@@ -42,9 +42,9 @@ def as_capacity_items(value: Any) -> int:
 
 
 def require_worklist_memory(endpoints: int, ring_items: int, capacity_items: int) -> None:
-    """Check that mailboxes larger than by default, and worklists, fit in memory.
+    """Check that worklists, and mailboxes if they are larger than the default, fit in memory.
 
-    :raises GraphTooLargeError: they do not
+    :raises GraphTooLargeError: one of them does not fit
     """
     if ring_items > DEFAULT_RING_ITEMS:
         needed = _ITEM_BYTES * ring_items * endpoints**2
@@ -92,7 +92,7 @@ class SolverOptions:
     """All options of one query, checked.
 
     :param execution: ``"asynchronous"``: devices do not wait for each other; ``"bulk-synchronous"``: in
-        supersteps, at the end of which all devices meet; ``"auto"``: the faster one
+        supersteps, at the end of which all devices synchronize; ``"auto"``: the faster one
     :param worker: options of the asynchronous engine
     :param gpu: options of kernels
     :param timeout_s: RunTimeoutError after this number of seconds
@@ -119,13 +119,13 @@ class SolverOptions:
         check_callable(self.progress, "progress")
         if self.in_steps and (self.gpu.hops or 0) > SUPERSTEP_HOPS:
             raise InputError(
-                "execution='bulk-synchronous' takes one step between two meetings: hops of "
+                "execution='bulk-synchronous' follows one arc in each superstep: hops of "
                 f"ExperimentOptions must be 0, 1 or None, got {self.gpu.hops}"
             )
 
     @property
     def in_steps(self) -> bool:
-        """True if a vertex program is to run in supersteps; other algorithms have rules of their own."""
+        """True if a vertex program must run in supersteps; other algorithms have their own rules."""
         return self.execution == "bulk-synchronous"
 
 
@@ -138,11 +138,11 @@ def query_options(
     progress: Callable[[int], None] | None = None,
     results: str = "host",
 ) -> SolverOptions:
-    """Return the options that a public function was given; None means the defaults.
+    """Return the options of a query from the arguments of a public function; None: the defaults.
 
     :param results: where GPUs leave their results: ``"host"``, ``"cuda"`` or ``"cuda:1"``
-    :raises InputError: as of :class:`SolverOptions`
-    :raises DeviceError: ``results`` names a GPU that is not there
+    :raises InputError: see :class:`SolverOptions`
+    :raises DeviceError: ``results`` names a GPU that does not exist
     """
     return SolverOptions(
         as_execution(execution),
@@ -155,7 +155,7 @@ def query_options(
 
 
 def as_execution(value: Any) -> Execution:
-    """Return the name of an execution; InputError if the value is none."""
+    """Return the value if it is one of ``EXECUTIONS``; raise InputError otherwise."""
     for known in EXECUTIONS:
         if isinstance(value, str) and value == known:
             return known

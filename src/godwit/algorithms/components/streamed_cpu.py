@@ -80,7 +80,7 @@ class Forest(Protocol):
         """
 
     def absorb(self, parents: Any, first: int) -> None:
-        """Join vertices from ``first`` on with their parents in another forest."""
+        """Join vertex ``first + i`` with ``parents[i]``, its parent in another union-find forest."""
 
     def flatten(self) -> None:
         """Point every vertex at its root."""
@@ -226,7 +226,7 @@ class HostForest:
             self.flatten()
 
     def absorb(self, parents: Array, first: int) -> None:
-        """Join vertices from ``first`` on with their parents in another forest."""
+        """Join vertex ``first + i`` with ``parents[i]``, its parent in another union-find forest."""
         theirs = _read_only(parents)
         self._run(_absorb, first, theirs, self._linking.splices, self.parents, items=len(theirs))
 

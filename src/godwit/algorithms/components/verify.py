@@ -106,7 +106,7 @@ def _root(parent: Any, vertex: int) -> int:
 
 @kernel
 def _join(parent: Any, tails: Any, heads: Any) -> None:
-    """Join the trees of the two ends of every arc, the larger root below the smaller."""
+    """Join the union-find trees of every arc's ends; the larger root becomes a child of the smaller."""
     for arc in range(tails.size):
         tail, head = _root(parent, tails[arc]), _root(parent, heads[arc])
         if tail < head:
@@ -117,6 +117,6 @@ def _join(parent: Any, tails: Any, heads: Any) -> None:
 
 @kernel
 def _compress(parent: Any) -> None:
-    """Hang every vertex below its root; parents are not larger than their children."""
+    """Set every vertex's parent to its root; requires that no parent is larger than its child."""
     for vertex in range(parent.size):
         parent[vertex] = parent[parent[vertex]]

@@ -350,7 +350,7 @@ def _set_count(counts: Any, unit: int, kept: int) -> None:
 
 @kernel
 def _advance_front(state: Any, counts: Any, spans: Any, places: Any, most: int) -> bool:
-    """Compute the positions of counted units; return False if there is no room for them."""
+    """Compute where counted units' kept items go in the result; return False if it has no room for them."""
     unit, total = state[_FRONT], state[_TOTAL]
     has_room = True
     while unit < counts.size:
@@ -436,7 +436,7 @@ class SharedFilter:
         _set_count(self._counts, unit, kept)
 
     def advance(self) -> bool:
-        """Compute the positions of counted units; return False if there is no room for them."""
+        """Compute counted units' positions in the result; return False if it is too small."""
         return bool(
             _advance_front(self._state, self._counts, self._spans, self._places, self._most)
         )

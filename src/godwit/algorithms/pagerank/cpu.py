@@ -221,10 +221,12 @@ def _update_rows(
     sources: Any, contributions: Any, divisors: Any, teleport: Any, old: Any, new: Any, damping: float,
     lift: float, omega: float,
 ) -> Any:  # fmt: skip
-    """Do one iteration of rows of one length, from 1 to FEW_ARCS, or -1 for any.
+    """Compute one iteration for the rows from ``row`` to ``last`` (exclusive).
 
-    :param begin: their first arc
-    :returns: the end of their arcs, and the updated sums of changes and dangling ranks
+    :param length: number of arcs of each row, from 1 to FEW_ARCS; -1: it varies, and is read from offsets
+    :param begin: index of the first row's first arc
+    :returns: index after the last row's last arc, and the sums of changes and of dangling ranks, to
+        which these rows are added
     """
     stride = 0 if teleport.size == 1 else 1
     while row < last:

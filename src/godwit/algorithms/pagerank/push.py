@@ -81,10 +81,10 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class PushRows:
-    """Arcs along which residuals are pushed.
+    """Graph along whose arcs residuals are pushed.
 
-    :ivar graph: its weights, if they count, are divided by the sum of their row
-    :ivar dangling: bool (n): True for vertices without outflow
+    :ivar graph: in a weighted PageRank, each weight is divided by the sum of its row's weights
+    :ivar dangling: bool (n): True for vertices without out-arcs or, if weighted, whose weights sum to 0
     """
 
     graph: Graph
@@ -92,7 +92,7 @@ class PushRows:
 
 
 def push_rows(graph: Graph, settings: RankSettings) -> PushRows:
-    """Return the graph itself or, if weights count, one with divided weights, made once."""
+    """Return the graph itself, or a cached copy with normalized rows for a weighted PageRank."""
     if not settings.weighted:
         return PushRows(graph, graph.out_degree() == 0)
     number = settings.number

@@ -1,7 +1,8 @@
 """Single-source shortest paths.
 
-Distances only decrease, so items may arrive in any order and twice; priority makes both rare
-(delta-stepping on shared memory, soft priority between devices).
+Distances only decrease, so the result is correct if relaxations happen in any order and repeatedly.
+Processing small distances first makes repeated relaxations rare: delta-stepping within a device; devices
+may run ahead of each other by a window of buckets.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def _program(dtype: str, message: Any) -> VertexProgram:
 
 
 PROGRAMS = {name: _program(name, _along) for name in ("int32", "int64", "float64")}
-"""By dtype of the distances."""
+"""Vertex programs by dtype of the distances."""
 _SATURATING = _program("int64", _along_saturating)
-"""Sums are at most 2^63 - 2, which is less than "not reached" only."""
+"""Vertex program whose sums saturate at 2^63 - 2, as 2^63 - 1 means "not reached"."""
 
 
 def run_sssp(
@@ -84,8 +85,8 @@ def run_sssp(
         )
         if program is _SATURATING and bool((solution.values == _FARTHEST).any()):
             raise ValueOverflowError(
-                f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, which 64-bit "
-                "integers do not hold; give the weights as float64, or a cutoff"
+                f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, beyond the range of "
+                "int64 distances; give the weights as float64, or a cutoff"
             )
         return PathResult(
             graph,
@@ -98,7 +99,7 @@ def run_sssp(
 
     if graph.weights is not None and graph.weights.dtype.kind not in "iu":
         return run(PROGRAMS["float64"])
-    # The largest sum that may be computed: an arc from the farthest vertex is relaxed as well.
+    # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
     bound = largest * graph.vertex_count
     if cutoff is not None:
         cutoff = None if cutoff >= _FARTHEST else math.floor(cutoff)
@@ -144,7 +145,7 @@ def sssp(
         or infinity, where not reached), ``.predecessor``, ``.to_dict()``, ``.statistics``
     :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
     :raises ValueOverflowError: with integer weights, a distance within the cutoff reaches 2^63 - 2
-    :raises RunTimeoutError: out of time
+    :raises RunTimeoutError: the query took longer than ``timeout_s``
     """
     options = query_options(
         execution=execution,

@@ -445,7 +445,10 @@ def reduce(
     rank: int, size: int, control: Any, state: Any, value: Any, fold: Any, identity: Any, parts: Any,
     numbers: Any, into: int, everywhere: bool,
 ) -> bool:  # fmt: skip
-    """Combine the values of each block of vertices, then the blocks in their order."""
+    """Reduce the values of vertices to ``numbers[into]``; the result does not depend on the thread count.
+
+    Each block of vertices is reduced by one thread, and the blocks' results in ascending order.
+    """
     count = vertex_total(state, everywhere)
     blocks = (count + BLOCK - 1) // BLOCK
     while True:

@@ -308,7 +308,7 @@ class ProgramText:
     def _test(
         self, step: Instruction, operator: Operator | None, role: str, taken: str, weights: str
     ) -> str:
-        """Return the name of a condition, after defining it."""
+        """Define the function that tests a condition (always True without an operator); return its name."""
         if operator is None:
             name = f"{role}_{step.index}"
             self._define(name, taken, "return True")

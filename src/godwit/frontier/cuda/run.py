@@ -260,7 +260,7 @@ class _RunBuffers:
             self.weight_dtype = self._rows["out"][0].weight_dtype
 
     def find_subscribers(self, gpu: GpuOptions) -> None:
-        """Fill in the subscribers of own vertices, if values are sent to them only, not to all devices."""
+        """Set the subscriber masks of each device's vertices if values are sent to subscribers only."""
         ways = ways_of_arcs(self.code)
         selects = gpu.communication != "broadcast" and reads_anywhere(self.code) is None
         if len(self.placement.parts) > 1 and ways and selects and not self._by_host:
@@ -271,7 +271,7 @@ class _RunBuffers:
     def upload(self) -> None:
         """Allocate all arrays, and fill them in.
 
-        :raises GraphTooLargeError: need against free
+        :raises GraphTooLargeError: the arrays need more memory than is free on a GPU
         """
         placement, count, arrays = self.placement, self.placement.count, self.arrays
         devices, out_rows = len(placement.parts), self._rows["out"]
@@ -384,7 +384,7 @@ class _RunBuffers:
         run.exchange_on_host = ProgramExchange(self.code, arrays, exchange).exchange_on_host
 
     def words(self) -> list[int | float]:
-        """Return the first words of the state: numbers, and the form of the frontier."""
+        """Return the first words of the state: the program's numbers, then how the frontier is stored."""
         numbers = [
             number if isinstance(number, float) else number & (2**64 - 1)
             for number in self.state.numbers(self.code).values()

@@ -65,10 +65,11 @@ class _Piece:
 
 
 class Triangles(NamedTuple):
-    """Triangles of a triangulation.
+    """Triangles of a triangulation, as indices of points.
 
-    :param corners: (k, 3) points
-    :param duplicates: (l, 2) points that coincide within rounding; only the second is a corner
+    :param corners: (k, 3): the three corners of each triangle
+    :param duplicates: (l, 2): pairs of points that coincide within rounding; the first of a pair is no
+        corner of any triangle
     """
 
     corners: Array

@@ -1,13 +1,13 @@
 """Matrix Market files (.mtx): entry (i, j) of a square matrix is an arc from i to j.
 
 Source: R. Boisvert, R. Pozo, K. Remington, The Matrix Market Exchange Formats, NISTIR 5935 (1996).
-Ids count from 1. A symmetric or hermitian matrix has each off-diagonal entry once: an undirected
-graph. Of a skew-symmetric one the other half has the opposite weights: a directed graph. In the
-layout ``coordinate`` each entry is an arc, zeros too; in ``array``, which lists all entries, only those
-that are not zero.
+Ids count from 1. The file of a symmetric or hermitian matrix lists each pair of off-diagonal entries
+once: the graph is undirected. That of a skew-symmetric matrix lists one half, the other half has the
+negated weights: the graph is directed. In the layout ``coordinate`` each listed entry is an arc, also a
+zero; in ``array``, which lists all entries, only nonzero entries are arcs.
 
-SciPy's reader (fast_matrix_market) is not used: it takes 1_0 and the integer 1.5 for 1, ignores words
-behind a number, needs the whole matrix in memory, and is 0.97 to 1.65 times as slow
+SciPy's reader (fast_matrix_market) is not used: it reads 1_0, and 1.5 in an integer matrix, as 1,
+ignores words after a number, needs the whole matrix in memory, and is 0.97 to 1.65 times as slow
 (benchmarks/formats.py).
 """
 
@@ -59,7 +59,8 @@ class _Header(NamedTuple):
     """The banner and the size line.
 
     :ivar size_position: position of the size line
-    :ivar entries: as declared; -1 for an array
+    :ivar rows: number of rows, and of columns
+    :ivar entries: declared number of entries; -1 for an array
     """
 
     layout: str
@@ -76,17 +77,17 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Read the entries of a square matrix; without weights for a pattern, float64 for a real matrix.
+    """Read a square matrix: a pattern has no weights, a real matrix float64, an integer one int32 or int64.
 
-    Complex numbers are no weights: such a matrix is read with ``options.weighted`` False. The first
-    row is called ``options.id_base``; None: 1.
+    Complex numbers cannot be weights: such a matrix is read only if ``options.weighted`` is False. The id
+    of the first row is ``options.id_base``; None: 1.
     """
     text = source.text()
     header = _read_header(text)
     check_vertex_count(text, header.rows, header.size_position)
     if header.field == _COMPLEX and options.weighted is not False:
         raise text.error(
-            "complex numbers are no weights; read the matrix with weighted=False "
+            "complex numbers cannot be weights; read the matrix with weighted=False "
             "(command line: --drop weights)"
         )
     base = 1 if options.id_base is None else options.id_base
@@ -101,7 +102,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
 
 
 def _read_coordinates(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
-    """Read a line for each entry."""
+    """Read the entries of the layout ``coordinate``: one line each, with row, column and value."""
     value = {"pattern": "", _COMPLEX: " NUMBER NUMBER"}.get(
         header.field, f" VALUE ({header.field})"
     )
@@ -115,12 +116,16 @@ def _read_coordinates(text: Text, header: _Header, ids: IdRange, options: ReadOp
 
 
 def _read_array(text: Text, header: _Header, ids: IdRange, options: ReadOptions) -> Arcs:
-    """Read a line for each entry, column by column; the lower half of each but for a general matrix."""
+    """Read the entries of the layout ``array``: one line each, column by column.
+
+    A general matrix lists all entries, a skew-symmetric one those below the diagonal, and the others
+    those on and below it.
+    """
     n = header.rows
     first_below = {"general": None, _SKEW: 1}.get(header.symmetry, 0)
     count = n * n if first_below is None else n * (n + 1 - 2 * first_below) // 2
     if 2 * count > text.size:
-        raise text.error("the matrix declared is larger than the file", header.size_position)
+        raise text.error("the declared matrix is larger than the file", header.size_position)
     require_memory(64 * count, f"{text.path}: the matrix")
     numbers = 2 if header.field == _COMPLEX else 1
     expected = " ".join(["NUMBER"] * numbers)
@@ -196,13 +201,13 @@ def _read_header(text: Text) -> _Header:
     rows, columns = int(match[1]), int(match[2])
     if rows != columns:
         raise text.error(
-            f"the matrix of a graph is square, this one is {rows} x {columns}", position
+            f"the matrix of a graph must be square, this one is {rows} x {columns}", position
         )
     return _Header(layout, field, symmetry, position, rows, -1 if is_array else int(match[3]))
 
 
 def _read_banner(text: Text, position: int, banner: str) -> tuple[str, str, str]:
-    """Return layout, field and symmetry."""
+    """Return layout, field and symmetry from the first line of the file."""
     words = banner.lower().split()
     if len(words) != 5 or words[0] != _BANNER or words[1] != "matrix":
         raise text.error(
@@ -210,16 +215,16 @@ def _read_banner(text: Text, position: int, banner: str) -> tuple[str, str, str]
         )
     _, _, layout, field, symmetry = words
     if layout not in ("coordinate", "array"):
-        raise text.error(f"the layout is coordinate or array, this one is {layout!r}", position)
+        raise text.error(f"the layout must be coordinate or array, got {layout!r}", position)
     if field not in _KINDS:
-        raise text.error(f"entries are one of {', '.join(_KINDS)}, these are {field!r}", position)
+        raise text.error(f"the field must be one of {', '.join(_KINDS)}, got {field!r}", position)
     if symmetry not in _SYMMETRIES:
         raise text.error(
-            f"a matrix is one of {', '.join(_SYMMETRIES)}, this one is {symmetry!r}", position
+            f"the symmetry must be one of {', '.join(_SYMMETRIES)}, got {symmetry!r}", position
         )
     if field == "pattern" and (layout == "array" or symmetry == _SKEW):
         raise text.error(
-            f"a matrix that is {symmetry} or an array has numbers, it cannot be a pattern", position
+            f"the field of a {symmetry} matrix in the layout {layout} cannot be pattern", position
         )
     return layout, field, symmetry
 
@@ -227,7 +232,7 @@ def _read_banner(text: Text, position: int, banner: str) -> tuple[str, str, str]
 def write(graph: Graph, file: BinaryIO) -> None:
     """Write a coordinate matrix: general, or symmetric for an undirected graph; pattern, integer or real.
 
-    :raises InputError: the vertices have ids of their own
+    :raises InputError: the ids of the vertices are not consecutive numbers from 0 or 1
     """
     require_consecutive_ids(graph, "Matrix Market", 1)
     weights = graph.weights

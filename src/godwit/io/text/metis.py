@@ -122,11 +122,12 @@ def _step(header: _Header) -> int:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """Read edges with int32 or int64 weights (float64 if one of them has a fraction), or none.
+    """Read a graph; its weights, if any, are int32 or int64, or float64 if one of them has a fraction.
 
-    Sizes and weights of vertices are checked to be there, and dropped. The graph is undirected; it
-    is directed if the header counts entries and not all are listed in both directions. The first
-    vertex is called ``options.id_base``; None: 1.
+    Sizes and weights of vertices must be there if the header declares them, and are dropped. The graph
+    is undirected, unless the header's edge count is that of all listed neighbours and some edge is
+    listed in one direction only: then it is directed. The id of the first vertex is
+    ``options.id_base``; None: 1.
     """
     text = source.text()
     header = _read_header(text)

@@ -1,4 +1,4 @@
-"""The clock of time-outs, which stands still while the calling thread compiles or loads compiled code."""
+"""Clock for time-outs: excludes the time that the calling thread spends compiling or loading code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numba.core import event
 
 
 class _CompileTime(threading.local):
-    """Compilations of a thread.
+    """Time that a thread spent compiling.
 
-    :ivar seconds: of all finished ones
-    :ivar depth: number of nested ones under way
-    :ivar begin_s: time when the outermost of these began
+    :ivar seconds: total duration of its finished compilations
+    :ivar depth: nesting depth of the compilation under way; 0: none
+    :ivar begin_s: time when the outermost compilation under way began
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ _thread = _CompileTime()
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Stop the clock of the calling thread during the block."""
+    """Exclude the block from the calling thread's :func:`run_clock`."""
     _thread.enter()
     try:
         yield
@@ -49,12 +49,12 @@ def compiling() -> Iterator[None]:
 
 
 def run_clock() -> float:
-    """Return seconds from an arbitrary moment on, without those in which the calling thread compiled."""
+    """Return seconds since an arbitrary moment, less the calling thread's finished compilations."""
     return perf_counter() - _thread.seconds
 
 
 class _Listener(event.Listener):  # type: ignore[misc, unused-ignore]
-    """Stops the clock when Numba compiles a kernel at its first call."""
+    """Numba event listener that excludes a kernel's compilation at its first call from the clock."""
 
     def on_start(self, event: Any) -> None:
         _thread.enter()

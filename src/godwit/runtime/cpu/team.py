@@ -232,8 +232,10 @@ class Team:
 
     @property
     def usable(self) -> bool:
-        """False after a fork, as the threads stayed behind, and after a run that was left before its
-        threads had ended.
+        """True if the team can run tasks in this process.
+
+        False in a forked child, which has none of the threads, and after a run that was abandoned
+        before its threads had finished.
         """
         return self._process == os.getpid() and not self._abandoned
 

@@ -469,7 +469,7 @@ class Kernel:
 
     :ivar faults: the address of its module's :data:`FAULT_NAME`; 0 if there is none
     :ivar fault_count: number of calls of :meth:`take_fault` that returned True
-    :ivar last_fault: the words of :data:`FAULT_NAME` then
+    :ivar last_fault: the words of :data:`FAULT_NAME` at the latest of these calls
     """
 
     def __init__(self, index: int, function: Any, name: str, faults: int = 0) -> None:

@@ -199,7 +199,7 @@ def run_workers(
 ) -> WorklistCounts:
     """Run one worker for each state, on a thread of its own.
 
-    :param names: of the devices, for a trace
+    :param names: names of the devices in a trace; None: threads are named by their number
     """
     kernel = _instantiation(operators, _in_steps if options.in_steps else _worker)
     devices = len(states)
@@ -330,9 +330,10 @@ def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
 def _prepare(
     operators: WorklistOperators, kernel: Kernel, state: Any, arguments: tuple[Any, ...]
 ) -> float:
-    """Compile or load the kernel before the threads start; return the seconds that took.
+    """Compile or load the kernel before the threads start; return the seconds spent.
 
-    Apart from the state's arrays, all arguments have the same types in every run of the operators.
+    The kernel is prepared once for each combination of dtypes of the state's arrays: the other
+    arguments have the same types in every run of the operators.
     """
     dtypes = tuple(array.dtype.str for array in state if isinstance(array, np.ndarray))
     if (kernel.__name__, dtypes) in operators.compiled:

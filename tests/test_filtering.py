@@ -310,7 +310,7 @@ A = np.arange(10)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gw.filter(A.reshape(2, 5), is_odd), r"one dimension, got shape \(2, 5\); array.resh"),
+        (lambda: gw.filter(A.reshape(2, 5), is_odd), r"one dimension, got shape \(2, 5\); pass array.resh"),
         (lambda: gw.filter(3.5, is_odd), r"array of numbers, or the path of a .npy file, got 3\.5"),
         (lambda: gw.filter(None, is_odd), r"array of numbers, or the path of a .npy file, got None"),
         (lambda: gw.filter(np.ma.array(A), is_odd), r"masked array would lose its mask; array\.compr"),

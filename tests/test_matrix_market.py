@@ -191,7 +191,7 @@ def test_no_entries(put: Write, content: str) -> None:
         ),
         ("coordinate complex general\n2 2 1\n1 3 5 6\n", ":3: vertex id 3 is out of range"),
         ("coordinate complex general\n2 2 9\n1 2 5 6\n", "declares 9 entries, but 1 follow"),
-        ("list real general\n2 2 0\n", "layout is coordinate or array"),
+        ("list real general\n2 2 0\n", "layout must be coordinate or array"),
         ("coordinate quaternion general\n2 2 0\n", "the field must be one of"),
         ("coordinate real diagonal\n2 2 0\n", "the symmetry must be one of"),
     ],

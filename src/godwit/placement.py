@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from godwit.dataflow.context import Context
@@ -154,12 +153,7 @@ class PlacedGraph:
         self.check_open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 

@@ -47,7 +47,7 @@ _MOST_DEPTH = 100  # Python and Numba walk the syntax tree recursively
 
 @dataclass(frozen=True)
 class _FilterOptions(ResultOptions):
-    """What is printed, written and verified.
+    """Options of what to print, write and verify.
 
     :param output: Write the items that are kept, as .npy. Without it only their number is shown.
     """

@@ -77,7 +77,7 @@ OutputOption = Annotated[
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How a graph is read.
+    """Options of reading a graph.
 
     :param format: The file's format, if its content does not identify it; godwit convert --help lists all.
     :param id_base: The file's number of the first vertex, where the format counts vertices; by default 1
@@ -152,7 +152,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What is printed.
+    """Options of what to print.
 
     :param json: One JSON object on stdout instead of tables.
     :param quiet: No progress and no tables; errors only.
@@ -166,7 +166,7 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class ResultOptions(ReportOptions):
-    """What is printed, written and verified.
+    """Options of what to print, write and verify.
 
     :param trace: Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it
         at ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.

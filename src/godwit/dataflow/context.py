@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 from godwit.dataflow.cpu import HostSpace
@@ -294,12 +293,7 @@ class Context:
         self.check_open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     # Arguments

@@ -87,7 +87,7 @@ class Word(IntEnum):
 
 
 class Count(IntEnum):
-    """What blocks count: ``BfsCount`` of the kernel."""
+    """Indices of the counts of a block; ``BfsCount`` of the kernel."""
 
     FOUND, SENT, FOUND_LONG, FOUND_TARGET, EXAMINED, MISSED, FOUND_HUBS = range(7)
 

@@ -35,7 +35,7 @@ _NO_FAULT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Linking:
-    """How edges are linked.
+    """Options of linking edges in a forest.
 
     :param vertices: number of vertices of the forest
     :param id_dtype: dtype of its parents

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -121,10 +120,5 @@ class GraphBuilder:
     def __enter__(self) -> GraphBuilder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stack.close()

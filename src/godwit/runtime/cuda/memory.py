@@ -25,7 +25,6 @@ from contextlib import suppress
 from functools import partial
 from math import prod
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -104,12 +103,7 @@ class _Closing:
     def close(self) -> None:
         raise NotImplementedError
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 

@@ -178,13 +178,12 @@ def _forget(modules: Sequence[Any]) -> None:
 
 def check_arguments(kernel: Kernel, arguments: Any) -> None:
     """That a kernel gets as much as it takes: the driver just reads."""
-    given = [arguments] if isinstance(arguments, bytes) else list(arguments)
-    sizes = [
-        len(one) if isinstance(one, bytes) else 8 if isinstance(one, int) else ctypes.sizeof(one)
-        for one in given
-    ]
+    if isinstance(arguments, np.ndarray):
+        sizes = [arguments.nbytes]
+    else:
+        sizes = [8 if isinstance(one, int) else ctypes.sizeof(one) for one in arguments]
     fits = len(sizes) == len(kernel.sizes) and all(map(int.__ge__, sizes, kernel.sizes))
-    if not fits or (isinstance(arguments, bytes) and sizes != kernel.sizes):
+    if not fits or (isinstance(arguments, np.ndarray) and sizes != kernel.sizes):
         raise EmulationError(
             f"kernel {kernel.name} takes arguments of {kernel.sizes} bytes, got {sizes}"
         )

@@ -29,7 +29,7 @@ from godwit.graph.cuda import builder as builder_module
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.run import StepRun
+from godwit.supersteps.run import STEP_CONTROL, RunArrays, StepPlan
 from gpu_endpoints import COUNT, names_of, needs_gpu
 from graphs import each_graph, named_graph
 
@@ -375,14 +375,16 @@ def test_arcs_are_counted_as_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None
 def test_all_blocks_work_on_hubs_of_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A level that consists of what was sent may be a few vertices, and most arcs of the graph."""
     seen: list[list[int]] = []
-    controls = StepRun.controls
+    controls = StepPlan.controls
 
-    def watched(run: StepRun) -> Any:
-        found = controls(run)
-        seen.append([int(phase) for phase in found["phases"][0]])
+    def watched(plan: Any) -> Any:
+        found = controls(plan)
+        (placement,) = plan.placement.placements
+        control = placement.kept(RunArrays).control[placement.parts[0]].download(STEP_CONTROL, 1)
+        seen.append([int(phase) for phase in control["phases"][0]])
         return found
 
-    monkeypatch.setattr(StepRun, "controls", watched)
+    monkeypatch.setattr(StepPlan, "controls", watched)
 
     def is_alone(graph: Graph) -> bool:
         """Whether one block did the level after the source."""

@@ -221,7 +221,7 @@ class TestRoom:
             gw.pagerank(placed, max_iterations=2, dtype="float32")
             assert carried_bytes(placed, "float32") == [4 * 4097] * 2
             steps: Any = place_positions(placed)
-            outflows = steps.kept(RankArrays).outflows
+            outflows = steps.kept(RankArrays).outflows[True]
             assert [buffer.nbytes for buffer in outflows.buffers] == [8 * 4097] * 2
             assert not steps.position_of
 

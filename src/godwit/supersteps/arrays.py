@@ -84,6 +84,14 @@ class DeviceArray:
             self._buffers[part.device] = Buffer(part.index, nbytes)
         return self[part]
 
+    def rooms(self, part: StepPart) -> list[Buffer | PinnedBuffer]:
+        """Return a device's buffer and the host memory in its place, those that exist."""
+        found: list[Buffer | PinnedBuffer] = []
+        for kept in (self._buffers, self._pinned):
+            if part.device in kept:
+                found.append(kept[part.device])
+        return found
+
     def pinned_room(self, part: StepPart, nbytes: int) -> PinnedBuffer:
         """Return host memory in the place of a device's buffer, for GPUs without peer access."""
         if part.device not in self._pinned:
@@ -105,10 +113,13 @@ class DeviceArray:
     def take(self, other: DeviceArray) -> None:
         """Take over the buffers of another array, which has none afterwards."""
         self._buffers, other._buffers = other._buffers, {}
+        self._placement.version += 1
 
     def release(self, part: StepPart | None = None) -> None:
         """Free the buffer of one device, or of all."""
         for device in [*self._buffers, *self._pinned] if part is None else [part.device]:
+            if device in self._buffers or device in self._pinned:
+                self._placement.version += 1
             if device in self._buffers:
                 self._buffers.pop(device).close()
             if device in self._pinned:

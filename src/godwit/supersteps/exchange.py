@@ -50,6 +50,11 @@ class Exchange:
             buffer.close()
         self._staging.clear()
 
+    def clear(self) -> None:
+        """Fill the staging buffers with zero: no messages."""
+        for buffer in self._staging.values():
+            buffer.fill_bytes(0)
+
     def broadcast_pointers(self, array: DeviceArray) -> Array:
         """Return, for each device, its pointers to all devices' buffers: (devices, MAXIMAL_DEVICES)."""
         every: Array = np.tile(array.pointers, (len(self._parts), 1))
@@ -60,8 +65,6 @@ class Exchange:
     def collected_pointers(self, array: DeviceArray, bits: int) -> Array:
         """Return, for each device, its pointers to the messages of all: (devices, MAXIMAL_DEVICES).
 
-        Staging buffers begin as zero.
-
         :param bits: of one position
         :raises GraphTooLargeError: no room for staging buffers
         """
@@ -70,7 +73,6 @@ class Exchange:
         if self.by_host:
             for owner, other in self._pairs():
                 room = self._stage(array, owner, other, nbytes)
-                room.fill_bytes(0)
                 every[owner.device, other.device] = room.pointer - owner.device * nbytes
         return every
 

@@ -1,5 +1,9 @@
 """Runs a step kernel (supersteps/step.cuh) on a graph in device order: connects the devices, drives it.
 
+A placement keeps *plans*: for each primitive and its options a loaded kernel with its arguments. A query
+writes into them what it asks for, and drives the plan. Control words and boards belong to the placement and
+are shared by its plans, since queries take turns.
+
 The structs that host and kernels share are declared here with the names and the order of ``step.cuh``; the
 generated code asserts that their layouts agree.
 """
@@ -7,10 +11,9 @@ generated code asserts that their layouts agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from enum import IntEnum
 from time import perf_counter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,7 +25,7 @@ from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
-from godwit.runtime.protocol import Progress
+from godwit.runtime.protocol import Progress, ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
@@ -46,6 +49,7 @@ STAGE = np.dtype(
         ("boards", np.uint64, MAXIMAL_DEVICES),
         ("stop", np.uint64),
         ("ended", np.uint64),
+        ("outcome", np.uint64),
         ("capacity", np.int64),
         ("owned", np.int64),
         ("slice_ns", np.uint64),
@@ -55,6 +59,9 @@ STAGE = np.dtype(
         ("device", np.uint32),
         ("prepare", np.uint32),
         ("early", np.uint32),
+        ("begins", np.uint32),
+        ("first_phase", np.uint32),
+        ("first_state", np.uint64, STATE_WORDS),
     ]
 )
 
@@ -70,6 +77,17 @@ STEP_CONTROL = np.dtype(
         ("phases", np.uint32, _PROFILED_STEPS),
         ("phase", np.uint32),
         ("status", np.uint32),
+    ]
+)
+
+STEP_OUTCOME = np.dtype(
+    [
+        ("state", np.uint64, STATE_WORDS),
+        ("run_counts", np.uint64, _COUNTS),
+        ("last_phase", np.uint32),
+        ("phase", np.uint32),
+        ("status", np.uint32),
+        ("padding", np.uint32),
     ]
 )
 
@@ -91,7 +109,12 @@ _BOARD_BYTES = 2 * MAXIMAL_DEVICES * 8 * 2 * (_COUNTS + _AMOUNTS + 1)
 
 def engine_layout_checks() -> str:
     """Return C++ that checks the engine's structs against their dtypes."""
-    structs = (("Stage", STAGE), ("StepControl", STEP_CONTROL), ("Rows<int>", ROWS))
+    structs = (
+        ("Stage", STAGE),
+        ("StepControl", STEP_CONTROL),
+        ("StepOutcome", STEP_OUTCOME),
+        ("Rows<int>", ROWS),
+    )
     return "\n".join(
         [
             *(layout_checks(struct, dtype) for struct, dtype in structs),
@@ -205,15 +228,26 @@ def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
 
 
 class RunArrays:
-    """What every run has on the devices: control words, and the boards of meetings."""
+    """What all plans of a placement share: control words, boards of meetings, and outcomes of launches.
+
+    :ivar are_valid: the last run ended as it should: all devices have counted the same meetings
+    """
 
     def __init__(self, placement: StepPlacement) -> None:
         self.control = DeviceArray(placement)
         self.board = DeviceArray(placement)
+        self.outcome = DeviceArray(placement)
+        self.are_valid = False
 
 
-class StepRun(SlicedRun):
-    """One run of a step kernel.
+Placed = TypeVar("Placed", StepPlacement, StepCopies, StepPlacement | StepCopies)
+
+
+class StepPlan(SlicedRun, Generic[Placed]):
+    """A step kernel on a placement, with its arguments: made once, and driven by one query after another.
+
+    The maker fills in the arguments, sets the hooks below and calls :meth:`lay_out`; a query writes its
+    request into the arguments and calls :meth:`run`. The caller holds the placement's GPUs.
 
     :param source: as of :func:`step_source`
     :param arguments: (devices) structs, whose member ``stage`` is filled in here
@@ -221,80 +255,121 @@ class StepRun(SlicedRun):
     :ivar exchange: how the devices reach each other's arrays
     :ivar exchange_on_host: makes the host's copies after each superstep but the last; called with its
         phase, the next phase and the state
-    :ivar exchange_s: seconds that the host's copies took
-    :ivar between: called with the control words between two launches, when memory may be allocated
+    :ivar exchange_s: seconds that the host's copies of the latest run took
+    :ivar between: called with the outcomes between two launches, when memory may be allocated
     :ivar shared_bytes: dynamic shared memory of a block
+    :ivar compile_s: seconds that loading took
     """
 
-    control_dtype = STEP_CONTROL
+    control_dtype = STEP_OUTCOME
     says_ended = True
 
     def __init__(
         self,
-        placement: StepPlacement | StepCopies,
+        placement: Placed,
         source: str,
         arguments: Array,
         gpu: GpuOptions,
         functions: Sequence[DeviceFunction] = (),
     ) -> None:
         super().__init__(placement, gpu)
-        self.placement: StepPlacement | StepCopies = placement
+        self.placement: Placed = placement
         self.arguments = arguments
-        delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
-        self._source = delay + source
         self.functions = tuple(functions)
         self._threads = max(64, gpu.threads or THREADS)
-        self.compile_s = 0.0
         self.shared_bytes = 0
         self.exchange = Exchange(placement, by_host=copies_by_host(placement, gpu))
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
-
-    def load(self) -> None:
-        """Compile the kernel or take it from the cache, and load it on every GPU."""
+        self._outcomes: list[Array] = []
         begin = perf_counter()
-        for part in self.placement.parts:
-            self.kernels.append(load(part.index, self._source, self.functions).kernel("work"))
+        delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
+        for part in placement.parts:
+            self.kernels.append(load(part.index, delay + source, self.functions).kernel("work"))
         self.compile_s = seconds_since(begin, "compile")
 
-    def prepare(self, state: Sequence[Any] = (), *, phase: int = 0, early: bool = False) -> None:
-        """Fill in the control words, connect the devices, and launch once as a warm-up without effect.
+    def lay_out(self) -> None:
+        """Fill in the engine's arguments, choose launch shapes, and launch once without effect."""
+        group_size = self.placement.group_size
+        for number, (placement, part) in enumerate(self._members()):
+            arrays = placement.kept(RunArrays)
+            stage = self.arguments[number]["stage"]
+            control = arrays.control.room(part, STEP_CONTROL.itemsize)
+            outcome = arrays.outcome.pinned_room(part, STEP_OUTCOME.itemsize)
+            stage["control"], stage["outcome"] = control.pointer, outcome.pointer
+            self._outcomes.append(outcome.array(STEP_OUTCOME))
+            stage["board"] = self.reachable_room(arrays.board, part, _BOARD_BYTES).pointer
+            stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(number)
+            stage["capacity"], stage["owned"] = self.placement.capacity, part.owned
+            stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
+            stage["latency_ns"] = self.gpu.latency_ns
+            stage["devices"], stage["device"] = group_size, number % group_size
+            blocks = self.blocks_with(number, self.shared_bytes)
+            self.shapes.append((blocks, self._threads, self.shared_bytes))
+            arrays.are_valid = False  # a board may be new
+        boards = self.arguments["stage"]["board"]
+        self.arguments["stage"]["boards"][:, : len(boards)] = boards
+        self.warm()
+
+    def run(
+        self,
+        state: Sequence[Any] = (),
+        *,
+        phase: int = 0,
+        early: bool = False,
+        poll: ProgressPoll | None = None,
+    ) -> float:
+        """Run the kernel to its end; return the seconds that kernels ran.
 
         :param state: the first words of ``control->state``: integers, or floats stored as their bits
         :param phase: phase of the first superstep
         :param early: True if the first superstep accesses no other device's memory: a device then starts
             without waiting for the launches on the others
+        :raises DeviceError: a device waited for another in vain
+        :raises OperatorError: an operator failed
         """
-        control = np.zeros(1, STEP_CONTROL)
-        for word, number in enumerate(state):
-            is_float = isinstance(number, float)
-            control["state"][0, word] = np.float64(number).view(np.uint64) if is_float else number
-        control["phase"] = phase
-        board = np.zeros(_BOARD_BYTES, np.uint8)
-        group_size = self.placement.group_size
-        self.control_buffers = []
-        for number, (placement, part) in enumerate(self._members()):
-            arrays = placement.kept(RunArrays)
-            buffer = arrays.control.room(part, STEP_CONTROL.itemsize)
-            buffer.upload(control)
-            self.control_buffers.append(buffer)
-            stage = self.arguments[number]["stage"]
-            stage["control"] = buffer.pointer
-            stage["board"] = self.reachable_room(arrays.board, part, board).pointer
-            stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(number)
-            stage["capacity"], stage["owned"] = self.placement.capacity, part.owned
-            # Where the host copies, a launch is one superstep.
-            stage["slice_ns"] = 0 if self.exchange.by_host else nanoseconds(self.gpu.slice_s)
-            stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
-            stage["latency_ns"] = self.gpu.latency_ns
-            stage["devices"], stage["device"] = group_size, number % group_size
-            stage["early"] = early
-            blocks = self.blocks_with(number, self.shared_bytes)
-            self.shapes.append((blocks, self._threads, self.shared_bytes))
-        boards = self.arguments["stage"]["board"]
-        self.arguments["stage"]["boards"][:, : len(boards)] = boards
-        self.warm()
+        stage = self.arguments["stage"]
+        stage["first_phase"], stage["early"] = phase, early
+        stage["first_state"] = state_words(state)
+        self.exchange_s = 0.0
+        self.exchange.clear()
+        for placement in self.placement.placements:
+            self._validate(placement)
+        try:
+            kernel_s = self.drive(poll)
+        except BaseException:
+            for placement in self.placement.placements:
+                placement.kept(RunArrays).are_valid = False
+            self.give_up()
+            raise
+        return kernel_s
+
+    def _validate(self, placement: StepPlacement) -> None:
+        """Clear control words and boards if a run may have left them in any state."""
+        arrays = placement.kept(RunArrays)
+        if arrays.are_valid:
+            return
+        for part in placement.parts:
+            arrays.control[part].fill_bytes(0)
+            for board in arrays.board.rooms(part):
+                board.fill_bytes(0)
+        arrays.are_valid = True
+
+    def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
+        """Write into the arguments how long the launch lasts, and whether a run begins."""
+        stage = self.arguments["stage"]
+        # Where the host copies, a launch is one superstep.
+        stage["slice_ns"] = 0 if self.exchange.by_host else nanoseconds(slice_s)
+        stage["begins"] = is_first
+
+    def controls(self) -> Array:
+        """Return the outcomes of the latest launch, by device."""
+        return np.concatenate(self._outcomes)
+
+    def close(self) -> None:
+        """Free what the plan alone has."""
+        self.exchange.close()
 
     def _members(self) -> Iterator[tuple[StepPlacement, StepPart]]:
         """Yield each device with its placement."""
@@ -303,16 +378,10 @@ class StepRun(SlicedRun):
                 yield placement, part
 
     def reachable_room(
-        self, array: DeviceArray, part: StepPart, content: Array
+        self, array: DeviceArray, part: StepPart, nbytes: int
     ) -> Buffer | PinnedBuffer:
         """Return a small buffer that all devices reach while kernels run: on the host if need be."""
-        room: Buffer | PinnedBuffer
-        if self.exchange.by_host:
-            room = array.pinned_room(part, content.nbytes)
-        else:
-            room = array.room(part, content.nbytes)
-        room.upload(content)
-        return room
+        return (array.pinned_room if self.exchange.by_host else array.room)(part, nbytes)
 
     def blocks_with(self, device: int, shared_bytes: int) -> int:
         """Return how many blocks of a device's kernel run at once, with dynamic shared memory."""
@@ -333,10 +402,9 @@ class StepRun(SlicedRun):
         if self.exchange.by_host:
             assert self.exchange_on_host is not None
             begin = perf_counter()
-            control = controls[0]
-            last = control["phases"][int(control["state"][STEP]) % _PROFILED_STEPS]
+            first = controls[0]
             self.exchange_on_host(
-                int(last) & _PHASE, int(control["phase"]) & _PHASE, control["state"]
+                int(first["last_phase"]) & _PHASE, int(first["phase"]) & _PHASE, first["state"]
             )
             synchronize(self.placement.parts)
             self.exchange_s += seconds_since(begin, "exchange")
@@ -347,21 +415,9 @@ class StepRun(SlicedRun):
         self.arguments[place]["stage"]["prepare"] = value
 
 
-@contextmanager
-def step_run(
-    placement: StepPlacement | StepCopies,
-    source: str,
-    arguments: Array,
-    gpu: GpuOptions,
-    functions: Sequence[DeviceFunction] = (),
-) -> Iterator[StepRun]:
-    """Yield a run, and leave no kernel running. The caller holds the placement's GPUs."""
-    run = StepRun(placement, source, arguments, gpu, functions)
-    run.load()
-    try:
-        yield run
-    except BaseException:
-        run.give_up()
-        raise
-    finally:
-        run.exchange.close()
+def state_words(state: Sequence[Any]) -> Array:
+    """Return the words of ``control->state`` with which a run begins; floats are stored as their bits."""
+    words = np.zeros(STATE_WORDS, np.uint64)
+    for word, number in enumerate(state):
+        words[word] = np.float64(number).view(np.uint64) if isinstance(number, float) else number
+    return words

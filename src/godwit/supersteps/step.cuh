@@ -63,6 +63,16 @@ struct StepReport {
     u64 halves[2 * (SUM_WORDS + 1)];  // epoch << 32 | half a word; the last word are flags
 };
 
+// What a launch leaves for the host, in host memory.
+struct StepOutcome {
+    u64 state[STATE_WORDS];
+    u64 run_counts[COUNTS];
+    u32 last_phase;  // of the last superstep
+    u32 phase;       // the next one
+    u32 status;
+    u32 padding;
+};
+
 struct StepBoard {
     StepReport reports[2][MAX_DEVICES];
 };
@@ -73,16 +83,28 @@ struct Stage {
     StepBoard *boards[MAX_DEVICES];
     const u32 *stop;  // in host memory: give up waiting for other devices
     u32 *ended;       // in host memory: set by the last meeting of a launch, after all other stores
-    i64 capacity;     // positions of a device
-    i64 owned;        // own vertices
-    u64 slice_ns;     // 0: one superstep a launch
+    StepOutcome *outcome;  // in host memory: written before that
+    i64 capacity;          // positions of a device
+    i64 owned;             // own vertices
+    u64 slice_ns;          // 0: one superstep a launch
     u64 patience_ns;
     u64 latency_ns;  // added to every meeting of devices, for experiments
     u32 devices;
     u32 device;
     u32 prepare;  // return at once: the launch only loads the kernel
     u32 early;  // the first superstep accesses no other device's memory, and so precedes the first meeting
+    u32 begins;       // a run begins, from `first_state`; else it goes on from `control->state`
+    u32 first_phase;  // of a run that begins
+    u64 first_state[STATE_WORDS];
 
+    // A word of the state with which a launch begins. Meetings are counted over all runs: reports of earlier
+    // ones stay on the boards.
+    __device__ __forceinline__ u64 initial_word(u32 which) const {
+        return begins && which != EPOCH ? first_state[which] : control->state[which];
+    }
+    __device__ __forceinline__ u32 initial_phase() const {
+        return begins ? first_phase : control->phase;
+    }
     __device__ __forceinline__ i64 first() const { return device * capacity; }
 };
 
@@ -246,6 +268,24 @@ __device__ __forceinline__ bool warp_receive_sums(const Stage &stage, u32 epoch,
     return in_time;
 }
 
+// Write the outcome of a launch to the host's memory, and then that it has ended.
+__device__ __forceinline__ void warp_report(const Stage &stage, const StepBlock &block) {
+    u32 lane = lane_id();
+    const StepControl *control = stage.control;
+    StepOutcome *outcome = stage.outcome;
+    store_system(&outcome->state[lane], block.state[lane]);
+    if (lane < COUNTS) store_system(&outcome->run_counts[lane], control->run_counts[lane]);
+    if (lane == 0) {
+        u64 step = block.state[STEP];
+        store_system(&outcome->last_phase, control->phases[step % PROFILED_STEPS]);
+        store_system(&outcome->phase, control->phase);
+        store_system(&outcome->status, control->status);
+    }
+    __threadfence_system();
+    __syncwarp();
+    if (lane == 0) store_system(stage.ended, 1u);
+}
+
 // End a superstep, or begin the first one, by one warp of each device. Returns flags << 32 | phase.
 // `counted` are the sums of the device's blocks; after a superstep of one block alone, its own.
 template <class Decide>
@@ -259,15 +299,18 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     else if (lane == SUM_WORDS && now - begin_ns >= stage.slice_ns)
         word = FLAG_LEAVE;  // clocks differ, but all devices receive the same flags
     if (is_gate) {
-        block.state[lane] = control->state[lane];
-        phase = control->phase;
+        block.state[lane] = stage.initial_word(lane);
+        phase = stage.initial_phase();
     }
     __syncwarp();
+    bool is_first =
+        stage.begins && block.state[STEP] == 0;  // or the gate before the first superstep
     u32 epoch = static_cast<u32>(block.state[EPOCH]) + 1;
     u64 half = stage.devices == 1 ? 0 : warp_send_sums(stage, epoch, word);
     // While the report is under way:
     if (lane < SUM_WORDS) counted[lane] = 0;
-    if (lane < COUNTS && word) atomicAdd(&control->run_counts[lane], word);
+    if (lane < COUNTS)
+        control->run_counts[lane] = (is_first ? 0 : control->run_counts[lane]) + word;
     if (lane < 4) control->cursors[lane] = 0;
     bool in_time = stage.devices == 1 || warp_receive_sums(stage, epoch, half, word);
     Sums sums;
@@ -298,7 +341,9 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     __syncwarp();
     control->state[lane] = block.state[lane];
     __syncwarp();  // order it before the release, which lane 0 stores
-    return __shfl_sync(FULL_WARP, outcome, 0);
+    outcome = __shfl_sync(FULL_WARP, outcome, 0);
+    if (Meeting{outcome}.stops()) warp_report(stage, block);
+    return outcome;
 }
 
 // The meeting between two supersteps. As grid_meet, except: a block has the generation of the last release
@@ -338,10 +383,6 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
                 word |= generation << 40;
                 if (!was_alone) control->arrived = 0;
                 if (!goes_on) store_release(&control->release, word);
-                if (stops) {
-                    __threadfence_system();
-                    store_system(stage.ended, 1u);
-                }
             }
         } else {
             if (lane_id() == 0) {
@@ -372,11 +413,11 @@ __device__ __forceinline__ void run_steps(const Stage &stage, Body body, Decide 
     u64 begin_ns = now_ns();
     if (threadIdx.x == 0) block.word = load_relaxed(&control->release);
     if (threadIdx.x < SUM_WORDS) reinterpret_cast<u64 *>(&block.sums)[threadIdx.x] = 0;
-    Meeting meeting{control->phase};
+    Meeting meeting{stage.initial_phase()};
     // All meetings are one call, so that there is one copy of the code.
-    bool is_gate = !stage.early || control->state[STEP] != 0;
+    bool is_gate = !(stage.early && stage.begins);
     if (!is_gate) {
-        if (warp_id() == 0) block.state[lane_id()] = control->state[lane_id()];
+        if (warp_id() == 0) block.state[lane_id()] = stage.initial_word(lane_id());
         if (blockIdx.x == 0 && threadIdx.x == 0) control->ended_ns[0] = begin_ns;
         __syncthreads();
     }

@@ -11,20 +11,20 @@ import numpy as np
 from godwit.arrays import ResultLocation, host_array
 from godwit.dataflow.item_router import DEFAULT_RING_ITEMS
 from godwit.dtypes import Array, frozen
-from godwit.errors import InputError, RunTimeoutError, ValueOverflowError, shown
+from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.partition.layout import Layout
 from godwit.graph.rows import require_memory
 from godwit.placement import PartitionArgument, PlacedGraph
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.compile_time import run_clock
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.gpu_options import GpuOptions, check_asynchronous
+from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device, ProgressPoll
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics, WorklistCounts
-from godwit.trace import PROGRESS, TraceArgument, active, recorded
+from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.delta import choose_delta, choose_gpu_window
 from godwit.worker.options import SUPERSTEP_HOPS, SolverOptions, WorkerOptions, query_options
 from godwit.worker.program import VertexProgram, identity_of
@@ -271,23 +271,7 @@ def make_poll(options: SolverOptions) -> ProgressPoll | None:
     trace = active()
     if options.timeout_s is None and options.progress is None and trace is None:
         return None
-    timeout_s = options.timeout_s
-    begin: float | None = None  # of the first call: compiling does not count
-
-    def poll(processed: int) -> None:
-        nonlocal begin
-        if begin is None:
-            begin = run_clock()
-        if timeout_s is not None and run_clock() - begin > timeout_s:
-            raise RunTimeoutError(
-                f"the run did not finish within {timeout_s:g} s ({processed} items processed)"
-            )
-        if trace is not None:
-            trace.count(PROGRESS, int(processed))
-        if options.progress is not None:
-            options.progress(processed)
-
-    return poll
+    return RunPoll(options.timeout_s, options.progress, trace)
 
 
 def _reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:

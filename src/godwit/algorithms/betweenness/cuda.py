@@ -29,10 +29,9 @@ from godwit.supersteps.run import (
     STAGE,
     STEP,
     THREADS,
-    StepRun,
+    StepPlan,
     copies_by_host,
     point_rows,
-    step_run,
     step_source,
 )
 
@@ -230,20 +229,23 @@ def _run(
                 zip(placements, np.split(arguments, len(placements)), strict=True)
             )
         ]
-        with step_run(placed, code, arguments, query.gpu) as run:
-            block_searches = _choose_block_searches(teams, run, len(query.sources))
+        plan = StepPlan[StepPlacement | StepCopies](placed, code, arguments, query.gpu)
+        try:
+            block_searches = _choose_block_searches(teams, plan, len(query.sources))
             for team, count in zip(teams, block_searches, strict=True):
                 team.upload(count)
             state = [0] * 12
             state[_STATE_COUNT] = 1
             state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
             phase = state[_STATE_PHASE] = _ROUND if block_searches[0] else _BEGIN
-            run.prepare(state, phase=phase)
-            kernel_s = run.drive(poll)
-            controls = run.controls()
+            plan.lay_out()
+            kernel_s = plan.run(state, phase=phase, poll=poll)
+            controls = plan.controls()
+        finally:
+            plan.close()
         seconds = {
             "rows": sum(team.rows_s for team in teams),
-            "compile": run.compile_s,
+            "compile": plan.compile_s,
             "kernel": kernel_s,
         }
         words = controls["state"]
@@ -267,12 +269,14 @@ def _run(
     )
 
 
-def _choose_block_searches(teams: Sequence[_SearchTeam], run: StepRun, sources: int) -> list[int]:
+def _choose_block_searches(
+    teams: Sequence[_SearchTeam], plan: StepPlan[StepPlacement | StepCopies], sources: int
+) -> list[int]:
     """Return the number of blocks of each team with searches of their own; 0 if blocks search together."""
     if teams[0].devices > 1:
         return [0]
     threads = max(64, teams[0].query.gpu.threads or THREADS)
-    blocks = [run.blocks_for(place, threads) for place in range(len(teams))]
+    blocks = [plan.blocks_for(place, threads) for place in range(len(teams))]
     if not _blocks_pay(teams[0].placement, sources, min(blocks)):
         return [0] * len(teams)
     counts = [team.block_searches_at_most(most) for team, most in zip(teams, blocks, strict=True)]

@@ -34,17 +34,33 @@ __device__ __forceinline__ void team_clear(Bfs &bfs) {
             bfs.arguments.visited[which][bfs.stage.device][i] = 0;
         if (bfs.stage.devices > 1) bfs.arguments.remote[bfs.stage.device][i] = 0;
     }
+    // The bits of depth 1 are cleared by block_clear_hub_frontier.
+    for (u64 i = bfs.team.thread(); i < bfs.hub_words(); i += bfs.team.threads())
+        for (i32 depth = 0; depth <= 2; depth += 2)
+            bfs.hub_frontier(bfs.stage.device, depth)[i] = 0;
     if (bfs.team.thread() == 0) *bfs.arguments.counters = BfsCounters{};
 }
 
+// Reach the own vertices of the sources. Every device sets the bits of the hubs of all, in its own bitmap:
+// this superstep accesses no other device's memory.
 __device__ __forceinline__ void team_seed(Bfs &bfs) {
     for (u64 base = bfs.team.warp() * WARP; base < static_cast<u64>(bfs.arguments.seed_count);
          base += bfs.team.warps() * WARP) {
         u64 i = base + lane_id();
         bool is_new = false;
         u32 index = 0;
+        bool is_own = false;
         if (i < static_cast<u64>(bfs.arguments.seed_count)) {
-            index = static_cast<u32>(bfs.arguments.seeds[i]);
+            i64 position = bfs.arguments.seeds[i];
+            u32 owner = static_cast<u32>(position / bfs.stage.capacity);
+            index = static_cast<u32>(position - owner * bfs.stage.capacity);
+            is_own = owner == bfs.stage.device;
+            if (index < bfs.arguments.hubs) {
+                u32 hub = owner * static_cast<u32>(bfs.arguments.hubs) + index;
+                set_bits(bfs.hub_frontier(bfs.stage.device, 0) + hub / 32, 1u << (hub & 31));
+            }
+        }
+        if (is_own) {
             u32 bit = 1u << (index & 31);
             is_new = !(atomicOr(&bfs.own_visited(bfs.parity())[index >> 5], bit) & bit);
             if (is_new) bfs.thread_reach(index);

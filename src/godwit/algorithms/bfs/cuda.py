@@ -11,11 +11,11 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
-from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_positions
 from godwit.supersteps.rows import RowClass
@@ -24,10 +24,10 @@ from godwit.supersteps.run import (
     ROWS,
     STAGE,
     STEP,
+    StepPlan,
     left_rows_bytes,
     point_rows,
     schedule_define,
-    step_run,
     step_source,
 )
 from godwit.trace import active
@@ -118,7 +118,6 @@ class BfsArrays:
         self.queue = DeviceArray(placement), DeviceArray(placement)
         self.left_rows = DeviceArray(placement)
         self.counters = DeviceArray(placement)
-        self.seeds = DeviceArray(placement)
         self.hub_frontier = DeviceArray(placement)
 
 
@@ -138,7 +137,7 @@ def bfs_on_gpus(
 
     :param sources: (s) vertices, ascending, each once
     :param target: a vertex: deeper vertices are not searched for
-    :param cutoff: likewise a depth
+    :param cutoff: a depth: deeper vertices are not searched for
     :param may_give_up: the caller has an alternative for a graph with many levels
     :param destination: (n) int32, an array of NumPy, or of CuPy on any GPU
     :returns: False if the search gave up; seconds by phase
@@ -149,37 +148,29 @@ def bfs_on_gpus(
             f"a device would own {placement.capacity:,} vertices, and the search takes fewer than "
             f"{1 << 32:,} a device; use more GPUs, or execution='asynchronous'"
         )
+    seconds: dict[str, float] = {}
     with placement.held():
-        begin = perf_counter()
-        search = _BfsRun(placement, gpu)
-        rows_s = perf_counter() - begin
-        search.fill_arguments(sources, target)
-        arguments, arrays = search.arguments, search.arrays
-        text = source(placement.id_dtype, gpu.schedule)
-        with step_run(placement, text, arguments, gpu) as run:
-            run.between = search.enlarge_queues
-            run.exchange_on_host = search.host_copies(run.exchange)
-            for which, visited in enumerate(arrays.visited):
-                arguments["visited"][:, which] = run.exchange.broadcast_pointers(visited)
-            arguments["remote"] = run.exchange.collected_pointers(arrays.remote, 1)
-            arguments["hub_frontier"] = run.exchange.broadcast_pointers(arrays.hub_frontier)
-            run.prepare(search.first_state(cutoff, may_give_up), early=True)
-            kernel_s = run.drive(poll)
-            arrays.depth_is_cleared = True
-            controls = run.controls()
+        plan = placement.plan(("bfs", gpu), lambda: _BfsPlan(placement, gpu, seconds))
+        plan.ask(sources, target)
+        seconds["kernel"] = plan.run(plan.first_state(cutoff, may_give_up), early=True, poll=poll)
+        plan.arrays.depth_is_cleared = True
+        controls = plan.controls()
         words = controls["state"][0]
-        seconds = {"rows": rows_s, "compile": run.compile_s, "kernel": kernel_s}
-        if run.exchange.by_host:
-            seconds["exchange"] = run.exchange_s
+        if plan.exchange.by_host:
+            seconds["exchange"] = plan.exchange_s
         is_complete = not words[Word.IS_DEEP]
         if is_complete:
-            seconds["gather"] = deliver_positions(placement, arrays.depth, np.int32, destination)
-            destination[_without_arcs(placement, sources)] = 0
+            seconds["gather"] = deliver_positions(
+                placement, plan.arrays.depth, np.int32, destination
+            )
+            alone = _without_arcs(placement, sources)
+            if len(alone):
+                destination[alone] = 0
+        statistics.frontier_bytes = 2 * _INDEX_BYTES * int(plan.arguments["queue_room"].sum())
     statistics.processed_items = controls["run_counts"][:, Count.FOUND].astype(np.int64)
     statistics.arcs_relaxed = controls["run_counts"][:, Count.EXAMINED].astype(np.int64)
     statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
     statistics.growths = int(words[Word.GROWTHS])
-    statistics.frontier_bytes = 2 * _INDEX_BYTES * int(arguments["queue_room"].sum())
     statistics.rounds = controls["state"][:, STEP].astype(np.int64)
     return is_complete, seconds
 
@@ -193,53 +184,83 @@ def _without_arcs(placement: StepPlacement, sources: Array) -> Array:
     return alone
 
 
-class _BfsRun:
-    """A search's rows, arrays and kernel arguments on the devices."""
+class _BfsPlan(StepPlan[StepPlacement]):
+    """The search of a placement for one set of options.
 
-    def __init__(self, placement: StepPlacement, gpu: GpuOptions) -> None:
-        self.placement, self.gpu = placement, gpu
-        self.arrays = placement.kept(BfsArrays)
+    :param seconds: gets the time of making rows, and of loading the kernel
+    """
+
+    def __init__(
+        self, placement: StepPlacement, gpu: GpuOptions, seconds: dict[str, float]
+    ) -> None:
+        begin = perf_counter()
         self.out_rows = placement.rows("out")
         self.in_rows = placement.rows("in")
         self.hub_rows = placement.hub_rows()
-        self.arguments = np.zeros(len(placement.parts), ARGUMENTS)
+        seconds["rows"] = perf_counter() - begin
+        text = source(placement.id_dtype, gpu.schedule)
+        super().__init__(placement, text, np.zeros(len(placement.parts), ARGUMENTS), gpu)
+        seconds["compile"] = self.compile_s
+        self.arrays = placement.kept(BfsArrays)
+        self.between = self._enlarge_queues
+        self.exchange_on_host = self._host_copies
+        self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._point()
+        self.lay_out()
 
-    def fill_arguments(self, sources: Array, target: int | None) -> None:
-        """Make room for all that a device needs, and fill in all but pointers to other devices."""
+    def _point(self) -> None:
+        """Make room for all that a device needs, and fill in all arguments that no query changes."""
         placement, arrays = self.placement, self.arrays
         directed, devices = placement.graph.directed, len(placement.parts)
         bitmap_bytes = placement.count // 8
-        owners, indexes = np.divmod(placement.position(sources), placement.capacity)
-        hub_frontier = _first_hub_frontier(owners, indexes, devices, self.hub_rows[0].count)
-        target_position = -1 if target is None else int(placement.position([target])[0])
+        hub_bytes = 3 * max(4, devices * self.hub_rows[0].count // 8)
         for part, struct in zip(placement.parts, self.arguments, strict=True):
             out_rows, hub_rows = self.out_rows[part.device], self.hub_rows[part.device]
             point_rows(struct["out"], out_rows)
             point_rows(struct["in"], self.in_rows[part.device])
             # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
             struct["active"] = part.owned if directed else part.active
-            struct["cleared"] = struct["active"] if arrays.depth_is_cleared else part.owned
             struct["depth"] = arrays.depth.room(part, 4 * placement.count).pointer
             self._make_queues(part, self._first_queue_room(part))
             struct["counters"] = arrays.counters.room(part, _COUNTERS_BYTES).pointer
             for visited in arrays.visited:
                 visited.room(part, bitmap_bytes)
             arrays.remote.room(part, bitmap_bytes if devices > 1 else 4)
-            seeds = indexes[owners == part.device].astype(placement.id_dtype)
-            room = arrays.seeds.room(part, max(1, seeds.nbytes))
-            room.upload(seeds)
-            struct["seeds"], struct["seed_count"] = room.pointer, len(seeds)
             struct["hubs"] = hub_rows.count
             struct["hub_offsets"] = hub_rows.offsets.pointer
             struct["hub_targets"] = hub_rows.targets.pointer
-            arrays.hub_frontier.room(part, hub_frontier.nbytes).upload(hub_frontier)
-            is_own = target_position // placement.capacity == part.device
-            struct["target"] = target_position - part.first if is_own else -1
+            arrays.hub_frontier.room(part, hub_bytes)
             # In a directed graph the classes are those of in-degrees.
             struct["is_directed"] = directed
             struct["long_below"] = (
                 placement.capacity if directed else out_rows.classes[RowClass.CLASS_GROUP]
             )
+        for which, visited in enumerate(arrays.visited):
+            self.arguments["visited"][:, which] = self.exchange.broadcast_pointers(visited)
+        self.arguments["remote"] = self.exchange.collected_pointers(arrays.remote, 1)
+        self.arguments["hub_frontier"] = self.exchange.broadcast_pointers(arrays.hub_frontier)
+
+    def ask(self, sources: Array, target: int | None) -> None:
+        """Write sources and target into the arguments."""
+        placement, arguments = self.placement, self.arguments
+        seeds = placement.numbering.position[sources]
+        if seeds.nbytes > self._seeds.nbytes:
+            self._seeds.close()
+            self._seeds = PinnedBuffer(seeds.nbytes)
+        self._seeds.upload(seeds)
+        arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
+        is_cleared = self.arrays.depth_is_cleared
+        for part, struct in zip(placement.parts, arguments, strict=True):
+            struct["cleared"] = struct["active"] if is_cleared else part.owned
+        arguments["target"] = -1
+        if target is not None:
+            owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
+            arguments["target"][owner] = index
+
+    def close(self) -> None:
+        """Free the memory of seeds, too."""
+        self._seeds.close()
+        super().close()
 
     def first_state(self, cutoff: int | None, may_give_up: bool) -> list[int | float]:
         """Return the words of ``control->state``: the first frontier is in the queues."""
@@ -272,7 +293,7 @@ class _BfsRun:
         left_bytes = left_rows_bytes(self.gpu.schedule, self.out_rows[part.device], room)
         struct["left_rows"] = arrays.left_rows.room(part, left_bytes).pointer
 
-    def enlarge_queues(self, controls: Array) -> None:
+    def _enlarge_queues(self, controls: Array) -> None:
         """Enlarge queues that a frontier did not fit, before the kernel queues it again."""
         if controls["phase"][0] != Phase.QUEUE_AGAIN:
             return
@@ -286,31 +307,16 @@ class _BfsRun:
                 if trace is not None:
                     trace.instant(f"cuda:{part.index}", "kernel", "growth", frontier_items=more)
 
-    def host_copies(self, exchange: Exchange) -> Any:
-        """Return the function that copies between devices after a superstep, where the host does so."""
-        arrays, hubs = self.arrays, self.hub_rows[0].count
-
-        def copy(last: int, coming: int, state: Array) -> None:
-            parity = int(state[Word.PARITY])
-            is_replicated_push = last == Phase.PUSH and state[Word.REPLICATED]
-            if last in (Phase.RECEIVE, Phase.BROADCAST, Phase.PULL) or is_replicated_push:
-                exchange.broadcast(arrays.visited[parity], 1)
-            if last == Phase.RECEIVE:
-                exchange.reset(arrays.remote, 1)
-            if coming == Phase.RECEIVE:
-                exchange.fetch(arrays.remote, 1)
-            if state[Word.HUBS]:
-                exchange.broadcast_rows(arrays.hub_frontier, 3, hubs // 8)
-
-        return copy
-
-
-def _first_hub_frontier(owners: Array, indexes: Array, devices: int, count: int) -> Array:
-    """Return (3, devices * count) bits: in the first row the sources that are hubs.
-
-    :param count: hubs of a device; of no hubs there are some bytes, too
-    """
-    members = np.zeros((3, max(32, devices * count)), np.uint8)
-    are_hubs = indexes < count
-    members[0, owners[are_hubs] * count + indexes[are_hubs]] = 1
-    return np.packbits(members, axis=1, bitorder="little")
+    def _host_copies(self, last: int, coming: int, state: Array) -> None:
+        """Copy between devices after the superstep ``last``, where the host does so."""
+        arrays, exchange = self.arrays, self.exchange
+        parity = int(state[Word.PARITY])
+        is_replicated_push = last == Phase.PUSH and state[Word.REPLICATED]
+        if last in (Phase.RECEIVE, Phase.BROADCAST, Phase.PULL) or is_replicated_push:
+            exchange.broadcast(arrays.visited[parity], 1)
+        if last == Phase.RECEIVE:
+            exchange.reset(arrays.remote, 1)
+        if coming == Phase.RECEIVE:
+            exchange.fetch(arrays.remote, 1)
+        if state[Word.HUBS]:
+            exchange.broadcast_rows(arrays.hub_frontier, 3, self.hub_rows[0].count // 8)

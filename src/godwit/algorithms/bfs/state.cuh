@@ -56,7 +56,7 @@ struct Arguments {
     u64 queue_room;                // items of each
     Schedule::Row *left_rows;
     BfsCounters *counters;
-    const Id *seeds;  // local indexes
+    const Id *seeds;  // in host memory: positions of the sources, of all devices
     i64 seed_count;
     i64 target;              // local index, or -1
     i64 long_below;          // local indexes from here on have rows of at most SHORT_ROW_ARCS
@@ -148,7 +148,7 @@ struct Bfs {
     }
     __device__ __forceinline__ void thread_reach_hub(u32 index) {
         found_hubs += 1;
-        if (depth == 0) return;  // the host has set the sources
+        if (depth == 0) return;  // team_seed sets the bits of sources
         u32 hub = stage.device * static_cast<u32>(arguments.hubs) + index;
         for (u32 other = 0; other < stage.devices; other++)
             set_bits_system(hub_frontier(other, depth) + hub / 32, 1u << (hub & 31));

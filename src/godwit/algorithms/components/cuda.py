@@ -24,10 +24,9 @@ from godwit.supersteps.run import (
     ROWS,
     STAGE,
     STEP,
-    StepRun,
+    StepPlan,
     left_rows_bytes,
     point_rows,
-    step_run,
     step_source,
 )
 
@@ -155,30 +154,15 @@ def label_on_gpus(
             f"a device would own {placement.capacity:,} vertices, and components take fewer than "
             f"{1 << 32:,} a device; use more GPUs"
         )
-    tiled = is_tiled(placement, query)
-    merge = _merge_of(placement, query, tiled)
     with placement.held():
-        begin = perf_counter()
-        rows = placement.rows("out")
-        vertices = placement.vertices()
-        seconds = {"rows": perf_counter() - begin}
-        arguments = np.zeros(len(placement.parts), ARGUMENTS)
-        code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
-        with step_run(placement, code, arguments, query.gpu) as run:
-            _allocate(placement, query, merge, tiled, rows, arguments)
-            arguments["vertices"][:, : len(rows)] = [numbers.pointer for numbers in vertices]
-            arguments["heads"][:, : len(rows)] = [part_rows.heads.pointer for part_rows in rows]
-            arrays = placement.kept(LabelArrays)
-            arguments["parents"] = run.exchange.broadcast_pointers(arrays.parents)
-            arguments["labels"] = run.exchange.broadcast_pointers(arrays.labels)
-            if tiled:
-                _lay_tiles(placement, run, arguments)
-            run.prepare(early=True)
-            seconds["kernel"] = run.drive(poll)
-            controls = run.controls()
-        seconds["compile"] = run.compile_s
+        seconds: dict[str, float] = {}
+        options = (query.is_sampled, query.splices, query.rounds, query.more_rounds, query.jumps)
+        key = ("components", query.gpu, query.merge, *options)
+        plan = placement.plan(key, lambda: _LabelPlan(placement, query, seconds))
+        seconds["kernel"] = plan.run(early=True, poll=poll)
+        controls = plan.controls()
         seconds["gather"] = deliver_positions(
-            placement, arrays.labels, placement.id_dtype, query.destination
+            placement, plan.arrays.labels, placement.id_dtype, query.destination
         )
     return UnionOutcome(
         controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
@@ -186,6 +170,36 @@ def label_on_gpus(
         controls["state"][:, STEP].astype(np.int64),
         seconds,
     )
+
+
+class _LabelPlan(StepPlan[StepPlacement]):
+    """Components of a placement for one set of options.
+
+    :param seconds: gets the time of making rows, and of loading the kernel
+    """
+
+    def __init__(
+        self, placement: StepPlacement, query: UnionQuery, seconds: dict[str, float]
+    ) -> None:
+        tiled = is_tiled(placement, query)
+        merge = _merge_of(placement, query, tiled)
+        begin = perf_counter()
+        rows = placement.rows("out")
+        vertices = placement.vertices()
+        seconds["rows"] = perf_counter() - begin
+        arguments = np.zeros(len(placement.parts), ARGUMENTS)
+        code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
+        super().__init__(placement, code, arguments, query.gpu)
+        seconds["compile"] = self.compile_s
+        self.arrays = placement.kept(LabelArrays)
+        _allocate(placement, query, merge, tiled, rows, arguments)
+        arguments["vertices"][:, : len(rows)] = [numbers.pointer for numbers in vertices]
+        arguments["heads"][:, : len(rows)] = [part_rows.heads.pointer for part_rows in rows]
+        arguments["parents"] = self.exchange.broadcast_pointers(self.arrays.parents)
+        arguments["labels"] = self.exchange.broadcast_pointers(self.arrays.labels)
+        if tiled:
+            _lay_tiles(placement, self, arguments)
+        self.lay_out()
 
 
 def _require_atomics(placement: StepPlacement) -> None:
@@ -286,20 +300,20 @@ def row_bits_bytes(active: int) -> int:
     return 2 * -(-active // GROUP) * GROUP // 8
 
 
-def _lay_tiles(placement: StepPlacement, run: StepRun, arguments: Array) -> None:
+def _lay_tiles(placement: StepPlacement, plan: StepPlan[StepPlacement], arguments: Array) -> None:
     """Choose the size of tiles so that all blocks of a device have the same number of full ones."""
     is_ascending = _is_ascending(placement)
     row_bits = placement.kept(LabelArrays).row_bits
     for place, part in enumerate(placement.parts):
         max_bytes = _max_tile_bytes(part.index)
-        blocks = run.blocks_with(place, max_bytes)
+        blocks = plan.blocks_with(place, max_bytes)
         max_rows = max_bytes // _WORD_BYTES // GROUP * GROUP
         rounds = max(1, -(-part.active // (blocks * max_rows)))
         tile = max(1, -(-part.active // (blocks * rounds * GROUP))) * GROUP
         own = arguments[place]
         own["tile"], own["row_bits"] = tile, row_bits[part].pointer
         own["is_ascending"] = is_ascending
-        run.shared_bytes = max(run.shared_bytes, _WORD_BYTES * tile)
+        plan.shared_bytes = max(plan.shared_bytes, _WORD_BYTES * tile)
 
 
 def _max_tile_bytes(index: int) -> int:

@@ -11,7 +11,6 @@ those that its rows name (supersteps/halos). The sums are the same, bit by bit.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -26,20 +25,16 @@ from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
-from godwit.supersteps.exchange import Exchange
-from godwit.supersteps.halos import Halos
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_own, deliver_positions, delivery_needs
-from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
-    StepRun,
+    StepPlan,
     copies_by_host,
     point_rows,
     refuse_selective,
-    step_run,
     step_source,
 )
 
@@ -154,50 +149,24 @@ def rank_on_gpus(
     one_hop = _is_one_hop(placement, query)
     if not one_hop:
         refuse_selective(placement, query.gpu)
+    seconds: dict[str, float] = {}
     with placement.held():
-        begin = perf_counter()
-        halos = None
-        subscribers = []
-        if one_hop:
-            halos = placement.halos("in", query.weighted)
-            rows, subscribers = halos.rows, halos.subscribers
-        else:
-            rows = placement.rows("in", query.weighted)
-            if len(placement.parts) > 1:
-                broadcasts = query.gpu.communication == "broadcast"
-                subscribers = (
-                    placement.subscriber_masks() if broadcasts else placement.subscriber_masks("in")
-                )
-        seconds = {"rows": perf_counter() - begin}
-        arguments = np.zeros(len(placement.parts), ARGUMENTS)
-        weight_dtype = rows[0].weight_dtype if query.weighted else None
-        code = source(
-            placement.id_dtype,
-            query.dtype,
-            weight_dtype,
-            accelerated=query.accelerated,
-            one_hop=one_hop,
-        )
-        with step_run(placement, code, arguments, query.gpu) as run:
-            pagerank_run = _PageRankRun(placement, query, rows, arguments, halos)
-            pagerank_run.upload()
-            pagerank_run.connect(run, subscribers)
-            run.prepare(phase=_PREPARE if pagerank_run.makes_contributions else _START)
-            seconds["kernel"] = run.drive(poll)
-            if run.exchange.by_host:
-                seconds["exchange"] = run.exchange_s
-            pagerank_run.mark_contributions()
-            state = run.controls()["state"][0]
+        options = (query.gpu, query.dtype.name, query.weighted, query.accelerated, one_hop)
+        key = ("pagerank", *options)
+        plan = placement.plan(key, lambda: _RankPlan(placement, query, one_hop, seconds))
+        seconds["kernel"] = plan.ask(query, poll)
+        if plan.exchange.by_host:
+            seconds["exchange"] = plan.exchange_s
+        state = plan.controls()["state"][0]
         iterations = int(state[_ITERATIONS])
-        ranks = pagerank_run.carried[1 - iterations % 2]
-        seconds["compile"] = run.compile_s
-        deliver = deliver_positions if halos is None else deliver_own
+        ranks = plan.carried[1 - iterations % 2]
+        deliver = deliver_own if one_hop else deliver_positions
         seconds["gather"] = deliver(placement, ranks, query.dtype, query.destination)
     return RankOutcome(
         iterations,
         float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
         np.array([part.owned for part in placement.parts], np.int64),
-        np.array([part_rows.arcs for part_rows in rows], np.int64),
+        np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
         seconds,
     )
 
@@ -217,7 +186,7 @@ class RankArrays:
     :ivar carried: by parity of the iteration
     :ivar contributions: part of its source's rank that each in-arc carries
     :ivar has_contributions: dtypes for which a run has computed them
-    :ivar outflow_widths: number of vertices whose outflows each device holds; empty before the upload
+    :ivar outflows: of vertices, by whether devices have room only for those that they read
     """
 
     def __init__(self, placement: StepPlacement) -> None:
@@ -225,94 +194,63 @@ class RankArrays:
         self.carried = {name: (DeviceArray(placement), DeviceArray(placement)) for name in dtypes}
         self.contributions = {name: DeviceArray(placement) for name in dtypes}
         self.has_contributions: set[str] = set()
-        self.outflows = DeviceArray(placement)
-        self.outflow_widths: list[int] = []
+        self.outflows = {one_hop: DeviceArray(placement) for one_hop in (False, True)}
         self.teleport = DeviceArray(placement)
         self.start = DeviceArray(placement)
 
 
-class _PageRankRun:
-    """Arrays and arguments of a query on the devices.
+class _RankPlan(StepPlan[StepPlacement]):
+    """PageRank of a placement for one set of options.
 
-    :param halos: slots of remote values on each device; None: it has room for all positions
+    :param one_hop: devices have room for their own vertices and those that they read, else for all
+    :param seconds: gets the time of making rows, and of loading the kernel
+    :raises GraphTooLargeError: need against free
     """
 
     def __init__(
-        self,
-        placement: StepPlacement,
-        query: RankQuery,
-        rows: list[StepRows],
-        arguments: Array,
-        halos: Halos | None,
+        self, placement: StepPlacement, query: RankQuery, one_hop: bool, seconds: dict[str, float]
     ) -> None:
-        self.placement = placement
-        self.query = query
-        self.rows = rows
-        self.arguments = arguments
-        self.halos = halos
+        begin = perf_counter()
+        self.halos = placement.halos("in", query.weighted) if one_hop else None
+        self.rows = self.halos.rows if self.halos else placement.rows("in", query.weighted)
+        seconds["rows"] = perf_counter() - begin
+        code = source(
+            placement.id_dtype,
+            query.dtype,
+            self.rows[0].weight_dtype if query.weighted else None,
+            accelerated=query.accelerated,
+            one_hop=one_hop,
+        )
+        super().__init__(placement, code, np.zeros(len(placement.parts), ARGUMENTS), query.gpu)
+        seconds["compile"] = self.compile_s
+        self.dtype = query.dtype
         self.arrays = placement.kept(RankArrays)
         self.carried = self.arrays.carried[query.dtype.name]
-        self.contributions = self.arrays.contributions[query.dtype.name]
-        self.makes_contributions = (
-            query.weighted and query.dtype.name not in self.arrays.has_contributions
-        )
+        self.exchange_on_host = self._exchange_on_host
+        self._reserve(query)
+        self._point(query)
+        self._connect(query)
+        self.lay_out()
 
-    def upload(self) -> None:
-        """Allocate arrays, and fill in initial values and arguments.
+    def _reserve(self, query: RankQuery) -> None:
+        """Allocate what devices need besides rows, and fill in what no query changes.
 
         :raises GraphTooLargeError: need against free
         """
-        self._reserve()
-        # In undirected graphs out-degrees are the lengths of rows.
-        needs_degrees = self.placement.graph.directed and not self.query.weighted
-        degrees = self.placement.degrees("out") if needs_degrees else []
-        if self.halos is not None:
-            self.placement.position_of.release()  # degrees needed it
-        if self.query.weighted:
-            self._upload_outflows()
-        for place, (part, rows) in enumerate(self._each()):
-            own = self.arguments[place]
-            if degrees:
-                own["degrees"] = degrees[place].pointer
-            self._fill_vertices(own, part)
-            self._point(own, part, rows)
-
-    def _upload_outflows(self) -> None:
-        """Upload the sums of weights that the devices need, unless they hold them from a query before."""
-        if self.arrays.outflow_widths:
-            return
-        outflows = _outflows(self.placement)
-        for part in self.placement.parts:
-            self.arrays.outflows[part].upload(self._local(outflows, part))
-        self.arrays.outflow_widths = [self._width(part) for part in self.placement.parts]
-
-    def _each(self) -> list[tuple[StepPart, StepRows]]:
-        return list(zip(self.placement.parts, self.rows, strict=True))
-
-    def _reserve(self) -> None:
-        """Allocate what devices need besides rows."""
-        placement, query, item = self.placement, self.query, self.query.dtype.itemsize
+        placement, arrays, item = self.placement, self.arrays, self.dtype.itemsize
         widths = [self._width(part) for part in placement.parts]
-        ranks = [item * width for width in widths]
-        needs = [(array, ranks) for array in self.carried]
+        needs = [(array, [item * width for width in widths]) for array in self.carried]
+        outflows = arrays.outflows[self.halos is not None]
+        has_outflows = bool(outflows)
         if query.weighted:
-            outflows = self.arrays.outflows
-            if self.arrays.outflow_widths != widths or not all(
-                p in outflows for p in placement.parts
-            ):
-                self.arrays.outflow_widths = []  # the buffers may be replaced, even if this query fails
             needs.append((outflows, [8 * width for width in widths]))
-            needs.append((self.contributions, [item * rows.arcs for rows in self.rows]))
-        if self.halos is not None and not isinstance(query.destination, np.ndarray):
-            needs.append(delivery_needs(placement, query.dtype, query.destination))
-        owned = [8 * part.owned for part in placement.parts]
-        for given, array in (
-            (query.teleport, self.arrays.teleport),
-            (query.start, self.arrays.start),
-        ):
-            if given is not None:
-                needs.append((array, owned))
+            contributions = arrays.contributions[self.dtype.name]
+            needs.append((contributions, [item * rows.arcs for rows in self.rows]))
         placement.reserve(*needs)
+        if query.weighted and not has_outflows:
+            values = _outflows(placement)
+            for part in placement.parts:
+                outflows[part].upload(self._local(values, part))
 
     def _width(self, part: StepPart) -> int:
         """Return the number of vertices whose values a device has."""
@@ -326,64 +264,87 @@ class _PageRankRun:
         others = self.halos.halo_positions(self.placement, part.device)
         return np.concatenate((own, values[others]))
 
-    def _fill_vertices(self, own: Any, part: StepPart) -> None:
-        """Upload the given distributions of the own vertices."""
-        query, arrays = self.query, self.arrays
-        for name, given, array in (
-            ("teleport", query.teleport, arrays.teleport),
-            ("start", query.start, arrays.start),
-        ):
-            if given is not None:
-                positions = np.arange(part.first, part.first + part.owned)
-                array[part].upload(given[self.placement.vertex(positions)])
-                own[name] = array[part].pointer
+    def _point(self, query: RankQuery) -> None:
+        """Fill in the pointers to each device's own memory, and numbers."""
+        placement, arrays = self.placement, self.arrays
+        # In undirected graphs out-degrees are the lengths of rows.
+        needs_degrees = placement.graph.directed and not query.weighted
+        degrees = placement.degrees("out") if needs_degrees else []
+        if self.halos is not None:
+            placement.position_of.release()  # degrees needed it
+        for own, part, rows in zip(self.arguments, placement.parts, self.rows, strict=True):
+            point_rows(own["rows"], rows)
+            if degrees:
+                own["degrees"] = degrees[part.device].pointer
+            if query.weighted:
+                assert rows.weights is not None
+                own["weights"] = rows.weights.pointer
+                own["contributions"] = arrays.contributions[self.dtype.name][part].pointer
+                own["outflows"] = arrays.outflows[self.halos is not None][part].pointer
+        self.arguments["uniform"] = 1 / placement.vertex_count
 
-    def _point(self, own: Any, part: StepPart, rows: StepRows) -> None:
-        """Fill in the pointers to a device's own memory, and numbers."""
-        point_rows(own["rows"], rows)
-        if self.query.weighted:
-            own["contributions"] = self.contributions[part].pointer
-            own["outflows"] = self.arrays.outflows[part].pointer
-        if self.makes_contributions:
-            assert rows.weights is not None
-            own["weights"] = rows.weights.pointer
-        own["uniform"] = 1 / self.placement.vertex_count
-        own["damping"], own["tolerance"] = self.query.damping, self.query.tolerance
-        own["most_iterations"] = self.query.max_iterations
-
-    def connect(self, run: StepRun, subscribers: list[Buffer]) -> None:
+    def _connect(self, query: RankQuery) -> None:
         """Fill in the pointers to all devices' memory, and the subscriber masks.
 
         A value goes to another device's array at its position; with halos, in its slot there.
         """
-        run.exchange_on_host = partial(self._exchange_on_host, run.exchange)
-        for parity in (0, 1):
-            carried, item = self.carried[parity], self.query.dtype.itemsize
+        placement, exchange = self.placement, self.exchange
+        for parity, carried in enumerate(self.carried):
             if self.halos is None:
-                pointers = run.exchange.broadcast_pointers(carried)
+                pointers = exchange.broadcast_pointers(carried)
             else:
-                pointers = run.exchange.packed_pointers(carried, item, self.halos)
+                pointers = exchange.packed_pointers(carried, self.dtype.itemsize, self.halos)
             self.arguments["carried"][:, parity] = pointers
-        for own, mask in zip(self.arguments, subscribers, strict=False):  # none: one device
-            own["subscribers"] = mask.pointer
+        subscribers: list[Buffer] = []
         if self.halos is not None:
+            subscribers = self.halos.subscribers
             for own, slots in zip(self.arguments, self.halos.slots, strict=True):
                 own["slots"] = slots.pointer
+        elif len(placement.parts) > 1:
+            broadcasts = query.gpu.communication == "broadcast"
+            subscribers = (
+                placement.subscriber_masks() if broadcasts else placement.subscriber_masks("in")
+            )
+        for own, mask in zip(self.arguments, subscribers, strict=False):  # none: one device
+            own["subscribers"] = mask.pointer
 
-    def _exchange_on_host(self, exchange: Exchange, last: int, coming: int, state: Array) -> None:
+    def ask(self, query: RankQuery, poll: ProgressPoll | None) -> float:
+        """Answer a query; return the seconds that kernels ran."""
+        arguments, arrays = self.arguments, self.arrays
+        arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
+        arguments["most_iterations"] = query.max_iterations
+        self._upload("teleport", query.teleport, arrays.teleport)
+        self._upload("start", query.start, arrays.start)
+        if self.halos is not None and not isinstance(query.destination, np.ndarray):
+            placement = self.placement
+            placement.reserve(delivery_needs(placement, query.dtype, query.destination))
+        makes_contributions = query.weighted and self.dtype.name not in arrays.has_contributions
+        kernel_s = self.run(phase=_PREPARE if makes_contributions else _START, poll=poll)
+        if query.weighted:
+            arrays.has_contributions.add(self.dtype.name)
+        return kernel_s
+
+    def _upload(self, name: str, values: Array | None, array: DeviceArray) -> None:
+        """Upload a distribution over the vertices, if one is given, and point to it."""
+        self.arguments[name] = 0
+        if values is None:
+            return
+        placement = self.placement
+        placement.reserve((array, [8 * part.owned for part in placement.parts]))
+        for own, part in zip(self.arguments, placement.parts, strict=True):
+            positions = np.arange(part.first, part.first + part.owned)
+            array[part].upload(values[placement.vertex(positions)])
+            own[name] = array[part].pointer
+
+    def _exchange_on_host(self, last: int, coming: int, state: Array) -> None:
         """Copy what the next iteration reads, where the host copies."""
         if coming != _ITERATE:
             return
         carried = self.carried[int(state[_ITERATIONS]) % 2]
         if self.halos is None:
-            exchange.broadcast(carried, 8 * self.query.dtype.itemsize)
+            self.exchange.broadcast(carried, 8 * self.dtype.itemsize)
         else:
-            exchange.send(carried, self.query.dtype.itemsize, self.halos)
-
-    def mark_contributions(self) -> None:
-        """Record that the devices have the contributions of arcs."""
-        if self.makes_contributions:
-            self.arrays.has_contributions.add(self.query.dtype.name)
+            self.exchange.send(carried, self.dtype.itemsize, self.halos)
 
 
 def _outflows(placement: StepPlacement) -> Array:

@@ -74,7 +74,7 @@ constexpr bool WEIGHTED = WeightOf<Weight>::given;  // arcs have contributions
 struct Arguments {
     Stage stage;
     Rows<Id> rows;                                   // of in-arcs
-    const typename WeightOf<Weight>::Type *weights;  // (arcs); null if contributions are computed
+    const typename WeightOf<Weight>::Type *weights;  // (arcs)
     Rank *contributions;     // (arcs) what each in-arc gets of its source's rank
     const double *outflows;  // (all positions, or slots) weights of out-arcs, in sum
     const i64 *degrees;      // (owned) out-degrees; null: as long as the row

@@ -39,13 +39,12 @@ from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_arcs, deliver_positions
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
-    StepRun,
+    StepPlan,
     copies_by_host,
     left_rows_bytes,
     point_rows,
     refuse_selective,
     schedule_define,
-    step_run,
 )
 
 FEW_VERTICES, SHORT_ROW_ARCS = 1024, 32
@@ -74,30 +73,29 @@ def run_steps_on_gpus(
     """
     refuse_selective(placement, gpu)
     with placement.held():
-        buffers = _RunBuffers(code, placement, state, gpu)
-        buffers.find_subscribers(gpu)
-        buffers.upload()
-        text = ProgramText(code, placement.id_dtype, buffers.weight_dtype)
-        source = schedule_define(gpu.schedule) + text.source
-        with step_run(placement, source, buffers.arguments, gpu, functions=text.functions) as run:
-            buffers.connect(run)
-            run.prepare(buffers.words(), phase=NOTHING)
-            kernel_s = run.drive(poll)
-            controls = run.controls()
+        # The plan refers to the code, so no other has its id as long as the plan is kept.
+        key = ("program", id(code), gpu)
+        seconds: dict[str, float] = {}
+        plan = placement.plan(key, lambda: _ProgramPlan(code, placement, gpu, seconds))
+        plan.upload(state)
+        kernel_s = plan.run(plan.words(state), phase=NOTHING, poll=poll)
+        controls = plan.controls()
         words = controls["state"][0]
         failed = int(words[FAILED])
         if failed:
             raise StepError.of_word(failed)
-        buffers.gather(words)
+        plan.gather(state, words)
+        exchange_s = plan.exchange_s if plan.exchange.by_host else None
+        frontier_bytes = plan.queues.nbytes
     counts = controls["run_counts"]
     return StepCounts(
         supersteps=int(words[OPERATORS]),
         processed=counts[:, _PROCESSED].astype(np.int64),
         arcs=counts[:, _ARCS].astype(np.int64),
-        compile_s=run.compile_s,
+        compile_s=seconds.get("compile", 0.0),
         kernel_s=kernel_s,
-        exchange_s=run.exchange_s if run.exchange.by_host else None,
-        frontier_bytes=buffers.queues.nbytes,
+        exchange_s=exchange_s,
+        frontier_bytes=frontier_bytes,
     )
 
 
@@ -236,47 +234,48 @@ class FrontierQueues:
         return form
 
 
-class _RunBuffers:
-    """The arrays and arguments of a run on the devices."""
+class _ProgramPlan(StepPlan[StepPlacement]):
+    """A step program on a placement for one set of options.
+
+    :param seconds: gets the time of loading the kernel
+    :raises GraphTooLargeError: the arrays need more memory than is free on a GPU
+    """
 
     def __init__(
-        self, code: StepCode, placement: StepPlacement, state: StepState, gpu: GpuOptions
+        self, code: StepCode, placement: StepPlacement, gpu: GpuOptions, seconds: dict[str, float]
     ) -> None:
-        self.code, self.placement, self.state = code, placement, state
-        self._schedule = gpu.schedule
-        self._by_host = copies_by_host(placement, gpu)
-        self.queues = FrontierQueues.of(placement, gpu.frontier_items, lists=not self._by_host)
+        self.code = code
+        self.queues = FrontierQueues.of(
+            placement, gpu.frontier_items, lists=not copies_by_host(placement, gpu)
+        )
         self.arrays = placement.kept(ProgramArrays)
         self._first_words: dict[int, int] = {}
         self._accumulators = code.accumulators()
-        self.arguments: Array = np.zeros(len(placement.parts), arguments_dtype(code))
         weighted = code.reads("weight") and placement.graph.is_weighted
-        self.weight_dtype: np.dtype[Any] | None = None
-        out_rows = placement.rows("out", weighted, ordered=code.has_arcs)
-        self._rows: dict[str, list[StepRows]] = {"out": out_rows}
+        self._rows = {"out": placement.rows("out", weighted, ordered=code.has_arcs)}
         if code.pulls:
             self._rows["in"] = placement.rows("in", weighted)
-        if weighted:
-            self.weight_dtype = self._rows["out"][0].weight_dtype
+        weight_dtype = self._rows["out"][0].weight_dtype if weighted else None
+        text = ProgramText(code, placement.id_dtype, weight_dtype)
+        source = schedule_define(gpu.schedule) + text.source
+        arguments = np.zeros(len(placement.parts), arguments_dtype(code))
+        super().__init__(placement, source, arguments, gpu, text.functions)
+        seconds["compile"] = self.compile_s
+        self._reserve()
+        self._point()
+        self._point_to_names()
+        self._connect()
+        self.lay_out()
 
-    def find_subscribers(self, gpu: GpuOptions) -> None:
-        """Set the subscriber masks of each device's vertices if values are sent to subscribers only."""
-        ways = ways_of_arcs(self.code)
-        selects = gpu.communication != "broadcast" and reads_anywhere(self.code) is None
-        if len(self.placement.parts) > 1 and ways and selects and not self._by_host:
-            masks = self.placement.subscriber_masks(*ways)
-            for arguments, mask in zip(self.arguments, masks, strict=True):
-                arguments["subscribers"] = mask.pointer
+    def _reserve(self) -> None:
+        """Allocate all arrays.
 
-    def upload(self) -> None:
-        """Allocate all arrays, and fill them in.
-
-        :raises GraphTooLargeError: the arrays need more memory than is free on a GPU
+        :raises GraphTooLargeError: they need more memory than is free on a GPU
         """
         placement, count, arrays = self.placement, self.placement.count, self.arrays
         devices, out_rows = len(placement.parts), self._rows["out"]
         left_rows = [
-            left_rows_bytes(self._schedule, rows, part.owned)
+            left_rows_bytes(self.gpu.schedule, rows, part.owned)
             for part, rows in zip(placement.parts, out_rows, strict=True)
         ]
         needs = [
@@ -292,43 +291,24 @@ class _RunBuffers:
         if self.code.has_arcs:
             needs.append((arrays.arcs, [max(1, rows.arcs) for rows in out_rows]))
         placement.reserve(*needs)
+
+    def _point(self) -> None:
+        """Fill in the pointers to each device's own memory, and numbers."""
+        placement, arrays = self.placement, self.arrays
         for part in placement.parts:
             arguments = self.arguments[part.device]
             arguments["left_rows"] = arrays.left_rows[part].pointer
             arguments["vertex_count"] = placement.vertex_count
-            self.queues.point(arguments, part, out_rows[part.device])
+            self.queues.point(arguments, part, self._rows["out"][part.device])
             for name, all_rows in self._rows.items():
                 rows = all_rows[part.device]
                 point_rows(arguments[name], rows)
                 if rows.weights is not None:
                     arguments[f"{name}_weights"] = rows.weights.pointer
-        self._fill()
-        self._fill_names()
-        if self.code.has_arcs:
-            self._fill_arcs()
+            if self.code.has_arcs:
+                arguments["arcs"] = arrays.arcs[part].pointer
 
-    def _fill(self) -> None:
-        """Upload fields, frontier and accumulators, in the order of positions, to every device."""
-        position, count = self.placement.numbering.position, self.placement.count
-        for index, (_, dtype) in enumerate(self.code.fields):
-            values = np.zeros(count, dtype)
-            values[position] = self.state.fields[index]
-            self._upload(self.arrays.field(index), values)
-        for slot, accumulators in enumerate(self._accumulators):
-            values = np.full(count, accumulators.identity, accumulators.dtype)
-            self._upload(self.arrays.accumulators(slot), values)
-        members = np.zeros(count, np.uint8)
-        members[position[self.state.frontier]] = 1
-        self._upload(self.arrays.frontier, np.packbits(members, bitorder="little"))
-        self._first_words = self.queues.fill(self.state.frontier)
-        self._upload(self.arrays.touched, np.zeros(count // 8, np.uint8))
-
-    def _upload(self, array: DeviceArray, values: Array) -> None:
-        for part in self.placement.parts:
-            if values.nbytes:
-                array[part].upload(values)
-
-    def _fill_names(self) -> None:
+    def _point_to_names(self) -> None:
         """Upload vertices and degrees of positions, and positions of vertices, if they are read."""
         placement = self.placement
         named = any(
@@ -350,51 +330,84 @@ class _RunBuffers:
             for arguments, part in zip(self.arguments, placement.parts, strict=True):
                 arguments["degrees"] = self.arrays.degrees.resident(part, degrees).pointer
 
-    def _fill_arcs(self) -> None:
-        """Upload the flags of the frontier's arcs, in the order of the rows."""
-        offsets = self.placement.graph.offsets
-        for part in self.placement.parts:
-            buffer = self.arrays.arcs[part]
-            self.arguments[part.device]["arcs"] = buffer.pointer
-            if self.state.arcs is None or not self._rows["out"][part.device].arcs:
-                continue
-            vertices = self.placement.numbering.vertices(part.device)
-            lengths = offsets[1:][vertices] - offsets[:-1][vertices]
-            begins = np.cumsum(lengths) - lengths
-            arcs = np.repeat(offsets[:-1][vertices] - begins, lengths) + np.arange(lengths.sum())
-            buffer.upload(self.state.arcs[arcs])
-
-    def connect(self, run: StepRun) -> None:
-        """Fill in the pointers to all devices' memory."""
-        exchange, arrays = run.exchange, self.arrays
+    def _connect(self) -> None:
+        """Fill in the pointers to all devices' memory, and the subscriber masks of their vertices."""
+        placement, exchange, arrays = self.placement, self.exchange, self.arrays
         self.arguments["queues"] = exchange.broadcast_pointers(arrays.queues)
         self.arguments["frontiers"] = exchange.broadcast_pointers(arrays.frontier)
         self.arguments["touched"] = exchange.collected_pointers(arrays.touched, 1)
-        for part in self.placement.parts:
+        self._extremes = [
             # Devices read them in the meeting that ends a superstep, so the host cannot copy them.
-            extremes = np.full(2, _LARGEST, np.int64)
-            room = run.reachable_room(arrays.extremes, part, extremes)
-            self.arguments["extremes"][:, part.device] = room.pointer
+            self.reachable_room(arrays.extremes, part, 2 * np.dtype(np.int64).itemsize)
+            for part in placement.parts
+        ]
+        for device, room in enumerate(self._extremes):
+            self.arguments["extremes"][:, device] = room.pointer
         for index in range(len(self.code.fields)):
             self.arguments["fields"][:, index] = exchange.broadcast_pointers(arrays.field(index))
         for slot, accumulators in enumerate(self._accumulators):
             bits = 8 * accumulators.dtype.itemsize
             pointers = exchange.collected_pointers(arrays.accumulators(slot), bits)
             self.arguments["accumulators"][:, slot] = pointers
-        run.exchange_on_host = ProgramExchange(self.code, arrays, exchange).exchange_on_host
+        # Values are sent to subscribers only, where that is possible.
+        ways = ways_of_arcs(self.code)
+        selects = self.gpu.communication != "broadcast" and reads_anywhere(self.code) is None
+        if len(placement.parts) > 1 and ways and selects and not exchange.by_host:
+            masks = placement.subscriber_masks(*ways)
+            for arguments, mask in zip(self.arguments, masks, strict=True):
+                arguments["subscribers"] = mask.pointer
 
-    def words(self) -> list[int | float]:
+    def upload(self, state: StepState) -> None:
+        """Upload fields, frontier and accumulators, in the order of positions, to every device."""
+        placement, arrays = self.placement, self.arrays
+        position, count = placement.numbering.position, placement.count
+        for index, (_, dtype) in enumerate(self.code.fields):
+            values = np.zeros(count, dtype)
+            values[position] = state.fields[index]
+            self._upload(arrays.field(index), values)
+        for slot, accumulators in enumerate(self._accumulators):
+            values = np.full(count, accumulators.identity, accumulators.dtype)
+            self._upload(arrays.accumulators(slot), values)
+        members = np.zeros(count, np.uint8)
+        members[position[state.frontier]] = 1
+        self._upload(arrays.frontier, np.packbits(members, bitorder="little"))
+        self._first_words = self.queues.fill(state.frontier)
+        self._upload(arrays.touched, np.zeros(count // 8, np.uint8))
+        for room in self._extremes:
+            room.upload(np.full(2, _LARGEST, np.int64))
+        if state.arcs is not None:
+            self._upload_arcs(state.arcs)
+        self.exchange_on_host = ProgramExchange(self.code, arrays, self.exchange).exchange_on_host
+
+    def _upload(self, array: DeviceArray, values: Array) -> None:
+        for part in self.placement.parts:
+            if values.nbytes:
+                array[part].upload(values)
+
+    def _upload_arcs(self, flags: Array) -> None:
+        """Upload the flags of the frontier's arcs, in the order of the rows."""
+        offsets = self.placement.graph.offsets
+        for part in self.placement.parts:
+            if not self._rows["out"][part.device].arcs:
+                continue
+            vertices = self.placement.numbering.vertices(part.device)
+            lengths = offsets[1:][vertices] - offsets[:-1][vertices]
+            begins = np.cumsum(lengths) - lengths
+            arcs = np.repeat(offsets[:-1][vertices] - begins, lengths) + np.arange(lengths.sum())
+            self.arrays.arcs[part].upload(flags[arcs])
+
+    def words(self, state: StepState) -> list[int | float]:
         """Return the first words of the state: the program's numbers, then how the frontier is stored."""
         numbers = [
             number if isinstance(number, float) else number & (2**64 - 1)
-            for number in self.state.numbers(self.code).values()
+            for number in state.numbers(self.code).values()
         ]
         last = max(self._first_words) + 1
         return [*numbers, *(self._first_words.get(word, 0) for word in range(len(numbers), last))]
 
-    def gather(self, words: Array) -> None:
+    def gather(self, state: StepState, words: Array) -> None:
         """Download the results into the state."""
-        placement, state = self.placement, self.state
+        placement = self.placement
         for index, (_, dtype) in enumerate(self.code.fields):
             deliver_positions(placement, self.arrays.field(index), dtype, state.fields[index])
         for index, (_, dtype) in enumerate(self.code.numbers):

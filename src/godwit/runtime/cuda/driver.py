@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from godwit.dtypes import Array
 from godwit.errors import DeviceError
 from godwit.runtime.cuda.libraries import bindings
 
@@ -567,8 +568,8 @@ class Launch:
 
     Kernels that wait for each other are prepared first: those that run wait while others are started.
 
-    :param arguments: the bytes of the one struct that the kernel takes by value; or a list of ints
-        (pointers, 64 bits) and ctypes numbers
+    :param arguments: the one struct that the kernel takes by value, as an array, whose content is read
+        at each start; or a list of ints (pointers, 64 bits) and ctypes numbers
     :param cooperative: its blocks wait for each other: starting fails if they are not all resident at once
     """
 
@@ -579,13 +580,16 @@ class Launch:
         *,
         blocks: int,
         threads: int,
-        arguments: bytes | Sequence[Any],
+        arguments: Array | Sequence[Any],
         shared_bytes: int = 0,
         cooperative: bool = False,
     ) -> None:
         self.kernel = kernel
-        if isinstance(arguments, bytes):
-            held: list[Any] = [ctypes.create_string_buffer(arguments, len(arguments))]
+        if isinstance(arguments, np.ndarray):
+            held: list[Any] = [
+                (ctypes.c_byte * arguments.nbytes).from_address(arguments.ctypes.data)
+            ]
+            self._struct = arguments
         else:
             held = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
         addresses = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])

@@ -1,5 +1,8 @@
 """Kernels that end after a slice of time and are launched again, until all have finished.
 
+A :class:`SlicedRun` is made once and driven by one query after another: what does not depend on a query
+(kernels, launch shapes, arguments) stays as it is.
+
 Between two slices the host looks at the clock, reports progress, and serves signals. Nothing is allocated
 or loaded while kernels run, since that may wait for a kernel that waits for another.
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from time import perf_counter, sleep
 from typing import Any, Protocol
 
@@ -23,6 +26,7 @@ from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
 from godwit.runtime.cuda.operators import DeviceFunction, fault_error
 from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Progress, ProgressPoll
 from godwit.trace import PROGRESS, Trace, active
 
@@ -30,6 +34,7 @@ RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
 """How a launch ended: ``Status`` of runtime/cuda/include/barrier.cuh."""
 
 _LONGEST_S = 1e9
+_SHORTEST_SLICE_S = 1e-4
 _MOST_GPUS = 1024
 _WORDS = 1 + MAXIMAL_DEVICES
 _POLL_PAUSE_S = 2e-4
@@ -82,7 +87,8 @@ class SlicedRun:
     """One cooperative kernel for each endpoint, launched slice after slice.
 
     A subclass fills in ``kernels``, ``arguments`` (a struct for each endpoint; its field ``prepare`` makes
-    the kernel return at once), ``shapes``, and ``control_buffers``, which hold a word ``status``.
+    the kernel return at once), and ``shapes``, and then calls :meth:`warm`. Launches read ``arguments``
+    where they lie, so that a query changes them in place.
 
     :cvar says_ended: kernels set their end word when they store nothing any more, which the host sees
         earlier than the end of the stream
@@ -101,6 +107,7 @@ class SlicedRun:
         self.shapes: list[tuple[int, int, int]] = []
         self.control_buffers: list[memory.Buffer] = []
         self.arguments: Array = np.empty(0)
+        self._launches: list[driver.Launch] = []
 
     @property
     def stop_pointer(self) -> int:
@@ -111,10 +118,10 @@ class SlicedRun:
         """Return the address of the end word of an endpoint's kernel."""
         return self.stop_pointer + 4 * (1 + endpoint_index)
 
-    @property
+    @cached_property
     def _words(self) -> Array:
         first = _WORDS * self.placement.indexes[0]
-        return _host_words().array(np.uint32)[first : first + _WORDS]
+        return _host_words().array(np.uint32)[first : first + 1 + len(self.placement.parts)]
 
     def blocks_for(self, endpoint_index: int, threads: int, shared_bytes: int = 0) -> int:
         """Return how many blocks of an endpoint's kernel are resident at once.
@@ -135,7 +142,7 @@ class SlicedRun:
         return blocks
 
     def controls(self) -> Array:
-        """Return the control words of all endpoints."""
+        """Return the control words of all endpoints, with a field ``status``."""
         return np.concatenate(
             [buffer.download(self.control_dtype, 1) for buffer in self.control_buffers]
         )
@@ -152,12 +159,23 @@ class SlicedRun:
         return {}
 
     def warm(self) -> None:
-        """Launch every kernel once, alone: a first launch may wait for other kernels."""
-        for endpoint_index, part in enumerate(self.placement.parts):
+        """Prepare the launches, and start every kernel once, alone: a first start may wait for others."""
+        self._launches = [self._launch(index) for index in range(len(self.placement.parts))]
+        for endpoint_index, (part, launch) in enumerate(
+            zip(self.placement.parts, self._launches, strict=True)
+        ):
             self._prepare_flag(endpoint_index, 1)
-            self._ready(endpoint_index).start()
+            launch.start()
             part.stream.synchronize()
             self._prepare_flag(endpoint_index, 0)
+
+    def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
+        """Write what the next launches need into the arguments.
+
+        :param slice_s: seconds after which kernels end
+        :param is_first: a run begins; otherwise it goes on
+        """
+        raise NotImplementedError
 
     def drive(self, poll: ProgressPoll | None) -> float:
         """Launch slice after slice until all have finished; return the seconds that kernels ran.
@@ -171,18 +189,18 @@ class SlicedRun:
         ended = words[1:].data
         trace = active()
         progress = Progress(0)
+        is_first = True
         if poll is not None:
             poll(progress)  # the clock of time-outs starts here
         while True:
-            launches = [
-                self._ready(endpoint_index) for endpoint_index in range(len(self.placement.parts))
-            ]
+            self.begin_slice(self._slice_s(poll), is_first=is_first)
+            is_first = False
             ends: list[float] = []
             words[1:] = 0
             begin = perf_counter()
             look = None if poll is None else partial(poll, progress)
             try:
-                self._run_slice(launches, ended, ends, look)
+                self._run_slice(self._launches, ended, ends, look)
             except BaseException as error:
                 if trace is not None:
                     self._note_interrupted(trace, begin, ends, type(error).__name__)
@@ -192,7 +210,7 @@ class SlicedRun:
             controls = self.controls()
             if trace is not None:
                 self._note_slice(trace, begin, ends, controls)
-            status = set(controls["status"].tolist())
+            status: set[int] = set(controls["status"].tolist())
             if PEER_LOST in status:
                 names = ", ".join(f"cuda:{index}" for index in self.placement.indexes)
                 raise DeviceError(
@@ -208,6 +226,12 @@ class SlicedRun:
             if poll is not None:
                 progress = self.progress(controls)
                 poll(progress)
+
+    def _slice_s(self, poll: ProgressPoll | None) -> float:
+        """Return the length of the next slice: it ends when the time of the run is over."""
+        if isinstance(poll, RunPoll):
+            return min(self.gpu.slice_s, max(_SHORTEST_SLICE_S, poll.remaining_s()))
+        return self.gpu.slice_s
 
     def _take_faults(self) -> list[list[int]]:
         """Return the fault words of the endpoints whose operators failed."""
@@ -300,14 +324,14 @@ class SlicedRun:
     def _prepare_flag(self, endpoint_index: int, value: int) -> None:
         self.arguments[endpoint_index]["prepare"] = value
 
-    def _ready(self, endpoint_index: int) -> driver.Launch:
+    def _launch(self, endpoint_index: int) -> driver.Launch:
         blocks, threads, shared = self.shapes[endpoint_index]
         return driver.Launch(
             self.kernels[endpoint_index],
             self.placement.parts[endpoint_index].stream,
             blocks=blocks,
             threads=threads,
-            arguments=self.arguments[endpoint_index].tobytes(),
+            arguments=self.arguments[endpoint_index : endpoint_index + 1],
             shared_bytes=shared,
             cooperative=True,
         )

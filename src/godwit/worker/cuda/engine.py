@@ -219,7 +219,6 @@ class ProgramRun(SlicedRun):
         arguments["delta"] = min(self.options.delta * self.options.window, _LARGEST_DELTA)
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
         arguments["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
-        arguments["slice_ns"] = nanoseconds(gpu.slice_s)
         arguments["patience_ns"] = nanoseconds(gpu.patience_s)
         arguments["stop"] = self.stop_pointer
         arguments["latency_ns"] = gpu.latency_ns
@@ -238,6 +237,10 @@ class ProgramRun(SlicedRun):
         # Without hops, a block does not use its queue.
         arguments["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK if self.options.hops else 0
         self.shapes.append((blocks, threads, shared))
+
+    def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
+        """Write the length of the slice into the arguments."""
+        self.arguments["slice_ns"] = nanoseconds(slice_s)
 
     def progress(self, controls: Array) -> Progress:
         """Return processed items, the threshold, and the shares of time that devices waited."""

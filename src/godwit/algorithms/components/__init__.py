@@ -359,7 +359,8 @@ def _label_on_gpus(
     from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
 
     n, dtype = placed.graph.vertex_count, placed.graph.targets.dtype
-    require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
+    if options.location.gpu is None:
+        require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
     is_sampled = query.method == "afforest"
     rounds = int(is_sampled) if query.rounds is None else query.rounds
     union_query = UnionQuery(

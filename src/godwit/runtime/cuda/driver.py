@@ -404,6 +404,7 @@ def elapsed_ms(begin: TimedEvent, end: TimedEvent) -> float:
 # Peers
 
 
+@lru_cache(maxsize=1024)
 def can_access_peer(here: int, there: int) -> bool:
     """Return True if kernels of one GPU may read and write the memory of another."""
     _, runtime = bindings()
@@ -412,6 +413,7 @@ def can_access_peer(here: int, there: int) -> bool:
     return bool(checked(runtime.cudaDeviceCanAccessPeer(here, there), "asking for peer access"))
 
 
+@lru_cache(maxsize=1024)
 def peer_attribute(name: str, here: int, there: int) -> int:
     """Return ``"performance_rank"`` or ``"native_atomics"`` of the link between two GPUs."""
     _, runtime = bindings()

@@ -275,6 +275,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         super().__init__(placement, gpu)
         self.placement: Placed = placement
         self.arguments = arguments
+        self._stage = {name: arguments["stage"][name] for name in STAGE.names or ()}
         self.functions = tuple(functions)
         self._threads = max(64, gpu.threads or THREADS)
         self.shared_bytes = 0
@@ -314,7 +315,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
 
     def run(
         self,
-        state: Sequence[Any] = (),
+        state: Array | None = None,
         *,
         phase: int = 0,
         early: bool = False,
@@ -322,16 +323,17 @@ class StepPlan(SlicedRun, Generic[Placed]):
     ) -> float:
         """Run the kernel to its end; return the seconds that kernels ran.
 
-        :param state: the first words of ``control->state``: integers, or floats stored as their bits
+        :param state: ``control->state`` at first, of :func:`state_words`; None: zeros
         :param phase: phase of the first superstep
         :param early: True if the first superstep accesses no other device's memory: a device then starts
             without waiting for the launches on the others
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
-        stage = self.arguments["stage"]
-        stage["first_phase"], stage["early"] = phase, early
-        stage["first_state"] = state_words(state)
+        stage = self._stage
+        stage["first_phase"][:] = phase
+        stage["early"][:] = early
+        stage["first_state"][:] = 0 if state is None else state
         self.exchange_s = 0.0
         self.exchange.clear()
         for placement in self.placement.placements:
@@ -358,10 +360,9 @@ class StepPlan(SlicedRun, Generic[Placed]):
 
     def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
         """Write into the arguments how long the launch lasts, and whether a run begins."""
-        stage = self.arguments["stage"]
         # Where the host copies, a launch is one superstep.
-        stage["slice_ns"] = 0 if self.exchange.by_host else nanoseconds(slice_s)
-        stage["begins"] = is_first
+        self._stage["slice_ns"][:] = 0 if self.exchange.by_host else nanoseconds(slice_s)
+        self._stage["begins"][:] = is_first
 
     def controls(self) -> Array:
         """Return the outcomes of the latest launch, by device."""

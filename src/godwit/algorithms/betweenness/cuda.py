@@ -32,6 +32,7 @@ from godwit.supersteps.run import (
     StepPlan,
     copies_by_host,
     point_rows,
+    state_words,
     step_source,
 )
 
@@ -239,7 +240,7 @@ def _run(
             state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
             phase = state[_STATE_PHASE] = _ROUND if block_searches[0] else _BEGIN
             plan.lay_out()
-            kernel_s = plan.run(state, phase=phase, poll=poll)
+            kernel_s = plan.run(state_words(state), phase=phase, poll=poll)
             controls = plan.controls()
         finally:
             plan.close()

@@ -28,6 +28,7 @@ from godwit.supersteps.run import (
     left_rows_bytes,
     point_rows,
     schedule_define,
+    state_words,
     step_source,
 )
 from godwit.trace import active
@@ -151,8 +152,8 @@ def bfs_on_gpus(
     seconds: dict[str, float] = {}
     with placement.held():
         plan = placement.plan(("bfs", gpu), lambda: _BfsPlan(placement, gpu, seconds))
-        plan.ask(sources, target)
-        seconds["kernel"] = plan.run(plan.first_state(cutoff, may_give_up), early=True, poll=poll)
+        plan.ask(sources, target, cutoff, may_give_up=may_give_up)
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
         plan.arrays.depth_is_cleared = True
         controls = plan.controls()
         words = controls["state"][0]
@@ -205,6 +206,8 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.between = self._enlarge_queues
         self.exchange_on_host = self._host_copies
         self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._owned = [part.owned for part in placement.parts]
+        self.state = self._first_state()
         self._point()
         self.lay_out()
 
@@ -240,8 +243,12 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.arguments["remote"] = self.exchange.collected_pointers(arrays.remote, 1)
         self.arguments["hub_frontier"] = self.exchange.broadcast_pointers(arrays.hub_frontier)
 
-    def ask(self, sources: Array, target: int | None) -> None:
-        """Write sources and target into the arguments."""
+    def ask(
+        self, sources: Array, target: int | None, cutoff: int | None, *, may_give_up: bool
+    ) -> None:
+        """Write what a query asks for into the arguments and the first state."""
+        self.state[Word.LIMIT] = UNREACHED - 1 if cutoff is None else cutoff
+        self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         placement, arguments = self.placement, self.arguments
         seeds = placement.numbering.position[sources]
         if seeds.nbytes > self._seeds.nbytes:
@@ -249,9 +256,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
             self._seeds = PinnedBuffer(seeds.nbytes)
         self._seeds.upload(seeds)
         arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
-        is_cleared = self.arrays.depth_is_cleared
-        for part, struct in zip(placement.parts, arguments, strict=True):
-            struct["cleared"] = struct["active"] if is_cleared else part.owned
+        arguments["cleared"] = arguments["active"] if self.arrays.depth_is_cleared else self._owned
         arguments["target"] = -1
         if target is not None:
             owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
@@ -262,20 +267,18 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self._seeds.close()
         super().close()
 
-    def first_state(self, cutoff: int | None, may_give_up: bool) -> list[int | float]:
-        """Return the words of ``control->state``: the first frontier is in the queues."""
+    def _first_state(self) -> Array:
+        """Return the state with which every search begins, but for its limits."""
         placement, gpu = self.placement, self.gpu
         state: dict[Word, int | float] = {
             Word.QUEUED: 1,
             Word.REPLICATED: int(len(placement.parts) == 1),
-            Word.LIMIT: UNREACHED - 1 if cutoff is None else cutoff,
             Word.VERTICES: max(1, sum(part.active for part in placement.parts)),
             Word.ARCS: placement.graph.arc_count,
             Word.TURN_DOWN: float(gpu.turn_down),
             Word.TURN_BACK: float(gpu.turn_back),
-            Word.DEEP_STEPS: DEEP_STEPS if may_give_up else 0,
         }
-        return [state.get(word, 0) for word in Word]
+        return state_words([state.get(word, 0) for word in Word])
 
     def _first_queue_room(self, part: StepPart) -> int:
         """Return the items of a queue at first: as asked for, or as there are, or a likely number."""

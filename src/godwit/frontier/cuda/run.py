@@ -45,6 +45,7 @@ from godwit.supersteps.run import (
     point_rows,
     refuse_selective,
     schedule_define,
+    state_words,
 )
 
 FEW_VERTICES, SHORT_ROW_ARCS = 1024, 32
@@ -78,7 +79,7 @@ def run_steps_on_gpus(
         seconds: dict[str, float] = {}
         plan = placement.plan(key, lambda: _ProgramPlan(code, placement, gpu, seconds))
         plan.upload(state)
-        kernel_s = plan.run(plan.words(state), phase=NOTHING, poll=poll)
+        kernel_s = plan.run(state_words(plan.words(state)), phase=NOTHING, poll=poll)
         controls = plan.controls()
         words = controls["state"][0]
         failed = int(words[FAILED])

@@ -1,0 +1,180 @@
+"""Plans: queries of a placed graph, one after the other, give what queries of new placements give."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import godwit as gw
+from emulated_grid import Machine, emulated_gpus
+from godwit import GpuOptions, Graph
+from godwit.runtime.cuda import driver
+from godwit.runtime.gpu_options import ExperimentOptions
+from godwit.supersteps import place_positions
+from godwit.supersteps.placement import MOST_PLANS
+from graphs import graphs
+
+STEPS = "bulk-synchronous"
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[Machine]:
+    with emulated_gpus(2) as machine:
+        yield machine
+
+
+def _answers(graph: Any, vertex: int, number: int) -> Any:
+    """Ask one of several questions, and return the arrays of the answer."""
+    n = (graph.graph if isinstance(graph, gw.PlacedGraph) else graph).vertex_count
+    questions: list[Callable[[], Any]] = [
+        lambda: gw.bfs(graph, vertex % n, execution=STEPS).distance,
+        lambda: gw.bfs(graph, [0, vertex % n], execution=STEPS, cutoff=2).distance,
+        lambda: gw.bfs(graph, 0, execution=STEPS, target=vertex % n).distance,
+        lambda: gw.bfs(graph, 0, execution=STEPS, gpu=ExperimentOptions(frontier_items=1)).distance,
+        lambda: gw.connected_components(graph).label,
+        lambda: gw.connected_components(graph, method="rem").label,
+        lambda: gw.pagerank(graph, damping=0.5 + (vertex % 5) / 10).rank,
+        lambda: gw.pagerank(graph, personalization={vertex % n: 1}, max_iterations=50).rank,
+        lambda: gw.pagerank(graph, dtype="float32").rank,
+        lambda: gw.betweenness_centrality(graph, sources=[vertex % n]).centrality,
+    ]
+    return questions[number % len(questions)]()
+
+
+@given(
+    graph=graphs(min_vertices=1),
+    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=2, max_size=6),
+    count=st.integers(1, 2),
+)
+def test_answers_do_not_depend_on_earlier_queries(
+    gpus: Machine, graph: Graph, queries: list[tuple[int, int]], count: int
+) -> None:
+    devices = [f"cuda:{index}" for index in range(count)]
+    with gw.place(graph, devices) as placed:
+        for vertex, number in queries:
+            found = _answers(placed, vertex, number)
+            expected = _answers(graph, vertex, number)  # placed for this query
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_second_query_compiles_and_allocates_nothing(gpus: Machine) -> None:
+    graph = gw.generators.rmat(6, 4, seed=1)
+    with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
+        for ask in (
+            lambda source: gw.bfs(placed, source, execution=STEPS),
+            lambda _: gw.connected_components(placed),
+            lambda _: gw.pagerank(placed),
+        ):
+            first = ask(0)
+            held = [gpus.held_bytes(index) for index in (-1, 0, 1)]
+            second = ask(5)
+            assert held == [gpus.held_bytes(index) for index in (-1, 0, 1)]
+            assert "compile" in first.statistics.seconds
+            assert "compile" not in second.statistics.seconds
+
+
+def test_the_number_of_plans_is_bounded(gpus: Machine) -> None:
+    graph = gw.generators.path(20)
+    with gw.place(graph, "cuda:0") as placed:
+        for number in range(MOST_PLANS + 3):
+            gpu = GpuOptions(patience_s=10 + number)
+            assert gw.bfs(placed, 0, execution=STEPS, gpu=gpu).distance[19] == 19
+        steps: Any = place_positions(placed)
+        assert len(steps._plans) == MOST_PLANS
+
+
+class StoppedError(Exception):
+    """Raised by a progress function."""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_query_that_is_given_up_leaves_a_plan_that_works(gpus: Machine, count: int) -> None:
+    graph = gw.generators.path(60)
+    calls = 0
+
+    def stop(_: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 4 == 3:
+            raise StoppedError
+
+    with gw.place(graph, [f"cuda:{index}" for index in range(count)]) as placed:
+        gpu = GpuOptions(slice_s=0)
+        for source in (0, 30, 59):
+            with pytest.raises(StoppedError):
+                gw.bfs(placed, source, execution=STEPS, gpu=gpu, progress=stop)
+            found = gw.bfs(placed, source, execution=STEPS, gpu=gpu)
+            np.testing.assert_array_equal(found.distance, np.abs(np.arange(60) - source))
+            with pytest.raises(StoppedError):
+                gw.pagerank(placed, gpu=gpu, progress=stop)
+            np.testing.assert_allclose(gw.pagerank(placed, gpu=gpu).rank, gw.pagerank(graph).rank)
+
+
+def _ask_in_threads(placed: gw.PlacedGraph, graph: Graph, threads: int, queries: int) -> None:
+    wrong: list[Any] = []
+
+    def ask(thread: int) -> None:
+        try:
+            for query in range(queries):
+                vertex, number = 7 * thread + query, thread + query
+                found = _answers(placed, vertex, number)
+                np.testing.assert_allclose(
+                    found, _answers(graph, vertex, number), rtol=1e-4, atol=1e-6
+                )
+        except BaseException as error:
+            wrong.append(error)
+
+    running = [threading.Thread(target=ask, args=(thread,)) for thread in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not wrong, wrong[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+@pytest.mark.parametrize("endpoints", [1, 2])
+def test_eight_threads_ask_one_placed_graph(endpoints: int) -> None:
+    graph = gw.generators.rmat(10, 8, seed=3)
+    with gw.place(graph, ["cuda:0"] * endpoints) as placed:
+        _ask_in_threads(placed, graph, 8, 20)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+def test_many_queries_leak_nothing() -> None:
+    graph = gw.generators.rmat(10, 8, seed=3)
+    device = gw.all_devices()[0]
+    with gw.place(graph, "cuda:0") as placed:
+
+        def ask_all() -> None:
+            for number in range(10):
+                _answers(placed, number, number)
+
+        for _ in range(3):
+            ask_all()
+        free = device.memory()
+        for _ in range(150):
+            ask_all()
+        assert device.memory() >= free
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+def test_a_short_time_limit_is_kept() -> None:
+    """A run of many milliseconds ends when its few are over, and not after a slice of 100 ms."""
+    graph = gw.generators.path(200_000)
+    with gw.place(graph, "cuda:0") as placed:
+        whole = gw.bfs(placed, 0, execution=STEPS)
+        assert whole.statistics.seconds["kernel"] > 0.05
+        with pytest.raises(gw.errors.RunTimeoutError):
+            gw.bfs(placed, 0, execution=STEPS, timeout_s=0.005)
+        again = gw.bfs(placed, 0, execution=STEPS)
+        np.testing.assert_array_equal(again.distance, whole.distance)

@@ -209,7 +209,8 @@ class _PageRankRun:
             return self._result(np.empty(0, settings.number), statistics, 0, 0.0)
         from godwit.algorithms.pagerank.cuda import RankQuery, rank_on_gpus
 
-        require_memory(self.rank_bytes, f"PageRank of {n:,} vertices")
+        if options.location.gpu is None:
+            require_memory(self.rank_bytes, f"PageRank of {n:,} vertices")
         query = RankQuery(
             settings.number, settings.weighted, settings.teleport, self.start, settings.damping,
             settings.tolerance, self.max_iterations, self.accelerated,

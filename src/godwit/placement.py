@@ -28,6 +28,7 @@ class PlacedGraph:
 
     :ivar context: the devices; closed with this
     :ivar duplication: as the user chose; None: as suits the algorithm
+    :ivar is_kept: True if :func:`godwit.place` made it: its first query makes what pays after several
     :ivar suits_steps: False once supersteps turned out not to suit the graph
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
@@ -48,6 +49,7 @@ class PlacedGraph:
         self.duplication = duplication
         self._layout: Layout | None = None
         self._resources: dict[Callable[[PlacedGraph], Placement], Placement] = {}
+        self.is_kept = False
         self.suits_steps = True
         self._reweighted: list[PlacedGraph] = []
         self._placing = threading.Lock()
@@ -120,6 +122,7 @@ class PlacedGraph:
                     return made
             method = self._method if self._layout is None else self._layout.partition
             made = PlacedGraph(graph, self.context, method, self._seed, self.duplication)
+            made.is_kept = self.is_kept
             self._reweighted.append(made)
             return made
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.dtypes import frozen
+from godwit.dtypes import Array, frozen
 from godwit.errors import InputError
 from godwit.graph.build import row_sources
 from godwit.graph.hashing import mix
 from godwit.graph.rows import Rows, bits_of, row_range, thread_count_for
 from godwit.graph.transform import sorted_rows
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import run_team
+from godwit.runtime.cpu.team import barrier, block_range, run_team
+
+if TYPE_CHECKING:
+    from godwit.graph.csr import Graph
+
+_SAMPLED_ARCS = 256
+_SEARCHED_ARCS = 4096
+"""Longest row in which the reverse of a sampled arc is searched for."""
 
 
 @dataclass(frozen=True)
@@ -87,41 +96,174 @@ def parallel_arcs(rows: Rows) -> tuple[int, int] | None:
     return source, int(targets[index])
 
 
+def _mix_again(word: Any) -> Any:
+    """Return another random word for a random one."""
+    word = (word ^ (word >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+    return word ^ (word >> np.uint64(32))
+
+
 @kernel
-def _direction_hashes(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, payload: Any, sums: Any
-) -> None:
-    """Sum hash(u, v, weight) and hash(v, u, weight) over this thread's arcs."""
+def _direction_sums(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, payload: Any, seed: Any,
+    sums: Any,
+) -> None:  # fmt: skip
+    """Sum x(u) y(v) w, x(u) z(v) w and, in the other columns, x(v) y(u) w, x(v) z(u) w over own arcs.
+
+    The arc u -> v has w = 1, or a hash of its weight; x, y and z are hashes of vertices.
+    """
     begin, end = row_range(rank, size, offsets)
     weighted = payload.size > 0
-    forward = np.uint64(0)
-    backward = np.uint64(0)
+    out_y, out_z, in_y, in_z = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for v in range(begin, end):
-        source = np.uint64(v)
+        sum_x, sum_y, sum_z = np.uint64(0), np.uint64(0), np.uint64(0)
         for i in range(offsets[v], offsets[v + 1]):
-            target = np.uint64(targets[i])
-            weight = np.uint64(payload[i]) if weighted else np.uint64(0)
-            forward += mix(mix(mix(weight) ^ source) ^ target)
-            backward += mix(mix(mix(weight) ^ target) ^ source)
-    sums[rank, 0] = forward
-    sums[rank, 1] = backward
+            x = mix(seed ^ np.uint64(targets[i]))
+            y = _mix_again(x)
+            z = _mix_again(y)
+            if weighted:
+                w = mix(seed + np.uint64(payload[i]))
+                x, y, z = x * w, y * w, z * w
+            sum_x += x
+            sum_y += y
+            sum_z += z
+        x = mix(seed ^ np.uint64(v))
+        y = _mix_again(x)
+        out_y += x * sum_y
+        out_z += x * sum_z
+        in_y += y * sum_x
+        in_z += _mix_again(y) * sum_x
+    sums[rank, 0], sums[rank, 1], sums[rank, 2], sums[rank, 3] = out_y, out_z, in_y, in_z
 
 
-def direction_hashes(rows: Rows) -> tuple[int, int]:
-    """Return a hash of all arcs with their weights, whatever their order, and one of all reversed arcs."""
+def direction_hashes(rows: Rows) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return a hash of all arcs with their weights, whatever their order, and one of all reversed arcs.
+
+    Freivalds' check: for random vectors x and y and the adjacency matrix A, x A y is y A x if A is
+    symmetric, and else with probability about 2**-60; two vectors y make that 2**-120. Each process draws
+    vectors of its own, so no graph can be made that is mistaken for a symmetric one.
+    """
     threads = thread_count_for(rows.arc_count)
-    sums = np.zeros((threads, 2), np.uint64)
+    sums = np.zeros((threads, 4), np.uint64)
     given = (frozen(rows.offsets), frozen(rows.targets), bits_of(rows.weights))
-    run_team(_direction_hashes, *given, sums, threads=threads)
-    forward, backward = sums.sum(axis=0).tolist()
-    return forward, backward
+    run_team(_direction_sums, *given, _process_seed(), sums, threads=threads)
+    out_y, out_z, in_y, in_z = sums.sum(axis=0).tolist()
+    return (out_y, out_z), (in_y, in_z)
+
+
+@cache
+def _process_seed() -> np.uint64:
+    return np.uint64(secrets.randbits(64))
+
+
+def is_symmetric(graph: Graph, *, weighted: bool = False) -> bool:
+    """Return True if every arc has its reverse, whatever ``graph.directed`` says.
+
+    Engines take the rows of such a graph for in-rows, too. Whether a query means edges or arcs is for
+    ``graph.directed`` to say. A sample of arcs settles it for most directed graphs, in a millisecond;
+    others take one pass, some 2 ns an arc: a single search does without (:func:`is_known_symmetric`).
+
+    :param weighted: of equal weight, too, if there are weights
+    """
+    if not graph.directed:
+        return True
+    weighted = weighted and graph.is_weighted
+    symmetric: bool = graph.cached(
+        ("symmetric", weighted), lambda: _find_symmetric(graph, weighted)
+    )
+    return symmetric
+
+
+def is_known_symmetric(graph: Graph, *, weighted: bool = False) -> bool:
+    """Return True if the graph is undirected, or :func:`is_symmetric` has found it symmetric before."""
+    weighted = weighted and graph.is_weighted
+    return not graph.directed or graph._cache.get(("symmetric", weighted)) is True
+
+
+def in_arcs(graph: Graph, *, weighted: bool = False) -> Graph:
+    """Return a graph whose rows are the in-arcs: the graph itself if it is symmetric, else its reverse.
+
+    :param weighted: its weights are read, too
+    """
+    return graph if is_symmetric(graph, weighted=weighted) else graph.reverse
+
+
+def in_arcs_at_hand(graph: Graph, *, weighted: bool = False) -> Graph | None:
+    """Return what :func:`in_arcs` does, or None if finding it would take longer than a search."""
+    if is_known_symmetric(graph, weighted=weighted):
+        return graph
+    if "reverse" in graph._cache:
+        return graph.reverse
+    return None if graph._original is None else graph._original()
+
+
+def in_offsets(graph: Graph) -> Array:
+    """Return (n + 1) int64: the offsets of the rows of in-arcs; counted once, without making rows."""
+    known = graph if is_symmetric(graph) else in_arcs_at_hand(graph)
+    if known is not None:
+        return known.offsets
+    offsets: Array = graph.cached("in-offsets", lambda: _count_in_offsets(graph.rows))
+    return offsets
+
+
+def _count_in_offsets(rows: Rows) -> Array:
+    # The threads' counters take no more memory than the arcs.
+    n = rows.vertex_count
+    threads = max(1, min(thread_count_for(rows.arc_count), rows.arc_count // max(1, n)))
+    offsets = np.zeros(n + 1, np.int64)
+    counts = np.empty((threads, n), np.uint32 if rows.arc_count < 2**32 else np.uint64)
+    run_team(_count_targets, rows.targets, counts, offsets, threads=threads)
+    return frozen(np.cumsum(offsets, out=offsets))
+
+
+@kernel
+def _count_targets(
+    rank: int, size: int, control: Any, targets: Any, counts: Any, offsets: Any
+) -> None:
+    """Count the arcs to v in ``offsets[v + 1]``; ``counts`` (size, n) has the counts of each thread."""
+    mine = counts[rank]
+    mine[:] = 0
+    begin, end = block_range(rank, size, targets.size)
+    for i in range(begin, end):
+        mine[targets[i]] += 1
+    if not barrier(control, size):
+        return
+    begin, end = block_range(rank, size, offsets.size - 1)
+    for v in range(begin, end):
+        total = np.int64(0)
+        for other in range(size):
+            total += np.int64(counts[other, v])
+        offsets[v + 1] = total
+
+
+def _find_symmetric(graph: Graph, weighted: bool) -> bool:
+    if weighted:
+        rows = graph.rows
+        if not is_symmetric(graph):
+            return False
+    else:
+        rows = graph.rows._replace(weights=None)
+        if _sample_is_one_way(rows):
+            return False
+    forward, backward = direction_hashes(rows)
+    return forward == backward
+
+
+def _sample_is_one_way(rows: Rows) -> bool:
+    """Return True if an arc of a sample has no reverse; long rows are not searched."""
+    offsets, targets, _ = rows
+    arcs = np.linspace(0, rows.arc_count - 1, min(_SAMPLED_ARCS, rows.arc_count)).astype(np.int64)
+    sources = np.searchsorted(offsets, arcs, side="right") - 1
+    for source, target in zip(sources.tolist(), targets[arcs].tolist(), strict=True):
+        row = targets[offsets[target] : offsets[target + 1]]
+        if len(row) <= _SEARCHED_ARCS and not (row == source).any():
+            return True
+    return False
 
 
 def check_symmetric(rows: Rows) -> None:
     """Raise InputError, naming an arc, unless the reversed arcs are the same arcs.
 
-    The two sums of hashes are equal if the multisets of arcs are, and only with probability about
-    2**-64 otherwise: one pass, no memory.
+    One pass, no memory (:func:`direction_hashes`).
     """
     forward_hash, backward_hash = direction_hashes(rows)
     if forward_hash == backward_hash:

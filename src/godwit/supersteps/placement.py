@@ -17,6 +17,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.runtime.cuda import driver, memory
@@ -224,7 +225,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         :raises GraphTooLargeError: need against free, before anything is allocated
         :raises InputError: the graph has no weights
         """
-        direction = self.stored_direction(direction)
+        direction = self.stored_direction(direction, weighted=weighted)
         if weighted and not self.graph.is_weighted:
             raise InputError("this graph has no weights")
         key = (direction, weighted, ordered or weighted)
@@ -264,7 +265,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         :param weighted: with weights, in the graph's order; otherwise by descending degree
         :raises GraphTooLargeError: need against free, before anything is allocated
         """
-        key = (self.stored_direction(direction), weighted)
+        key = (self.stored_direction(direction, weighted=weighted), weighted)
         if key not in self._halos:
             with self._making_rows():
                 self._halos[key] = HaloBuilder(self, *key).make()
@@ -283,16 +284,25 @@ class StepPlacement(GpuEndpoints[StepPart]):
         known = (made for (way, _, _), made in self._rows.items() if way == direction)
         return next(known, None) or self.rows(direction)
 
-    def stored_direction(self, direction: Direction) -> Direction:
-        """Return ``"out"`` for an undirected graph, whose in- and out-rows are the same."""
-        return direction if self.graph.directed else "out"
+    @property
+    def is_directed(self) -> bool:
+        """True if in- and out-rows differ, weights aside."""
+        return not is_symmetric(self.graph)
+
+    def stored_direction(self, direction: Direction, *, weighted: bool = False) -> Direction:
+        """Return ``"out"`` for a symmetric graph, whose in- and out-rows are the same.
+
+        :param weighted: so are the weights in them
+        """
+        return "out" if is_symmetric(self.graph, weighted=weighted) else direction
 
     def degrees(self, direction: Direction) -> list[Buffer]:
         """Return, on each device, (owned) int64: the number of arcs that leave or reach own vertices."""
         direction = self.stored_direction(direction)
         array = self.row_arrays[direction].degrees
         if not array:
-            count_rows(self, direction, array)
+            in_or_out = self.graph.offsets if direction == "out" else in_offsets(self.graph)
+            count_rows(self, in_or_out, array)
         return array.buffers
 
     def positions(self) -> list[Buffer]:

@@ -5,7 +5,7 @@
 // Method: each device counts the lengths of its own rows and sums them up. The graph's targets come in
 // chunks, in the order of vertices; a warp takes a tile of a chunk and finds the row of each arc by
 // bisection between the rows in which the tile begins and ends, so a long row is not left to one warp. The
-// order within a row is kept. Rows by descending degree are sorted afterwards by `key = (local index -
+// order within a row is kept, except of rows of in-arcs, which are sorted in any case. Rows by descending degree are sorted afterwards by `key = (local index -
 // first local index of the range) << rank_bits | degree rank of the target`.
 //
 // The degree rank of position p is (p % capacity) * devices + p / capacity: owners number their vertices by
@@ -109,6 +109,17 @@ extern "C" __global__ void place_weights(const i64 *graph_offsets, const Id *pos
                                          i64 count, const Word *chunk, Word *weights) {
     const auto put = [=](i64 i, i64 arc) { weights[arc] = chunk[i]; };
     grid_place_own_arcs(graph_offsets, positions, view, offsets, begin, count, put);
+}
+
+// Store the sources of the arcs of a chunk that reach own vertices, a row's in any order; `ends` has the
+// beginning of each row at first.
+extern "C" __global__ void place_sources(const i64 *graph_offsets, const Id *positions,
+                                         PartitionView view, u64 *ends, i64 begin, i64 count,
+                                         const GraphId *chunk, Id *sources) {
+    grid_visit_arcs(graph_offsets, 0, view.vertices - 1, begin, count, [=](i64 arc, i64 v) {
+        const i64 local = view.local(positions[chunk[arc - begin]]);
+        if (view.has(local)) sources[atomicAdd(ends + local, 1ull)] = positions[v];
+    });
 }
 
 // Sort keys of the arcs [begin, begin + count) of own rows, which lie in `rows` rows from `first_row` on.

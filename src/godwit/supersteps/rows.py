@@ -1,8 +1,10 @@
 """A graph's rows in device order, made on GPUs. Kernels: supersteps/rows.cuh.
 
 The graph's targets go over the bus once, in chunks, to the first GPU, and from there to the others; each
-picks the arcs of its own rows. Rows by descending degree of the neighbours are sorted in ranges that fit
-into the memory that is free then.
+picks the arcs of its own rows: those that leave its vertices or, for in-rows, those that reach them. Rows
+by descending degree of the neighbours are sorted in ranges that fit into the memory that is free then.
+In-rows in the order of the reverse graph, which weights need, are out-rows of that graph, which the host
+makes.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.graph.csr import Graph
 from godwit.graph.cuda.builder import c_id, c_word, kernel_source, spare_bytes
+from godwit.graph.facts import in_offsets
 from godwit.graph.partition.positions import arcs_per_part
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
@@ -167,13 +169,13 @@ def list_vertices(placement: StepPlacement, array: DeviceArray) -> None:
 
 
 def count_rows(
-    placement: StepPlacement, direction: Direction, array: DeviceArray, *, more: int = 0
+    placement: StepPlacement, offsets: Array, array: DeviceArray, *, more: int = 0
 ) -> None:
     """Fill an array with the lengths of own rows.
 
+    :param offsets: of the rows of all vertices
     :param more: additional words of the buffers
     """
-    offsets = _graph_of(placement, direction).offsets
     try:
         for part in placement.parts:
             lengths = array.room(part, 8 * (part.owned + more))
@@ -193,22 +195,29 @@ def count_rows(
 class RowBuilder:
     """Builder of the rows of one direction on all devices; existing arrays are reused.
 
+    :ivar graph: the graph whose arcs are uploaded
+    :ivar host_offsets: of the rows of all vertices
+    :ivar turns: True if rows are of the graph's arcs in
     :ivar missing: the arrays that do not exist yet
     """
 
     def __init__(
         self, placement: StepPlacement, direction: Direction, weighted: bool, ordered: bool
     ) -> None:
-        self.placement, self.direction, self.ordered = placement, direction, ordered
+        self.placement, self.ordered = placement, ordered
         self.parts = placement.parts
-        self.graph = _graph_of(placement, direction)
+        self.turns = direction == "in" and not ordered
+        self.graph = (
+            placement.graph if direction == "out" or self.turns else placement.graph.reverse
+        )
+        self.host_offsets = in_offsets(self.graph) if self.turns else self.graph.offsets
         arrays = placement.row_arrays[direction]
         self.offsets = arrays.offsets
         self.targets, self.heads = arrays.targets[ordered], arrays.heads[ordered]
         self.weights = arrays.weights if weighted else None
         wanted = [self.offsets, self.targets, self.heads, *([arrays.weights] if weighted else [])]
         self.missing = [array for array in wanted if not array]
-        self.arcs = [int(count) for count in arcs_per_part(self.graph, placement.numbering)]
+        self.arcs = [int(count) for count in arcs_per_part(self.host_offsets, placement.numbering)]
         self.id_bytes = placement.id_dtype.itemsize
         self.weight_dtype: np.dtype[Any] | None = None
         if weighted and self.graph.weights is not None:
@@ -263,12 +272,13 @@ class RowBuilder:
             if part not in self.placement.position_of:
                 needed += self.id_bytes * graph.vertex_count
             sorting = 0 if self.ordered else _SORT_BYTES * min(arcs, _LEAST_SORTED_ARCS)
-            needs.append(needed + max(graph.offsets.nbytes + chunk, sorting))
+            ends = 8 * (part.owned + 1) if self.turns else 0
+            needs.append(needed + max(graph.offsets.nbytes + ends + chunk, sorting))
         require_room([part.index for part in self.parts], needs, spare_bytes)
 
     def _sum_lengths(self) -> None:
         """Compute the CSR offsets of the rows of each partition: the prefix sums of their lengths."""
-        count_rows(self.placement, self.direction, self.offsets, more=1)
+        count_rows(self.placement, self.host_offsets, self.offsets, more=1)
         for part in self.parts:
             start_kernel(
                 self.placement, part, "sum_up", self.offsets[part].pointer, part.owned
@@ -278,6 +288,9 @@ class RowBuilder:
     def _place_arcs(self) -> None:
         """Upload targets and weights, and store those of own rows."""
         if self.targets not in self.missing and self.weights not in self.missing:
+            return
+        if self.turns:
+            self._place_sources()
             return
         with ExitStack() as stack:
             lookups = []
@@ -296,6 +309,25 @@ class RowBuilder:
                 self._distribute(
                     "place_weights", weights, self.weights, weights.itemsize, lookups
                 )  # fmt: skip
+
+    def _place_sources(self) -> None:
+        """Upload targets, and store the sources of the arcs that reach own vertices, in any order."""
+        with ExitStack() as stack:
+            lookups = []
+            for part in self.parts:
+                offsets = stack.enter_context(Buffer(part.index, self.graph.offsets.nbytes))
+                upload(offsets, self.graph.offsets)
+                nbytes = 8 * (part.owned + 1)
+                ends = stack.enter_context(Buffer(part.index, nbytes))
+                driver.copy_peer_async(
+                    ends.pointer, part.index, self.offsets[part].pointer, part.index, nbytes,
+                    part.stream,
+                )  # fmt: skip
+                positions = positions_on(self.placement, part).pointer
+                view = PartitionView.of(self.placement, part)
+                lookups.append((offsets.pointer, positions, view, ends.pointer))
+            targets = self.graph.targets
+            self._distribute("place_sources", targets, self.targets, self.id_bytes, lookups)
 
     def _distribute(
         self, kernel: str, values: Array, array: DeviceArray, item_bytes: int,
@@ -385,10 +417,6 @@ def _ranges(
         first = last
 
 
-def _graph_of(placement: StepPlacement, direction: Direction) -> Graph:
-    return placement.graph if direction == "out" else placement.graph.reverse
-
-
 @dataclass(frozen=True)
 class HubRows:
     """A device's share of the rows of all devices' hubs: the arcs to its own vertices.
@@ -408,7 +436,7 @@ class HubRows:
 class HubArrays:
     """The rows of hubs, shared out to the devices.
 
-    Only undirected graphs have hubs: there each arc from a hub to an own vertex is also in that vertex's
+    Only symmetric graphs have hubs: there each arc from a hub to an own vertex is also in that vertex's
     row, near its front if rows are by descending degree, so devices exchange nothing.
     """
 
@@ -439,7 +467,7 @@ class HubArrays:
     def _hub_count(self, rows: list[StepRows]) -> int:
         """Return the largest number of hubs of a device, rounded up."""
         placement = self.placement
-        if placement.graph.directed or not placement.numbering.by_degree:
+        if placement.is_directed or not placement.numbering.by_degree:
             return 0
         most = 0
         for part, local_rows in zip(placement.parts, rows, strict=True):

@@ -54,6 +54,7 @@ def place(
     if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
         raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
     placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
+    placed.is_kept = True
     try:
         place_parts(placed)
     except BaseException:

@@ -320,7 +320,7 @@ class _SearchTeam:
         # Sums of arcs are gathered by the position of arcs in the graph's rows.
         ordered = query.edges
         self.out = placement.rows("out", ordered=ordered)
-        directed = placement.graph.directed
+        directed = placement.is_directed
         self.into = placement.rows("in") if directed else self.out
         self.is_by_degree = directed or not ordered
         self.long_out = [self._long_rows(place, self.out[place]) for place in range(self.devices)]
@@ -336,7 +336,7 @@ class _SearchTeam:
 
     def _long_rows(self, place: int, rows: StepRows) -> Array:
         """Return the own indexes of the longest out-rows; classes are by in-degree."""
-        if not self.placement.graph.directed:
+        if not self.placement.is_directed:
             return _first(int(rows.classes[RowClass.CLASS_BLOCK]), self.placement.id_dtype)
         offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
         return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
@@ -458,7 +458,7 @@ class _SearchTeam:
         own["block_searches"] = self.block_searches
         own["sources_a_round"] = min(_MAX_PER_ROUND, 1 + _ROUND_ARCS // (graph.arc_count + 1))
         own["endpoints"], own["is_by_degree"] = query.endpoints, self.is_by_degree
-        own["is_directed"] = graph.directed
+        own["is_directed"] = placement.is_directed
         # All devices decide alike, so each is given this for all.
         own["has_long_rows"] = any(map(len, self.long_out)) or any(
             rows.classes[RowClass.CLASS_BLOCK] for rows in self.into

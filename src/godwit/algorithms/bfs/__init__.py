@@ -17,6 +17,7 @@ from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_arcs, is_known_symmetric
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
     PartitionArgument,
@@ -92,11 +93,15 @@ _WIDE_DEGREE = 4
 """Arcs per vertex from which a graph is expected to have few, wide frontiers."""
 
 
+def _is_wide(graph: Graph) -> bool:
+    return graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
+
+
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     """Return True if GPUs begin with the direction-optimizing search in supersteps.
 
-    By default graphs of low degree, such as roads, run asynchronously, and so do directed ones: a pull
-    needs their reverse.
+    By default graphs of low degree, such as roads, run asynchronously, and so do directed ones unless they
+    are kept on the GPUs: a pull needs their reverse, which takes longer to make than a search.
     """
     devices = placed.context.devices
     if devices[0].kind != "cuda" or options.execution == "asynchronous":
@@ -118,8 +123,9 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
             )
         return True
     graph = placed.graph
-    wide = graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
-    if graph.directed or not wide or not placed.suits_steps or not _takes_any_solver(options):
+    if not _is_wide(graph) or not placed.suits_steps or not _takes_any_solver(options):
+        return False
+    if not (placed.is_kept or is_known_symmetric(graph)):
         return False
     if placed.duplication == "1-hop":  # in supersteps each GPU has room for all vertices
         return False
@@ -187,6 +193,9 @@ def _on_shared_memory(
 
     statistics = _statistics(placed)
     report = make_poll(options)
+    if placed.is_kept and _is_wide(placed.graph):
+        with statistics.phase("rows"):
+            in_arcs(placed.graph)
     with statistics.phase("run"):
         distance, counts = bfs_on_cpu(
             placed.graph,

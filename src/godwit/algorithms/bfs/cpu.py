@@ -38,9 +38,9 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from godwit import config
-from godwit.algorithms.paths.predecessors import in_arcs_at_hand
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_arcs_at_hand
 from godwit.runtime.cpu.atomics import (
     compare_exchange,
     fetch_add,

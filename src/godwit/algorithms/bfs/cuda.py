@@ -178,7 +178,7 @@ def bfs_on_gpus(
 
 def _without_arcs(placement: StepPlacement, sources: Array) -> Array:
     """Return the sources that have no arcs: kernels keep no depth of theirs."""
-    if placement.graph.directed:
+    if placement.is_directed:
         return sources[:0]
     offsets = placement.graph.offsets
     alone: Array = sources[offsets[sources] == offsets[sources + 1]]
@@ -214,7 +214,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
     def _point(self) -> None:
         """Make room for all that a device needs, and fill in all arguments that no query changes."""
         placement, arrays = self.placement, self.arrays
-        directed, devices = placement.graph.directed, len(placement.parts)
+        directed, devices = placement.is_directed, len(placement.parts)
         bitmap_bytes = placement.count // 8
         hub_bytes = 3 * max(4, devices * self.hub_rows[0].count // 8)
         for part, struct in zip(placement.parts, self.arguments, strict=True):

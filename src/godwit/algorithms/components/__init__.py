@@ -21,6 +21,7 @@ from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
 from godwit.graph.csr import Graph
+from godwit.graph.facts import is_known_symmetric, is_symmetric
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.graph.union_find import weak_components
@@ -342,8 +343,9 @@ def _find_resident(
         else:
             poll = make_poll(options)
             with statistics.phase("run"):
+                is_known = is_symmetric if isinstance(graph, PlacedGraph) else is_known_symmetric
                 label = weak_components(
-                    plain.rows, plain.directed, query.method,  # type: ignore[arg-type]
+                    plain.rows, not is_known(plain), query.method,  # type: ignore[arg-type]
                     rounds=query.rounds, jumps=query.jumps, threads=device.threads, poll=poll,
                 )  # fmt: skip
         if placed is not None:

@@ -268,7 +268,7 @@ def _allocate(
         ),
         (arrays.row_bits, [row_bits_bytes(count) if tiled else 0 for count in active]),
     )
-    is_directed = placement.graph.directed
+    is_directed = placement.is_directed
     for place, part in enumerate(placement.parts):
         own = arguments[place]
         point_rows(own["rows"], rows[place])

@@ -83,10 +83,10 @@ def pagerank(
     :param initial: initial ranks, likewise, such as those of a graph before it changed
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
         same, and a graph without is refused; False: evenly
-    :param accelerated: False: power iteration, as Graphalytics counts it. None: of undirected graphs,
-        iterations also extrapolate from the last two (Chebyshev semi-iteration: Golub and Varga, 1961), so
-        that far fewer are needed; errors are within the same bound. True: the same, and a directed graph is
-        refused
+    :param accelerated: False: power iteration, as Graphalytics counts it. None: of graphs in which every
+        arc has its reverse (of equal weight if weights count), iterations also extrapolate from the last
+        two (Chebyshev semi-iteration: Golub and Varga, 1961), so that far fewer are needed; errors are
+        within the same bound. True: the same, and other graphs are refused
     :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
         vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs compute
         these in the precision of the ranks
@@ -143,7 +143,7 @@ def pagerank(
             plain,
             settings,
             as_count(max_iterations, "max_iterations", 1, 2**62),
-            is_accelerated(plain, accelerated),
+            is_accelerated(plain, accelerated, weighted=settings.weighted),
             distribution(initial, plain, "initial"),
             options,
         )

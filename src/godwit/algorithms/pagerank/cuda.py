@@ -268,7 +268,7 @@ class _RankPlan(StepPlan[StepPlacement]):
         """Fill in the pointers to each device's own memory, and numbers."""
         placement, arrays = self.placement, self.arrays
         # In undirected graphs out-degrees are the lengths of rows.
-        needs_degrees = placement.graph.directed and not query.weighted
+        needs_degrees = placement.is_directed and not query.weighted
         degrees = placement.degrees("out") if needs_degrees else []
         if self.halos is not None:
             placement.position_of.release()  # degrees needed it

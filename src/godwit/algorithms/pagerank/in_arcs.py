@@ -23,6 +23,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_arcs, is_symmetric
 from godwit.graph.rows import require_memory, row_range
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import barrier, block_range, run_team
@@ -75,7 +76,7 @@ class InArcs:
 
 
 def in_arcs_of(graph: Graph, dtype: Any, *, weighted: bool) -> InArcs:
-    """Return the layout of a graph, made once; a directed graph is reversed.
+    """Return the layout of a graph, made once; a graph that is not symmetric is reversed.
 
     :param weighted: the weights are finite and not negative, and so are their sums
     """
@@ -85,7 +86,7 @@ def in_arcs_of(graph: Graph, dtype: Any, *, weighted: bool) -> InArcs:
 
 
 def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
-    n, reverse = graph.vertex_count, graph.reverse
+    n, reverse = graph.vertex_count, in_arcs(graph, weighted=weighted)
     by_degree = _gains_by_degree(graph)
     ordered = by_degree or 2 * int(np.count_nonzero(np.diff(reverse.offsets) < _SHORT_ROW)) > n
     arc_bytes = (np.dtype(dtype).itemsize if weighted else 0) * (1 + ordered) + 4 * ordered
@@ -100,7 +101,7 @@ def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
             reverse.weights, outflow, contributions, threads=threads,
         )  # fmt: skip
         divisors = (outflow > 0).astype(offsets.dtype)
-    elif graph.directed:
+    elif not is_symmetric(graph):
         divisors = graph.out_degree().astype(offsets.dtype)
     else:
         divisors = np.empty(0, offsets.dtype)
@@ -140,7 +141,7 @@ def _sorted_by_degree(arcs: InArcs, graph: Graph, threads: int) -> InArcs:
     offsets = _moved_offsets(arcs, order)
     blocks = _block_bounds(offsets)
     sections = _one_section(blocks)
-    if not graph.directed:  # rows are as long as there are out-arcs
+    if is_symmetric(graph):  # rows are as long as there are out-arcs
         ends = np.searchsorted(degrees[order], np.arange(FEW_ARCS + 1), side="right")
         sections[:, :-1] = np.clip(ends, blocks[:-1, None], blocks[1:, None])
     return _moved(replace(arcs, order=order, blocks=blocks, sections=sections), offsets, threads)

@@ -19,6 +19,7 @@ from godwit.algorithms.paths.weights import named_arc, uses_weights
 from godwit.dtypes import Array, as_array, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
+from godwit.graph.facts import is_symmetric
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
 
@@ -81,16 +82,22 @@ def _uses_weights(graph: Graph, weighted: Any) -> bool:
     return bool(graph.cached("weights as parts", lambda: _check_weights(graph)))
 
 
-def is_accelerated(graph: Graph, accelerated: Any) -> bool:
-    """Return whether iterations are accelerated: by default, of undirected graphs."""
+def is_accelerated(graph: Graph, accelerated: Any, *, weighted: bool) -> bool:
+    """Return whether iterations are accelerated: by default, of graphs whose arcs are symmetric.
+
+    :param weighted: weights count, and must be symmetric, too
+    """
     if accelerated is not None:
         accelerated = as_flag(accelerated, "accelerated")
-    if accelerated and graph.directed:
+    if accelerated is False:
+        return False
+    symmetric = is_symmetric(graph, weighted=weighted)
+    if accelerated and not symmetric:
         raise InputError(
             "accelerated=True needs an undirected graph, such as symmetrize() gives; of a directed one "
             "only plain iterations are sure to converge"
         )
-    return accelerated is not False and not graph.directed
+    return symmetric
 
 
 def _check_weights(graph: Graph) -> bool:

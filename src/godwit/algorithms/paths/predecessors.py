@@ -28,6 +28,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_arcs_at_hand
 from godwit.runtime.cpu.atomics import fetch_min, load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range, run_team
@@ -78,7 +79,7 @@ def predecessors(
         threads = 1
     elif threads is None:
         threads = config.thread_count()
-    in_arcs = in_arcs_at_hand(graph)
+    in_arcs = in_arcs_at_hand(graph, weighted=not unit)
     if in_arcs is None:
         without = run_team(
             _push, graph.offsets, graph.targets, _lengths(graph, unit), distance, unreached,
@@ -98,16 +99,6 @@ def predecessors(
 def _lengths(graph: Graph, unit: bool) -> Array:
     """Return the weights; for unit lengths an empty array of one dtype, so that one kernel serves."""
     return graph.targets[:0] if unit or graph.weights is None else graph.weights
-
-
-def in_arcs_at_hand(graph: Graph) -> Graph | None:
-    """Return the reverse of a graph, or None if it would have to be built.
-
-    Building it costs far more than a pass over the arcs, or a search, without it.
-    """
-    if not graph.directed or "reverse" in graph._cache:
-        return graph.reverse
-    return None if graph._original is None else graph._original()
 
 
 def _length(lengths: Any, arc: Any, unit: bool) -> Any:

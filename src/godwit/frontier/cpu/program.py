@@ -23,6 +23,7 @@ from godwit.frontier.code import (
 )
 from godwit.frontier.cpu import operators as templates
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_arcs
 from godwit.runtime.content import ADAPTERS
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cpu.team import new_control, run_team
@@ -96,7 +97,7 @@ def _shared(
 ) -> templates.State:
     """Return the arrays that a team works on: copies of all state but fields, for runs that fail."""
     n = graph.vertex_count
-    reverse = graph.reverse if code.pulls else None
+    reverse = in_arcs(graph, weighted=weighted) if code.pulls else None
     blocks = n // templates.BLOCK + 1
     frontiers = np.empty(2 * n, graph.targets.dtype)
     frontiers[: len(state.frontier)] = state.frontier

@@ -195,7 +195,7 @@ class FrontierQueues:
 
     def point(self, arguments: Any, part: StepPart, rows: StepRows) -> None:
         """Fill in a device's arguments."""
-        directed = self.placement.graph.directed
+        directed = self.placement.is_directed
         arguments["queue"] = [queue[part].pointer for queue in self.arrays.queue]
         arguments["queue_room"] = self.room
         arguments["listing_limit"] = self.listing_limit

@@ -20,6 +20,7 @@ import numpy as np
 
 from godwit.dtypes import Array, frozen, id_dtype_for
 from godwit.graph.csr import Graph
+from godwit.graph.facts import in_offsets
 from godwit.graph.partition import Partition
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
@@ -96,7 +97,7 @@ def number_vertices(
     :param id_dtype: the dtype of positions; None: int32 where it suffices
     """
     n = graph.vertex_count
-    lengths = _RowLengths(graph.reverse.offsets, graph.offsets)
+    lengths = _RowLengths(in_offsets(graph), graph.offsets)
     by_degree = not lengths.are_short()
     starts = _STARTS_BY_DEGREE if by_degree else np.arange(CLASSES + 1)
     owner = _owners(graph, parts, partition, by_degree)
@@ -125,14 +126,17 @@ def number_vertices(
     )
 
 
-def arcs_per_part(graph: Graph, positions: Positions) -> Array:
-    """Return the number of arcs that leave the vertices of each part: (k) int64."""
-    parts = len(positions.owned)
-    if parts == 1 or graph.vertex_count == 0:
-        return np.array([graph.arc_count] + [0] * (parts - 1), np.int64)
-    threads = thread_count_for(graph.vertex_count)
+def arcs_per_part(offsets: Array, positions: Positions) -> Array:
+    """Return the number of arcs in the rows of each part's vertices: (k) int64.
+
+    :param offsets: of the rows of all vertices
+    """
+    parts, vertices = len(positions.owned), len(positions.position)
+    if parts == 1 or vertices == 0:
+        return np.array([offsets[-1]] + [0] * (parts - 1), np.int64)
+    threads = thread_count_for(vertices)
     counts = np.zeros((threads, parts), np.int64)
-    arguments = (graph.offsets, positions.position, positions.capacity, counts)
+    arguments = (offsets, positions.position, positions.capacity, counts)
     run_team(_count_arcs, *arguments, threads=threads)
     total: Array = counts.sum(axis=0)
     return total

@@ -38,12 +38,22 @@ def merges_of(devices: list[str]) -> tuple[str, ...]:
 
 
 def check(graph: Graph, devices: list[str], **options: Any) -> RunStatistics:
-    """Every merge, against SciPy."""
+    """Every merge, against SciPy; of directed graphs also with in-rows, which placed graphs have."""
     expected = expected_labels(graph)
     for merge in merges_of(devices):
         result = gw.connected_components(graph, merge=merge, devices=devices, **options)
         assert result.label.dtype == graph.targets.dtype
         np.testing.assert_array_equal(result.label, expected)
+    return check_kept(graph, devices, **options) if graph.directed else result.statistics
+
+
+def check_kept(graph: Graph, devices: list[str], **options: Any) -> RunStatistics:
+    """Every merge on a placed graph, against SciPy."""
+    expected = expected_labels(graph)
+    with gw.place(graph, devices) as placed:
+        for merge in merges_of(devices):
+            result = gw.connected_components(placed, merge=merge, **options)
+            np.testing.assert_array_equal(result.label, expected)
     return result.statistics
 
 
@@ -166,6 +176,24 @@ class TestSchedules:
                 statistics = check(graph, devices, method="afforest", rounds=2)
                 # Besides second neighbours, which are one arc a vertex.
                 assert statistics.arcs_relaxed.sum() < graph.vertex_count + graph.arc_count // 50
+
+    def test_rows_of_the_largest_are_left_out_of_directed_graphs(self) -> None:
+        graph = gw.generate("rmat:9,symmetrize=false")
+        with emulated_gpus(2):
+            for devices in (names_of(1), names_of(2)):
+                statistics = check_kept(graph, devices, method="afforest", rounds=1)
+                assert statistics.arcs_relaxed.sum() < graph.arc_count // 5
+
+    def test_in_rows_reach_components_without_arcs_out(self) -> None:
+        """The largest component has all arcs; whatever is joined to it is so by arcs from there only."""
+        hub, leaves = 0, np.arange(1, 400)
+        far = np.arange(400, 500)
+        sources = np.concatenate([np.full(len(leaves), hub), leaves[: len(far)]])
+        graph = Graph.from_edges(sources, np.concatenate([leaves, far]), vertex_count=500)
+        for seed in range(3):
+            with emulated_gpus(2, seed=seed):
+                for devices in (names_of(1), names_of(2)):
+                    check_kept(graph, devices, method="afforest", rounds=1)
 
     def test_all_memory_is_given_back(self) -> None:
         with emulated_gpus(2) as machine:

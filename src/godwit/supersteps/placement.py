@@ -35,6 +35,7 @@ from godwit.supersteps.rows import (
     RowBuilder,
     StepRows,
     count_rows,
+    join_heads,
     list_vertices,
     positions_on,
 )
@@ -110,6 +111,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._halos: dict[tuple[Direction, bool], Halos] = {}
         self._subscribers: dict[tuple[Direction, ...], DeviceArray] = {}
         self._hub_rows: list[HubRows] | None = None
+        self._first_neighbours = DeviceArray(self)
         self._kept: dict[Any, Any] = {}
         self.version = 0
         self._plans: dict[Any, tuple[int, Any]] = {}
@@ -304,6 +306,21 @@ class StepPlacement(GpuEndpoints[StepPart]):
             in_or_out = self.graph.offsets if direction == "out" else in_offsets(self.graph)
             count_rows(self, in_or_out, array)
         return array.buffers
+
+    def first_neighbours(self) -> list[Buffer]:
+        """Return, on each device, (owned) ids: of each own vertex the neighbour of highest degree, or -1.
+
+        It is a head of an arc from the vertex, or a tail of one to it.
+
+        :raises GraphTooLargeError: need against free, before anything but rows is allocated
+        """
+        if not self.is_directed:
+            return [rows.heads for rows in self.rows("out")]
+        if not self._first_neighbours:
+            out_rows, in_rows = self.rows("out"), self.rows("in")
+            with self._making_rows():
+                join_heads(self, out_rows, in_rows, self._first_neighbours)
+        return self._first_neighbours.buffers
 
     def positions(self) -> list[Buffer]:
         """Return, on each device, (n) ids: the position of each vertex."""

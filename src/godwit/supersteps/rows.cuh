@@ -150,6 +150,16 @@ extern "C" __global__ void write_heads(const i64 *offsets, const Id *targets, i6
     }
 }
 
+// Of the first targets of each own row in both directions, the one of higher degree.
+extern "C" __global__ void join_heads(const Id *out_heads, const Id *in_heads, PartitionView view,
+                                      Id *heads) {
+    for (i64 row = grid_thread(); row < view.owned; row += grid_threads()) {
+        const Id out = out_heads[row], in = in_heads[row];
+        const bool takes_in = out < 0 || (in >= 0 && view.degree_rank(in) < view.degree_rank(out));
+        heads[row] = takes_in ? in : out;
+    }
+}
+
 // Hubs. For each arc from an own row to a hub, `visit(hub, local index of the row)`: hubs come first in
 // rows.
 template <class Visit>

@@ -192,6 +192,19 @@ def count_rows(
         raise
 
 
+def join_heads(
+    placement: StepPlacement, out_rows: list[StepRows], in_rows: list[StepRows], array: DeviceArray
+) -> None:
+    """Fill an array with the neighbours of highest degree of own vertices, in either direction."""
+    for part, out, into in zip(placement.parts, out_rows, in_rows, strict=True):
+        heads = array.room(part, out.heads.nbytes)
+        start_kernel(
+            placement, part, "join_heads", out.heads.pointer, into.heads.pointer,
+            PartitionView.of(placement, part), heads.pointer,
+        )  # fmt: skip
+    synchronize(placement.parts)
+
+
 class RowBuilder:
     """Builder of the rows of one direction on all devices; existing arrays are reused.
 

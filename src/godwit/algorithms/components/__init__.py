@@ -374,6 +374,7 @@ def _label_on_gpus(
         merge=query.merge,
         destination=options.location.empty(n, dtype),
         gpu=options.gpu,
+        reverses=placed.is_kept,
     )
     poll = make_poll(options)
     steps = place_positions(placed)

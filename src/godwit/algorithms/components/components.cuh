@@ -6,9 +6,10 @@
 //
 // *Sampled* (Afforest): further neighbours of each vertex are linked, some vertices' roots are sampled, and
 // the rows of vertices with the most frequent root are skipped: an arc from there to another tree is in the
-// row of its other end, too. (In directed graphs no row is skipped. A vertex that joins that root later may
-// be skipped as well: both ends of an unread arc are below it.) Where hubs have not joined most vertices,
-// and the sample has many trees, one more neighbour of each vertex is linked before the next sample.
+// row of its other end, too; in directed graphs in its in-row, and where there are none, no row is skipped.
+// (A vertex that joins that root later may be skipped as well: both ends of an unread arc are below it.)
+// Where hubs have not joined most vertices, and the sample has many trees, one more neighbour of each vertex
+// is linked before the next sample.
 //
 // Otherwise all arcs are linked, each edge from its end of lower degree, perhaps after rounds without
 // atomics. Where neighbours are near each other (TILED), trees begin in tiles in shared memory, and rows
@@ -37,6 +38,7 @@ enum ComponentPhase : u32 {
     LINK_NEIGHBOURS,
     SAMPLE,
     LINK_ROWS,
+    LINK_IN_ROWS,
     MERGE_FORESTS,
     FLATTEN_ROOTS,
     LOWER_LABELS,
@@ -54,11 +56,13 @@ constexpr u32 ENOUGH_VOTES = 28;
 
 struct Arguments {
     Stage stage;
-    Rows<Id> rows;                    // of out-arcs
+    Rows<Id> rows;     // of out-arcs
+    Rows<Id> in_rows;  // if sampled and directed; offsets are null where there are none
     const Id *vertices[MAX_DEVICES];  // (owned) of the graph, of each device
     MixedSchedule::Row *long_rows;
-    u32 *row_bits;                 // Tiles::leaving and Tiles::roots (tiles.cuh)
-    const Id *heads[MAX_DEVICES];  // rows.heads of each device
+    u32 *row_bits;  // Tiles::leaving and Tiles::roots (tiles.cuh)
+    const Id
+        *heads[MAX_DEVICES];  // of each device: a neighbour of each vertex, of the highest degree
     Id *parents[MAX_DEVICES];
     Id *labels[MAX_DEVICES];  // (all positions), valid for own vertices
     i64 words;                // number of parents on this device
@@ -253,7 +257,7 @@ struct Components : Labels {
 
     __device__ __forceinline__ u64 team_begin(const Team &team) const {
         if constexpr (TILED) return team_begin_tiles(team);
-        const Id *heads = arguments.rows.heads;
+        const Id *heads = arguments.heads[stage.device];
         Id *parents = arguments.parents[stage.device];
         team_visit_batches(team, arguments.words,
                            [&](const i64(&words)[BATCH], const bool (&there)[BATCH]) {
@@ -322,7 +326,8 @@ struct Components : Labels {
 
     // Call link(from, to, parents of both) for arcs whose ends have different parents.
     template <class Link>
-    __device__ __forceinline__ void thread_visit_arcs(const i64 (&arcs)[ARCS_A_LANE],
+    __device__ __forceinline__ void thread_visit_arcs(const Id *targets,
+                                                      const i64 (&arcs)[ARCS_A_LANE],
                                                       const u32 (&rows)[ARCS_A_LANE],
                                                       const bool (&there)[ARCS_A_LANE],
                                                       Link link) const {
@@ -332,7 +337,7 @@ struct Components : Labels {
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++) {
             from[i] = forest.own(rows[i]);
-            to[i] = there[i] ? forest.of_position(load_once(&arguments.rows.targets[arcs[i]])) : 0;
+            to[i] = there[i] ? forest.of_position(load_once(&targets[arcs[i]])) : 0;
         }
         bool wanted[ARCS_A_LANE];
 #pragma unroll
@@ -349,14 +354,15 @@ struct Components : Labels {
 
     // Visit the arcs of all rows but those of the tree `left_out`; return the number of arcs.
     template <class Link>
-    __device__ __forceinline__ u64 team_visit_rows(const Team &team, StepBlock &block, Id left_out,
+    __device__ __forceinline__ u64 team_visit_rows(const Team &team, StepBlock &block,
+                                                   const Rows<Id> &linked, Id left_out,
                                                    Link link) const {
         const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
                                const bool (&there)[ARCS_A_LANE]) {
-            thread_visit_arcs(arcs, rows, there, link);
+            thread_visit_arcs(linked.targets, arcs, rows, there, link);
         };
         const MixedSchedule schedule{arguments.long_rows, &stage.control->cursors[0]};
-        const i64 *offsets = arguments.rows.offsets;
+        const i64 *offsets = linked.offsets;
         u64 seen = 0;
         for (i64 some = static_cast<i64>(WARP * team.warp()); some < active;
              some += static_cast<i64>(WARP * team.warps())) {
@@ -373,27 +379,32 @@ struct Components : Labels {
     }
 
     __device__ __forceinline__ u64 team_hook_plainly(const Team &team, StepBlock &block) const {
-        return team_visit_rows(team, block, NO_ROOT, [&](Id, Id, Id parent_u, Id parent_v) {
-            forest.thread_hook_plainly(parent_u, parent_v);
-        });
+        return team_visit_rows(team, block, arguments.rows, NO_ROOT,
+                               [&](Id, Id, Id parent_u, Id parent_v) {
+                                   forest.thread_hook_plainly(parent_u, parent_v);
+                               });
     }
 
-    __device__ __forceinline__ u64 team_link_rows(const Team &team, StepBlock &block) const {
+    __device__ __forceinline__ u64 team_link_rows(const Team &team, StepBlock &block,
+                                                  const Rows<Id> &linked) const {
         if constexpr (TILED) return team_link_leaving(team, block);
-        const bool leaves_out = arguments.is_sampled && !arguments.is_directed;
+        const bool leaves_out =
+            arguments.is_sampled && (!arguments.is_directed || arguments.in_rows.offsets);
         const Id largest = leaves_out ? static_cast<Id>(state[LARGEST]) - 1 : NO_ROOT;
-        return team_visit_rows(team, block, largest, [&](Id u, Id v, Id parent_u, Id parent_v) {
-            forest.thread_link(u, v, parent_u, parent_v);
-        });
+        return team_visit_rows(team, block, linked, largest,
+                               [&](Id u, Id v, Id parent_u, Id parent_v) {
+                                   forest.thread_link(u, v, parent_u, parent_v);
+                               });
     }
 
     // Link arcs that leave their tile, and long rows. Their arcs were counted in tiles.
     __device__ __forceinline__ u64 team_link_leaving(const Team &team, StepBlock &block) const {
         const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
                                const bool (&there)[ARCS_A_LANE]) {
-            thread_visit_arcs(arcs, rows, there, [&](Id u, Id v, Id parent_u, Id parent_v) {
-                forest.thread_link(u, v, parent_u, parent_v);
-            });
+            thread_visit_arcs(arguments.rows.targets, arcs, rows, there,
+                              [&](Id u, Id v, Id parent_u, Id parent_v) {
+                                  forest.thread_link(u, v, parent_u, parent_v);
+                              });
         };
         const MixedSchedule schedule{arguments.long_rows, &stage.control->cursors[0]};
         tiles().team_link_leaving(team, [&](i64 begin, i64 end, u32 row) {
@@ -425,7 +436,11 @@ __device__ __forceinline__ void team_find_components(const Components &component
     if (phase == COMPRESS) components.team_compress(team);
     if (!TILED && phase == LINK_NEIGHBOURS) seen = components.team_link_neighbours(team);
     if (!TILED && phase == HOOK_PLAINLY) seen = components.team_hook_plainly(team, block);
-    if (phase == LINK_ROWS) seen = components.team_link_rows(team, block);
+    // A single call site, so that there is one copy of the code.
+    if (phase == LINK_ROWS || phase == LINK_IN_ROWS)
+        seen = components.team_link_rows(
+            team, block,
+            phase == LINK_ROWS ? components.arguments.rows : components.arguments.in_rows);
     if (phase == MERGE_FORESTS) components.team_merge(team);
     if (phase == LOWER_LABELS) components.team_lower_labels(team);
     if (phase == COPY_LABELS) components.team_copy_labels(team);
@@ -475,6 +490,9 @@ __device__ __forceinline__ u32 thread_decide_components(const Arguments &argumen
             state[LARGEST] = totals.counts[ROOT];
             return LINK_ROWS;
         case LINK_ROWS:
+            if (arguments.in_rows.offsets) return LINK_IN_ROWS;
+            [[fallthrough]];
+        case LINK_IN_ROWS:
             state[DISTANCE] = 1;
             if (MERGE == MERGE_TREE) return MERGE_FORESTS;
             return TILED ? FLATTEN_ROOTS : LOWER_LABELS;

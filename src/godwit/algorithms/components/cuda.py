@@ -34,6 +34,7 @@ ARGUMENTS = np.dtype(
     [
         ("stage", STAGE),
         ("rows", ROWS),
+        ("in_rows", ROWS),
         ("vertices", PEERS),
         ("long_rows", np.uint64),
         ("row_bits", np.uint64),
@@ -88,6 +89,7 @@ class UnionQuery:
         all hook into words that lie at their owners
     :param destination: (n) array of NumPy, or of CuPy on any GPU, for the labels in the graph's order
     :param gpu: how kernels are run
+    :param reverses: in-rows of directed graphs may be made, so that rows can be left out there, too
     """
 
     is_sampled: bool
@@ -98,6 +100,7 @@ class UnionQuery:
     merge: Literal["auto", "tree", "direct"]
     destination: Any
     gpu: GpuOptions
+    reverses: bool = False
 
 
 @dataclass
@@ -156,7 +159,10 @@ def label_on_gpus(
         )
     with placement.held():
         seconds: dict[str, float] = {}
-        options = (query.is_sampled, query.splices, query.rounds, query.more_rounds, query.jumps)
+        options = (
+            query.is_sampled, query.splices, query.rounds, query.more_rounds, query.jumps,
+            query.reverses,
+        )  # fmt: skip
         key = ("components", query.gpu, query.merge, *options)
         plan = placement.plan(key, lambda: _LabelPlan(placement, query, seconds))
         seconds["kernel"] = plan.run(early=True, poll=poll)
@@ -185,6 +191,8 @@ class _LabelPlan(StepPlan[StepPlacement]):
         merge = _merge_of(placement, query, tiled)
         begin = perf_counter()
         rows = placement.rows("out")
+        in_rows = _in_rows(placement, query)
+        heads = placement.first_neighbours() if in_rows else [own.heads for own in rows]
         vertices = placement.vertices()
         seconds["rows"] = perf_counter() - begin
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
@@ -192,9 +200,9 @@ class _LabelPlan(StepPlan[StepPlacement]):
         super().__init__(placement, code, arguments, query.gpu)
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(LabelArrays)
-        _allocate(placement, query, merge, tiled, rows, arguments)
+        _allocate(placement, query, merge, tiled, rows, in_rows, arguments)
         arguments["vertices"][:, : len(rows)] = [numbers.pointer for numbers in vertices]
-        arguments["heads"][:, : len(rows)] = [part_rows.heads.pointer for part_rows in rows]
+        arguments["heads"][:, : len(rows)] = [neighbours.pointer for neighbours in heads]
         arguments["parents"] = self.exchange.broadcast_pointers(self.arrays.parents)
         arguments["labels"] = self.exchange.broadcast_pointers(self.arrays.labels)
         if tiled:
@@ -245,12 +253,23 @@ def _has_equal_degrees(placement: StepPlacement) -> bool:
     return len(degrees) > 0 and bool(degrees.std() < _ALIKE * degrees.mean())
 
 
+def _in_rows(placement: StepPlacement, query: UnionQuery) -> list[StepRows]:
+    """Return the in-rows of a directed graph if the query is sampled, and they are wanted and fit."""
+    if not (query.reverses and query.is_sampled and placement.is_directed):
+        return []
+    try:
+        return placement.rows("in")
+    except GraphTooLargeError:
+        return []
+
+
 def _allocate(
     placement: StepPlacement, query: UnionQuery, merge: str, tiled: bool, rows: list[StepRows],
-    arguments: Array,
+    in_rows: list[StepRows], arguments: Array,
 ) -> None:  # fmt: skip
     """Allocate buffers, and fill in each device's local arguments.
 
+    :param in_rows: of each device, or none
     :raises GraphTooLargeError: need against free
     """
     active = [int(part_rows.classes[RowClass.CLASS_NONE]) for part_rows in rows]
@@ -264,7 +283,10 @@ def _allocate(
         (arrays.parents, [id_bytes * count for count in words]),
         (
             arrays.left_rows,
-            [left_rows_bytes("mixed", part_rows, placement.capacity) for part_rows in rows],
+            [
+                max(left_rows_bytes("mixed", each, placement.capacity) for each in own)
+                for own in zip(rows, in_rows or rows, strict=True)
+            ],
         ),
         (arrays.row_bits, [row_bits_bytes(count) if tiled else 0 for count in active]),
     )
@@ -272,6 +294,8 @@ def _allocate(
     for place, part in enumerate(placement.parts):
         own = arguments[place]
         point_rows(own["rows"], rows[place])
+        if in_rows:
+            point_rows(own["in_rows"], in_rows[place])
         own["long_rows"] = arrays.left_rows[part].pointer
         # In directed graphs classes are of in-degrees.
         own["has_long_rows"] = is_directed or rows[place].classes[RowClass.CLASS_WARP] > 0

@@ -195,6 +195,29 @@ class TestSchedules:
                 for devices in (names_of(1), names_of(2)):
                     check_kept(graph, devices, method="afforest", rounds=1)
 
+    def test_one_of_several_gpus_is_chosen_where_it_is_faster(self) -> None:
+        graph = gw.generate("rmat:8,seed=5")
+        with emulated_gpus(2), gw.place(graph, names_of(2)) as placed:
+            for merge, devices in (("auto", 1), ("direct", 2), ("auto", 1)):
+                result = gw.connected_components(placed, merge=merge)
+                assert result.statistics.devices == tuple(names_of(devices))
+                assert len(result.statistics.processed_items) == devices
+                np.testing.assert_array_equal(result.label, expected_labels(graph))
+            assert gw.connected_components(placed, method="rem").statistics.devices == (
+                "cuda:0",
+                "cuda:1",
+            )
+
+    def test_all_gpus_are_taken_where_one_has_no_room(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graph = gw.generate("rmat:8,seed=5")
+        monkeypatch.setattr("godwit.supersteps.placement._COPY_ROOM", 10**9)
+        with emulated_gpus(2):
+            result = gw.connected_components(graph, devices=names_of(2))
+            assert result.statistics.devices == ("cuda:0", "cuda:1")
+            np.testing.assert_array_equal(result.label, expected_labels(graph))
+
     def test_all_memory_is_given_back(self) -> None:
         with emulated_gpus(2) as machine:
             for merge in ("tree", "direct"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
@@ -179,29 +179,57 @@ def place_for_one_query(
     return placed
 
 
-_MANY_GPUS_ARCS = 1 << 28
-_MANY_GPUS_DEGREE = 8
+_WIDE_ARCS = 1 << 28
+_WIDE_DEGREE = 8
+"""From so many arcs, and arcs per vertex, on, most queries of a placed graph gain by several GPUs."""
+_LONG_QUERY_ARCS = 1 << 36
+"""Arcs that a query visits in about a second, after which placing a graph on further GPUs pays."""
+_ROOM = 4
+"""A GPU has room for a graph, and for what engines make of it, if this many copies of it fit."""
 
 
-def default_devices(graph: Graph) -> DevicesArgument:
-    """Return the devices that suit a graph: all GPUs if it is large and its frontiers are wide, else one.
+def default_devices(graph: Graph, *, searches: int = 1) -> DevicesArgument:
+    """Return the devices that suit one query of a graph that is not placed: the first GPU, if it has room.
+
+    Placing the graph takes longer than most queries, and on further GPUs as many times as long.
+
+    :param searches: of the query: with many, all GPUs pay
+    """
+    gpus: Sequence[str] = gpu_names()
+    if searches * graph.arc_count < _LONG_QUERY_ARCS:
+        gpus = _first_with_room(gpus, graph)
+    return list(gpus) or None
+
+
+def devices_to_keep(graph: Graph) -> DevicesArgument:
+    """Return the devices that suit many queries: the first GPU, or all for a large graph of wide frontiers.
 
     On long, thin graphs (roads) a frontier keeps one GPU busy, and further ones wait.
     """
     gpus = gpu_names()
-    if len(gpus) > 1:
-        wide = graph.arc_count >= _MANY_GPUS_DEGREE * graph.vertex_count
-        if graph.arc_count < _MANY_GPUS_ARCS or not wide:
-            gpus = gpus[:1]
-    return list(gpus) or None
+    is_wide = graph.arc_count >= max(_WIDE_ARCS, _WIDE_DEGREE * graph.vertex_count)
+    return list(gpus if is_wide else _first_with_room(gpus, graph)) or None
 
 
-def default_step_devices(graph: Graph, *, atomics: bool = False) -> DevicesArgument:
-    """Return the devices that suit a graph in supersteps: several GPUs only if they have peer access.
+def _first_with_room(gpus: Sequence[str], graph: Graph) -> Sequence[str]:
+    """Return the first GPU alone if the graph has room there, else all."""
+    if len(gpus) < 2:
+        return gpus
+    from godwit.runtime.cuda.memory import free_memory_bytes
+
+    index = int(gpus[0].partition(":")[2])
+    return gpus[:1] if _ROOM * graph.nbytes <= free_memory_bytes(index) else gpus
+
+
+def default_step_devices(
+    graph: Graph, *, atomics: bool = False, searches: int = 1
+) -> DevicesArgument:
+    """Return the devices that suit a query in supersteps: several GPUs only if they have peer access.
 
     :param atomics: they also need atomics in each other's memory
+    :param searches: as of :func:`default_devices`
     """
-    names = default_devices(graph)
+    names = default_devices(graph, searches=searches)
     if isinstance(names, list) and not are_peers(resolve_devices(names), atomics=atomics):
         return names[:1]
     return names

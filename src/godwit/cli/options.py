@@ -124,8 +124,8 @@ class RunOptions:
 
     :param devices: GPUs: cuda is all of them, cuda:1 or cuda:0,cuda:1 some, 2 the first two. CPU: cpu is
         all cores as one device, cpu:0,cpu:1 are virtual devices of one thread each; where there is no GPU,
-        numbers mean these (1 is cpu). By default the first GPU, or all GPUs where the graph is large and of
-        low diameter; without GPUs all cores. See godwit devices.
+        numbers mean these (1 is cpu). By default the first GPU, or all GPUs where the graph does not fit
+        there or a query is very long; without GPUs all cores. See godwit devices.
     :param timeout: End the run if it takes longer; reading and partitioning do not count.
     """
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import ClosedContextError, InputError
+from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
@@ -43,6 +43,7 @@ from godwit.trace import seconds_since
 from godwit.worker.cuda.placement import GpuEndpoints, require_room
 
 Kept = TypeVar("Kept")
+Outcome = TypeVar("Outcome")
 
 
 class Closable(Protocol):
@@ -56,6 +57,9 @@ Plan = TypeVar("Plan", bound=Closable)
 
 MOST_PLANS = 16
 """Plans that a placement keeps: those that were used last."""
+
+_COPY_ROOM = 4
+"""A GPU has ample room for a copy of a graph if so many would fit."""
 
 _CLOSED = "this placed graph was closed; place the graph again"
 
@@ -369,6 +373,34 @@ class StepPlacement(GpuEndpoints[StepPart]):
                     copy.close()
                 raise ClosedContextError(_CLOSED)
             return StepCopies(self._copies[:count], firsts)
+
+    def run_on_copies(self, count: int, run: Callable[[StepCopies], Outcome]) -> Outcome:
+        """Return what a function returns for :meth:`copies`; drop them if other queries need their memory.
+
+        :raises GraphTooLargeError: they do not fit: ``copies_fit`` is False from then on
+        """
+        while True:
+            copies = self.copies(count)
+            try:
+                outcome = run(copies)
+                break
+            except ClosedContextError:  # another thread has dropped them
+                if self.closed:
+                    raise
+            except GraphTooLargeError:
+                self.copies_fit = False
+                self.drop_copies()
+                raise
+        if copies.is_narrow():
+            self.drop_copies()
+        return outcome
+
+    def has_room_for_copy(self) -> bool:
+        """Return True if the first GPU has a copy of the whole graph, or ample room for one."""
+        if self._copies:
+            return True
+        needed = _COPY_ROOM * self.graph.nbytes
+        return self.copies_fit and needed <= memory.free_memory_bytes(self.indexes[0])
 
     def drop_copies(self) -> None:
         """Release the copies once no query uses them."""

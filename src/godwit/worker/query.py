@@ -14,6 +14,7 @@ from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
     default_step_devices,
+    devices_to_keep,
     place_for_one_query,
 )
 from godwit.runtime.protocol import Device
@@ -37,7 +38,8 @@ def place(
     """Divide a graph into a part for each device, and upload the parts.
 
     :param devices: a number of GPUs (of virtual CPU devices where there is none), a name (``"cuda"``,
-        ``"cuda:0"``, ``"cpu"``) or names; None for the devices that suit the graph
+        ``"cuda:0"``, ``"cpu"``) or names; None for all GPUs if the graph has 2**28 arcs and 8 a
+        vertex, or does not fit one, else the first GPU, or all cores
     :param partition: ``"contiguous"``, ``"random"``, ``"biased-random"``, ``"metis"``, an array of shape
         (n) with the index of each vertex's device, a function ``(graph, parts)`` that returns one, or a
         Partition; None for the default
@@ -53,6 +55,8 @@ def place(
     is_text = isinstance(duplication, str)
     if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
         raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
+    if devices is None and isinstance(graph, Graph):
+        devices = devices_to_keep(graph)
     placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
     placed.is_kept = True
     try:

@@ -29,7 +29,7 @@ from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.placement import PlacedGraph
+from godwit.placement import PlacedGraph, default_step_devices
 from godwit.runtime.gpu_options import (
     OF_FRONTIERS,
     OF_STEPS,
@@ -103,7 +103,7 @@ def betweenness_centrality(
         added and compared as integers where weights are integers, else in float64
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
         one, and a number means all cores where there is no GPU; None also leaves small work, and work by
-        weights, to the CPU
+        weights, to the CPU, and gives long work (2**36 arcs, over all searches) to all GPUs
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: called now and then with the number of sources begun so far
@@ -123,6 +123,8 @@ def betweenness_centrality(
         work = searches * (graph.vertex_count + graph.arc_count)
         if work < _LEAST_GPU_WORK or (weighted is not False and graph.is_weighted):
             devices = "cpu"
+        else:
+            devices = default_step_devices(graph, searches=searches)
     with recorded(trace, "betweenness"), on_gpus_or_cores(graph, devices, "betweenness") as (
         plain, device, placed,
     ):  # fmt: skip

@@ -250,9 +250,10 @@ def bfs(
     :param graph: a graph, or one placed on devices by :func:`place`
     :param source: a vertex, or several: by id where the graph has ids of its own (``graph.ids.own``), else
         by numbers from 0
-    :param devices: None for the best choice: the first GPU, or all for a large and wide graph, or all
-        cores. Names: ``"cuda"`` (all GPUs), ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]``
-        (virtual devices). A number of GPUs, or of virtual devices if there is no GPU
+    :param devices: None for the best choice: the first GPU, since placing a graph on several takes longer
+        than a search gains (but all if it does not fit there), or all cores. Names: ``"cuda"`` (all GPUs),
+        ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]`` (virtual devices). A number of GPUs, or
+        of virtual devices if there is no GPU
     :param partition: how the graph is divided over several devices; see :func:`place`
     :param target: stop when the distance of this vertex is final; farther vertices count as not reached
     :param cutoff: farther vertices count as not reached

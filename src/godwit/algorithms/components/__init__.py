@@ -90,7 +90,8 @@ def connected_components(
         component are then left out), ``"rem"`` (all arcs are linked by Rem's algorithm, which splices
         paths), ``"hook"`` (all arcs hook roots below each other), ``"label-propagation"`` (a vertex
         program: labels go along arcs; on any devices, virtual ones of the CPU too); ``"auto"``: Rem where
-        the mean degree is small, else Afforest
+        the mean degree is small, else Afforest; of several GPUs, this runs on the first if the whole graph
+        fits there and ``merge`` is ``"auto"``, which is faster: ``.statistics.devices`` names it
     :param rounds: of Afforest, neighbours of every vertex that are linked first, at least 1; of Rem and
         hook, rounds of hooking without atomics before the atomic one (Hellås, 2018); with ``"auto"`` at
         least 1. None: what is usually best
@@ -212,11 +213,13 @@ class _Query:
     """Checked arguments of :func:`connected_components`.
 
     :ivar method: the method, chosen for the graph where ``"auto"`` is given
+    :ivar is_automatic: the method and how GPUs merge were left to this module
     :ivar stream_method: the method if arcs stream
     :ivar keeps_graph: given arguments without which arcs could stream
     """
 
     method: Method
+    is_automatic: bool
     stream_method: str
     rounds: int | None
     jumps: int | None
@@ -245,7 +248,8 @@ class _Query:
         is_short = graph.arc_count < _SHORT_DEGREE * max(1, graph.vertex_count)
         automatic: Method = "rem" if is_short else "afforest"
         chosen: Method = automatic if method == "auto" else method
-        return cls(chosen, method, rounds, jumps, merge, keeps)
+        is_automatic = method == "auto" and merge == "auto"
+        return cls(chosen, is_automatic, method, rounds, jumps, merge, keeps)
 
     @property
     def to_leave_out(self) -> str:
@@ -378,8 +382,19 @@ def _label_on_gpus(
     )
     poll = make_poll(options)
     steps = place_positions(placed)
+    # Of several GPUs one alone is faster: hardly any arc is read, and all would wait for each other.
+    alone = query.is_automatic and is_sampled and len(steps.parts) > 1 and steps.has_room_for_copy()
     with statistics.phase("run"):
-        outcome = label_on_gpus(steps, union_query, poll)
+        if alone:
+            try:
+                outcome = steps.run_on_copies(
+                    1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
+                )
+                statistics.begin_on(statistics.devices[:1])
+            except GraphTooLargeError:
+                alone = False
+        if not alone:
+            outcome = label_on_gpus(steps, union_query, poll)
     statistics.split_run(outcome.seconds)
     statistics.rounds = outcome.supersteps
     statistics.processed_items, statistics.arcs_relaxed = outcome.rows, outcome.arcs

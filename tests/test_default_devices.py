@@ -1,0 +1,72 @@
+"""Devices that are chosen where none are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from emulated_grid import emulated_gpus
+from godwit import placement
+from gpu_endpoints import names_of
+
+
+@pytest.fixture(autouse=True)
+def gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+
+
+@pytest.fixture
+def graph() -> gw.Graph:
+    return gw.generate("rmat:8,seed=5")
+
+
+class TestOneQuery:
+    def test_one_gpu_is_enough(self, graph: gw.Graph) -> None:
+        """Placing on several takes longer than they save, however large the graph."""
+        with emulated_gpus(2), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(placement, "_WIDE_ARCS", 0)
+            assert gw.bfs(graph, 0).statistics.devices == ("cuda:0",)
+            assert gw.pagerank(graph).statistics.devices == ("cuda:0",)
+
+    def test_all_take_a_graph_without_room_on_one(
+        self, graph: gw.Graph, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(placement, "_ROOM", 10**9)
+        with emulated_gpus(2):
+            assert gw.pagerank(graph).statistics.devices == ("cuda:0", "cuda:1")
+
+    def test_all_share_the_sources_of_much_work(
+        self, graph: gw.Graph, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        options: dict[str, Any] = {"sources": [0, 1, 2]}
+        expected = gw.betweenness_centrality(graph, devices="cpu", **options)
+        monkeypatch.setattr("godwit.algorithms.betweenness._LEAST_GPU_WORK", 0)
+        monkeypatch.setattr(placement, "_LONG_QUERY_ARCS", 2 * graph.arc_count)
+        with emulated_gpus(2):
+            found = gw.betweenness_centrality(graph, **options)
+            assert found.statistics.devices == ("cuda:0", "cuda:1")
+            np.testing.assert_allclose(found.centrality, expected.centrality, rtol=1e-9)
+            few = gw.betweenness_centrality(graph, sources=[0])
+            assert few.statistics.devices == ("cuda:0",)
+
+
+class TestPlaced:
+    @pytest.mark.parametrize(("least", "count"), [(0, 2), (10**9, 1)])
+    def test_large_graphs_are_on_all_gpus(
+        self, graph: gw.Graph, monkeypatch: pytest.MonkeyPatch, least: int, count: int
+    ) -> None:
+        monkeypatch.setattr(placement, "_WIDE_ARCS", least)
+        with emulated_gpus(2), gw.place(graph) as placed:
+            assert [device.name for device in placed.context.devices] == names_of(count)
+
+    def test_roads_are_on_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(placement, "_WIDE_ARCS", 0)
+        road = gw.generate("road:20")
+        with emulated_gpus(2), gw.place(road) as placed:
+            assert [device.name for device in placed.context.devices] == ["cuda:0"]
+        monkeypatch.setattr(placement, "_ROOM", 10**9)
+        with emulated_gpus(2), gw.place(road) as placed:
+            assert len(placed.context.devices) == 2

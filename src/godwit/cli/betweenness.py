@@ -67,13 +67,12 @@ class _BetweennessQuery(ScoreQuery):
         return f"no centrality is less than what {samples} of {len(sources)} sources contribute"
 
     def write(self, output: Output, result: BetweennessResult) -> None:
-        from godwit.algorithms.betweenness.result import betweenness_columns
         from godwit.graph.interchange.tables import Column
 
         if self.arguments["edges"]:
             output.write_edges(Column("centrality", result.edge_centrality), result.graph)
         else:
-            output.write(betweenness_columns(result), result.graph.ids.in_file)
+            output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: BetweennessResult, count: int) -> list[Facts]:
         if self.arguments["edges"]:

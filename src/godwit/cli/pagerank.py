@@ -59,9 +59,7 @@ class _PageRankQuery(ScoreQuery):
         return f"one more iteration changes the ranks by at most {tolerance:.6g} in sum"
 
     def write(self, output: Output, result: PageRankResult) -> None:
-        from godwit.algorithms.pagerank.result import rank_columns
-
-        output.write(rank_columns(result), result.graph.ids.in_file)
+        output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: PageRankResult, count: int) -> list[Facts]:
         return highest_vertices(result, result.rank, count, "rank")

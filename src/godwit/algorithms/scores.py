@@ -1,0 +1,90 @@
+"""A value for each vertex: the base of the results of PageRank and of centralities."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from godwit.arrays import ResultLocation, host_array
+from godwit.dtypes import Array, as_count
+from godwit.graph.csr import Graph
+from godwit.graph.ids import VertexIds
+from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.runtime.statistics import RunStatistics
+
+
+class VertexScores:
+    """A value for each vertex.
+
+    :ivar graph: the graph
+    :ivar statistics: work and times of the run
+    :ivar location: where the array lives: a NumPy array on the host, or CuPy's on a GPU
+    """
+
+    score_name: ClassVar[str]
+    """Name of the value: of the column of tables, and of the attribute."""
+
+    def __init__(
+        self, graph: Graph, scores: Any, statistics: RunStatistics, location: ResultLocation
+    ) -> None:
+        self.graph = graph
+        self.statistics = statistics
+        self.location = location
+        self._computed = scores
+
+    @cached_property
+    def _placed(self) -> Array:
+        """Values where the caller asked for them."""
+        placed: Array = self.location.place(self._computed)
+        return placed
+
+    @cached_property
+    def _scores(self) -> Array:
+        """Values on the host."""
+        return host_array(self._computed)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of a table of vertices."""
+        return [Column(self.score_name, self._scores)]
+
+    def to_dict(self) -> dict[Any, float]:
+        """Return the value of every vertex, by its id (:attr:`Graph.ids`).
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.betweenness_centrality(graph).to_dict()
+        {'Bonn': 0.0, 'Ulm': 0.5, 'Jena': 0.0}
+        """
+        return scores_by_id(self._scores, self.graph.ids)
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.Table`` with a row per vertex: column ``vertex`` (ids), and the values."""
+        return vertex_table(self.columns, self.graph.ids)
+
+    def to_pandas(self) -> Any:
+        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
+
+        :raises InputError: pandas is not installed
+        """
+        return to_pandas(self.to_arrow(), nullable=False)
+
+    def highest(self, count: int) -> list[Any]:
+        """Return the vertices of highest value by id, highest first; ties by position.
+
+        :raises InputError: ``count`` is no integer, or negative
+        """
+        return highest_ids(self._scores, count, self.graph.ids)
+
+
+def scores_by_id(scores: Array, ids: VertexIds) -> dict[Any, float]:
+    """Return the value of every vertex by its id."""
+    return dict(zip(ids.of(np.arange(len(scores))), scores.tolist(), strict=True))
+
+
+def highest_ids(scores: Array, count: Any, ids: VertexIds) -> list[Any]:
+    """Return the ids of the vertices of highest value, highest first; ties by position."""
+    order = np.argsort(-scores, kind="stable")
+    return ids.of(order[: as_count(count, "count")])

@@ -14,12 +14,24 @@ import pytest
 
 import godwit as gw
 from godwit import config, errors
-from godwit.algorithms import betweenness, bfs, components, filtering, pagerank, sssp
+from godwit.algorithms import (
+    betweenness,
+    bfs,
+    components,
+    eigenvector,
+    filtering,
+    hits,
+    katz,
+    pagerank,
+    sssp,
+)
 from godwit.dataflow import context
 from godwit.errors import InputError
 from godwit.graph.generators import spec
 
-_FUNCTIONS = [betweenness, bfs, components, filtering, pagerank, sssp, spec]
+_FUNCTIONS = [
+    betweenness, bfs, components, eigenvector, filtering, hits, katz, pagerank, sssp, spec,
+]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")
 

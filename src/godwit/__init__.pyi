@@ -15,12 +15,22 @@ from godwit.algorithms.components.verify import (
     verify_connected_components as verify_connected_components,
 )
 from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
+from godwit.algorithms.eigenvector import eigenvector_centrality as eigenvector_centrality
 from godwit.algorithms.filtering import filter as filter
 from godwit.algorithms.filtering.verify import verify_filter as verify_filter
+from godwit.algorithms.hits import hits as hits
+from godwit.algorithms.katz import katz_centrality as katz_centrality
 from godwit.algorithms.pagerank import pagerank as pagerank
 from godwit.algorithms.pagerank.verify import verify_pagerank as verify_pagerank
 from godwit.algorithms.paths.verify import verify_bfs as verify_bfs
 from godwit.algorithms.paths.verify import verify_sssp as verify_sssp
+from godwit.algorithms.power_iteration.verify import (
+    verify_eigenvector_centrality as verify_eigenvector_centrality,
+)
+from godwit.algorithms.power_iteration.verify import verify_hits as verify_hits
+from godwit.algorithms.power_iteration.verify import (
+    verify_katz_centrality as verify_katz_centrality,
+)
 from godwit.algorithms.sssp import sssp as sssp
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies

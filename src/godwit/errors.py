@@ -7,6 +7,7 @@ handlers (``except ValueError``) still work.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -81,6 +82,32 @@ class GraphTooLargeError(GodwitError, MemoryError):
 
 class OperatorError(GodwitError, TypeError):
     """A user's operator cannot be compiled, or its types do not fit."""
+
+
+class ConvergenceError(GodwitError, ArithmeticError):
+    """Iterations did not converge within their number, or their values overflowed.
+
+    :param what: the algorithm
+    :ivar iterations: number of iterations that were made
+    :ivar residual: mean absolute change of a value by the last of them; infinite or NaN after an overflow
+    :ivar tolerance: the residual below which they would have converged
+    """
+
+    def __init__(self, what: str, iterations: int, residual: float, tolerance: float) -> None:
+        self.what = what
+        self.iterations = iterations
+        self.residual = residual
+        self.tolerance = tolerance
+        state = (
+            f"the last changed values by {residual:.3g} on average, and tolerance is {tolerance:g}"
+            if math.isfinite(residual)
+            else "values exceed float64"
+        )
+        super().__init__(f"{what} has not converged after {iterations} iteration(s): {state}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by the constructor's arguments, which differ from ``args``."""
+        return type(self), (self.what, self.iterations, self.residual, self.tolerance)
 
 
 class ValueOverflowError(GodwitError, OverflowError):

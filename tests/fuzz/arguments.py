@@ -138,12 +138,16 @@ def targets(stack: ExitStack) -> dict[str, Target]:
     components = gw.connected_components(UNDIRECTED, devices="cpu:0")
     ranks = gw.pagerank(UNDIRECTED, devices="cpu:0")
     between = gw.betweenness_centrality(UNDIRECTED, devices="cpu:0", edges=True)
+    scores = gw.hits(GRAPH, devices="cpu:0")
     array = np.arange(10)
     on_one = {"graph": GRAPH, "devices": "cpu:0"}
     found = {
         "bfs": Target(gw.bfs, {**on_one, "source": 0}),
         "sssp": Target(gw.sssp, {**on_one, "source": 0}),
         "pagerank": Target(gw.pagerank, on_one),
+        "eigenvector_centrality": Target(gw.eigenvector_centrality, on_one),
+        "katz_centrality": Target(gw.katz_centrality, on_one),
+        "hits": Target(gw.hits, on_one),
         "betweenness_centrality": Target(gw.betweenness_centrality, on_one),
         "connected_components": Target(gw.connected_components, on_one),
         "connected_components_of_edges": Target(
@@ -232,6 +236,17 @@ def targets(stack: ExitStack) -> dict[str, Target]:
             gw.verify_sssp, {"graph": GRAPH, "sources": 0, "distance": weighted.distance}
         ),
         "verify_pagerank": Target(gw.verify_pagerank, {"graph": UNDIRECTED, "rank": ranks.rank}),
+        "verify_eigenvector_centrality": Target(
+            gw.verify_eigenvector_centrality,
+            {"graph": UNDIRECTED, "centrality": np.full(4, 0.5)},
+        ),
+        "verify_katz_centrality": Target(
+            gw.verify_katz_centrality, {"graph": UNDIRECTED, "centrality": np.full(4, 0.5)}
+        ),
+        "verify_hits": Target(
+            gw.verify_hits,
+            {"graph": GRAPH, "hubs": scores.hubs, "authorities": scores.authorities},
+        ),
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
         ),

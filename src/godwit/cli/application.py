@@ -19,6 +19,7 @@ from godwit.cli import (
     pagerank,
     partition,
     paths,
+    power_iteration,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.generators.spec import GENERATORS
@@ -134,6 +135,9 @@ for _name, _function, *_epilog_parts in (
     ("bfs", paths.paths, paths.BFS_EXAMPLES),
     ("sssp", paths.paths, paths.SSSP_EXAMPLES),
     ("pagerank", pagerank.pagerank, pagerank.EXAMPLES),
+    ("eigenvector", power_iteration.eigenvector, power_iteration.EIGENVECTOR_EXAMPLES),
+    ("katz", power_iteration.katz, power_iteration.KATZ_EXAMPLES),
+    ("hits", power_iteration.hits, power_iteration.HITS_EXAMPLES),
     ("betweenness", betweenness.betweenness, betweenness.EXAMPLES),
     ("components", components.components, components.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from godwit.errors import GodwitError
+from godwit.errors import ConvergenceError, GodwitError
 
 DONE = 0
 INTERNAL_FAULT = 1
@@ -63,6 +63,8 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
         return _failed(str(error) or "out of memory")
     except OSError as error:
         return _failed(_describe_os_error(error))
+    except ConvergenceError as error:
+        return _failed(f"{error} (--max-iterations, --tolerance)", NOT_CONVERGED)
     except GodwitError as error:
         return _failed(str(error))
     except Exception as error:

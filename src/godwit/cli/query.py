@@ -229,8 +229,18 @@ def highest_vertices(result: Any, values: Any, count: int, column: str) -> list[
     :param values: values of all vertices, in the order of their positions in the graph
     :param column: name of the column of values
     """
-    ids = result.graph.ids
-    positions = ids.positions(result.highest(count))
+    return rows_of_vertices(result.graph, result.highest(count), values, column)
+
+
+def rows_of_vertices(graph: Graph, vertices: list[Any], values: Any, column: str) -> list[Facts]:
+    """Return rows of some vertices: their ids in the graph's file, and values.
+
+    :param vertices: by id
+    :param values: values of all vertices, in the order of their positions in the graph
+    :param column: name of the column of values
+    """
+    ids = graph.ids
+    positions = ids.positions(vertices)
     return [
         {"vertex": name, column: plain(value)}
         for name, value in zip(ids.in_file.of(positions), values[positions], strict=True)

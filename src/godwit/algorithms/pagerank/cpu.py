@@ -134,7 +134,7 @@ def power_iteration(
     return IterationOutcome(start, int(counts[_ITERATIONS]), float(outcome[_RESIDUAL]))
 
 
-def _next_block(cursors: Any, parity: int, rank: int, size: int, blocks: int, helped: int) -> Any:
+def next_block(cursors: Any, parity: int, rank: int, size: int, blocks: int, helped: int) -> Any:
     """Claim a block; return it, or -1 if all are claimed, and how many threads further its range is."""
     while helped < size:
         owner = (rank + helped) % size
@@ -328,7 +328,7 @@ def _iterate(
         lift = 1.0 - damping + damping * dangling
         helped = 0
         while True:
-            block, helped = _next_block(cursors, parity, rank, size, blocks, helped)
+            block, helped = next_block(cursors, parity, rank, size, blocks, helped)
             if block < 0 or load_acquire(control, ABORT) != 0:
                 break
             _update_block(

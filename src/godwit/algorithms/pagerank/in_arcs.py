@@ -106,7 +106,7 @@ def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
     else:
         divisors = np.empty(0, offsets.dtype)
     order = np.empty(0, graph.targets.dtype)
-    blocks = _block_bounds(offsets)
+    blocks = block_bounds(offsets)
     plain = InArcs(
         offsets, reverse.targets, contributions, divisors, order, blocks, _one_section(blocks)
     )
@@ -139,7 +139,7 @@ def _sorted_by_degree(arcs: InArcs, graph: Graph, threads: int) -> InArcs:
     degrees = np.minimum(graph.out_degree(), _MAX_DEGREE).astype(np.uint16)
     order = np.argsort(degrees, kind="stable").astype(graph.targets.dtype)
     offsets = _moved_offsets(arcs, order)
-    blocks = _block_bounds(offsets)
+    blocks = block_bounds(offsets)
     sections = _one_section(blocks)
     if is_symmetric(graph):  # rows are as long as there are out-arcs
         ends = np.searchsorted(degrees[order], np.arange(FEW_ARCS + 1), side="right")
@@ -186,7 +186,7 @@ def _narrowed(offsets: Array, graph: Graph) -> Array:
     return offsets.astype(np.int32) if graph.arc_count < 2**31 else offsets
 
 
-def _block_bounds(offsets: Array) -> Array:
+def block_bounds(offsets: Array) -> Array:
     """Return the bounds of blocks with about the same number of vertices and in-arcs."""
     work = offsets + np.arange(len(offsets), dtype=np.int64)
     count = min(_MAX_BLOCKS, int(work[-1]) // _BLOCK_WORK + 1)

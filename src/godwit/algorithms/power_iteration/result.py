@@ -1,0 +1,140 @@
+"""Results of power iterations."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from godwit.algorithms.power_iteration.query import PowerOutcome
+from godwit.algorithms.scores import VertexScores, highest_ids, scores_by_id
+from godwit.arrays import ResultLocation, host_array
+from godwit.dtypes import Array
+from godwit.graph.csr import Graph
+from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.runtime.statistics import RunStatistics
+
+
+class CentralityResult(VertexScores):
+    """Centrality of all vertices, by iterations that converged.
+
+    :ivar iterations: number of iterations
+    :ivar residual: mean absolute change of a vertex' value by the last iteration
+    """
+
+    score_name = "centrality"
+
+    def __init__(
+        self,
+        graph: Graph,
+        centrality: Any,
+        outcome: PowerOutcome,
+        statistics: RunStatistics,
+        location: ResultLocation,
+    ) -> None:
+        super().__init__(graph, centrality, statistics, location)
+        self.iterations = outcome.iterations
+        self.residual = outcome.residual
+
+    @property
+    def centrality(self) -> Array:
+        """Centrality of every vertex, float64 (n)."""
+        return self._placed
+
+    def __repr__(self) -> str:
+        return (
+            f"CentralityResult({len(self._computed)} vertices, {self.iterations} iteration(s), "
+            f"residual {self.residual:.3g})"
+        )
+
+
+class HitsResult:
+    """Hubs and authorities of all vertices.
+
+    :ivar graph: the graph
+    :ivar statistics: work and times of the run
+    :ivar iterations: number of iterations
+    :ivar residual: mean absolute change of a vertex' authority, whose L2 norm is 1, by the last iteration
+    :ivar location: where the arrays live: NumPy's on the host, or CuPy's on a GPU
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        hubs: Any,
+        authorities: Any,
+        outcome: PowerOutcome,
+        statistics: RunStatistics,
+        location: ResultLocation,
+    ) -> None:
+        self.graph = graph
+        self.statistics = statistics
+        self.iterations = outcome.iterations
+        self.residual = outcome.residual
+        self.location = location
+        self._hubs = hubs
+        self._authorities = authorities
+
+    @cached_property
+    def hubs(self) -> Array:
+        """Hub score of every vertex, float64 (n)."""
+        placed: Array = self.location.place(self._hubs)
+        return placed
+
+    @cached_property
+    def authorities(self) -> Array:
+        """Authority score of every vertex, float64 (n)."""
+        placed: Array = self.location.place(self._authorities)
+        return placed
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of a table of vertices."""
+        return [
+            Column("hub", host_array(self._hubs)),
+            Column("authority", host_array(self._authorities)),
+        ]
+
+    def hubs_to_dict(self) -> dict[Any, float]:
+        """Return the hub score of every vertex, by its id (:attr:`Graph.ids`)."""
+        return scores_by_id(host_array(self._hubs), self.graph.ids)
+
+    def authorities_to_dict(self) -> dict[Any, float]:
+        """Return the authority score of every vertex, by its id (:attr:`Graph.ids`).
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_edges([0, 1], [2, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.hits(graph).authorities_to_dict()
+        {'Bonn': 0.0, 'Ulm': 0.0, 'Jena': 1.0}
+        """
+        return scores_by_id(host_array(self._authorities), self.graph.ids)
+
+    def highest_hubs(self, count: int) -> list[Any]:
+        """Return the vertices of highest hub score by id, highest first; ties by position.
+
+        :raises InputError: ``count`` is no integer, or negative
+        """
+        return highest_ids(host_array(self._hubs), count, self.graph.ids)
+
+    def highest_authorities(self, count: int) -> list[Any]:
+        """Return the vertices of highest authority score by id, highest first; ties by position.
+
+        :raises InputError: ``count`` is no integer, or negative
+        """
+        return highest_ids(host_array(self._authorities), count, self.graph.ids)
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.Table`` with a row per vertex: ``vertex`` (ids), ``hub``, ``authority``."""
+        return vertex_table(self.columns, self.graph.ids)
+
+    def to_pandas(self) -> Any:
+        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
+
+        :raises InputError: pandas is not installed
+        """
+        return to_pandas(self.to_arrow(), nullable=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"HitsResult({len(self._hubs)} vertices, {self.iterations} iteration(s), "
+            f"residual {self.residual:.3g})"
+        )

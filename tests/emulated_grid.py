@@ -78,16 +78,16 @@ def emulated_gpus(
     modules = _modules()
     _forget(modules)
     programs: list[Any] = []
-    real_load = engine.ProgramRun.load
+    real_load = engine.ProgramPlan._load
 
     class Launch(driver.Launch):
         def __init__(self, kernel: Any, stream: Any, *, arguments: Any, **given: Any) -> None:
             check_arguments(kernel.function, arguments)
             super().__init__(kernel, stream, arguments=arguments, **given)
 
-    def load(run: Any) -> None:
-        programs.append(run.program)
-        real_load(run)
+    def load(plan: Any) -> None:
+        programs.append(plan.program)
+        real_load(plan)
 
     with pytest.MonkeyPatch.context() as patch:
         for original, stand_in in (
@@ -104,7 +104,7 @@ def emulated_gpus(
                 for name, value in list(vars(module).items()):
                     if value is original:
                         patch.setattr(module, name, stand_in)
-        patch.setattr(engine.ProgramRun, "load", load)
+        patch.setattr(engine.ProgramPlan, "_load", load)
         patch.setattr(memory, "_ABANDONED", _Abandoned(machine))
         patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
         patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))

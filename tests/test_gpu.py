@@ -279,24 +279,31 @@ def test_names_of_devices() -> None:
 
 def test_a_device_that_never_comes_is_given_up() -> None:
     """The start gate: one of two kernels is not started; the other leaves by itself, and says so."""
-    from godwit.runtime.cuda import slices
     from godwit.worker.cuda import engine
 
-    ready = engine.ProgramRun._ready
+    launch_of = engine.ProgramPlan._launch
+    is_missing = True
 
-    def only_the_first(run: engine.ProgramRun, place: int) -> driver.Launch:
-        launch = ready(run, place)
-        if place == 1 and not run.arguments[place]["prepare"]:
-            launch.start = lambda: None  # type: ignore[method-assign]
+    def without_the_second(plan: engine.ProgramPlan, endpoint_index: int) -> driver.Launch:
+        launch = launch_of(plan, endpoint_index)
+        start = launch.start
+
+        def start_unless_missing() -> None:
+            if endpoint_index == 0 or not is_missing or plan.arguments[1]["prepare"]:
+                start()
+
+        launch.start = start_unless_missing  # type: ignore[method-assign]
         return launch
 
     graph = gw.generators.path(100)
+    gpu = ExperimentOptions(patience_s=0.2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine.ProgramRun, "_ready", only_the_first)
-        with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
-            gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"], gpu=ExperimentOptions(patience_s=0.2))
-    assert slices.PEER_LOST == 3
-    assert gw.bfs(graph, 0, devices=["cuda:0", "cuda:0"]).distance[99] == 99
+        patch.setattr(engine.ProgramPlan, "_launch", without_the_second)
+        with gw.place(graph, ["cuda:0", "cuda:0"]) as placed:
+            with pytest.raises(DeviceError, match=r"waited 0\.2 s"):
+                gw.bfs(placed, 0, gpu=gpu)
+            is_missing = False
+            assert gw.bfs(placed, 0, gpu=gpu).distance[99] == 99
 
 
 def test_fields_of_a_program_that_improves() -> None:

@@ -17,7 +17,7 @@ from godwit import GpuOptions, Graph
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import place_positions
-from godwit.supersteps.placement import MOST_PLANS
+from godwit.worker.cuda.placement import MOST_PLANS
 from graphs import graphs
 
 STEPS = "bulk-synchronous"

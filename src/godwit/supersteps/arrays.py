@@ -113,13 +113,13 @@ class DeviceArray:
     def take(self, other: DeviceArray) -> None:
         """Take over the buffers of another array, which has none afterwards."""
         self._buffers, other._buffers = other._buffers, {}
-        self._placement.version += 1
+        self._placement.note_freed()
 
     def release(self, part: StepPart | None = None) -> None:
         """Free the buffer of one device, or of all."""
         for device in [*self._buffers, *self._pinned] if part is None else [part.device]:
             if device in self._buffers or device in self._pinned:
-                self._placement.version += 1
+                self._placement.note_freed()
             if device in self._buffers:
                 self._buffers.pop(device).close()
             if device in self._pinned:

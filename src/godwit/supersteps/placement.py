@@ -6,11 +6,11 @@ for making and closing a placement, its GPUs are used under :meth:`StepPlacement
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from time import perf_counter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,28 +40,14 @@ from godwit.supersteps.rows import (
     positions_on,
 )
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import GpuEndpoints, require_room
+from godwit.worker.cuda.placement import CLOSED, GpuEndpoints, require_room
 
 Kept = TypeVar("Kept")
 Outcome = TypeVar("Outcome")
 
 
-class Closable(Protocol):
-    """What frees memory when it is closed."""
-
-    def close(self) -> None:
-        """Free the memory."""
-
-
-Plan = TypeVar("Plan", bound=Closable)
-
-MOST_PLANS = 16
-"""Plans that a placement keeps: those that were used last."""
-
 _COPY_ROOM = 4
 """A GPU has ample room for a copy of a graph if so many would fit."""
-
-_CLOSED = "this placed graph was closed; place the graph again"
 
 
 class StepPlacement(GpuEndpoints[StepPart]):
@@ -78,7 +64,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :ivar seconds: time by phase: ``"number"`` for finding positions, ``"rows"`` for making rows, ``"sort"``
         of that for sorting them, ``"deliver"`` for results
     :ivar device_arrays: all arrays on the devices; closing the placement frees them
-    :ivar version: grows whenever a buffer of these is freed: addresses that were read before may be wrong
     """
 
     def __init__(
@@ -117,8 +102,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._hub_rows: list[HubRows] | None = None
         self._first_neighbours = DeviceArray(self)
         self._kept: dict[Any, Any] = {}
-        self.version = 0
-        self._plans: dict[Any, tuple[int, Any]] = {}
         begin = perf_counter()
         if numbering is None:
             numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
@@ -160,17 +143,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """Add the time since ``begin`` (of ``perf_counter``) to the seconds of the phase ``name``."""
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the GPUs exclusively.
-
-        :raises ClosedContextError: the placement is closed
-        """
-        with held_gpus(self.indexes):
-            if self.closed:
-                raise ClosedContextError(_CLOSED)
-            yield
-
     def kept(self, kind: Callable[[StepPlacement], Kept]) -> Kept:
         """Return an object that is kept between queries, such as a class of arrays of a primitive.
 
@@ -180,26 +152,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
             self._kept[kind] = kind(self)
         made: Kept = self._kept[kind]
         return made
-
-    def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
-        """Return a plan that is kept between queries.
-
-        :param key: tells plans apart: a primitive, with all options that its plans depend on
-        :param make: makes it, if there is none, or if a buffer to which it may point was freed since
-        """
-        known = self._plans.pop(key, None)
-        if known is not None and known[0] == self.version:
-            self._plans[key] = known  # the latest used come last
-            plan: Plan = known[1]
-            return plan
-        if known is not None:
-            known[1].close()
-        plan = make()
-        self._plans[key] = (self.version, plan)
-        while len(self._plans) > MOST_PLANS:
-            oldest = next(iter(self._plans))
-            self._plans.pop(oldest)[1].close()
-        return plan
 
     def reserve(self, *needs: tuple[DeviceArray, Sequence[int]]) -> None:
         """Allocate arrays, or enlarge them.
@@ -371,7 +323,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             if self.closed:
                 for copy in self._copies:  # it was closed while these were made
                     copy.close()
-                raise ClosedContextError(_CLOSED)
+                raise ClosedContextError(CLOSED)
             return StepCopies(self._copies[:count], firsts)
 
     def run_on_copies(self, count: int, run: Callable[[StepCopies], Outcome]) -> Outcome:
@@ -410,9 +362,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
             copy.close()
 
     def _free(self) -> None:
-        for _, plan in self._plans.values():
-            plan.close()
-        self._plans.clear()
         for array in self.device_arrays:
             array.release()
         super()._free()
@@ -464,5 +413,5 @@ class StepCopies:
         """Hold the GPUs exclusively; compare :meth:`StepPlacement.held`."""
         with held_gpus(self.indexes):
             if any(copy.closed for copy in self.placements):
-                raise ClosedContextError(_CLOSED)
+                raise ClosedContextError(CLOSED)
             yield

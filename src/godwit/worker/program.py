@@ -29,7 +29,7 @@ Initial = float | Array | Callable[[Array], Any] | None
 _MESSAGE = ("value", "weight", "degree", "vertex", "field")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProgramOperators:
     """The operators of a VertexProgram as engines compile them, with fixed signatures.
 
@@ -37,6 +37,7 @@ class ProgramOperators:
     ``update(field, value, parameters)`` and ``priority(value)`` are plain Python functions.
 
     :param identity: the value that every message improves on, or that adds nothing
+    :param parameter_count: number of the program's parameters
     :param compiled: compiled forms for CPUs and GPUs, by their own keys
     """
 
@@ -52,7 +53,8 @@ class ProgramOperators:
     uses_degree: bool = False
     uses_vertex: bool = False
     identity: Any = 0
-    compiled: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    parameter_count: int = 0
+    compiled: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +150,7 @@ class VertexProgram:
             uses_weight="weight" in signature(self.message).parameters,
             uses_degree="degree" in signature(self.message).parameters,
             uses_vertex="vertex" in signature(self.message).parameters,
+            parameter_count=len(names),
         )
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "field_dtype", field_dtype)

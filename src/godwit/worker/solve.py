@@ -168,6 +168,7 @@ def solve(
     check_asynchronous(devices, options.gpu)
     layout = placed.layout
     placement = place_parts(placed)
+    destination: Destination | None = None
     name = "delta-stepping" if device.shares_memory else "asynchronous"
     if options.in_steps:
         name = "bulk-synchronous"
@@ -178,14 +179,15 @@ def solve(
         statistics.hops = hops
     if device.fills or not (device.shares_memory or options.in_steps):
         statistics.window = options.worker.window  # otherwise all devices process the same bucket
-    _require_run_memory(program, graph.vertex_count, len(devices), options, fills=device.fills)
+    _require_run_memory(program, graph.vertex_count, devices, options)
     with statistics.phase("run"):
         parts = make_parts(
             program, placed, start, limit=limit, target=target, parameters=parameters
         )
         capacity_items = options.worker.capacity_items
         if capacity_items is None:
-            capacity_items = 2 * max(len(part.values) for part in parts) // device.threads + 1024
+            most_vertices = max(part.graph.vertex_count for part in parts)
+            capacity_items = 2 * most_vertices // device.threads + 1024
         run_options = WorklistOptions(
             delta,
             options.worker.window,
@@ -196,18 +198,17 @@ def solve(
             gpu=options.gpu,
         )
         if device.delivers:
-            run_options.destination = _destination(program, layout, result_dtype, options.location)
-        counts = _run(program, placement, devices, parts, run_options, make_poll(options))
+            destination = _destination(program, layout, result_dtype, options.location)
+        poll = make_poll(options)
+        counts = _run(program, placement, devices, parts, run_options, destination, poll)
     if counts.value_overflow:
         raise ValueOverflowError(
             f"a message of program {program.name!r} does not fit {program.dtype.name}; "
             "declare a wider dtype"
         )
     statistics.take_counts(counts)
-    destination = run_options.destination
     if destination is not None:
-        statistics.seconds["run"] -= destination.seconds
-        statistics.seconds["gather"] = destination.seconds
+        statistics.split_run({"gather": destination.seconds})
         return Solution(destination.values, destination.fields, statistics, graph.ids)
     with statistics.phase("gather"):
         values = layout.gather([part.values for part in parts])
@@ -226,15 +227,16 @@ def _run(
     devices: Sequence[Device],
     parts: Sequence[PlacedPart],
     options: WorklistOptions,
+    destination: Destination | None,
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
-    if devices[0].kind == "cpu":
+    if destination is None:
         from godwit.worker.cpu.engine import run_program as run_on_cores
 
         return run_on_cores(program.operators, devices, parts, options, poll)
     from godwit.worker.cuda.engine import run_program as run_on_gpus
 
-    return run_on_gpus(program.operators, placement, parts, options, poll)
+    return run_on_gpus(program.operators, placement, parts, options, destination, poll)
 
 
 def _delta_and_hops(
@@ -251,15 +253,17 @@ def _delta_and_hops(
 
 
 def _require_run_memory(
-    program: VertexProgram, vertices: int, devices: int, options: SolverOptions, *, fills: bool
+    program: VertexProgram, vertices: int, devices: Sequence[Device], options: SolverOptions
 ) -> None:
     """Raise GraphTooLargeError if values, worklists and mailboxes do not fit, before they are allocated."""
-    if fills:  # GPUs check their memory themselves; here are their results only
-        require_memory(8 * vertices, f"the results of {program.name!r} on {vertices:,} vertices")
+    if devices[0].fills:  # GPUs check their memory themselves; here are their results only
+        if options.location.gpu is None:
+            what = f"the results of {program.name!r} on {vertices:,} vertices"
+            require_memory(8 * vertices, what)
         return
     value_bytes = 2 * program.dtype.itemsize + 8 * (program.field_dtype is not None)
-    items = devices**2 * (options.worker.ring_items or DEFAULT_RING_ITEMS) + 2 * vertices
-    items += (options.worker.capacity_items or 0) * devices
+    items = len(devices) ** 2 * (options.worker.ring_items or DEFAULT_RING_ITEMS) + 2 * vertices
+    items += (options.worker.capacity_items or 0) * len(devices)
     require_memory(
         vertices * value_bytes + _ITEM_BYTES * items,
         f"running {program.name!r} on {vertices:,} vertices",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +20,10 @@ from godwit.worker.program import Initial, VertexProgram
 Start = Literal["all"] | Array | Mapping[int, Any]
 """Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
 vertices, each with a value that is combined into its initial one."""
+
+
+_PLAIN: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (int, float)}
+"""By kind of dtype: types of numbers that NumPy converts as it should, or refuses with an OverflowError."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,6 @@ class WorklistOptions:
     :param in_steps: CPUs run in supersteps: they process due items once, then meet (GPUs do if hops is 0 or
         1)
     :param gpu: options of kernels
-    :param destination: of the results, where devices copy them there themselves
     """
 
     delta: float = 1.0
@@ -81,12 +85,11 @@ class WorklistOptions:
     hops: int = 0
     in_steps: bool = False
     gpu: GpuOptions = field(default_factory=GpuOptions)
-    destination: Destination | None = None
 
 
 @dataclass
 class Seeds:
-    """The initial work of one device: items (keys int64), and all keys below ``initial_keys``."""
+    """Initial work of one device: items (keys int64, each once), and all keys below ``initial_keys``."""
 
     keys: Array
     values: Array
@@ -97,8 +100,12 @@ class Seeds:
 class PlacedPart:
     """One device's part of a run of a VertexProgram.
 
+    Devices that fill their memory themselves (GPUs) get a number that many elements have instead of an
+    array of it.
+
     :param graph: its vertices, arcs and halo
-    :param values: (owned) initial values; afterwards the result, unless it went to a :class:`Destination`
+    :param values: (owned) initial values, for GPUs without those of the seeds; afterwards the result,
+        unless it went to a :class:`Destination`
     :param halo_values: (halo) likewise for halo vertices
     :param fields: (owned) initial fields, or empty
     :param seeds: its initial work
@@ -108,9 +115,9 @@ class PlacedPart:
     """
 
     graph: LocalGraph
-    values: Array
-    halo_values: Array
-    fields: Array
+    values: Any
+    halo_values: Any
+    fields: Any
     seeds: Seeds
     limit: Array
     target: int
@@ -143,8 +150,7 @@ def make_parts(
 class _PartBuilder:
     """Builder of the parts of one run.
 
-    ``_views``: the devices fill their memory themselves, so one number for all vertices may be a view that
-    repeats it.
+    ``_fills``: the devices fill their memory themselves.
     """
 
     def __init__(
@@ -156,7 +162,7 @@ class _PartBuilder:
     ) -> None:
         self._program = program
         self._placed = placed
-        self._views = placed.context.devices[0].fills
+        self._fills = placed.context.devices[0].fills
         worst = program.identity if limit is None else as_value(program, limit, "limit")
         self._limits = np.full(1, worst)
         self._parameters = program.parameter_values(parameters)
@@ -164,21 +170,18 @@ class _PartBuilder:
     def part(self, local: LocalGraph, initial: Initial, *, start_all: bool) -> PlacedPart:
         """Return a device's part, without seeds."""
         program = self._program
-        values = self._initial(initial, program.identity, local, program.dtype, views=self._views)
-        fields = np.empty(0, program.dtype)
+        values = self._initial(initial, program.identity, local, program.dtype)
+        no_values = np.empty(0, program.dtype)
+        fields: Any = no_values
         if program.field_dtype is not None:
-            fields = self._initial(
-                program.field_initial, 0, local, program.field_dtype, views=False
-            )
-        nothing = np.empty(0, np.int64)
-        halo_count = len(local.halo_vertices)
+            fields = self._initial(program.field_initial, 0, local, program.field_dtype)
         return PlacedPart(
             graph=local,
             values=values,
             # The owner's initial value is not known here; with the worst value more is sent than needed.
-            halo_values=_repeated(program.identity, halo_count, program.dtype, views=self._views),
+            halo_values=self._repeated(program.identity, local.halo_count, program.dtype),
             fields=fields,
-            seeds=Seeds(nothing, nothing.astype(program.dtype), len(values) if start_all else 0),
+            seeds=Seeds(np.empty(0, np.int64), no_values, local.vertex_count if start_all else 0),
             limit=self._limits,
             target=-1,
             parameters=self._parameters,
@@ -189,51 +192,47 @@ class _PartBuilder:
         program, layout = self._program, self._placed.layout
         # Where values accumulate, initial values may be active themselves: all vertices are examined.
         some_are_active = program.combine == "add" and program.initial is not None
-        seeds: list[dict[int, Any]] = [{} for _ in parts]
-        for vertex, given in start.items():
-            value = as_value(program, given, f"the value of vertex {vertex}")
-            device = int(layout.partition.owner[vertex])
-            key = int(layout.local_index[vertex])
-            before = seeds[device].get(key, parts[device].values[key])
-            seeds[device][key] = self._combined(before, value)
-        for part, part_seeds in zip(parts, seeds, strict=True):
-            keys = np.array(list(part_seeds), np.int64)
-            values = np.array(list(part_seeds.values()), program.dtype)
-            if some_are_active and len(keys) and not part.values.flags.writeable:
-                part.values = np.array(part.values)
-            if part.values.flags.writeable:
+        vertices = np.fromiter(start, np.int64, len(start))
+        given = _start_values(program, start)
+        for device, part in enumerate(parts):
+            keys, values = vertices, given
+            if len(parts) > 1:
+                here = np.flatnonzero(layout.owner[vertices] == device)
+                keys, values = layout.local_index[vertices[here]].astype(np.int64), given[here]
+            is_number = not isinstance(part.values, np.ndarray)
+            values = self._combined(part.values if is_number else part.values[keys], values)
+            part.seeds = Seeds(keys, values, part.graph.vertex_count if some_are_active else 0)
+            if not self._fills:
                 part.values[keys] = values
-            part.seeds = Seeds(keys, values)
-            if some_are_active:
-                part.seeds = Seeds(keys[:0], values[:0], len(part.values))
+                if some_are_active:
+                    part.seeds = Seeds(keys[:0], values[:0], part.graph.vertex_count)
 
     def set_target(self, parts: list[PlacedPart], target: int) -> None:
         """Make the value of a vertex the limit."""
         layout = self._placed.layout
-        part = parts[int(layout.partition.owner[target])]
-        part.target = int(layout.local_index[target])
+        part = parts[int(layout.owner[target])]
+        part.target = int(layout.local_index[target]) if len(parts) > 1 else target
         seeded = np.flatnonzero(part.seeds.keys == part.target)
-        value = part.seeds.values[seeded[0]] if len(seeded) else part.values[part.target]
+        if len(seeded):
+            value = part.seeds.values[seeded[0]]
+        else:
+            is_number = not isinstance(part.values, np.ndarray)
+            value = part.values if is_number else part.values[part.target]
         self._limits[0] = self._combined(self._limits[0], value)
 
-    def _combined(self, before: Any, value: Any) -> Any:
+    def _combined(self, before: Any, values: Any) -> Any:
         if self._program.combine == "add":
-            return self._program.dtype.type(before + value)
-        return min(before, value) if self._program.combine == "min" else max(before, value)
+            return (before + values).astype(self._program.dtype)
+        is_better = values < before if self._program.combine == "min" else values > before
+        return np.where(is_better, values, before)
 
     def _initial(
-        self,
-        initial: Initial,
-        identity: Any,
-        local: LocalGraph,
-        dtype: np.dtype[Any],
-        *,
-        views: bool,
-    ) -> Array:
-        """Return a new array of initial values or fields of a device's vertices."""
+        self, initial: Initial, identity: Any, local: LocalGraph, dtype: np.dtype[Any]
+    ) -> Any:
+        """Return initial values or fields of a device's vertices: a new array, or a number for all."""
         vertices, count = local.vertices, self._placed.graph.vertex_count
         if initial is None:
-            return _repeated(identity, len(vertices), dtype, views=views)
+            return self._repeated(identity, len(vertices), dtype)
         if callable(initial):
             made = as_array(initial(vertices), "initial")
             if made.shape not in ((), vertices.shape):
@@ -244,16 +243,25 @@ class _PartBuilder:
             return np.array(np.broadcast_to(_as_values(made, dtype), vertices.shape))
         whole = as_array(initial, "initial")
         if whole.ndim == 0:
-            return _repeated(_as_values(whole, dtype), len(vertices), dtype, views=views)
+            return self._repeated(_as_values(whole, dtype), len(vertices), dtype)
         if whole.shape != (count,):
             raise InputError(f"initial values must have shape ({count},), got {whole.shape}")
         return _as_values(whole[vertices], dtype)
 
+    def _repeated(self, number: Any, count: int, dtype: np.dtype[Any]) -> Any:
+        return dtype.type(number) if self._fills else np.full(count, number, dtype)
 
-def _repeated(number: Any, count: int, dtype: np.dtype[Any], *, views: bool) -> Array:
-    if views:
-        return np.broadcast_to(np.array(number, dtype), (count,))
-    return np.full(count, number, dtype)
+
+def _start_values(program: VertexProgram, start: Mapping[int, Any]) -> Array:
+    """Return the values of a mapping in the program's dtype; raise InputError for one that does not fit."""
+    numbers = list(start.values())
+    if all(type(number) in _PLAIN[program.dtype.kind] for number in numbers):
+        with suppress(OverflowError):
+            return np.array(numbers, program.dtype)
+    values = [
+        as_value(program, value, f"the value of vertex {vertex}") for vertex, value in start.items()
+    ]
+    return np.array(values, program.dtype)
 
 
 def as_value(program: VertexProgram, value: Any, what: str) -> Any:

@@ -82,7 +82,7 @@ def run_bfs(
         result = _in_supersteps(placed, sources, target, limit, options, given_up)
         if result is not None:
             return result
-    start = {int(vertex): 0 for vertex in sources}
+    start = dict.fromkeys(sources.tolist(), 0)
     solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
     for phase, seconds in given_up.items():
         solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds

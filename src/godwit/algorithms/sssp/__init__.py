@@ -71,7 +71,7 @@ def run_sssp(
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
-    start = {int(vertex): 0 for vertex in sources}
+    start = dict.fromkeys(sources.tolist(), 0)
 
     def run(program: VertexProgram) -> PathResult:
         solution = solve(

@@ -1,30 +1,32 @@
-"""Runs vertex programs on GPUs: fills devices' memory, drives the kernels, collects counts and results."""
+"""Runs vertex programs on GPUs, by plans that a placement keeps from query to query.
+
+A query writes its request, drives the kernels and reads their outcome. The kernel makes the initial state
+(begin.cuh), so nothing is uploaded but initial values that are arrays.
+"""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import ClosedContextError
-from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load, number_bits
-from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, keep_pinned, take_pinned
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.protocol import Progress, ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
 from godwit.worker.cuda import program as kernels
 from godwit.worker.cuda.links import connect, per_link
-from godwit.worker.cuda.placement import GpuPart, GpuPlacement, Room
-from godwit.worker.cuda.program import CONTROL, PART, THREADS, Variant
+from godwit.worker.cuda.placement import GpuPart, GpuPlacement
+from godwit.worker.cuda.program import CONTROL, OUTCOME, PART, THREADS, Variant
 from godwit.worker.cuda.results import deliver
 from godwit.worker.program import ProgramOperators
-from godwit.worker.task import PlacedPart, WorklistOptions
+from godwit.worker.task import Destination, PlacedPart, WorklistOptions
 
 QUEUE_ITEMS = 1024
 SPARSE_ITEMS_PER_BLOCK = 256
@@ -35,6 +37,9 @@ _LIST_BYTES_PER_WARP = 2048
 _STATIC_SHARED_BYTES = 1024
 _UNIT_SHIFT = 3
 _SMALL_WORDS = 1 << 18
+_LEAST_PINNED_BYTES = 4096
+
+Memory = TypeVar("Memory", Buffer, PinnedBuffer)
 
 
 def run_program(
@@ -42,23 +47,22 @@ def run_program(
     placement: GpuPlacement,
     parts: Sequence[PlacedPart],
     options: WorklistOptions,
+    destination: Destination,
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
-    """Run a vertex program; the destination, or the parts, then hold the result."""
-    with held_gpus(placement.indexes):
-        if placement.closed:
-            raise ClosedContextError("this placed graph was closed; place the graph again")
-        run = ProgramRun(program, placement, parts, options)
-        begin = perf_counter()
-        run.load()
-        compile_s = seconds_since(begin, "compile")
-        try:
-            run.prepare()
-            kernel_s = run.drive(poll)
-        except BaseException:
-            run.give_up()
-            raise
-        return run.collect(compile_s, kernel_s)
+    """Run a vertex program, and copy the results to their destination unless a value overflowed."""
+    key = (
+        program, options.delta, options.window, options.hops, options.ring_items, options.gpu,
+    )  # fmt: skip
+    compile_s: list[float] = []
+    with placement.held():
+        plan = placement.plan(key, lambda: ProgramPlan(program, placement, options, compile_s))
+        kernel_s = plan.run(parts, poll)
+        counts = plan.counts()
+        counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
+        if not counts.value_overflow:
+            deliver(placement, program, destination, plan.limit())
+        return counts
 
 
 def _busy_share(controls: Array) -> Array:
@@ -68,22 +72,27 @@ def _busy_share(controls: Array) -> Array:
     return share
 
 
-class ProgramRun(SlicedRun):
-    """One run of a vertex program."""
+class ProgramPlan(SlicedRun):
+    """A vertex program on a placement, with its options: made once, and driven by one query after another.
 
-    control_dtype = CONTROL
+    The caller holds the placement's GPUs.
+
+    :param compile_s: gets the seconds that loading took
+    """
+
+    control_dtype = OUTCOME
+    says_ended = True
 
     def __init__(
         self,
         program: ProgramOperators,
         placement: GpuPlacement,
-        parts: Sequence[PlacedPart],
         options: WorklistOptions,
+        compile_s: list[float],
     ) -> None:
         super().__init__(placement, options.gpu)
         self.placement: GpuPlacement = placement
         self.program = program
-        self.parts = parts
         self.options = options
         graph = placement.parts[0].graph
         weights = graph.weights if program.uses_weight else None
@@ -95,40 +104,61 @@ class ProgramRun(SlicedRun):
             packed and all(part.packs for part in placement.parts),
             options.gpu.delay_ns,
         )
-        self.parameter_count = len(parts[0].parameters) - 1
         self.item_bytes = kernels.item_bytes(program, self.variant.id_dtype)
-        self.arguments = np.zeros(len(parts), PART)
         self.modules: list[driver.Module] = []
+        self.arguments = np.zeros(len(placement.parts), PART)
+        self._owned: list[Buffer | PinnedBuffer] = []
+        self._meeting_memory: list[Buffer | PinnedBuffer] = []
+        self._is_valid = False
+        used = OUTCOME.itemsize * len(placement.parts)
+        self._outcome_memory = _pinned(used)
+        self._outcomes = self._outcome_memory.array(np.uint8)[:used].view(OUTCOME)
+        self._request_memory = _pinned(0)
+        self._request_words = self._request_memory.array(np.int64)
+        try:
+            begin = perf_counter()
+            self._load()
+            compile_s.append(seconds_since(begin, "compile"))
+            self._lay_out()
+        except BaseException:
+            self.close()
+            raise
 
-    def load(self) -> None:
+    def _load(self) -> None:
         """Compile the kernels, or find them in a cache, and load them on every GPU."""
-        source = kernels.source(self.program, self.variant, self.parameter_count)
-        self.functions = kernels.functions(self.program, self.variant, self.parameter_count)
+        program, count = self.program, self.program.parameter_count
+        self.functions = kernels.functions(program, self.variant, count)
         for part in self.placement.parts:
             key = ("cuda", part.index, self.variant)
-            module = self.program.compiled.get(key)
+            module = program.compiled.get(key)
             if module is None:
+                source = kernels.source(program, self.variant, count)
                 module = load(part.index, source, self.functions)
-                self.program.compiled[key] = module
+                program.compiled[key] = module
             self.modules.append(module)
             self.kernels.append(module.kernel("work"))
 
-    def prepare(self) -> None:
-        """Upload what is missing of the graph, initialize the state, and connect the devices."""
+    def _lay_out(self) -> None:
+        """Upload what is missing of the graph, fill in all arguments that no query changes, and connect."""
         for device, part in enumerate(self.placement.parts):
-            self._prepare_graph(device, part)
-            self._prepare_state(device, part)
-            self._prepare_worker(device, part)
-        self.hops = connect(
+            self._lay_out_graph(device, part)
+            self._lay_out_state(device, part)
+            self._lay_out_worker(device, part)
+        self._next_hops, boards = connect(
             self.placement,
             self.arguments,
             self.item_bytes,
             self.options.ring_items,
             self.options.gpu,
+            self._own,
         )
+        self._meeting_memory += boards
+        self._slice_ns, self._begins = self.arguments["slice_ns"], self.arguments["begins"]
+        self._targets, self._requests = self.arguments["target"], self.arguments["request"]
+        self._requests["parameter_count"] = self.program.parameter_count
         self.warm()
 
-    def _prepare_graph(self, device: int, part: GpuPart) -> None:
+    def _lay_out_graph(self, device: int, part: GpuPart) -> None:
         graph, rooms = part.graph, part.rooms
         arguments = self.arguments[device]
         arguments["offsets"] = rooms.offsets.buffer.pointer
@@ -144,7 +174,7 @@ class ProgramRun(SlicedRun):
         if self.variant.packed:
             self._pack(device, part)
         # Of the dtype of halo_owner, which NumPy would copy otherwise.
-        owners = np.arange(len(self.parts) + 1, dtype=graph.halo_owner.dtype)
+        owners = np.arange(len(self.arguments) + 1, dtype=graph.halo_owner.dtype)
         bounds = np.searchsorted(graph.halo_owner, owners)
         arguments["halo_begin"][: len(bounds)] = bounds
         arguments["halo_begin"][len(bounds) :] = graph.halo_count
@@ -160,61 +190,40 @@ class ProgramRun(SlicedRun):
             arguments["row_weights"] = rooms.row_weights.sized(weight_bytes).pointer
         if not part.has_packed or (weighted and not part.has_packed_weights):
             names = ("offsets", "targets", "weights", "owned", "rows", "row_weights")
-            self._start(device, "pack_rows", *(int(arguments[name]) for name in names))
+            driver.launch(
+                self.modules[device].kernel("pack_rows"),
+                part.stream,
+                blocks=4 * driver.properties(part.index).multiprocessors,
+                threads=256,
+                arguments=[int(arguments[name]) for name in names],
+            )
+            part.stream.synchronize()
             part.has_packed, part.has_packed_weights = True, part.has_packed_weights or weighted
 
-    def _prepare_state(self, device: int, part: GpuPart) -> None:
-        given, rooms = self.parts[device], part.rooms
-        arguments = self.arguments[device]
-        arguments["values"] = self._filled(device, rooms.values, given.values)
-        arguments["halo_values"] = self._filled(device, rooms.halo_values, given.halo_values)
-        if self.program.field_dtype is not None:
-            arguments["fields"] = rooms.fields.filled(given.fields).pointer
-        pending = rooms.pending.sized(_bitmap_bytes(part.graph.vertex_count))
-        pending.fill_bytes(0)
-        words, rest = divmod(given.seeds.initial_keys, 32)
-        if words:
-            pending.fill_bytes(0xFF, 4 * words)
-        if rest:
-            pending.upload(np.array([(1 << rest) - 1], np.uint32), 4 * words)
-        arguments["pending"] = pending.pointer
-        halo_pending = rooms.halo_pending.sized(_bitmap_bytes(part.graph.halo_count))
-        halo_pending.fill_bytes(0)
-        arguments["halo_pending"] = halo_pending.pointer
-        keys = given.seeds.keys.astype(np.int64)
-        if len(keys):
-            values = given.seeds.values.astype(self.program.value_dtype)
-            self._start(
-                device, "seed", int(arguments["values"]), pending.pointer,
-                rooms.seed_keys.filled(keys).pointer, rooms.seed_values.filled(values).pointer,
-                len(keys),
-            )  # fmt: skip
-        arguments["parameters"] = rooms.parameters.filled(given.parameters).pointer
-        control = np.zeros(1, CONTROL)
-        control["bound"] = -np.inf
-        control["lowest"] = kernels.NO_KEY
-        control["limit"] = number_bits(given.limit[0], self.program.value_dtype)
-        buffer = rooms.control.filled(control)
-        self.control_buffers.append(buffer)
-        arguments["control"] = buffer.pointer
-        arguments["target"] = given.target
-
-    def _filled(self, device: int, room: Room[memory.Buffer], given: Array) -> int:
-        """Return the pointer to an array of the state; a kernel fills in a number that is repeated."""
-        if not (len(given) and given.strides == (0,)):
-            return room.filled(given).pointer
-        bits = number_bits(given[0], self.program.value_dtype)
-        exact = ctypes.c_uint32 if given.itemsize == 4 else ctypes.c_uint64
-        pointer = room.sized(given.nbytes).pointer
-        self._start(device, "fill_values", pointer, exact(bits), len(given))
-        return pointer
-
-    def _prepare_worker(self, device: int, part: GpuPart) -> None:
-        arguments, gpu = self.arguments[device], self.options.gpu
-        hub_bytes = kernels.hub_bytes(self.program) * max(1, part.hubs)
-        arguments["hubs"] = part.rooms.hubs.sized(hub_bytes).pointer
+    def _lay_out_state(self, device: int, part: GpuPart) -> None:
+        rooms, arguments, program = part.rooms, self.arguments[device], self.program
+        owned, halo = part.graph.vertex_count, part.graph.halo_count
+        value_bytes = program.value_dtype.itemsize
+        arguments["values"] = rooms.values.sized(value_bytes * owned).pointer
+        arguments["halo_values"] = rooms.halo_values.sized(value_bytes * halo).pointer
+        if program.field_dtype is not None:
+            arguments["fields"] = rooms.fields.sized(program.field_dtype.itemsize * owned).pointer
+        arguments["pending"] = rooms.pending.sized(_bitmap_bytes(owned)).pointer
+        arguments["halo_pending"] = rooms.halo_pending.sized(_bitmap_bytes(halo)).pointer
+        hub_bytes = kernels.hub_bytes(program) * max(1, part.hubs)
+        arguments["hubs"] = rooms.hubs.sized(hub_bytes).pointer
         arguments["has_hubs"] = part.hubs > 0
-        arguments["devices"], arguments["device"] = len(self.parts), device
+        parameters = self._own(Buffer(part.index, 8 * program.parameter_count))
+        arguments["parameters"] = parameters.pointer
+        control = self._own(Buffer(part.index, CONTROL.itemsize))
+        self._meeting_memory.append(control)
+        arguments["control"] = control.pointer
+
+    def _lay_out_worker(self, device: int, part: GpuPart) -> None:
+        arguments, gpu = self.arguments[device], self.options.gpu
+        arguments["outcome"] = self._outcome_memory.pointer + OUTCOME.itemsize * device
+        arguments["ended"] = self.ended_pointer(device)
+        arguments["devices"], arguments["device"] = len(self.arguments), device
         arguments["hops"] = self.options.hops
         arguments["delta"] = min(self.options.delta * self.options.window, _LARGEST_DELTA)
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
@@ -238,9 +247,87 @@ class ProgramRun(SlicedRun):
         arguments["sparse_items"] = blocks * SPARSE_ITEMS_PER_BLOCK if self.options.hops else 0
         self.shapes.append((blocks, threads, shared))
 
+    def _own(self, buffer: Memory) -> Memory:
+        """Return a buffer, which is closed with the plan."""
+        self._owned.append(buffer)
+        return buffer
+
+    def run(self, parts: Sequence[PlacedPart], poll: ProgressPoll | None) -> float:
+        """Run the program to its end; return the seconds that kernels ran.
+
+        :raises DeviceError: a device waited for another in vain
+        :raises OperatorError: an operator failed
+        """
+        if not self._is_valid:  # a run that was given up may have left any counts of meetings
+            for buffer in self._meeting_memory:
+                buffer.fill_bytes(0)
+        self._ask(parts)
+        self._is_valid = False
+        try:
+            seconds = self.drive(poll)
+        except BaseException:
+            self.give_up()
+            raise
+        self._is_valid = True
+        return seconds
+
+    def _ask(self, parts: Sequence[PlacedPart]) -> None:
+        """Write the request to where the kernel reads it, and upload initial values that are arrays."""
+        value, field = self.program.value_dtype, self.program.field_dtype
+        self._write_seeds(parts)
+        self._requests["limit"] = number_bits(parts[0].limit[0], value)
+        for device, given in enumerate(parts):
+            request, rooms = self._requests[device], self.placement.parts[device].rooms
+            fills = not isinstance(given.values, np.ndarray)
+            request["fills_values"] = fills
+            if fills:
+                request["value"] = number_bits(given.values, value)
+            else:
+                rooms.values.buffer.upload(given.values)
+            if field is not None:
+                fills = not isinstance(given.fields, np.ndarray)
+                request["fills_fields"] = fills
+                if fills:
+                    request["field"] = number_bits(given.fields, field)
+                else:
+                    rooms.fields.buffer.upload(given.fields)
+            request["all_pending"] = given.seeds.initial_keys > 0
+            self._targets[device] = given.target
+
+    def _write_seeds(self, parts: Sequence[PlacedPart]) -> None:
+        """Write parameters and seeds into pinned memory: all parameters, all keys, then all values."""
+        value = self.program.value_dtype
+        first = self.program.parameter_count
+        end = first + sum(len(part.seeds.keys) for part in parts)
+        nbytes = 8 * end + value.itemsize * (end - first)
+        if nbytes > self._request_memory.nbytes:
+            self._take_request_memory(nbytes)
+        pointer, words = self._request_memory.pointer, self._request_words
+        words[:first] = parts[0].parameters[:first].view(np.int64)
+        self._requests["parameters"] = pointer
+        values, done = words[end:].view(value), 0
+        for request, part in zip(self._requests, parts, strict=True):
+            count = len(part.seeds.keys)
+            words[first + done : first + done + count] = part.seeds.keys
+            values[done : done + count] = part.seeds.values
+            request["seeds"] = pointer + 8 * (first + done)
+            request["seed_values"] = pointer + 8 * end + value.itemsize * done
+            request["seed_count"] = count
+            done += count
+
+    def _take_request_memory(self, nbytes: int) -> None:
+        memory, smaller = _pinned(nbytes), self._request_memory
+        self._request_memory, self._request_words = memory, memory.array(np.int64)
+        keep_pinned(smaller)
+
     def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
-        """Write the length of the slice into the arguments."""
-        self.arguments["slice_ns"] = nanoseconds(slice_s)
+        """Write into the arguments how long the launch lasts, and whether a run begins."""
+        self._slice_ns[:] = nanoseconds(slice_s)
+        self._begins[:] = is_first
+
+    def controls(self) -> Array:
+        """Return the outcomes of the latest launch, by device; the next launch replaces them."""
+        return self._outcomes
 
     def progress(self, controls: Array) -> Progress:
         """Return processed items, the threshold, and the shares of time that devices waited."""
@@ -258,45 +345,41 @@ class ProgramRun(SlicedRun):
             "busy_share": _busy_share(control),
         }
 
-    def collect(self, compile_s: float, kernel_s: float) -> WorklistCounts:
-        """Copy the results to their destination, and return the counts."""
-        controls = self.controls()
+    def limit(self) -> Any:
+        """Return the limit of the latest run."""
         value = self.program.value_dtype
-        limits = np.array([row["limit"] for row in controls], np.uint64).view(np.uint8)
-        limits = np.ascontiguousarray(limits.reshape(-1, 8)[:, : value.itemsize]).view(value)
-        limit = limits.max() if self.program.combine == "max" else limits.min()
-        self.parts[0].limit[0] = limit
-        overflow = bool(controls["overflow"].any())
-        if self.options.destination is not None and not overflow:
-            deliver(self.placement, self.program, self.options.destination, limit)
+        words = np.ascontiguousarray(self._outcomes["limit"])
+        limits = words.view(value)[:: words.itemsize // value.itemsize]
+        return limits.max() if self.program.combine == "max" else limits.min()
+
+    def counts(self) -> WorklistCounts:
+        """Return the counts of the latest run."""
+        outcomes = self._outcomes.copy()
         return WorklistCounts(
-            processed_items=controls["processed"].astype(np.int64),
-            useless_items=controls["useless"].astype(np.int64),
-            arcs_relaxed=controls["arcs"].astype(np.int64),
-            threshold_changes=controls["threshold_changes"].astype(np.int64),
-            received_items=controls["received"].astype(np.int64),
-            filtered_items=controls["filtered"].astype(np.int64),
-            sent_items=per_link(controls["sent"][:, : len(self.parts)].astype(np.int64), self.hops),
-            rounds=controls["rounds"].astype(np.int64),
-            compile_s=compile_s,
-            value_overflow=overflow,
-            kernel_s=kernel_s,
-            busy_share=_busy_share(controls),
+            processed_items=outcomes["processed"],
+            useless_items=outcomes["useless"],
+            arcs_relaxed=outcomes["arcs"],
+            threshold_changes=outcomes["threshold_changes"],
+            received_items=outcomes["received"],
+            filtered_items=outcomes["filtered"],
+            sent_items=per_link(outcomes["sent"][:, : len(outcomes)], self._next_hops),
+            rounds=outcomes["rounds"],
+            value_overflow=bool(outcomes["overflow"].any()),
+            busy_share=_busy_share(outcomes),
             item_bytes=self.item_bytes,
         )
 
-    def _start(self, device: int, name: str, *arguments: Any) -> None:
-        """Run a kernel over many elements."""
-        part = self.placement.parts[device]
-        blocks = 4 * driver.properties(part.index).multiprocessors
-        driver.launch(
-            self.modules[device].kernel(name),
-            part.stream,
-            blocks=blocks,
-            threads=256,
-            arguments=arguments,
-        )
-        part.stream.synchronize()
+    def close(self) -> None:
+        """Release the plan's memory."""
+        for buffer in self._owned:
+            buffer.close()
+        for pinned in (self._outcome_memory, self._request_memory):
+            keep_pinned(pinned)
+
+
+def _pinned(nbytes: int) -> PinnedBuffer:
+    """Return pinned memory, of one of few sizes, so that plans reuse what others have released."""
+    return take_pinned(max(_LEAST_PINNED_BYTES, 1 << max(0, nbytes - 1).bit_length()))
 
 
 def _bitmap_bytes(bits: int) -> int:

@@ -8,10 +8,14 @@ to both, or a ring is asked for: then each device on the way relays them in the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.cuda.program import BOARD_BYTES
@@ -39,10 +43,13 @@ def connect(
     item_bytes: int,
     ring_items: int | None,
     gpu: GpuOptions,
-) -> Array:
-    """Allocate mailboxes and boards, and fill in the workers' arguments; return :func:`next_hops`.
+    own: Callable[[Any], Any],
+) -> tuple[Array, list[Buffer | PinnedBuffer]]:
+    """Allocate mailboxes and boards, and fill in the workers' arguments.
 
     :param arguments: (devices) of dtype PART, with halo ranges
+    :param own: called with each buffer that the arguments' owner must close; returns it
+    :returns: :func:`next_hops`; the boards, whose content is undefined
     """
     count = len(arguments)
     itself = np.eye(count, dtype=np.bool_)
@@ -51,11 +58,11 @@ def connect(
     )
     hops = next_hops(peers, gpu.transport)
     on_host = ~itself if gpu.transport == "host" else ~peers
-    for device in range(count):
-        board = placement.link_memory(
-            device, device, device, BOARD_BYTES, on_host=bool(on_host[device].any())
-        )
-        board.fill_bytes(0)  # epochs begin at 0
+    boards: list[Buffer | PinnedBuffer] = []
+    for device, part in enumerate(placement.parts):
+        is_far = bool(on_host[device].any())
+        board = PinnedBuffer(BOARD_BYTES) if is_far else Buffer(part.index, BOARD_BYTES)
+        boards.append(own(board))
         arguments[device]["board"] = board.pointer
     arguments["boards"][:, :count] = arguments["board"]
     arguments["next_hop"][:, :count] = hops
@@ -86,8 +93,10 @@ def connect(
             relay[receiver, sender, final] = pointer
     if relays:
         for device, part in enumerate(placement.parts):
-            arguments[device]["relay"] = part.rooms.relay.filled(relay[device]).pointer
-    return hops
+            table = own(Buffer(part.index, relay[device].nbytes))
+            table.upload(relay[device])
+            arguments[device]["relay"] = table.pointer
+    return hops, boards
 
 
 def per_link(sent: Array, hops: Array) -> Array:

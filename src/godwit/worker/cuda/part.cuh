@@ -22,7 +22,7 @@ enum Counter : u32 {
 };
 
 // The state of a run besides values and bitmaps; with these it is all that a later launch needs to
-// continue.
+// continue. `release` and `epoch` go on from run to run: boards still have the reports of earlier meetings.
 struct Control {
     u64 release;     // the word that ends a meeting: see runtime/cuda/include/barrier.cuh
     u64 arrived;     // blocks at the meeting, and the number of vertices that they left pending
@@ -38,6 +38,16 @@ struct Control {
     u32 outgoing[MAX_DEVICES];  // items put into mailboxes in this round, by final device
     u32 incoming[MAX_DEVICES][MAX_DEVICES];  // items to receive, by sending and by final device
     u32 relayed[MAX_DEVICES];                // end of the relayed items among the outgoing ones
+    u64 counters[COUNTERS];
+};
+
+// What a launch leaves for the host, in host memory.
+struct Outcome {
+    u64 limit;
+    float bound;
+    u32 status;
+    u32 overflow;
+    u32 padding;
     u64 counters[COUNTERS];
 };
 
@@ -92,6 +102,23 @@ struct alignas(sizeof(typename P::Value) == 4 && sizeof(typename P::Id) == 4 ? 8
     typename P::Value value;
 };
 
+// What a run begins with. Pointers are to host memory.
+template <class P>
+struct Request {
+    const i64 *seeds;  // vertices that are pending, each once
+    const typename P::Value *seed_values;
+    i64 seed_count;
+    const double *parameters;
+    i64 parameter_count;
+    u64 limit;         // as a Value
+    u64 value;         // of all other vertices, as a Value
+    u64 field;         // of all vertices, as a Field
+    u32 fills_values;  // 0: the host has uploaded them
+    u32 fills_fields;
+    u32 all_pending;
+    u32 padding;
+};
+
 constexpr i32 NO_ARC = -1;    // an unused element of a packed row
 constexpr i32 LONG_ROW = -2;  // first element of a packed row whose arcs are in the arrays
 
@@ -114,8 +141,10 @@ struct Part {
     u32 *pending;  // a bit for each vertex: see relax.cuh
     u32 *halo_pending;
     Hub<P> *hubs;
-    const double *parameters;
+    double *parameters;
     Control *control;
+    Outcome *outcome;
+    u32 *ended;  // in host memory: set at the end of a launch, after all other stores
     Board *board;
     Item<P> *inbox[MAX_DEVICES];   // mailbox from each device: two halves
     const u32 *stop;               // set by the host: stop waiting for other devices
@@ -142,8 +171,9 @@ struct Part {
     float delta;
     u32 volume;  // number of times that every item is sent, for experiments
     u32 next_hop[MAX_DEVICES];
-    u32 padding;
+    u32 begins;   // 1: a run begins, with `request`; 0: it continues
     u32 prepare;  // 1: return at once; the launch only loads the kernel
+    Request<P> request;
 };
 
 // Load an item of a mailbox, which another device has written, perhaps into host memory: not through a

@@ -1,21 +1,24 @@
-"""A graph on GPUs: each device's rows, and the memory of runs, which is kept from one run to the next.
+"""A graph on GPUs: each device's rows, the memory of runs, and plans, all kept from one run to the next.
 
 Memory is allocated between runs only, never while kernels wait for each other. What only some programs need
-(weights, packed rows, vertex ids) is uploaded by the first of them.
+(weights, packed rows, vertex ids) is uploaded by the first of them. All plans share the arrays of vertices'
+state, since queries take turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Generic, TypeVar
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.errors import DeviceError, GraphTooLargeError, InputError
+from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
 from godwit.graph.partition.layout import LocalGraph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
@@ -31,17 +34,34 @@ _LONGEST_HUB = 48
 PACKED_SHARE = 0.9
 """Rows are packed if at least this share of them is short."""
 
+CLOSED = "this placed graph was closed; place the graph again"
+
+MOST_PLANS = 16
+"""Plans that a placement keeps: those that were used last."""
+
 Memory = TypeVar("Memory", Buffer, PinnedBuffer)
+
+
+class Closable(Protocol):
+    """What frees memory when it is closed."""
+
+    def close(self) -> None:
+        """Free the memory."""
+
+
+Plan = TypeVar("Plan", bound=Closable)
 
 
 class Room(Generic[Memory]):
     """A buffer that is kept from run to run, and replaced by a larger one if a run needs more.
 
     :param allocate: returns a buffer of a number of bytes
+    :param freed: called whenever a buffer is freed
     """
 
-    def __init__(self, allocate: Callable[[int], Memory]) -> None:
+    def __init__(self, allocate: Callable[[int], Memory], freed: Callable[[], None]) -> None:
         self._allocate: Callable[[int], Memory] = allocate
+        self._freed = freed
         self._buffer: Memory | None = None
 
     @property
@@ -70,6 +90,7 @@ class Room(Generic[Memory]):
     def close(self) -> None:
         """Free the buffer."""
         if self._buffer is not None:
+            self._freed()
             self._buffer.close()
             self._buffer = None
 
@@ -90,12 +111,7 @@ class PartRooms:
     fields: Room[Buffer]
     pending: Room[Buffer]
     halo_pending: Room[Buffer]
-    seed_keys: Room[Buffer]
-    seed_values: Room[Buffer]
-    parameters: Room[Buffer]
-    control: Room[Buffer]
     hubs: Room[Buffer]
-    relay: Room[Buffer]
 
 
 @dataclass
@@ -117,19 +133,22 @@ class GpuPart(GpuMemory):
     :param graph: the part, in host memory
     :param hubs: number of vertices whose rows the whole grid expands
     :param packs: True if short rows can be packed
+    :param freed: called whenever a buffer is freed
     :ivar has_packed: ``rows`` of :attr:`rooms` is filled, with ``row_weights`` if ``has_packed_weights``
     """
 
     graph: LocalGraph
     hubs: int
     packs: bool
+    freed: Callable[[], None]
     has_packed: bool = False
     has_packed_weights: bool = False
     rooms: PartRooms = field(init=False)
 
     def __post_init__(self) -> None:
+        allocate = partial(Buffer, self.index)
         self.rooms = PartRooms(
-            **{room.name: Room(partial(Buffer, self.index)) for room in fields(PartRooms)}
+            **{room.name: Room(allocate, self.freed) for room in fields(PartRooms)}
         )
 
     def close(self) -> None:
@@ -148,16 +167,33 @@ def synchronize(parts: Iterable[GpuMemory]) -> None:
         part.stream.synchronize()
 
 
+@dataclass
+class _KeptPlan:
+    """A plan that a placement keeps.
+
+    :param version: of the placement when the plan was made
+    :param used: number of the latest use
+    """
+
+    plan: Any
+    version: int
+    used: int
+
+
 class GpuEndpoints(Generic[Part]):
-    """Endpoints on GPUs, of which several may share one, and their memory, until :meth:`close`.
+    """Endpoints on GPUs, of which several may share one, their memory, and plans, until :meth:`close`.
 
     :raises InputError: more than can run together
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
+    :ivar version: grows whenever memory is freed to which plans may point
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self.indexes = [gpu_index(device) for device in devices]
         self.closed = False
+        self.version = 0
+        self._plans: dict[Hashable, _KeptPlan] = {}
+        self._uses = count()
         if len(devices) > MAXIMAL_DEVICES:
             raise InputError(f"at most {MAXIMAL_DEVICES} endpoints can run, got {len(devices)}")
         self.parts: list[Part] = []
@@ -175,6 +211,41 @@ class GpuEndpoints(Generic[Part]):
         first, second = self.indexes[here], self.indexes[there]
         return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the GPUs exclusively.
+
+        :raises ClosedContextError: this is closed
+        """
+        with held_gpus(self.indexes):
+            if self.closed:
+                raise ClosedContextError(CLOSED)
+            yield
+
+    def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
+        """Return a plan that is kept between queries. The caller holds the GPUs.
+
+        :param key: tells plans apart: a primitive, with all options that its plans depend on
+        :param make: makes it, if there is none, or if memory to which it may point was freed since
+        """
+        known = self._plans.get(key)
+        if known is None or known.version != self.version:
+            if known is not None:
+                del self._plans[key]
+                known.plan.close()
+            if len(self._plans) >= MOST_PLANS:
+                oldest = min(self._plans, key=lambda key: self._plans[key].used)
+                self._plans.pop(oldest).plan.close()
+            plan = make()
+            known = self._plans[key] = _KeptPlan(plan, self.version, 0)
+        known.used = next(self._uses)
+        kept: Plan = known.plan
+        return kept
+
+    def note_freed(self) -> None:
+        """Make plans be made anew, as memory was freed to which they may point."""
+        self.version += 1
+
     def close(self) -> None:
         """Free all memory, after the run that uses it; closing twice does no harm."""
         if not self.closed:
@@ -183,6 +254,9 @@ class GpuEndpoints(Generic[Part]):
                 self._free()
 
     def _free(self) -> None:
+        for known in self._plans.values():
+            known.plan.close()
+        self._plans.clear()
         for part in self.parts:
             part.close()
         self.parts = []
@@ -192,8 +266,8 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
     """A graph on GPUs, with an endpoint for each part.
 
     :raises GraphTooLargeError: need against free, for each GPU, before anything is allocated
-    :ivar link_rooms: boards and mailboxes by sender, receiver and final device, on the receiver's GPU (its
-        number) or on the host (None); a board has its device in all three
+    :ivar link_rooms: mailboxes by sender, receiver and final device, on the receiver's GPU (its number) or
+        on the host (None)
     """
 
     def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
@@ -209,7 +283,7 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
             driver.enable_peer_access(self.indexes)
             try:
                 for index, graph, shape in zip(self.indexes, parts, shapes, strict=True):
-                    part = GpuPart(index, graph, *shape, stream=Stream(index))
+                    part = GpuPart(index, graph, *shape, self.note_freed, stream=Stream(index))
                     self.parts.append(part)
                     part.rooms.offsets.resident(graph.offsets)
                     part.rooms.targets.resident(graph.targets)
@@ -226,7 +300,7 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
         index = None if on_host else self.indexes[receiver]
         room = self.link_rooms.setdefault(
             (sender, receiver, final, index),
-            Room(PinnedBuffer if index is None else partial(Buffer, index)),
+            Room(PinnedBuffer if index is None else partial(Buffer, index), self.note_freed),
         )
         buffer: Buffer | PinnedBuffer = room.sized(nbytes)
         return buffer

@@ -26,8 +26,26 @@ COUNTERS = (
 
 _POINTERS = (
     "offsets", "targets", "weights", "vertices", "rows", "row_weights", "halo_remote", "values",
-    "halo_values", "fields", "pending", "halo_pending", "hubs", "parameters", "control", "board",
+    "halo_values", "fields", "pending", "halo_pending", "hubs", "parameters", "control", "outcome",
+    "ended", "board",
 )  # fmt: skip
+
+REQUEST = np.dtype(
+    [
+        ("seeds", np.uint64),
+        ("seed_values", np.uint64),
+        ("seed_count", np.int64),
+        ("parameters", np.uint64),
+        ("parameter_count", np.int64),
+        ("limit", np.uint64),
+        ("value", np.uint64),
+        ("field", np.uint64),
+        ("fills_values", np.uint32),
+        ("fills_fields", np.uint32),
+        ("all_pending", np.uint32),
+        ("padding", np.uint32),
+    ]
+)
 
 PART = np.dtype(
     [
@@ -57,8 +75,9 @@ PART = np.dtype(
         ("delta", np.float32),
         ("volume", np.uint32),
         ("next_hop", np.uint32, MAXIMAL_DEVICES),
-        ("padding", np.uint32),
+        ("begins", np.uint32),
         ("prepare", np.uint32),
+        ("request", REQUEST),
     ]
 )
 
@@ -84,14 +103,24 @@ CONTROL = np.dtype(
     align=True,
 )
 
+OUTCOME = np.dtype(
+    [
+        ("limit", np.uint64),
+        ("bound", np.float32),
+        ("status", np.uint32),
+        ("overflow", np.uint32),
+        ("padding", np.uint32),
+        *((name, np.int64) for name in COUNTERS),
+        ("sent", np.int64, MAXIMAL_DEVICES),
+    ]
+)
+
 _COUNTER_MEMBERS = {name: f"counters[{name.upper()}]" for name in COUNTERS} | {
     "sent": "counters[SENT_TO]"
 }
-"""Fields of :data:`CONTROL` that ``Control`` has in one array."""
+"""Fields of :data:`CONTROL` and :data:`OUTCOME` that C++ has in one array."""
 
 BOARD_BYTES = 2 * MAXIMAL_DEVICES * (24 + 4 * MAXIMAL_DEVICES) + MAXIMAL_DEVICES * 32 * 4
-
-NO_KEY = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -180,7 +209,9 @@ struct Program {{
 }};
 static_assert(HUB_DEGREE == {HUB_DEGREE});
 {layout_checks("Part<Program>", PART)}
+{layout_checks("Request<Program>", REQUEST)}
 {layout_checks("Control", CONTROL, _COUNTER_MEMBERS)}
+{layout_checks("Outcome", OUTCOME, _COUNTER_MEMBERS)}
 static_assert(sizeof(Board) == {BOARD_BYTES});
 static_assert(sizeof(Hub<Program>) == {hub_bytes(program)});
 static_assert(sizeof(Item<Program>) == {item_bytes(program, variant.id_dtype)});
@@ -192,14 +223,6 @@ extern "C" __global__ void __launch_bounds__({THREADS})
 pack_rows(const i64 *offsets, const Program::Id *targets, const Program::Weight *weights, i64 owned,
           Row<Program::Id> *rows, Row<Program::Weight> *row_weights) {{
     grid_pack_rows<Program>(offsets, targets, weights, owned, rows, row_weights);
-}}
-extern "C" __global__ void __launch_bounds__({THREADS})
-fill_values(Program::Value *values, Program::Value value, i64 count) {{
-    grid_fill(values, value, count);
-}}
-extern "C" __global__ void __launch_bounds__({THREADS})
-seed(Program::Value *values, u32 *pending, const i64 *vertices, const Program::Value *given, i64 count) {{
-    grid_seed<Program>(values, pending, vertices, given, count);
 }}
 """
 

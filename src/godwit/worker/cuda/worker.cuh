@@ -13,6 +13,7 @@
 // window in which work is asynchronous; with 0, rounds are supersteps in the order of priorities.
 #pragma once
 
+#include "worker/cuda/begin.cuh"
 #include "worker/cuda/mailbox.cuh"
 #include "worker/cuda/meeting.cuh"
 #include "worker/cuda/run_ahead.cuh"
@@ -102,23 +103,45 @@ __device__ __forceinline__ u32 block_publish(Worker<P> &worker, BlockState &bloc
     return block.left;
 }
 
-// Add what the block counted in this launch to the device's counters.
+// Add what the block counted in this launch to the device's counters. The last block to do so writes the
+// outcome to the host's memory, and then that the launch has ended.
 template <class P>
-__device__ __forceinline__ void block_count(const Worker<P> &worker, BlockState &block, u64 waited,
+__device__ __forceinline__ void grid_report(const Worker<P> &worker, BlockState &block, u64 waited,
                                             u64 cycles) {
     constexpr u32 kinds = 5;
     const u32 counter[kinds] = {PROCESSED, USELESS, ARCS, RECEIVED, FILTERED};
     const u64 count[kinds] = {worker.processed, worker.useless, worker.arcs, worker.received,
                               worker.filtered};
-    u64 *counters = worker.part.control->counters;
+    Control *control = worker.part.control;
     for (u32 kind = 0; kind < kinds; kind++) block_add(&block.counts[kind], count[kind]);
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (warp_id() != 0) return;
+    u32 lane = lane_id();
+    u64 ticket = 0;
+    if (lane == 0) {
         for (u32 kind = 0; kind < kinds; kind++)
-            atomicAdd(&counters[counter[kind]], block.counts[kind]);
-        atomicAdd(&counters[WAITED], waited);
-        atomicAdd(&counters[CYCLES], cycles);
+            atomicAdd(&control->counters[counter[kind]], block.counts[kind]);
+        atomicAdd(&control->counters[WAITED], waited);
+        atomicAdd(&control->counters[CYCLES], cycles);
+        __threadfence();
+        ticket = atomicAdd(&control->arrived, 1ull);
+        __threadfence();
     }
+    if (__shfl_sync(FULL_WARP, ticket, 0) != gridDim.x - 1) return;
+    __syncwarp();
+    Outcome *outcome = worker.part.outcome;
+    for (u32 i = lane; i < COUNTERS; i += WARP)
+        store_system(&outcome->counters[i], load_relaxed(&control->counters[i]));
+    if (lane == 0) {
+        control->arrived = 0;
+        store_system(&outcome->limit, control->limit);
+        store_system(&outcome->bound, control->bound);
+        store_system(&outcome->status, control->status);
+        store_system(&outcome->overflow, control->overflow);
+    }
+    __threadfence_system();
+    __syncwarp();
+    if (lane == 0) store_system(worker.part.ended, 1u);
 }
 
 // Divide the block's shared memory: the queue, and a list for each warp.
@@ -154,12 +177,12 @@ __device__ void grid_work(const Part<P> &part) {
     if (part.prepare) return;
     Control *control = part.control;
     u64 begin_ns = now_ns();
+    if (part.begins) grid_begin(part, &block.word);
     u64 begin_clock = clock64(), waited = 0;
 
     u16 *list;
     Queue<P> queue = block_queue(part, shared_bytes, block, list);
     Worker<P> worker(part, queue);
-    u32 round = control->round;
     // Start gate: no device begins before all run.
     Meeting meeting = grid_meet(control, &block.word, 0, true, [&](u64) -> u64 {
         Report nothing{}, others{};
@@ -168,6 +191,7 @@ __device__ void grid_work(const Part<P> &part) {
         u64 word = __float_as_uint(control->bound);
         return all ? word : word | static_cast<u64>(FLAG_STOP) << 32;
     });
+    u32 round = control->round;
     while (!meeting.stops()) {
         worker.bound = meeting.bound();
         worker.limit = load_relaxed(reinterpret_cast<typename P::Value *>(&control->limit));
@@ -199,7 +223,7 @@ __device__ void grid_work(const Part<P> &part) {
         waited += clock64() - arrival;
         round += 1;
     }
-    block_count(worker, block, waited, clock64() - begin_clock);
+    grid_report(worker, block, waited, clock64() - begin_clock);
 }
 
 // Pack rows: up to four targets, the rest NO_ARC; longer rows begin with LONG_ROW.
@@ -223,24 +247,5 @@ __device__ __forceinline__ void grid_pack_rows(const i64 *offsets, const typenam
         if (end - begin > 4) row.at[0] = LONG_ROW;
         rows[v] = row;
         if constexpr (P::weighted) row_weights[v] = row_weight;
-    }
-}
-
-template <class T>
-__device__ __forceinline__ void grid_fill(T *values, T value, i64 count) {
-    i64 stride = static_cast<i64>(gridDim.x) * blockDim.x;
-    for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < count; i += stride)
-        values[i] = value;
-}
-
-// Give some vertices their initial values, and make them pending.
-template <class P>
-__device__ __forceinline__ void grid_seed(typename P::Value *values, u32 *pending,
-                                          const i64 *vertices, const typename P::Value *given,
-                                          i64 count) {
-    i64 stride = static_cast<i64>(gridDim.x) * blockDim.x;
-    for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < count; i += stride) {
-        values[vertices[i]] = given[i];
-        set_bits(&pending[vertices[i] >> 5], 1u << (vertices[i] & 31));
     }
 }

@@ -570,8 +570,8 @@ class Launch:
 
     Kernels that wait for each other are prepared first: those that run wait while others are started.
 
-    :param arguments: the one struct that the kernel takes by value, as an array, whose content is read
-        at each start; or a list of ints (pointers, 64 bits) and ctypes numbers
+    :param arguments: the one struct that the kernel takes by value: its bytes, or an array, whose content
+        is read at each start; or a list of ints (pointers, 64 bits) and ctypes numbers
     :param cooperative: its blocks wait for each other: starting fails if they are not all resident at once
     """
 
@@ -582,11 +582,13 @@ class Launch:
         *,
         blocks: int,
         threads: int,
-        arguments: Array | Sequence[Any],
+        arguments: bytes | Array | Sequence[Any],
         shared_bytes: int = 0,
         cooperative: bool = False,
     ) -> None:
         self.kernel = kernel
+        if isinstance(arguments, bytes):
+            arguments = np.frombuffer(arguments, np.uint8)
         if isinstance(arguments, np.ndarray):
             held: list[Any] = [
                 (ctypes.c_byte * arguments.nbytes).from_address(arguments.ctypes.data)

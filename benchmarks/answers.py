@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from itertools import product
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -66,11 +67,13 @@ def measure(ask: Callable[[], Any], repeats: int, seconds: float) -> Row:
     return {"kernel_ms": kernel, "answer_ms": answer, "runs": len(answers), "phases_ms": phases}
 
 
-def predecessors(placed: gw.PlacedGraph, source: int, results: str) -> Callable[[], Any]:
+def predecessors(
+    search: Callable[..., Any], placed: gw.PlacedGraph, source: int, results: str
+) -> Callable[[], Any]:
     """Return a function that times the predecessors of a search alone."""
 
     def ask() -> Row:
-        result = gw.bfs(placed, source, results=results)
+        result = search(placed, source, results=results)
         begin = perf_counter()
         _ = result.predecessor
         return {"answer_ms": 1e3 * (perf_counter() - begin)}
@@ -102,14 +105,14 @@ def main() -> None:
         with open(arguments.compare, encoding="utf-8") as file:
             before = {(row["graph"], row["query"]): row for row in json.load(file)}
     rows: list[Row] = []
-    print(f"{'graph':16} {'query':24} {'kernel':>9} {'answer':>9}   runs  of before")
+    print(f"{'graph':16} {'query':32} {'kernel':>9} {'answer':>9}   runs  of before")
     for name in arguments.graphs.split(","):
         graph = gw.generate(GRAPHS[name], device=None if on_cpu else "cuda:0")
         source = source_of(name, graph)
         begin = perf_counter()
         with gw.place(graph, devices) as placed:
             print(
-                f"{name:16} {'place':24} {'':9} {1e3 * (perf_counter() - begin):9.1f}", flush=True
+                f"{name:16} {'place':32} {'':9} {1e3 * (perf_counter() - begin):9.1f}", flush=True
             )
             asked = dict(queries(placed, source, results))
             for query, ask in asked.items():
@@ -119,20 +122,19 @@ def main() -> None:
                 try:
                     row |= measure(ask, arguments.repeats, arguments.seconds)
                 except gw.errors.GodwitError as error:
-                    print(f"{name:16} {query:24} failed: {error}", flush=True)
+                    print(f"{name:16} {query:32} failed: {error}", flush=True)
                     continue
                 rows.append(row)
                 print(line(row, before.get((name, query))), flush=True)
-            if not arguments.queries:
-                ask = predecessors(placed, source, results)
-                times = [ask()["answer_ms"] for _ in range(4)]
-                row = {
-                    "graph": name,
-                    "query": "predecessors of bfs",
-                    "answer_ms": median(times[1:]),
-                }
-                rows.append(row | {"kernel_ms": float("nan"), "runs": 3})
-                print(line(rows[-1], before.get((name, row["query"]))), flush=True)
+            for search, where in product((gw.bfs, gw.sssp), dict.fromkeys((results, "host"))):
+                query = f"predecessors of {search.__name__}" + " to the host" * (where != results)
+                if arguments.queries and not query.startswith(arguments.queries):
+                    continue
+                ask = predecessors(search, placed, source, where)
+                times = [ask()["answer_ms"] for _ in range(6)]
+                row = {"graph": name, "query": query, "answer_ms": median(times[1:])}
+                rows.append(row | {"kernel_ms": float("nan"), "runs": 5})
+                print(line(rows[-1], before.get((name, query))), flush=True)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
@@ -140,7 +142,7 @@ def main() -> None:
 
 def line(row: Row, before: Row | None) -> str:
     """Return a row as text."""
-    text = f"{row['graph']:16} {row['query']:24} {row['kernel_ms']:9.3f} {row['answer_ms']:9.3f}"
+    text = f"{row['graph']:16} {row['query']:32} {row['kernel_ms']:9.3f} {row['answer_ms']:9.3f}"
     text += f" {row['runs']:6}"
     if before is not None:
         text += "".join(

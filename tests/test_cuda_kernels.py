@@ -22,6 +22,7 @@ from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
+from godwit.algorithms.paths.cuda import PassKind
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -170,3 +171,27 @@ def test_components_compile(ids: Any, merge: Any, splices: bool, architecture: s
 )
 def test_brandes_compiles(ids: Any, architecture: str) -> None:
     assert b".text.work\0" in cubin(brandes_steps.source(ids), (), architecture)
+
+
+PASSES = [
+    ("int32", "int32", None, True), ("int64", "int32", None, False), ("int32", "int64", "uint32", True),
+    ("int64", "int64", "int64", False), ("int32", "float64", "float32", False),
+    ("int64", "float64", "float64", True),
+]  # fmt: skip
+"""Of ids, distances and weights, and whether rows are in-arcs, too."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [
+        pytest.param(kind, architecture, marks=_unless(place in (0, 3, 5)))
+        for place, (kind, architecture) in enumerate(zip(PASSES, ARCHITECTURES, strict=True))
+    ],
+    ids=str,
+)
+def test_predecessors_compile(kind: Any, architecture: str) -> None:
+    *names, pulls = kind
+    dtypes = [None if name is None else np.dtype(name) for name in names]
+    code = cubin(PassKind(*dtypes, pulls).source, (), architecture)
+    for name in ("prepare", "search_rows", "search_hubs", "settle_ties"):
+        assert f".text.{name}\0".encode() in code

@@ -221,8 +221,9 @@ def _result(
     options: SolverOptions,
 ) -> PathResult:  # fmt: skip
     return PathResult(
-        placed.graph, sources, distance, statistics, unit_lengths=True, location=options.location
-    )
+        placed.graph, sources, distance, statistics, unit_lengths=True, location=options.location,
+        placed=placed,
+    )  # fmt: skip
 
 
 def bfs(

@@ -69,11 +69,8 @@ def predecessors(
         return predecessor
     sources = np.unique(np.asarray(sources, np.int64))
     unit = unit_lengths or graph.weights is None
-    # As unsigned, -1 is larger than every id, so it is the identity of min.
-    candidates = predecessor.view(np.uint32 if ids.itemsize == 4 else np.uint64)
-    unreached = distance.dtype.type(
-        np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
-    )
+    candidates = _candidates(predecessor)
+    unreached = unreached_of(distance.dtype)
     brief = graph.vertex_count + graph.arc_count < _ALONE_ARCS
     if graph.arc_count < _ALONE_ARCS:
         threads = 1
@@ -92,8 +89,13 @@ def predecessors(
             in_arcs.has_sorted_rows, threads=threads, brief=brief,
         )  # fmt: skip
     if not unit and sum(without) > len(sources):
-        _settle_ties(graph, distance, unreached, candidates, sources)
+        finish_ties(graph, distance, predecessor, sources)
     return predecessor
+
+
+def unreached_of(dtype: np.dtype[Any]) -> Any:
+    """Return the distance of unreached vertices: infinity, or the largest value of an integer dtype."""
+    return dtype.type(np.inf if dtype.kind == "f" else np.iinfo(dtype).max)
 
 
 def _lengths(graph: Graph, unit: bool) -> Array:
@@ -201,19 +203,27 @@ def _pull(
     return without
 
 
-def _settle_ties(
-    graph: Graph, distance: Array, unreached: Any, candidates: Array, sources: Array
-) -> None:
-    """Apply rule 2."""
+def finish_ties(graph: Graph, distance: Array, predecessor: Array, sources: Array) -> None:
+    """Apply rule 2 to predecessors by rule 1, or go on after some of its rounds.
+
+    :param predecessor: (n) changed; -1 for reached vertices that have none yet
+    :param sources: (k) vertex ids, each once
+    """
     n = graph.vertex_count
+    unreached = unreached_of(distance.dtype)
     state = np.full(n, _SETTLED, np.uint8)
-    state[(distance != unreached) & (candidates == ~candidates.dtype.type(0))] = _OPEN
+    state[(distance != unreached) & (predecessor < 0)] = _OPEN
     state[sources] = _SETTLED
     queue = np.empty(int(np.count_nonzero(state)), graph.targets.dtype)
     run_team(
         _ties, graph.offsets, graph.targets, _lengths(graph, False), distance, unreached,
-        candidates, state, queue, threads=1,
+        _candidates(predecessor), state, queue, threads=1,
     )  # fmt: skip
+
+
+def _candidates(predecessor: Array) -> Array:
+    """Return predecessors as unsigned numbers: -1 is larger than every id, the identity of min."""
+    return predecessor.view(np.uint32 if predecessor.itemsize == 4 else np.uint64)
 
 
 def _offer(

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_number
-from godwit.errors import InputError, shown
+from godwit.errors import (
+    ClosedContextError,
+    DeviceError,
+    GraphTooLargeError,
+    InputError,
+    shown,
+)
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.placement import PlacedGraph
 from godwit.runtime.statistics import RunStatistics
 
 _HOST = ResultLocation()
+
+_GPU_ARCS = 1 << 20
+"""For smaller graphs CPUs compute predecessors on the host faster than copies to a GPU and back take."""
 
 
 class PathResult:
     """Distances from the nearest of the sources.
 
+    :param placed: the graph on its devices, on which predecessors are computed if it is kept until then
     :ivar graph: the graph of the query
     :ivar statistics: counts and times of the run
     :ivar location: of :attr:`distance`, :attr:`reached` and :attr:`predecessor`: NumPy arrays on the host,
@@ -38,8 +51,12 @@ class PathResult:
         *,
         unit_lengths: bool,
         location: ResultLocation = _HOST,
+        placed: PlacedGraph | None = None,
     ) -> None:
         self.graph = graph
+        on_gpus = placed is not None and placed.context.devices[0].kind == "cuda"
+        # A result does not keep the memory of GPUs that a placed graph has.
+        self._placed = ref(placed) if placed is not None and on_gpus and placed.is_kept else None
         self._sources = sources
         self.statistics = statistics
         self.unit_lengths = unit_lengths
@@ -90,23 +107,37 @@ class PathResult:
         -1 for sources and unreached vertices. Of several candidates the smallest (among zero-weight ties,
         the one with the fewest zero-weight hops): following predecessors always ends at a source, and the
         result does not depend on devices, partition or schedule. Computed by a pass over the arcs on first
-        use.
+        use: on the GPUs of a placed graph while that is open, if there is room; else on CPUs.
         """
         return self._predecessor if self.location.gpu is None else self._predecessor_on_gpu
 
     @cached_property
-    def _predecessor(self) -> Array:
-        from godwit.algorithms.paths.predecessors import predecessors
-
+    def _computed_predecessor(self) -> Any:
+        """The predecessors, at the location of the result or on the host."""
         with self.statistics.phase("predecessors"):
-            before: Array = predecessors(
+            placed = None if self._placed is None else self._placed()
+            is_large = self.location.gpu is not None or self.graph.arc_count >= _GPU_ARCS
+            if placed is not None and is_large:
+                from godwit.algorithms.paths.cuda import predecessors_on_gpus
+
+                with suppress(ClosedContextError, DeviceError, GraphTooLargeError, InputError):
+                    return predecessors_on_gpus(
+                        placed, self._given, self._sources, unit_lengths=self.unit_lengths,
+                        location=self.location,
+                    )  # fmt: skip
+            from godwit.algorithms.paths.predecessors import predecessors
+
+            return predecessors(
                 self.graph, self._distance, self._sources, unit_lengths=self.unit_lengths
             )
-        return before
+
+    @cached_property
+    def _predecessor(self) -> Array:
+        return host_array(self._computed_predecessor)
 
     @cached_property
     def _predecessor_on_gpu(self) -> Any:
-        return self.location.place(self._predecessor)
+        return self.location.place(self._computed_predecessor)
 
     def to_dict(self) -> dict[Any, int | float]:
         """Return the distance of every reached vertex, by its id (:attr:`Graph.ids`).
@@ -152,7 +183,7 @@ class PathResult:
 
     def _positions_to(self, position: int) -> list[int]:
         """Return the positions of the vertices of a shortest path from a source to a position."""
-        if self._distance[position] == self.unreached:
+        if host_array(self._given[position : position + 1])[0] == self.unreached:
             raise InputError(
                 f"vertex {shown(self.graph.ids[position])} was not reached from the source"
             )
@@ -160,6 +191,10 @@ class PathResult:
         while (before := int(self._predecessor[path[-1]])) >= 0:
             path.append(before)
         return path[::-1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the placed graph."""
+        return {**self.__dict__, "_placed": None}
 
     def __repr__(self) -> str:
         reached = int(np.count_nonzero(self._distance != self.unreached))

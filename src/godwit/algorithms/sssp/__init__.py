@@ -95,6 +95,7 @@ def run_sssp(
             solution.statistics,
             unit_lengths=graph.weights is None,
             location=options.location,
+            placed=placed,
         )
 
     if graph.weights is not None and graph.weights.dtype.kind not in "iu":

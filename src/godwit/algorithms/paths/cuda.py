@@ -1,0 +1,409 @@
+"""Predecessors on the GPUs of a placed graph: arguments and results of predecessors.cuh.
+
+Every device computes the candidates of rule 1 for its own rows, those of the asynchronous engine, which
+:func:`godwit.place` has uploaded. Devices get all distances; if there are several, their candidates are
+merged on one GPU: over the bus or NVLink go n distances to each GPU and n candidates back. Rule 2, which
+most graphs do not need, runs on one GPU in rounds; the host finishes it where rounds are many, and where
+there are several devices.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.paths.predecessors import finish_ties, unreached_of
+from godwit.arrays import ResultLocation, host_array
+from godwit.dtypes import Array
+from godwit.errors import ClosedContextError
+from godwit.graph.csr import Graph
+from godwit.graph.facts import is_known_symmetric
+from godwit.placement import PlacedGraph
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import c_type, layout_checks, load
+from godwit.runtime.cuda.copies import download, upload
+from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.memory import Buffer, kept_or_new
+from godwit.worker.cuda.placement import GpuPart, GpuPlacement, synchronize
+from godwit.worker.cuda.program import HUB_DEGREE
+from godwit.worker.query import place_parts
+
+_THREADS = 256
+_KEYS_A_THREAD = 4
+
+MOST_ROUNDS = 256
+"""Rounds of rule 2 on a GPU: after these the host, which processes a long chain faster, goes on."""
+
+CONTROL = np.dtype([(name, np.uint64) for name in ("hubs", "wide", "open", "tail")])
+"""``Control`` of the kernels."""
+
+HUB = np.dtype([("begin", np.int64), ("end", np.int64), ("chunk", np.uint64), ("local", np.int64)])
+"""``Hub`` of the kernels."""
+
+_POINTERS = (
+    "offsets", "targets", "lengths", "vertices", "distance", "keys", "candidates", "hubs",
+    "control", "others", "sources", "rounds", "queue",
+)  # fmt: skip
+_NUMBERS = (
+    "owned", "locals", "count", "source_count", "source", "round", "first", "last",
+)  # fmt: skip
+
+
+class _Plans:
+    """The plans of a placed graph, by kind."""
+
+    def __init__(self) -> None:
+        self._plans: dict[PassKind, PredecessorPlan] = {}
+
+    def plan(self, kind: PassKind, placement: GpuPlacement, graph: Graph) -> PredecessorPlan:
+        """Return a plan, made once. The caller holds the GPUs."""
+        if kind not in self._plans:
+            self._plans[kind] = PredecessorPlan(placement, graph, kind)
+        return self._plans[kind]
+
+    def close(self) -> None:
+        """Free the memory."""
+        for plan in self._plans.values():
+            plan.close()
+        self._plans.clear()
+
+
+def _make_plans(_: PlacedGraph) -> _Plans:
+    return _Plans()
+
+
+@dataclass(frozen=True)
+class PassKind:
+    """What tells the kernels of one pass from those of another.
+
+    :param id_dtype: of the graph
+    :param distance_dtype: int32, int64 or float64
+    :param length_dtype: of weights; None: all lengths are 1
+    :param pulls: rows are in-arcs, too
+    """
+
+    id_dtype: np.dtype[Any]
+    distance_dtype: np.dtype[Any]
+    length_dtype: np.dtype[Any] | None
+    pulls: bool
+
+    @property
+    def arguments(self) -> np.dtype[Any]:
+        """``Arguments`` of the kernels."""
+        fields = [
+            *((name, np.uint64) for name in _POINTERS),
+            *((name, np.int64) for name in _NUMBERS),
+            ("number", np.uint64),
+            ("unreached", self.distance_dtype),
+        ]
+        return np.dtype(fields, align=True)
+
+    @property
+    def key_dtype(self) -> np.dtype[Any]:
+        """The dtype of keys."""
+        return self.distance_dtype if self.distance_dtype.kind == "f" else np.dtype(np.uint8)
+
+    @property
+    def source(self) -> str:
+        """The source of the kernels."""
+        length_dtype = np.dtype(np.int32) if self.length_dtype is None else self.length_dtype
+        dtypes = {"Id": self.id_dtype, "Distance": self.distance_dtype, "Length": length_dtype}
+        flags = {"PULLS": self.pulls, "UNIT": self.length_dtype is None}
+        structs = {"Arguments": self.arguments, "Control": CONTROL, "Hub": HUB}
+        return "\n".join(
+            [
+                '#include "runtime/cuda/include/memory.cuh"',
+                *(f"using {name} = {c_type(dtype)};" for name, dtype in dtypes.items()),
+                *(f"constexpr bool {name} = {str(flag).lower()};" for name, flag in flags.items()),
+                '#include "algorithms/paths/predecessors.cuh"',
+                *(layout_checks(struct, dtype) for struct, dtype in structs.items()),
+                f"static_assert(THREADS == {_THREADS} && KEYS_A_THREAD == {_KEYS_A_THREAD});",
+                f"static_assert(HUB_ARCS == {HUB_DEGREE});",
+                "",
+            ]
+        )
+
+
+def predecessors_on_gpus(
+    placed: PlacedGraph,
+    distance: Any,
+    sources: Array,
+    *,
+    unit_lengths: bool,
+    location: ResultLocation,
+) -> Any:
+    """Return what :func:`~godwit.algorithms.paths.predecessors.predecessors` does, at a location.
+
+    :param distance: (n) an array of NumPy, or of CuPy on any GPU
+    :raises GodwitError: the graph is closed, this thread is in a run on its GPUs, or memory is short
+    """
+    graph = placed.graph
+    sources = np.unique(np.asarray(sources, np.int64))
+    placement = place_parts(placed)
+    assert placement is not None
+    plans = placed.resource(_make_plans, "predecessors")
+    destination = location.empty(graph.vertex_count, graph.targets.dtype)
+    unit = unit_lengths or graph.weights is None
+    length_dtype = None if unit or graph.weights is None else graph.weights.dtype
+    pulls = is_known_symmetric(graph, weighted=not unit)
+    kind = PassKind(graph.targets.dtype, np.dtype(distance.dtype), length_dtype, pulls)
+    with held_gpus(placement.indexes + ([] if location.gpu is None else [location.gpu])):
+        if placement.closed:
+            raise ClosedContextError("this placed graph was closed")
+        plan = plans.plan(kind, placement, graph)
+        is_complete = plan.run(distance, sources, destination)
+    if is_complete:
+        return destination
+    predecessor = host_array(destination)
+    finish_ties(graph, host_array(distance), predecessor, sources)
+    return location.place(predecessor)
+
+
+class _Endpoint:
+    """The pass of one device: kernels ready to be started, and the memory that they need.
+
+    :param count: vertices of the graph
+    :param is_alone: there is no other device
+    :ivar arguments: (1) of :attr:`PassKind.arguments`, read at each start
+    """
+
+    def __init__(self, part: GpuPart, kind: PassKind, count: int, *, is_alone: bool) -> None:
+        self.part, self.kind, self.count = part, kind, count
+        self.arguments = np.zeros(1, kind.arguments)
+        self._module = load(part.index, kind.source)
+        self._launches: dict[str, driver.Launch] = {}
+        self._reads_distances = is_alone and kind.key_dtype == kind.distance_dtype
+        with ExitStack() as stack:
+            self._allocate(stack, is_alone=is_alone)
+            self._held = stack.pop_all()
+
+    def _allocate(self, stack: ExitStack, *, is_alone: bool) -> None:
+        """Fill in the arguments that are the same in every pass."""
+        index, graph, rooms = self.part.index, self.part.graph, self.part.rooms
+        arguments, kind = self.arguments, self.kind
+
+        def kept(nbytes: int) -> Buffer:
+            return stack.enter_context(Buffer(index, nbytes))
+
+        local_count = graph.vertex_count + graph.halo_count
+        arguments["owned"], arguments["locals"] = graph.vertex_count, local_count
+        arguments["count"], arguments["unreached"] = self.count, unreached_of(kind.distance_dtype)
+        arguments["offsets"] = rooms.offsets.buffer.pointer
+        arguments["targets"] = rooms.targets.buffer.pointer
+        if kind.length_dtype is not None:
+            assert graph.weights is not None
+            arguments["lengths"] = rooms.weights.resident(graph.weights).pointer
+        if not is_alone:
+            vertices = np.concatenate([graph.vertices, graph.halo_vertices])
+            of_locals = kept(vertices.nbytes)
+            upload(of_locals, vertices)
+            arguments["vertices"] = of_locals.pointer
+        if not self._reads_distances:
+            room = -(-local_count // _KEYS_A_THREAD) * _KEYS_A_THREAD
+            arguments["keys"] = kept(kind.key_dtype.itemsize * room).pointer
+        arguments["hubs"] = kept(HUB.itemsize * self.part.hubs).pointer
+        self._control = kept(CONTROL.itemsize)
+        self._control.fill_bytes(0)
+        arguments["control"] = self._control.pointer
+
+    def _start(self, name: str) -> None:
+        """Start a kernel on the whole GPU."""
+        if name not in self._launches:
+            kernel = self._module.kernel(name)
+            multiprocessors = driver.properties(self.part.index).multiprocessors
+            self._launches[name] = driver.Launch(
+                kernel, self.part.stream, blocks=multiprocessors * kernel.occupancy(_THREADS),
+                threads=_THREADS, arguments=self.arguments,
+            )  # fmt: skip
+        self._launches[name].start()
+
+    def search(self, distance: int, candidates: int, source: int) -> None:
+        """Start to search for the candidates of own vertices.
+
+        :param distance: address of all distances, on this GPU
+        :param candidates: address of those of all vertices
+        :param source: the only source, or -1
+        """
+        arguments = self.arguments
+        arguments["distance"], arguments["candidates"] = distance, candidates
+        if self._reads_distances:
+            arguments["keys"] = distance
+        arguments["source"] = source
+        arguments["number"] += 1
+        self._start("prepare")
+        self._start("search_rows")
+        if self.part.hubs:
+            self._start("search_hubs")
+
+    def merge(self, others: int) -> None:
+        """Start to take the candidates at an address of this GPU where they are smaller."""
+        self.arguments["others"] = others
+        self._start("merge")
+
+    def open_count(self) -> int:
+        """Return the number of reached vertices, with sources, that have no candidate."""
+        self._start("count_open")
+        return self._word("open")
+
+    def settle_ties(self, sources: Array) -> bool:
+        """Apply rule 2; return False if it takes more rounds than :data:`MOST_ROUNDS`."""
+        arguments, index = self.arguments, self.part.index
+        with ExitStack() as stack:
+            arguments["rounds"] = _scratch(stack, index, 4 * self.count).pointer
+            queue_bytes = self.kind.id_dtype.itemsize * self.count
+            arguments["queue"] = _scratch(stack, index, queue_bytes).pointer
+            of_sources = _scratch(stack, index, sources.nbytes)
+            of_sources.upload(sources)
+            arguments["sources"], arguments["source_count"] = of_sources.pointer, len(sources)
+            self._start("open_ties")
+            self._start("settle_sources")
+            first, last, tail = 0, self.count, 0
+            for number in range(1, MOST_ROUNDS + 1):
+                arguments["round"], arguments["first"], arguments["last"] = number, first, last
+                self._start("settle_ties")
+                first, last = tail, self._word("tail")
+                if first == last:
+                    return True
+                tail = last
+        return False
+
+    def _word(self, name: str) -> int:
+        self.part.stream.synchronize()
+        return int(self._control.download(CONTROL, 1)[name][0])
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._held.close()
+
+
+class PredecessorPlan:
+    """A pass over the arcs of a placement: made once for a kind of distances. The caller holds the GPUs."""
+
+    def __init__(self, placement: GpuPlacement, graph: Graph, kind: PassKind) -> None:
+        self.kind = kind
+        self.count = graph.vertex_count
+        self.endpoints: list[_Endpoint] = []
+        is_alone = len(placement.parts) == 1
+        try:
+            for part in placement.parts:
+                self.endpoints.append(_Endpoint(part, kind, self.count, is_alone=is_alone))
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, distance: Any, sources: Array, destination: Any) -> bool:
+        """Fill an array with predecessors; return False if the host must finish rule 2.
+
+        :param distance: (n) an array of NumPy, or of CuPy on any GPU
+        :param sources: (k) int64, each once
+        :param destination: (n) of ids, likewise
+        """
+        home = next(
+            (one for one in self.endpoints if one.part.index == _gpu_of(destination)),
+            self.endpoints[0],
+        )
+        with ExitStack() as stack:
+            try:
+                is_complete, candidates = self._search(stack, home, distance, sources, destination)
+                self._deliver(home, candidates, destination)
+            finally:
+                synchronize(self._parts)  # before scratch memory is given back
+        return is_complete
+
+    def _search(
+        self, stack: ExitStack, home: _Endpoint, distance: Any, sources: Array, destination: Any
+    ) -> tuple[bool, int]:
+        """Search for predecessors; return whether they are complete, and their address on a GPU.
+
+        :param home: the device on whose GPU they are merged
+        """
+        distances = self._distances(stack, distance, home)
+        nbytes = self.kind.id_dtype.itemsize * self.count
+        source = int(sources[0]) if len(sources) == 1 else -1
+        candidates = {}
+        for endpoint in self.endpoints:
+            index = endpoint.part.index
+            if endpoint is home and index == _gpu_of(destination):
+                candidates[endpoint] = int(destination.data.ptr)
+            else:
+                candidates[endpoint] = _scratch(stack, index, nbytes).pointer
+            endpoint.search(distances[index], candidates[endpoint], source)
+        self._merge(stack, home, candidates)
+        is_complete = True
+        if self.kind.length_dtype is not None and home.open_count() > len(sources):
+            is_complete = len(self.endpoints) == 1 and home.settle_ties(sources)
+        return is_complete, candidates[home]
+
+    @property
+    def _parts(self) -> list[GpuPart]:
+        return [endpoint.part for endpoint in self.endpoints]
+
+    def _distances(self, stack: ExitStack, distance: Any, home: _Endpoint) -> dict[int, int]:
+        """Return the address of all distances on each GPU; on others than their own as copies."""
+        owner = _gpu_of(distance)
+        addresses: dict[int, int] = {}
+        if owner is not None:
+            addresses[owner] = int(distance.data.ptr)
+        nbytes = self.kind.distance_dtype.itemsize * self.count
+        for endpoint in [home, *self.endpoints]:
+            index, stream = endpoint.part.index, endpoint.part.stream
+            if index in addresses:
+                continue
+            copy = _scratch(stack, index, nbytes)
+            if not addresses:
+                upload(copy, distance)
+            else:
+                there, pointer = next(iter(addresses.items()))
+                driver.copy_peer_async(copy.pointer, index, pointer, there, nbytes, stream)
+            addresses[index] = copy.pointer
+        if len(addresses) > 1:
+            synchronize(self._parts)  # a copy may be read by several endpoints
+        return addresses
+
+    def _merge(self, stack: ExitStack, home: _Endpoint, candidates: dict[_Endpoint, int]) -> None:
+        """Merge the candidates of all endpoints into those of one."""
+        others = [endpoint for endpoint in self.endpoints if endpoint is not home]
+        if not others:
+            return
+        synchronize(self._parts)
+        nbytes = self.kind.id_dtype.itemsize * self.count
+        index, stream = home.part.index, home.part.stream
+        for other in others:
+            pointer, there = candidates[other], other.part.index
+            if there != index:
+                arrived = _scratch(stack, index, nbytes).pointer
+                driver.copy_peer_async(arrived, index, pointer, there, nbytes, stream)
+                pointer = arrived
+            home.merge(pointer)
+
+    def _deliver(self, home: _Endpoint, candidates: int, destination: Any) -> None:
+        """Copy the candidates of all vertices to the destination, if they are elsewhere."""
+        gpu, index, stream = _gpu_of(destination), home.part.index, home.part.stream
+        if gpu is None:
+            stream.synchronize()
+            download(index, candidates, destination)
+        elif gpu != index:
+            nbytes = self.kind.id_dtype.itemsize * self.count
+            address = int(destination.data.ptr)
+            driver.copy_peer_async(address, gpu, candidates, index, nbytes, stream)
+
+    def close(self) -> None:
+        """Free the memory."""
+        for endpoint in self.endpoints:
+            endpoint.close()
+        self.endpoints = []
+
+
+def _gpu_of(array: Any) -> int | None:
+    """Return the GPU of an array; None for the host."""
+    return None if isinstance(array, np.ndarray) else int(array.device.id)
+
+
+def _scratch(stack: ExitStack, index: int, nbytes: int) -> Buffer:
+    """Return memory of a GPU that the process keeps at the end of the block."""
+    buffer = kept_or_new(index, nbytes)
+    stack.callback(buffer.keep)
+    return buffer

@@ -27,7 +27,7 @@ from godwit.runtime.cuda.compile import c_type, layout_checks, load
 from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.cuda.memory import Buffer, kept_or_new
-from godwit.worker.cuda.placement import GpuPart, GpuPlacement, synchronize
+from godwit.worker.cuda.placement import CLOSED, GpuPart, GpuPlacement, synchronize
 from godwit.worker.cuda.program import HUB_DEGREE
 from godwit.worker.query import place_parts
 
@@ -50,29 +50,6 @@ _POINTERS = (
 _NUMBERS = (
     "owned", "locals", "count", "source_count", "source", "round", "first", "last",
 )  # fmt: skip
-
-
-class _Plans:
-    """The plans of a placed graph, by kind."""
-
-    def __init__(self) -> None:
-        self._plans: dict[PassKind, PredecessorPlan] = {}
-
-    def plan(self, kind: PassKind, placement: GpuPlacement, graph: Graph) -> PredecessorPlan:
-        """Return a plan, made once. The caller holds the GPUs."""
-        if kind not in self._plans:
-            self._plans[kind] = PredecessorPlan(placement, graph, kind)
-        return self._plans[kind]
-
-    def close(self) -> None:
-        """Free the memory."""
-        for plan in self._plans.values():
-            plan.close()
-        self._plans.clear()
-
-
-def _make_plans(_: PlacedGraph) -> _Plans:
-    return _Plans()
 
 
 @dataclass(frozen=True)
@@ -144,7 +121,6 @@ def predecessors_on_gpus(
     sources = np.unique(np.asarray(sources, np.int64))
     placement = place_parts(placed)
     assert placement is not None
-    plans = placed.resource(_make_plans, "predecessors")
     destination = location.empty(graph.vertex_count, graph.targets.dtype)
     unit = unit_lengths or graph.weights is None
     length_dtype = None if unit or graph.weights is None else graph.weights.dtype
@@ -152,8 +128,10 @@ def predecessors_on_gpus(
     kind = PassKind(graph.targets.dtype, np.dtype(distance.dtype), length_dtype, pulls)
     with held_gpus(placement.indexes + ([] if location.gpu is None else [location.gpu])):
         if placement.closed:
-            raise ClosedContextError("this placed graph was closed")
-        plan = plans.plan(kind, placement, graph)
+            raise ClosedContextError(CLOSED)
+        plan = placement.plan(
+            ("predecessors", kind), lambda: PredecessorPlan(placement, graph, kind)
+        )
         is_complete = plan.run(distance, sources, destination)
     if is_complete:
         return destination

@@ -50,7 +50,7 @@ def bubbles(size: int, spacing: int = 64, seed: int = 0) -> gw.Graph:
     below = kept[:-1] & kept[1:] & points_up[:-1]
     sources = np.concatenate([number[:, :-1][beside], number[:-1][below]])
     targets = np.concatenate([number[:, 1:][beside], number[1:][below]])
-    mesh, _ = _undirected(size * size, sources, targets).largest_component()
+    mesh = _undirected(size * size, sources, targets).largest_component()
     return mesh.with_ids(0)
 
 
@@ -123,7 +123,7 @@ def streets(size: int, pieces: int = 3, seed: int = 0) -> gw.Graph:
     ends = [vertex + before[vertex] * inner for vertex in (source, target)]
     way = np.column_stack([ends[0], bends, ends[1]])
     whole = _undirected(n + len(source) * inner, way[:, :-1].ravel(), way[:, 1:].ravel())
-    network, _ = whole.largest_component()
+    network = whole.largest_component()
     return network.with_ids(0)
 
 

@@ -118,7 +118,7 @@ def main() -> None:
                     arguments.runs,
                 )
             results["text"][label] = {"arcs": graph.arc_count, "seconds": times}
-        graph = gw.generate("rmat:18,weights=1..64").largest_component()[0].with_ids(0)
+        graph = gw.generate("rmat:18,weights=1..64").largest_component().with_ids(0)
         results["formats"] = {
             "arcs": graph.arc_count,
             "seconds": format_times(graph, folder, arguments.runs),

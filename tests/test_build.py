@@ -260,7 +260,8 @@ def test_relabel_refuses_what_is_no_permutation(permutation: Any, message: str) 
 @given(graphs(min_vertices=1), thread_counts)
 def test_largest_component_is_scipys(graph: Graph, threads: int) -> None:
     with forced_threads(threads):
-        component, vertices = graph.largest_component()
+        component = graph.largest_component()
+    vertices = component.ids.stored
     _, labels = connected_components(graph.to_scipy(merge="min"), directed=True, connection="weak")
     sizes = np.bincount(labels)
     assert len(vertices) == component.vertex_count == sizes.max()
@@ -392,7 +393,7 @@ def test_every_operation_gives_one_result_for_any_number_of_threads(
             copy.merge_parallel_arcs("sum"),
             copy.remove_self_loops(),
             copy.relabel(np.arange(copy.vertex_count)[::-1]),
-            copy.largest_component()[0],
+            copy.largest_component(),
             copy.with_random_weights(1, 64),
             copy.with_random_weights(0.5, 1),
             copy.replicate(3),

@@ -312,7 +312,7 @@ def test_id_base_is_carried_along() -> None:
         graph.merge_parallel_arcs(),
         graph.with_random_weights(1, 2),
         graph.relabel([1, 0]),
-        graph.largest_component()[0],
+        graph.largest_component(),
     ):
         assert made.ids.base == 1
 

@@ -97,7 +97,7 @@ def test_both_executions_give_the_same_paths(name: str, devices: Any) -> None:
 @pytest.mark.parametrize("name", ["grid", "complete", "random undirected"])
 def test_residual_pagerank_in_supersteps(name: str, partition: str, devices: Any) -> None:
     graph = named_graph(name).without_weights().merge_parallel_arcs().remove_self_loops()
-    graph, _ = graph.largest_component()
+    graph = graph.largest_component()
     options: dict[str, Any] = {"partition": partition} if divided(devices) else {}
     rank = example("residual_pagerank").residual_pagerank(
         graph, epsilon=1e-12, devices=devices, **STEPS, **options
@@ -168,7 +168,7 @@ HOPS = gw.VertexProgram(
 @each_devices
 def test_supersteps_keep_the_order_that_delta_gives(devices: Any) -> None:
     """With one bucket there is none, and much is done twice; with narrow ones hardly anything is."""
-    graph, _ = gw.generators.road(60, seed=1, weights=(1, 64)).largest_component()
+    graph = gw.generators.road(60, seed=1, weights=(1, 64)).largest_component()
     source = graph.highest_degree_vertex()
     wanted = gw.sssp(graph, source, devices="cpu").distance
     processed = {}
@@ -204,7 +204,7 @@ def test_the_statistics_say_which_execution_ran() -> None:
 
 @each_devices
 def test_a_limit_and_a_target_end_supersteps_early(devices: Any) -> None:
-    graph, _ = gw.generators.road(80, seed=2, weights=(1, 9)).largest_component()
+    graph = gw.generators.road(80, seed=2, weights=(1, 9)).largest_component()
     source = graph.highest_degree_vertex()
     whole = gw.sssp(graph, source, devices=devices, **STEPS)
     target = int(np.argsort(whole.distance)[graph.vertex_count // 4])

@@ -77,7 +77,7 @@ def test_residual_pagerank_equals_networkx(devices: Any, name: str) -> None:
     import networkx
 
     graph = named_graph(name).without_weights().merge_parallel_arcs().remove_self_loops()
-    graph, _ = graph.largest_component()
+    graph = graph.largest_component()
     rank = example("residual_pagerank").residual_pagerank(graph, epsilon=1e-12, devices=devices)
     other = networkx.from_scipy_sparse_array(
         graph.to_scipy(merge="min"), create_using=networkx.DiGraph

@@ -30,7 +30,7 @@ from godwit.dtypes import (
     id_dtype_for,
 )
 from godwit.errors import GraphTooLargeError, InputError, shown
-from godwit.graph.ids import VertexIds
+from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
 
 if TYPE_CHECKING:
@@ -471,6 +471,12 @@ class Graph:
         """Return the number of arcs that leave each vertex: (n) int64."""
         return np.diff(self.offsets)
 
+    def in_degree(self) -> Array:
+        """Return the number of arcs that lead to each vertex: (n) int64."""
+        from godwit.graph.facts import in_offsets
+
+        return np.diff(in_offsets(self))
+
     def highest_degree_vertex(self) -> Any:
         """Return the id of the vertex with most out-arcs (:attr:`ids`); of several the first in arrays."""
         if self.vertex_count == 0:
@@ -558,19 +564,105 @@ class Graph:
         ids = self.ids.take(np.argsort(positions)) if self.ids.own else self.ids
         return self._with_rows(relabelled(self.rows, positions), ids=ids)
 
-    def largest_component(self) -> tuple[Graph, Array]:
-        """Return the largest weakly connected component, and its vertices.
+    def largest_component(self) -> Graph:
+        """Return the largest weakly connected component; of several, the one with the first vertex.
 
-        Of several largest components the one with the first vertex is returned. Position i of the component
-        is position ``vertices[i]`` of this graph; ``vertices`` ascends, and has the dtype of the targets.
-        Vertices keep their ids (:attr:`ids`); in a graph without ids, positions become ids.
+        Vertices keep their order and their ids (:attr:`ids`); in a graph without ids, positions become ids:
+        ``graph.ids.positions(list(component.ids))`` are their positions in this graph.
+
+        :returns: itself, if it is connected
         """
         from godwit.graph.union_find import largest_component
 
-        rows, vertices = largest_component(self.rows, self._directed)
-        if rows is self._rows:
-            return self, vertices
-        return self._with_rows(rows, ids=self._ids.take(vertices)), vertices
+        return self._part(*largest_component(self.rows, self._directed))
+
+    def subgraph(self, vertices: Sources) -> Graph:
+        """Return the subgraph that vertices induce: these, and all arcs between them, with their weights.
+
+        Vertices keep the order that they have in this graph, and their ids (:attr:`ids`); in a graph
+        without ids, positions become ids, so that functions take and give the same vertices for both.
+
+        >>> graph = Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 1])
+        >>> part = graph.subgraph([3, 1])
+        >>> list(part.ids), part.neighbors(3)
+        ([1, 3], [1])
+
+        :param vertices: a vertex or several, by id, in any order; repetitions count once
+        :returns: itself, if these are all vertices
+        :raises InputError: a vertex does not exist
+        :raises GraphTooLargeError: before anything large is allocated
+        """
+        from godwit.graph.subgraphs import induced
+
+        positions = self._positions(vertices)
+        whole = len(positions) == self.vertex_count
+        return self._part(self.rows if whole else induced(self.rows, positions), positions)
+
+    def _part(self, rows: Rows, positions: Array) -> Graph:
+        """Return a part of the graph, whose vertices are at these positions of the graph."""
+        return self._with_rows(rows, ids=self._ids.take(positions))
+
+    def _positions(self, vertices: Sources) -> Array:
+        """Return the positions of a vertex or several, ascending, in the dtype of the targets."""
+        positions = self.ids.one_or_several(vertices, "vertices", or_none=True)
+        return positions.astype(self.targets.dtype)
+
+    def neighborhood(self, vertices: Sources, hops: int = 1) -> list[Any]:
+        """Return the vertices that paths of at most ``hops`` arcs lead to from a vertex, or from several.
+
+        The vertices themselves are among them. ``graph.subgraph(graph.neighborhood(v, 2))`` is NetworkX's
+        ``ego_graph(graph, v, 2)``.
+
+        >>> Graph.from_edges([0, 1, 2], [1, 2, 3]).neighborhood(0, hops=2)
+        [0, 1, 2]
+
+        :param vertices: a vertex or several, by id
+        :returns: by id, in the order of positions
+        :raises InputError: a vertex does not exist, or ``hops`` is negative
+        """
+        from godwit.graph.subgraphs import within_hops
+
+        hops = as_count(hops, "hops")
+        return self.ids.of(within_hops(self.rows, self._positions(vertices), hops))
+
+    def neighbors(self, vertex: Vertex) -> list[Any]:
+        """Return the vertices that the out-arcs of a vertex lead to, each once.
+
+        ``graph.reverse.neighbors(v)`` are those that in-arcs come from.
+
+        >>> Graph.from_edges([0, 0], [1, 2], ids=["Bonn", "Ulm", "Jena"]).neighbors("Bonn")
+        ['Ulm', 'Jena']
+
+        :param vertex: by id
+        :returns: by id, in the order of positions
+        :raises InputError: the vertex does not exist
+        """
+        begin, end = self._row(vertex)
+        return self.ids.of(np.unique(self.targets[begin:end]))
+
+    def edge_weight(self, source: Vertex, target: Vertex) -> int | float:
+        """Return the weight of the arc from one vertex to another; 1 if the graph has no weights.
+
+        Of parallel arcs the least weight is returned.
+
+        >>> Graph.from_edges([0, 1], [1, 2], [5, 7]).edge_weight(1, 2)
+        7
+
+        :param source: by id
+        :param target: by id
+        :raises InputError: a vertex does not exist, or there is no such arc
+        """
+        begin, end = self._row(source, "source")
+        at = np.flatnonzero(self.targets[begin:end] == self.ids.position(target, "target"))
+        if len(at) == 0:
+            raise InputError(f"there is no arc from {shown(source)} to {shown(target)}")
+        weights = self.weights
+        return 1 if weights is None else weights[begin:end][at].min().item()
+
+    def _row(self, vertex: Vertex, what: str = "vertex") -> tuple[int, int]:
+        """Return the range of a vertex' arcs in ``targets``."""
+        position = self.ids.position(vertex, what)
+        return int(self.offsets[position]), int(self.offsets[position + 1])
 
     def with_weights(self, weights: Any) -> Graph:
         """Return the graph with other weights: (m) numbers, in the order of ``targets``."""

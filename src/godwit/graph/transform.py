@@ -16,7 +16,6 @@ from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.build import arcs_to_rows, row_sources
 from godwit.graph.rows import (
     Rows,
-    bits_of,
     estimate_bytes,
     require_memory,
     row_range,
@@ -238,40 +237,3 @@ def replicated(rows: Rows, count: int) -> Rows:
     np.add(rows.targets, (copies * n).astype(dtype), out=targets)
     weights = None if rows.weights is None else np.tile(rows.weights, count)
     return Rows(offsets, targets.reshape(-1), weights)
-
-
-@kernel
-def _copy_rows(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, payload: Any, vertices: Any,
-    new_ids: Any, new_offsets: Any, new_targets: Any, new_payload: Any,
-) -> None:  # fmt: skip
-    """Copy the rows of ``vertices`` with their targets renamed."""
-    begin, end = row_range(rank, size, new_offsets)
-    weighted = payload.size > 0
-    for row in range(begin, end):
-        shift = offsets[vertices[row]] - new_offsets[row]
-        for to in range(new_offsets[row], new_offsets[row + 1]):
-            new_targets[to] = new_ids[targets[to + shift]]
-            if weighted:
-                new_payload[to] = payload[to + shift]
-
-
-def selected(rows: Rows, inside: Array, vertices: Array) -> Rows:
-    """Return the renumbered rows of some vertices whose arcs lead to these vertices only.
-
-    :param inside: (n) bool: True for the selected vertices
-    :param vertices: the same vertices, ascending, in the dtype of the targets
-    """
-    dtype = rows.targets.dtype
-    new_ids = np.cumsum(inside, dtype=dtype) - 1
-    offsets = np.zeros(len(vertices) + 1, np.int64)
-    np.cumsum(np.diff(rows.offsets)[vertices], out=offsets[1:])
-    kept = int(offsets[-1])
-    require_memory(estimate_bytes(0, kept, rows.arc_bytes), "a copy of the component")
-    targets = np.empty(kept, dtype)
-    payload = bits_of(rows.weights)
-    new_payload = np.empty(0 if rows.weights is None else kept, payload.dtype)
-    given = (rows.offsets, rows.targets, payload, vertices, new_ids.astype(dtype, copy=False))
-    run_team(_copy_rows, *given, offsets, targets, new_payload, threads=thread_count_for(kept))
-    weights = None if rows.weights is None else new_payload.view(rows.weights.dtype)
-    return Rows(offsets, targets, weights)

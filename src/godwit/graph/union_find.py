@@ -24,7 +24,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.rows import Rows, require_memory, row_range, thread_count_for
-from godwit.graph.transform import selected
+from godwit.graph.subgraphs import induced
 from godwit.runtime.cpu.atomics import (
     compare_exchange,
     fetch_add,
@@ -98,9 +98,8 @@ def largest_component(rows: Rows, directed: bool) -> tuple[Rows, Array]:
         return rows, np.empty(0, dtype)
     root = weak_components(rows, directed)
     # Of several largest components the first: roots are the smallest vertices of their components.
-    inside = root == np.bincount(root, minlength=n).argmax()
-    vertices = np.flatnonzero(inside).astype(dtype)
-    return (rows if len(vertices) == n else selected(rows, inside, vertices)), vertices
+    vertices = np.flatnonzero(root == np.bincount(root, minlength=n).argmax()).astype(dtype)
+    return (rows if len(vertices) == n else induced(rows, vertices)), vertices
 
 
 def hook(parent: Any, u: Any, v: Any) -> None:

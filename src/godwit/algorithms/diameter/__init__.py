@@ -42,7 +42,7 @@ def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> Diamete
         raise not_a_graph(graph)
     if graph.vertex_count == 0:
         raise InputError("a graph without vertices has no diameter")
-    component, _ = graph.without_weights().symmetrize().largest_component()
+    component = graph.without_weights().symmetrize().largest_component()
     component = component.with_ids(0)  # sources below are numbers
     options = SolverOptions()
     lower, upper, searches = 0, 2 * (component.vertex_count - 1), 0

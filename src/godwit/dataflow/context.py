@@ -68,6 +68,7 @@ class Context:
             Endpoint(self, "device", _distinct_name(self._names, index), device, index)
             for index, device in enumerate(resolved)
         )
+        self._devices = tuple(endpoint.device for endpoint in self._endpoints if endpoint.device)
         self._host = Endpoint(self, "host", "host")
         if not (isinstance(transport, str) and transport in get_args(Transport)):
             raise InputError(f"transport must be 'direct' or 'host', got {shown(transport)}")
@@ -108,7 +109,8 @@ class Context:
     @property
     def devices(self) -> tuple[Device, ...]:
         """Devices, in the order given."""
-        return tuple(endpoint.device for endpoint in self.endpoints if endpoint.device is not None)
+        self.check_open()
+        return self._devices
 
     @property
     def device_kind(self) -> DeviceKind:

@@ -67,7 +67,7 @@ def check_options(
     :param what: the primitive
     :param names: of the options that not all primitives take, those that it does
     """
-    if devices[0].kind == "cpu":
+    if devices[0].kind == "cpu" or gpu is DEFAULT_GPU_OPTIONS:
         return
     for name in asked_for(gpu, [one for one in _WHOSE if one not in names]):
         raise InputError(

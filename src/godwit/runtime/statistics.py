@@ -111,7 +111,7 @@ class RunStatistics:
 
         def per_device(values: Array) -> Array:
             # The threads of one shared-memory device count for that device.
-            return values if devices > 1 else values.sum(axis=0, keepdims=True)
+            return values if len(values) == devices else values.sum(axis=0, keepdims=True)
 
         self.processed_items = per_device(counts.processed_items)
         trace = active()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from godwit.arrays import ResultLocation, host_array
 from godwit.dataflow.item_router import DEFAULT_RING_ITEMS
 from godwit.dtypes import Array, frozen
 from godwit.errors import InputError, ValueOverflowError, shown
-from godwit.graph.csr import Graph
 from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.partition.layout import Layout
 from godwit.graph.rows import require_memory
@@ -29,7 +28,10 @@ from godwit.worker.delta import choose_delta, choose_gpu_window
 from godwit.worker.options import SUPERSTEP_HOPS, SolverOptions, WorkerOptions, query_options
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.query import GraphArgument, add_placement, place_parts, placed_for_query
-from godwit.worker.task import Destination, PlacedPart, Start, WorklistOptions, make_parts
+from godwit.worker.task import Destination, Start, WorklistOptions, make_parts
+
+if TYPE_CHECKING:
+    from godwit.worker.cuda.placement import GpuPlacement
 
 _ITEM_BYTES = 16
 _SMALL_VALUES = 1 << 23
@@ -163,56 +165,49 @@ def solve(
     :raises ValueOverflowError: a 32-bit integer was too narrow for a value
     :raises RunTimeoutError: out of time
     """
-    devices, graph = placed.context.devices, placed.graph
-    device = devices[0]
-    check_asynchronous(devices, options.gpu)
-    layout = placed.layout
+    check_asynchronous(placed.context.devices, options.gpu)
     placement = place_parts(placed)
-    destination: Destination | None = None
-    name = "delta-stepping" if device.shares_memory else "asynchronous"
-    if options.in_steps:
-        name = "bulk-synchronous"
-    statistics = RunStatistics(tuple(device.name for device in devices), name)
-    delta, hops = _delta_and_hops(program, graph, options, fills=device.fills)
+    asked: dict[str, Any] = {"limit": limit, "target": target, "parameters": parameters}
+    if placement is None:
+        return _solve_on_cores(program, placed, start, options, result_dtype, asked)
+    return _solve_on_gpus(program, placed, placement, start, options, result_dtype, asked)
+
+
+def _solve_on_cores(
+    program: VertexProgram, placed: PlacedGraph, start: Start, options: SolverOptions,
+    result_dtype: Any, asked: dict[str, Any],
+) -> Solution:  # fmt: skip
+    from godwit.worker.cpu.engine import run_program
+
+    devices, graph, layout = placed.context.devices, placed.graph, placed.layout
+    shared = devices[0].shares_memory
+    name = "delta-stepping" if shared else "asynchronous"
+    statistics = _statistics(devices, name, options)
+    delta = options.worker.delta
+    if delta is None:
+        delta = choose_delta(program, graph)
     statistics.delta = None if program.priority is None else delta
-    if device.fills:
-        statistics.hops = hops
-    if device.fills or not (device.shares_memory or options.in_steps):
-        statistics.window = options.worker.window  # otherwise all devices process the same bucket
-    _require_run_memory(program, graph.vertex_count, devices, options)
+    if not (shared or options.in_steps):  # otherwise all devices process the same bucket
+        statistics.window = options.worker.window
+    _require_run_memory(program, graph.vertex_count, len(devices), options)
     with statistics.phase("run"):
-        parts = make_parts(
-            program, placed, start, limit=limit, target=target, parameters=parameters
-        )
+        parts = make_parts(program, placed, start, **asked)
         capacity_items = options.worker.capacity_items
         if capacity_items is None:
-            most_vertices = max(part.graph.vertex_count for part in parts)
-            capacity_items = 2 * most_vertices // device.threads + 1024
+            most_vertices = max(len(part.values) for part in parts)
+            capacity_items = 2 * most_vertices // devices[0].threads + 1024
         run_options = WorklistOptions(
             delta,
             options.worker.window,
             options.worker.ring_items,
             capacity_items,
-            hops=hops,
             in_steps=options.in_steps,
-            gpu=options.gpu,
         )
-        if device.delivers:
-            destination = _destination(program, layout, result_dtype, options.location)
-        poll = make_poll(options)
-        counts = _run(program, placement, devices, parts, run_options, destination, poll)
-    if counts.value_overflow:
-        raise ValueOverflowError(
-            f"a message of program {program.name!r} does not fit {program.dtype.name}; "
-            "declare a wider dtype"
-        )
-    statistics.take_counts(counts)
-    if destination is not None:
-        statistics.split_run({"gather": destination.seconds})
-        return Solution(destination.values, destination.fields, statistics, graph.ids)
+        counts = run_program(program.operators, devices, parts, run_options, make_poll(options))
+    _take_counts(statistics, counts, program)
     with statistics.phase("gather"):
         values = layout.gather([part.values for part in parts])
-        if program.combine != "add" and (limit is not None or target is not None):
+        if program.combine != "add" and not (asked["limit"] is None and asked["target"] is None):
             _reset_beyond(program, values, parts[0].limit[0])
         values = converted(program, values, result_dtype)
         fields = None
@@ -221,49 +216,61 @@ def solve(
     return Solution(values, fields, statistics, graph.ids)
 
 
-def _run(
-    program: VertexProgram,
-    placement: Any,
-    devices: Sequence[Device],
-    parts: Sequence[PlacedPart],
-    options: WorklistOptions,
-    destination: Destination | None,
-    poll: ProgressPoll | None,
-) -> WorklistCounts:
-    if destination is None:
-        from godwit.worker.cpu.engine import run_program as run_on_cores
+def _solve_on_gpus(
+    program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, start: Start,
+    options: SolverOptions, result_dtype: Any, asked: dict[str, Any],
+) -> Solution:  # fmt: skip
+    from godwit.worker.cuda.engine import run_program
 
-        return run_on_cores(program.operators, devices, parts, options, poll)
-    from godwit.worker.cuda.engine import run_program as run_on_gpus
+    graph, worker = placed.graph, options.worker
+    statistics = _statistics(placed.context.devices, "asynchronous", options)
+    if options.location.gpu is None:  # GPUs check their memory themselves
+        what = f"the results of {program.name!r} on {graph.vertex_count:,} vertices"
+        require_memory(8 * graph.vertex_count, what)
 
-    return run_on_gpus(program.operators, placement, parts, options, destination, poll)
+    def choose() -> WorklistOptions:
+        hops = options.gpu.hops
+        if hops is None and options.in_steps:
+            hops = SUPERSTEP_HOPS
+        delta, hops = choose_gpu_window(program, graph, worker.delta, hops)
+        return WorklistOptions(delta, worker.window, worker.ring_items, hops=hops, gpu=options.gpu)
+
+    with statistics.phase("run"):
+        parts = make_parts(program, placed, start, **asked)
+        destination = _destination(program, placed.layout, result_dtype, options.location)
+        chosen_by = (worker, options.in_steps, options.gpu)
+        counts, chosen = run_program(
+            program.operators, placement, parts, chosen_by, choose, destination, make_poll(options)
+        )
+    statistics.delta = None if program.priority is None else chosen.delta
+    statistics.hops, statistics.window = chosen.hops, chosen.window
+    _take_counts(statistics, counts, program)
+    statistics.split_run({"gather": destination.seconds})
+    return Solution(destination.values, destination.fields, statistics, graph.ids)
 
 
-def _delta_and_hops(
-    program: VertexProgram, graph: Graph, options: SolverOptions, *, fills: bool
-) -> tuple[float, int]:
-    """Return the width of a priority bucket, and the number of arcs that a GPU's block may run ahead."""
-    delta = options.worker.delta
-    if not fills:
-        return choose_delta(program, graph) if delta is None else delta, 0
-    hops = options.gpu.hops
-    if hops is None and options.in_steps:
-        hops = SUPERSTEP_HOPS
-    return choose_gpu_window(program, graph, delta, hops)
+def _statistics(devices: Sequence[Device], name: str, options: SolverOptions) -> RunStatistics:
+    names = tuple(device.name for device in devices)
+    return RunStatistics(names, "bulk-synchronous" if options.in_steps else name)
+
+
+def _take_counts(statistics: RunStatistics, counts: WorklistCounts, program: VertexProgram) -> None:
+    """Add the counts of a run to its statistics; raise ValueOverflowError if a value overflowed."""
+    if counts.value_overflow:
+        raise ValueOverflowError(
+            f"a message of program {program.name!r} does not fit {program.dtype.name}; "
+            "declare a wider dtype"
+        )
+    statistics.take_counts(counts)
 
 
 def _require_run_memory(
-    program: VertexProgram, vertices: int, devices: Sequence[Device], options: SolverOptions
+    program: VertexProgram, vertices: int, devices: int, options: SolverOptions
 ) -> None:
     """Raise GraphTooLargeError if values, worklists and mailboxes do not fit, before they are allocated."""
-    if devices[0].fills:  # GPUs check their memory themselves; here are their results only
-        if options.location.gpu is None:
-            what = f"the results of {program.name!r} on {vertices:,} vertices"
-            require_memory(8 * vertices, what)
-        return
     value_bytes = 2 * program.dtype.itemsize + 8 * (program.field_dtype is not None)
-    items = len(devices) ** 2 * (options.worker.ring_items or DEFAULT_RING_ITEMS) + 2 * vertices
-    items += (options.worker.capacity_items or 0) * len(devices)
+    items = devices**2 * (options.worker.ring_items or DEFAULT_RING_ITEMS) + 2 * vertices
+    items += (options.worker.capacity_items or 0) * devices
     require_memory(
         vertices * value_bytes + _ITEM_BYTES * items,
         f"running {program.name!r} on {vertices:,} vertices",

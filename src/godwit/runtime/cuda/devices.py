@@ -14,7 +14,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -117,17 +117,22 @@ def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
     :raises InputError: this thread holds one of them, as in a progress function
     """
     wanted = sorted(set(indexes))
-    with ExitStack() as stack:
-        for index in wanted:
-            refuse_held([index])
-            with _LOCKS_LOCK:
-                lock = _GPU_LOCKS.setdefault(index, threading.Lock())
-            stack.enter_context(lock)
-            stack.callback(_HOLDERS.pop, index, None)
+    refuse_held(wanted)
+    with _LOCKS_LOCK:
+        locks = [_GPU_LOCKS.setdefault(index, threading.Lock()) for index in wanted]
+    held = 0
+    try:
+        for index, lock in zip(wanted, locks, strict=True):
+            lock.acquire()
+            held += 1
             _HOLDERS[index] = threading.get_ident()
-        stack.enter_context(driver.current_kept())
-        memory.free_abandoned(wanted)
-        yield
+        with driver.current_kept():
+            memory.free_abandoned(wanted)
+            yield
+    finally:
+        for index, lock in zip(wanted[:held], locks, strict=False):
+            del _HOLDERS[index]
+            lock.release()
 
 
 # Topology

@@ -6,7 +6,7 @@ A query writes its request, drives the kernels and reads their outcome. The kern
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -46,29 +46,33 @@ def run_program(
     program: ProgramOperators,
     placement: GpuPlacement,
     parts: Sequence[PlacedPart],
-    options: WorklistOptions,
+    chosen_by: Hashable,
+    choose: Callable[[], WorklistOptions],
     destination: Destination,
     poll: ProgressPoll | None,
-) -> WorklistCounts:
-    """Run a vertex program, and copy the results to their destination unless a value overflowed."""
-    key = (
-        program, options.delta, options.window, options.hops, options.ring_items, options.gpu,
-    )  # fmt: skip
+) -> tuple[WorklistCounts, WorklistOptions]:
+    """Run a vertex program, and copy the results to their destination unless a value overflowed.
+
+    :param chosen_by: what the choice of options depends on besides program and placement
+    :param choose: returns the options of a new plan
+    """
     compile_s: list[float] = []
     with placement.held():
-        plan = placement.plan(key, lambda: ProgramPlan(program, placement, options, compile_s))
+        plan = placement.plan(
+            (program, chosen_by), lambda: ProgramPlan(program, placement, choose(), compile_s)
+        )
         kernel_s = plan.run(parts, poll)
         counts = plan.counts()
         counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
         if not counts.value_overflow:
             deliver(placement, program, destination, plan.limit())
-        return counts
+        return counts, plan.options
 
 
 def _busy_share(controls: Array) -> Array:
     """Return, by device, the share of time in which its blocks did not wait at meetings."""
-    cycles = np.maximum(controls["cycles"], 1).astype(np.float64)
-    share: Array = 1.0 - np.minimum(controls["waited"] / cycles, 1.0)
+    waited = controls["waited"] / np.maximum(controls["cycles"], 1)
+    share: Array = 1.0 - np.minimum(waited, 1.0)
     return share
 
 
@@ -153,6 +157,7 @@ class ProgramPlan(SlicedRun):
             self._own,
         )
         self._meeting_memory += boards
+        self._relays = bool(self.arguments["relays"].any())
         self._slice_ns, self._begins = self.arguments["slice_ns"], self.arguments["begins"]
         self._targets, self._requests = self.arguments["target"], self.arguments["request"]
         self._requests["parameter_count"] = self.program.parameter_count
@@ -346,15 +351,13 @@ class ProgramPlan(SlicedRun):
         }
 
     def limit(self) -> Any:
-        """Return the limit of the latest run."""
-        value = self.program.value_dtype
-        words = np.ascontiguousarray(self._outcomes["limit"])
-        limits = words.view(value)[:: words.itemsize // value.itemsize]
-        return limits.max() if self.program.combine == "max" else limits.min()
+        """Return the limit of the latest run, on which all devices agree at the last meeting."""
+        return self._outcomes["limit"][:1].copy().view(self.program.value_dtype)[0]
 
     def counts(self) -> WorklistCounts:
         """Return the counts of the latest run."""
         outcomes = self._outcomes.copy()
+        sent = outcomes["sent"][:, : len(outcomes)]
         return WorklistCounts(
             processed_items=outcomes["processed"],
             useless_items=outcomes["useless"],
@@ -362,7 +365,7 @@ class ProgramPlan(SlicedRun):
             threshold_changes=outcomes["threshold_changes"],
             received_items=outcomes["received"],
             filtered_items=outcomes["filtered"],
-            sent_items=per_link(outcomes["sent"][:, : len(outcomes)], self._next_hops),
+            sent_items=per_link(sent, self._next_hops) if self._relays else sent,
             rounds=outcomes["rounds"],
             value_overflow=bool(outcomes["overflow"].any()),
             busy_share=_busy_share(outcomes),

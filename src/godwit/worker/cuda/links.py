@@ -101,7 +101,6 @@ def connect(
 
 def per_link(sent: Array, hops: Array) -> Array:
     """Return (devices, devices) items by link, from items by sending and by final device."""
-    links = np.zeros_like(sent)
-    for i, j in np.ndindex(*sent.shape):
-        links[i, hops[i, j]] += sent[i, j]
+    devices = np.arange(len(sent))
+    links: Array = (sent[:, :, None] * (hops[:, :, None] == devices)).sum(axis=1)
     return links

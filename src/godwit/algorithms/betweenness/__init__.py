@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -143,9 +144,14 @@ def betweenness_centrality(
         else:
             check_options(used, options.gpu, "betweenness", OF_STEPS)
         statistics = RunStatistics(tuple(one.name for one in used), "brandes")
+        scales = (
+            _Scales.of(plain, len(chosen), normalized, endpoints) if scale == "all" else _Scales()
+        )
         sums = None
         if placed is not None and len(chosen) > 0:
-            sums = _sum_on_gpus(placed, chosen, endpoints, edges, weighted, statistics, options)
+            sums = _sum_on_gpus(
+                placed, chosen, endpoints, edges, weighted, scales, statistics, options
+            )
         with statistics.phase("run"):
             if sums is None:
                 sums = sum_dependencies(
@@ -154,11 +160,12 @@ def betweenness_centrality(
                 )  # fmt: skip
                 statistics.processed_items = np.array([sums.vertices_visited], np.int64)
                 statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
+                scales.apply(chosen, sums.vertices)
             arcs = sums.arcs
             if arcs is not None and not plain.directed:
                 arcs = sums_of_edges(plain, arcs, weighted)
-            if scale == "all":
-                rescale(plain, chosen, sums.vertices, arcs, normalized, endpoints)
+            if arcs is not None:
+                arcs *= scales.edges
         if placed is not None:
             add_placement(statistics, placed, graph)
         return BetweennessResult(
@@ -177,21 +184,27 @@ def _check_placed(placed: PlacedGraph, *, edges: bool, weighted: bool) -> None:
 
 def _sum_on_gpus(
     placed: PlacedGraph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
-    statistics: RunStatistics, options: SolverOptions,
+    scales: _Scales, statistics: RunStatistics, options: SolverOptions,
 ) -> DependencySums | None:  # fmt: skip
-    """Sum dependencies on GPUs; None if there are too many paths for float64, and the CPU has to."""
+    """Sum dependencies on GPUs, and scale those on vertices.
+
+    :returns: None if there are too many paths for float64, and the CPU has to
+    """
     if weighted:
         from godwit.algorithms.betweenness.cuda_weighted import sum_weighted_dependencies
 
         sums = sum_weighted_dependencies(placed, sources, statistics, options, endpoints=endpoints)
         if sums is not None:
+            scales.apply(sources, sums.vertices)
             return sums
         statistics.seconds = {"overflow": sum(statistics.seconds.values())}
         statistics.begin_on(["cpu"])
         return None
     from godwit.algorithms.betweenness.cuda import DependencyQuery, sum_on_gpus
 
-    query = DependencyQuery(sources, endpoints, edges, options.gpu)
+    query = DependencyQuery(
+        sources, endpoints, edges, options.gpu, options.location, scales.vertices, scales.sources
+    )
     poll = make_poll(options)
     steps = place_positions(placed)
     with statistics.phase("run"):
@@ -254,6 +267,33 @@ def check_scale(scale: Any) -> str:
     return scale
 
 
+@dataclass(frozen=True)
+class _Scales:
+    """Factors that turn sums of dependencies into betweenness as NetworkX defines it.
+
+    :param vertices: of the sums of vertices that are not sources
+    :param sources: of those of sources
+    :param edges: of the sums of edges
+    """
+
+    vertices: float = 1.0
+    sources: float = 1.0
+    edges: float = 1.0
+
+    @classmethod
+    def of(cls, graph: Graph, k: int, normalized: bool, endpoints: bool) -> _Scales:
+        """Return the factors for sums over k sources."""
+        n = graph.vertex_count
+        vertices, sources = _scales(n, k, normalized, graph.directed, endpoints)
+        return cls(vertices, sources, _scales(n, k, normalized, graph.directed, True)[0])
+
+    def apply(self, sources: Array, vertices: Array) -> None:
+        """Scale (n) sums of vertices, in place."""
+        of_sources = vertices[sources] * self.sources
+        vertices *= self.vertices
+        vertices[sources] = of_sources
+
+
 def rescale(
     graph: Graph, sources: Array, vertices: Array, edges: Array | None, normalized: bool,
     endpoints: bool,
@@ -263,13 +303,10 @@ def rescale(
     :param vertices: (n) sums of vertices
     :param edges: (m) sums of edges, by arc
     """
-    n, k = graph.vertex_count, len(sources)
-    scale, source_scale = _scales(n, k, normalized, graph.directed, endpoints)
-    of_sources = vertices[sources] * source_scale
-    vertices *= scale
-    vertices[sources] = of_sources
+    scales = _Scales.of(graph, len(sources), normalized, endpoints)
+    scales.apply(sources, vertices)
     if edges is not None:
-        edges *= _scales(n, k, normalized, graph.directed, True)[0]
+        edges *= scales.edges
 
 
 def _scales(

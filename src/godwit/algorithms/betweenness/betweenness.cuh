@@ -19,11 +19,12 @@
 
 #include "algorithms/betweenness/search.cuh"
 
-// Begin a search: only the source is visited.
+// Begin a search: only the source is visited. The first one also clears the sums.
 __device__ __forceinline__ void team_begin(Search &search) {
     const Arguments &given = search.given;
-    i64 source = given.sources[search.state[SOURCE]];
+    i64 source = static_cast<i64>(search.state[ORIGIN]);
     i64 own = source - search.first();
+    bool is_first = search.state[SOURCE] < max(1u, given.block_searches);
     bool is_mine = own >= 0 && own < given.stage.owned;
     for (i64 i = search.team.thread(); i < given.words; i += search.team.threads()) {
         u32 bits = i == source >> 5 ? 1u << (source & 31) : 0;
@@ -31,8 +32,12 @@ __device__ __forceinline__ void team_begin(Search &search) {
         search.set(0)[i] = bits;
         for (u32 level = 1; level < SETS; level++) search.set(level)[i] = 0;
     }
-    for (i64 i = search.team.thread(); i < given.stage.owned; i += search.team.threads())
+    for (i64 i = search.team.thread(); i < given.stage.owned; i += search.team.threads()) {
         search.depths()[i] = i == own ? 0 : NO_DEPTH;
+        if (is_first) search.centrality[i] = 0;
+    }
+    i64 edges = is_first && search.edges ? given.out.offsets[given.stage.owned] : 0;
+    for (i64 i = search.team.thread(); i < edges; i += search.team.threads()) search.edges[i] = 0;
     if (search.team.thread() != 0) return;
     if (search.device() == 0) search.block->sums.counts[BEGUN] += 1;
     SearchCounters *counters = search.counters();
@@ -151,7 +156,7 @@ __device__ __forceinline__ void team_long_rows(Search &search, const Pass &pass)
     for (i64 base = 0; base < size; base += team.threads()) {
         i64 mine = base + static_cast<i64>(threadIdx.x) * team.blocks + team.block, own = -1;
         if (is_source && threadIdx.x == 0)
-            own = search.given.sources[search.state[SOURCE]] - search.first();
+            own = static_cast<i64>(search.state[ORIGIN]) - search.first();
         else if (!is_source && mine < size)
             own = pass.long_rows.rows[mine];
         bool is_mine = own >= 0 && own < search.given.stage.owned;
@@ -212,7 +217,7 @@ __device__ __forceinline__ void team_rows(Search &search, const Pass &pass, bool
 // Count the paths of the first level: arcs from the source.
 __device__ __forceinline__ void team_count_arcs(Search &search) {
     auto list = search.list(1, false);
-    i64 source = search.given.sources[search.state[SOURCE]];
+    i64 source = static_cast<i64>(search.state[ORIGIN]);
     for (i64 i = search.team.thread(); i < list.size; i += search.team.threads()) {
         i64 own = search.listed(list, i);
         search.thread_reach(own, search.thread_count_arcs(own, source));
@@ -237,6 +242,7 @@ constexpr u32 DEPEND = 4;
 constexpr u32 ROUND = 5;   // each block does searches of its own
 constexpr u32 REDUCE = 6;  // add the sums of blocks
 constexpr u32 OVER = 7;    // end of a search
+constexpr u32 SCALE = 8;   // multiply the sums of vertices by their factors
 constexpr u32 KINDS = 15;
 
 // A level is found from all unvisited vertices only if it has 1 / DENSE_SHARE of all arcs: reading the
@@ -425,6 +431,7 @@ struct Decision {
     __device__ __forceinline__ u32 begin() const {
         state[DEPTH] = state[SEEN] = state[ARRIVING] = 0;
         state[COUNT] = 1;
+        state[ORIGIN] = given.source(state[SOURCE]);
         state[DENSE_BEGIN] = state[DENSE_END] = NO_DEPTH;
         return state[PHASE] = BEGIN;
     }
@@ -505,9 +512,30 @@ __device__ __forceinline__ void team_reduce(const Arguments &given, const Team &
     if (given.edges) add(given.edges, given.layout.edges, given.out.offsets[given.stage.owned]);
 }
 
+// Scale the sums of vertices, those of sources by another factor.
+__device__ __forceinline__ void team_scale(const Arguments &given, const Team &team,
+                                           StepBlock &block) {
+    if (given.scale_of_sources != 1) {
+        for (u64 i = team.thread(); i < given.all_sources; i += team.threads()) {
+            i64 own = static_cast<i64>(given.sources[i]) - given.stage.first();
+            if (own >= 0 && own < given.stage.owned)
+                given.centrality[own] *= given.scale_of_sources;
+        }
+        team.wait(block);
+    }
+    // Vertices without arcs come last, and have none.
+    for (i64 i = team.thread(); i < given.in.classes[CLASS_NONE]; i += team.threads())
+        given.centrality[i] *= given.scale;
+}
+
+// Return the phase after all searches.
+__device__ __forceinline__ u32 last_phase(const Arguments &given) {
+    return given.scale != 1 || given.scale_of_sources != 1 ? SCALE : STOP;
+}
+
 // Return the next phase after a round of blocks' own searches.
 __device__ __forceinline__ u32 decide_round(const Arguments &given, u64 *state, const Sums &sums) {
-    if (state[PHASE] == REDUCE) return STOP;
+    if (state[PHASE] == REDUCE) return last_phase(given);
     state[ALL_COUNT] += sums.counts[REACHED];
     state[ALL_ARCS] += sums.counts[ARCS];
     state[HAS_FAILED] |= sums.counts[FAILED] != 0;
@@ -517,7 +545,7 @@ __device__ __forceinline__ u32 decide_round(const Arguments &given, u64 *state, 
     return done < given.source_count ? ROUND : REDUCE;
 }
 
-// The kernel. `state` is initialized as by Decision::begin, or with the phase ROUND.
+// The kernel. A run begins with the state that Decision::begin makes, or with the phase ROUND.
 __device__ __forceinline__ void grid_betweenness(const Arguments &given) {
     const Stage &stage = given.stage;
     StepControl *control = stage.control;
@@ -529,6 +557,10 @@ __device__ __forceinline__ void grid_betweenness(const Arguments &given) {
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         if ((phase & KINDS) == REDUCE) {
             team_reduce(given, team);
+            return;
+        }
+        if ((phase & KINDS) == SCALE) {
+            team_scale(given, team, block);
             return;
         }
         bool is_round = (phase & KINDS) == ROUND;
@@ -545,6 +577,7 @@ __device__ __forceinline__ void grid_betweenness(const Arguments &given) {
         }
     };
     auto decide = [&](u32, const Sums &sums, u64 *state) -> u32 {
+        if (state[PHASE] == SCALE) return STOP;
         if (given.block_searches) return state[PHASE] = decide_round(given, state, sums);
         Search search = whole(Team{control, 0, 1}, nullptr, state);
         Decision decision{search, given, state};
@@ -552,7 +585,8 @@ __device__ __forceinline__ void grid_betweenness(const Arguments &given) {
         if (phase == OVER) {
             state[ALL_COUNT] += state[COUNT];
             state[SOURCE] += 1;
-            if (state[HAS_FAILED] || state[SOURCE] == given.source_count) return STOP;
+            if (state[HAS_FAILED]) return STOP;
+            if (state[SOURCE] == given.source_count) return state[PHASE] = last_phase(given);
             return decision.begin();
         }
         return state[PHASE] = phase;

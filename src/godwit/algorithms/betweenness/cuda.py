@@ -6,17 +6,22 @@ share of the sources, and does one search at a time, or one per block, each in m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import IntEnum
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
-from godwit.errors import ClosedContextError, GraphTooLargeError
+from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type
+from godwit.runtime.cuda.gpu_arrays import current_stream, gpu_of, is_gpu_array
+from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -51,10 +56,7 @@ SOURCES_PER_COPY = 8
 
 _LONG_ROW = 4096  # as in search.cuh
 _SETS = 4
-_STATE_COUNT, _DENSE_BEGIN, _DENSE_END = 6, 3, 4
-_STATE_PHASE, _FAILED, _ALL_COUNT, _ALL_ARCS = 8, 9, 10, 11
 _NO_DEPTH = 0xFFFFFFFF
-_BEGIN, _ROUND = 0, 5
 _COUNTERS_BYTES = 8 * (2 + 4 * MAXIMAL_DEVICES + 32)
 _MAX_PER_ROUND = 16
 _ROUND_ARCS = 1 << 24
@@ -81,7 +83,12 @@ ARGUMENTS = np.dtype(
         ("searches", PEERS),
         ("layout", [(name, np.int64) for name in (*_ARRAYS, "nbytes")]),
         ("words", np.int64),
+        ("all_sources", np.uint64),
+        ("first_source", np.uint64),
+        ("source_step", np.uint64),
         ("source_count", np.uint64),
+        ("scale", np.float64),
+        ("scale_of_sources", np.float64),
         ("arcs", np.uint64),
         ("mean_degree", np.uint64),
         ("light_vertices", np.uint64),
@@ -98,6 +105,21 @@ ARGUMENTS = np.dtype(
 """``Arguments`` of search.cuh."""
 
 
+class Word(IntEnum):
+    """Words of a search's state, as in search.cuh."""
+
+    (
+        SOURCE, DEPTH, LAST, DENSE_BEGIN, DENSE_END, SEEN, COUNT, ARRIVING, PHASE, HAS_FAILED,
+        ALL_COUNT, ALL_ARCS, ORIGIN,
+    ) = range(13)  # fmt: skip
+
+
+class Kind(IntEnum):
+    """Kinds of supersteps with which a run begins, as in betweenness.cuh."""
+
+    BEGIN, ROUND = 0, 5
+
+
 @dataclass(frozen=True)
 class DependencyQuery:
     """A checked query of a graph that has vertices.
@@ -106,20 +128,26 @@ class DependencyQuery:
     :param endpoints: a path counts for its two ends, too
     :param edges: sum dependencies on arcs as well
     :param gpu: how kernels are run
+    :param location: where sums of vertices are wanted
+    :param scale: factor of the sums of vertices that are not sources
+    :param scale_of_sources: factor of those of sources
     """
 
     sources: Array
     endpoints: bool
     edges: bool
     gpu: GpuOptions
+    location: ResultLocation = field(default_factory=ResultLocation)
+    scale: float = 1.0
+    scale_of_sources: float = 1.0
 
 
 @dataclass
 class DependencyOutcome:
     """Sums over all sources, in the graph's order, and the work they took.
 
-    :param vertices: float64 (n), dependencies on each vertex; None if numbers of paths were too large for
-        float64, and the outcome is useless
+    :param vertices: float64 (n), scaled dependencies on each vertex, of NumPy or CuPy; None if numbers of
+        paths were too large for float64, and the outcome is useless
     :param arcs: float64 (m), dependencies on each arc, or None
     :param visited: vertices reached by each device, over all searches
     :param examined: arcs of these, by device, as on the CPU; work that devices did together is the first's
@@ -129,7 +157,7 @@ class DependencyOutcome:
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
-    vertices: Array | None
+    vertices: Any
     arcs: Array | None
     visited: Array
     examined: Array
@@ -142,7 +170,11 @@ def source(id_dtype: np.dtype[Any]) -> str:
     """Return the source of the kernel."""
     types = {"Id": c_type(id_dtype)}
     return step_source(
-        "algorithms/betweenness/betweenness.cuh", ARGUMENTS, types=types, work="grid_betweenness"
+        "algorithms/betweenness/betweenness.cuh",
+        ARGUMENTS,
+        types=types,
+        enums=(Word, Kind),
+        work="grid_betweenness",
     )
 
 
@@ -160,8 +192,6 @@ def sum_on_gpus(
         try:
             return _run_apart(placement, apart, query, poll)
         except GraphTooLargeError as error:  # for one GPU
-            placement.copies_fit = False
-            placement.drop_copies()
             if by_host:
                 raise GraphTooLargeError(
                     f"{error}. GPUs that do not reach each other's memory search apart, each with the "
@@ -197,97 +227,61 @@ def _run_apart(
     placement: StepPlacement, gpus: int, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
     """Search from a share of the sources on each GPU."""
-    while True:
-        copies = placement.copies(gpus)
-        try:
-            outcome = _run(copies, query, poll)
-            break
-        except ClosedContextError:  # another thread has dropped them
-            if placement.closed:
-                raise
-    if copies.is_narrow():  # memory is needed for other queries
-        placement.drop_copies()
-    for name in ("visited", "examined", "supersteps"):
-        counts = np.zeros(len(placement.indexes), np.int64)
-        counts[copies.devices] = getattr(outcome, name)
-        setattr(outcome, name, counts)
-    return outcome
+
+    def run(copies: StepCopies) -> DependencyOutcome:
+        outcome = _run(copies, query, poll)
+        for name in ("visited", "examined", "supersteps"):
+            counts = np.zeros(len(placement.indexes), np.int64)
+            counts[copies.devices] = getattr(outcome, name)
+            setattr(outcome, name, counts)
+        return outcome
+
+    return placement.run_on_copies(gpus, run)
 
 
 def _run(
     placed: StepPlacement | StepCopies, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
     """Search from all sources, each by the devices of one placement together."""
-    placements = placed.placements
-    code = source(placements[0].id_dtype)
-    arguments = np.zeros(len(placed.parts), ARGUMENTS)
+    first, *others = placed.placements
+    seconds: dict[str, float] = {}
     with placed.held():
-        teams = [
-            _SearchTeam(
-                placement, replace(query, sources=query.sources[place :: len(placements)]), own
-            )
-            for place, (placement, own) in enumerate(
-                zip(placements, np.split(arguments, len(placements)), strict=True)
-            )
-        ]
-        plan = StepPlan[StepPlacement | StepCopies](placed, code, arguments, query.gpu)
-        try:
-            block_searches = _choose_block_searches(teams, plan, len(query.sources))
-            for team, count in zip(teams, block_searches, strict=True):
-                team.upload(count)
-            state = [0] * 12
-            state[_STATE_COUNT] = 1
-            state[_DENSE_BEGIN] = state[_DENSE_END] = _NO_DEPTH
-            phase = state[_STATE_PHASE] = _ROUND if block_searches[0] else _BEGIN
-            plan.lay_out()
-            kernel_s = plan.run(state_words(state), phase=phase, poll=poll)
-            controls = plan.controls()
-        finally:
-            plan.close()
-        seconds = {
-            "rows": sum(team.rows_s for team in teams),
-            "compile": plan.compile_s,
-            "kernel": kernel_s,
-        }
-        words = controls["state"]
+        # A plan points to the arrays of all placements, and is kept with the first.
+        key = ("betweenness", query.gpu, query.edges, *(other.version for other in others))
+        plan = first.plan(key, lambda: _SearchPlan(placed, query, seconds))
+        plan.ask(query)
+        seconds["kernel"] = plan.run(plan.first_state(), phase=plan.first_phase, poll=poll)
+        words = plan.controls()["state"]
         vertices = arcs = None
-        if not words[:, _FAILED].any():
+        if not words[:, Word.HAS_FAILED].any():
             begin = perf_counter()
-            vertices = _sum(team.vertices() for team in teams)
+            vertices = plan.vertices(query.location)
             seconds["gather"] = perf_counter() - begin
             if query.edges:
-                arcs = _sum(team.edges() for team in teams)
+                arcs = plan.arcs()
+        block_searches = max(team.block_searches for team in plan.teams)
     # Devices that search together all count the same work.
     is_counted = np.arange(len(words)) % placed.group_size == 0
     return DependencyOutcome(
         vertices,
         arcs,
-        visited=np.where(is_counted, words[:, _ALL_COUNT], 0).astype(np.int64),
-        examined=np.where(is_counted, words[:, _ALL_ARCS], 0).astype(np.int64),
+        visited=np.where(is_counted, words[:, Word.ALL_COUNT], 0).astype(np.int64),
+        examined=np.where(is_counted, words[:, Word.ALL_ARCS], 0).astype(np.int64),
         supersteps=words[:, STEP].astype(np.int64),
-        block_searches=max(block_searches),
+        block_searches=block_searches,
         seconds=seconds,
     )
 
 
-def _choose_block_searches(
-    teams: Sequence[_SearchTeam], plan: StepPlan[StepPlacement | StepCopies], sources: int
-) -> list[int]:
-    """Return the number of blocks of each team with searches of their own; 0 if blocks search together."""
-    if teams[0].devices > 1:
-        return [0]
-    threads = max(64, teams[0].query.gpu.threads or THREADS)
-    blocks = [plan.blocks_for(place, threads) for place in range(len(teams))]
-    if not _blocks_pay(teams[0].placement, sources, min(blocks)):
-        return [0] * len(teams)
-    counts = [team.block_searches_at_most(most) for team, most in zip(teams, blocks, strict=True)]
-    return counts if all(counts) else [0] * len(counts)
-
-
-def _sum(arrays: Iterator[Array]) -> Array:
-    total = next(arrays)
-    for other in arrays:
-        total += other
+def _sum(arrays: Sequence[Any]) -> Any:
+    """Return the sum of arrays of NumPy, or of CuPy on one GPU, in the memory of the first."""
+    total, *others = arrays
+    with ExitStack() as stack:
+        if others and is_gpu_array(total):
+            stack.enter_context(driver.entered(gpu_of(total)))
+            stack.callback(current_stream(gpu_of(total)).synchronize)
+        for other in others:
+            total += other
     return total
 
 
@@ -298,87 +292,219 @@ class SearchArrays:
         self.searches = DeviceArray(placement)
         self.sums = DeviceArray(placement)
         self.arc_sums = DeviceArray(placement)
-        self.sources = DeviceArray(placement)
         self.long_out = DeviceArray(placement)
         self.long_in = DeviceArray(placement)
+
+
+class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
+    """Searches of a placement, or of copies that search apart, for one set of options.
+
+    :param seconds: gets the time of making rows, and of loading the kernel
+    :ivar teams: the devices of each placement
+    :raises GraphTooLargeError: need against free, before anything but rows is allocated
+    """
+
+    def __init__(
+        self, placed: StepPlacement | StepCopies, query: DependencyQuery, seconds: dict[str, float]
+    ) -> None:
+        arguments = np.zeros(len(placed.parts), ARGUMENTS)
+        begin = perf_counter()
+        self.teams = [
+            _SearchTeam(placement, query, own)
+            for placement, own in zip(
+                placed.placements, np.split(arguments, len(placed.placements)), strict=True
+            )
+        ]
+        seconds["rows"] = perf_counter() - begin
+        super().__init__(placed, source(placed.placements[0].id_dtype), arguments, query.gpu)
+        seconds["compile"] = self.compile_s
+        self._positions = PinnedBuffer(self.teams[0].placement.id_dtype.itemsize)
+        for team in self.teams:
+            team.lay_out()
+        self.lay_out()
+
+    def ask(self, query: DependencyQuery) -> None:
+        """Write a query into the arguments, and make room for its searches.
+
+        :raises GraphTooLargeError: need against free
+        """
+        sources = self.teams[0].placement.numbering.position[query.sources]
+        if sources.nbytes > self._positions.nbytes:
+            self._positions.close()
+            self._positions = PinnedBuffer(sources.nbytes)
+        self._positions.upload(sources)
+        arguments = self.arguments
+        arguments["sources"], arguments["all_sources"] = self._positions.pointer, len(sources)
+        arguments["source_step"] = len(self.teams)
+        for number, team in enumerate(self.teams):
+            team.arguments["first_source"] = number
+            team.arguments["source_count"] = len(sources[number :: len(self.teams)])
+        arguments["endpoints"] = query.endpoints
+        arguments["scale"] = query.scale
+        arguments["scale_of_sources"] = query.scale_of_sources / query.scale
+        block_searches = self._choose_block_searches(len(sources))
+        for team, count in zip(self.teams, block_searches, strict=True):
+            team.make_room(count)
+
+    @property
+    def first_phase(self) -> int:
+        """Phase with which a run begins."""
+        return Kind.ROUND if self.teams[0].block_searches else Kind.BEGIN
+
+    def first_state(self) -> Array:
+        """Return (devices, words): the words of ``control->state`` with which each device begins."""
+        common: dict[int, int] = {
+            Word.COUNT: 1,
+            Word.DENSE_BEGIN: _NO_DEPTH,
+            Word.DENSE_END: _NO_DEPTH,
+            Word.PHASE: self.first_phase,
+        }
+        words = state_words([common.get(word, 0) for word in Word])
+        states = np.tile(words, (len(self.arguments), 1))
+        origins = self._positions.array(self.teams[0].placement.id_dtype)
+        states[:, Word.ORIGIN] = origins[self.arguments["first_source"]]
+        return states
+
+    def _choose_block_searches(self, sources: int) -> list[int]:
+        """Return the number of blocks of each team with searches of their own; 0 if all search together."""
+        together = [0] * len(self.teams)
+        if self.teams[0].devices > 1:
+            return together
+        threads = max(64, self.gpu.threads or THREADS)
+        blocks = [self.blocks_for(number, threads) for number in range(len(self.teams))]
+        if not _blocks_pay(self.teams[0].placement, sources, min(blocks)):
+            return together
+        counts = [
+            team.block_searches_at_most(most) for team, most in zip(self.teams, blocks, strict=True)
+        ]
+        return counts if all(counts) else together
+
+    def vertices(self, location: ResultLocation) -> Any:
+        """Return the sums of vertices in the graph's order."""
+        return _sum([team.vertices(location) for team in self.teams])
+
+    def arcs(self) -> Array:
+        """Return the sums of arcs in the graph's order, on the host."""
+        sums: Array = _sum([team.arcs() for team in self.teams])
+        return sums
+
+    def close(self) -> None:
+        """Free the memory of sources, too."""
+        self._positions.close()
+        super().close()
 
 
 class _SearchTeam:
     """Devices that do each search together, with their rows, buffers and arguments.
 
-    :param arguments: (devices) :data:`ARGUMENTS`, filled in by :meth:`upload`
+    :param query: any with the same options
+    :param arguments: (devices) :data:`ARGUMENTS`
+    :ivar block_searches: as of :class:`DependencyOutcome`
     """
 
     def __init__(self, placement: StepPlacement, query: DependencyQuery, arguments: Array) -> None:
         self.placement = placement
-        self.query = query
         self.arguments = arguments
-        self.positions = placement.position(query.sources).astype(placement.id_dtype)
         self.arrays = placement.kept(SearchArrays)
         self.block_searches = 0
-        begin = perf_counter()
+        self.has_edges = query.edges
         # Sums of arcs are gathered by the position of arcs in the graph's rows.
-        ordered = query.edges
-        self.out = placement.rows("out", ordered=ordered)
-        directed = placement.is_directed
-        self.into = placement.rows("in") if directed else self.out
-        self.is_by_degree = directed or not ordered
-        self.long_out = [self._long_rows(place, self.out[place]) for place in range(self.devices)]
+        self.out = placement.rows("out", ordered=query.edges)
+        self.into = placement.rows("in") if placement.is_directed else self.out
+        self.is_by_degree = placement.is_directed or not query.edges
         # Paths come along arcs in, coefficients along arcs out.
         selects = self.devices > 1 and query.gpu.communication == "selective"
         self.subscribers = placement.subscriber_masks("in", "out") if selects else None
-        self.rows_s = perf_counter() - begin
 
     @property
     def devices(self) -> int:
         """Number of devices."""
         return len(self.placement.parts)
 
-    def _long_rows(self, place: int, rows: StepRows) -> Array:
-        """Return the own indexes of the longest out-rows; classes are by in-degree."""
-        if not self.placement.is_directed:
-            return _first(int(rows.classes[RowClass.CLASS_BLOCK]), self.placement.id_dtype)
-        offsets = rows.offsets.download(np.int64, self.placement.parts[place].owned + 1)
-        return np.flatnonzero(np.diff(offsets) > _LONG_ROW).astype(self.placement.id_dtype)
+    def lay_out(self) -> None:
+        """Allocate what all queries need, and fill in the arguments that none changes.
 
-    def upload(self, block_searches: int) -> None:
-        """Allocate buffers, and fill in the arguments.
-
-        :param block_searches: as of :class:`DependencyOutcome`
         :raises GraphTooLargeError: need against free
         """
+        placement, arrays, own = self.placement, self.arrays, self.arguments
+        longs = {
+            "long_out": (arrays.long_out, self._long_out()),
+            "long_in": (arrays.long_in, self._long_in()),
+        }
+        placement.reserve(
+            *self._needs(),
+            *(
+                (array, [max(1, indexes.nbytes) for indexes in given])
+                for array, given in longs.values()
+            ),
+        )
+        for name, (array, given) in longs.items():
+            for part, indexes in zip(placement.parts, given, strict=True):
+                array[part].upload(indexes)
+                own[part.device][name] = array[part].pointer, len(indexes)
+        for part in placement.parts:
+            place = part.device
+            point_rows(own[place]["out"], self.out[place])
+            point_rows(own[place]["in"], self.into[place])
+            if self.subscribers is not None:
+                own["subscribers"][place] = self.subscribers[place].pointer
+            own["centrality"][place] = arrays.sums[part].pointer + 8 * part.first
+            if self.has_edges:
+                own["edges"][place] = arrays.arc_sums[part].pointer
+        arcs = placement.graph.arc_count
+        own["words"], own["arcs"] = placement.count // 32, arcs
+        own["mean_degree"] = -(-arcs // max(1, sum(part.active for part in placement.parts)))
+        own["light_vertices"], own["light_arcs"] = LIGHT_VERTICES, LIGHT_ARCS
+        own["dense_factor"] = DENSE_FACTOR
+        own["sources_a_round"] = min(_MAX_PER_ROUND, 1 + _ROUND_ARCS // (arcs + 1))
+        own["is_by_degree"], own["is_directed"] = self.is_by_degree, placement.is_directed
+        # All devices decide alike, so each is given this for all.
+        own["has_long_rows"] = any(len(one) for _, given in longs.values() for one in given)
+
+    def _long_in(self) -> list[Array]:
+        """Return, for each device, the own indexes of the longest in-rows, which come first."""
+        return [
+            np.arange(rows.classes[RowClass.CLASS_BLOCK]).astype(self.placement.id_dtype)
+            for rows in self.into
+        ]
+
+    def _long_out(self) -> list[Array]:
+        """Return, for each device, the own indexes of the longest out-rows; classes are by in-degree."""
         placement = self.placement
+        if not placement.is_directed:
+            return self._long_in()
+        vertices = np.flatnonzero(placement.graph.out_degree() > _LONG_ROW)
+        owner, index = np.divmod(placement.position(vertices), placement.capacity)
+        return [
+            np.sort(index[owner == part.device]).astype(placement.id_dtype)
+            for part in placement.parts
+        ]
+
+    def make_room(self, block_searches: int) -> None:
+        """Lay out the memory of searches in the arguments, and allocate it.
+
+        :raises GraphTooLargeError: need against free
+        """
         self.block_searches = block_searches
-        layouts = [self._layout(part, rows) for part, rows in self._each()]
+        placement, searches = self.placement, self.arrays.searches
+        layouts = [
+            self._layout(part, rows, is_block=block_searches > 0)
+            for part, rows in zip(placement.parts, self.out, strict=True)
+        ]
         # Offsets are the same on all devices, which address each other's arrays.
         layout = {name: max(one[name] for one in layouts) for name in (*_ARRAYS, "nbytes")}
-        if self.block_searches:
-            layout = self._layout(placement.parts[0], self.out[0], is_block=True)
-        search_bytes = layout["nbytes"] * max(1, self.block_searches)
-        placement.reserve(*self._needs(search_bytes))
-        for place, part in enumerate(placement.parts):
-            self._fill(place, part, layout)
-        self.arguments["searches"] = self.arrays.searches.pointers
+        placement.reserve((searches, [layout["nbytes"] * max(1, block_searches)] * self.devices))
+        own = self.arguments
+        for name, offset in layout.items():
+            own["layout"][name] = offset
+        own["searches"] = searches.pointers
+        own["block_searches"] = block_searches
 
-    def _each(self) -> list[tuple[StepPart, StepRows]]:
-        return list(zip(self.placement.parts, self.out, strict=True))
-
-    def _needs(self, search_bytes: int) -> list[tuple[DeviceArray, list[int]]]:
-        """Return the bytes of each array on each device, as :meth:`StepPlacement.reserve` takes them."""
-        arrays, count = self.arrays, self.placement.count
-        id_bytes = self.placement.id_dtype.itemsize
-        needs = [
-            (arrays.searches, [search_bytes] * self.devices),
-            (arrays.sums, [8 * count] * self.devices),
-            (arrays.sources, [self.positions.nbytes] * self.devices),
-            (arrays.long_out, [max(1, rows.nbytes) for rows in self.long_out]),
-            (
-                arrays.long_in,
-                [max(1, id_bytes * int(rows.classes[RowClass.CLASS_BLOCK])) for rows in self.into],
-            ),
-        ]
-        if self.query.edges:
-            needs.append((arrays.arc_sums, [8 * rows.arcs for rows in self.out]))
+    def _needs(self) -> list[tuple[DeviceArray, list[int]]]:
+        """Return the bytes of sums on each device, as :meth:`StepPlacement.reserve` takes them."""
+        needs = [(self.arrays.sums, [8 * self.placement.count] * self.devices)]
+        if self.has_edges:
+            needs.append((self.arrays.arc_sums, [8 * rows.arcs for rows in self.out]))
         return needs
 
     def _layout(self, part: StepPart, rows: StepRows, *, is_block: bool = False) -> dict[str, int]:
@@ -401,7 +527,7 @@ class _SearchTeam:
             "inbox": ids * placement.count * others,
             "counters": _COUNTERS_BYTES,
             "centrality": 8 * owned * is_block,
-            "edges": 8 * rows.arcs * is_block * self.query.edges,
+            "edges": 8 * rows.arcs * is_block * self.has_edges,
         }
         layout, end = {}, 0
         for name in _ARRAYS:
@@ -414,68 +540,19 @@ class _SearchTeam:
         part = self.placement.parts[0]
         nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
         free = memory.free_memory_bytes(part.index)
-        free += self.arrays.searches.nbytes(part)
-        free -= sum(nbytes[0] for _, nbytes in self._needs(0)) + free // _SPARE_SHARE
-        wanted = min(blocks, len(self.positions))
+        free += self.arrays.searches.nbytes(part) - free // _SPARE_SHARE
+        wanted = min(blocks, int(self.arguments["source_count"][0]))
         # With fewer, the rest of the GPU would be idle.
         return wanted if wanted * nbytes <= free else 0
 
-    def _fill(self, place: int, part: StepPart, layout: dict[str, int]) -> None:
-        placement, query = self.placement, self.query
-        graph = placement.graph
-        own = self.arguments[place]
-        for name, rows in (("out", self.out[place]), ("in", self.into[place])):
-            point_rows(own[name], rows)
-        long_in = _first(int(self.into[place].classes[RowClass.CLASS_BLOCK]), placement.id_dtype)
-        arrays = self.arrays
-        for name, array, given in (
-            ("out", arrays.long_out, self.long_out[place]),
-            ("in", arrays.long_in, long_in),
-        ):
-            buffer = array[part]
-            buffer.upload(given)
-            own[f"long_{name}"]["rows"] = buffer.pointer
-            own[f"long_{name}"]["count"] = len(given)
-        if self.subscribers is not None:
-            own["subscribers"] = self.subscribers[place].pointer
-        arrays.sources[part].upload(self.positions)
-        own["sources"] = arrays.sources[part].pointer
-        arrays.sums[part].fill_bytes(0, 8 * placement.count)
-        own["centrality"] = arrays.sums[part].pointer + 8 * part.first
-        if query.edges:
-            arrays.arc_sums[part].fill_bytes(0, 8 * self.out[place].arcs)
-            own["edges"] = arrays.arc_sums[part].pointer
-        if self.block_searches:
-            arrays.searches[part].fill_bytes(0, layout["nbytes"] * self.block_searches)
-        for name, offset in layout.items():
-            own["layout"][name] = offset
-        own["words"] = placement.count // 32
-        own["source_count"] = len(self.positions)
-        own["arcs"] = graph.arc_count
-        own["mean_degree"] = -(-graph.arc_count // max(1, sum(p.active for p in placement.parts)))
-        own["light_vertices"], own["light_arcs"] = LIGHT_VERTICES, LIGHT_ARCS
-        own["dense_factor"] = DENSE_FACTOR
-        own["block_searches"] = self.block_searches
-        own["sources_a_round"] = min(_MAX_PER_ROUND, 1 + _ROUND_ARCS // (graph.arc_count + 1))
-        own["endpoints"], own["is_by_degree"] = query.endpoints, self.is_by_degree
-        own["is_directed"] = placement.is_directed
-        # All devices decide alike, so each is given this for all.
-        own["has_long_rows"] = any(map(len, self.long_out)) or any(
-            rows.classes[RowClass.CLASS_BLOCK] for rows in self.into
-        )
-
-    def vertices(self) -> Array:
+    def vertices(self, location: ResultLocation) -> Any:
         """Return the sums of vertices in the graph's order."""
-        vertices = np.empty(self.placement.vertex_count)
+        vertices = location.empty(self.placement.vertex_count, np.float64)
         deliver_positions(self.placement, self.arrays.sums, np.float64, vertices)
         return vertices
 
-    def edges(self) -> Array:
+    def arcs(self) -> Array:
         """Return the sums of arcs in the graph's order."""
         sums = np.empty(self.placement.graph.arc_count)
         deliver_arcs(self.placement, self.arrays.arc_sums, sums)
         return sums
-
-
-def _first(count: int, dtype: np.dtype[Any]) -> Array:
-    return np.arange(count).astype(dtype)

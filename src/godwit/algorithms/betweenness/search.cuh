@@ -48,6 +48,7 @@ constexpr u32 PHASE = 8;        // of the current superstep
 constexpr u32 HAS_FAILED = 9;
 constexpr u32 ALL_COUNT = 10;  // vertices reached, over all searches
 constexpr u32 ALL_ARCS = 11;   // arcs from these
+constexpr u32 ORIGIN = 12;     // position of the source
 
 // Offsets in the memory of a search, in bytes.
 struct SearchLayout {
@@ -97,18 +98,23 @@ struct Arguments {
     Rows<Id> in;  // the same if the graph is undirected
     LongRows long_out;
     LongRows long_in;
-    const Id *sources;       // positions
+    const Id *sources;       // positions of all sources of the query, in host memory
     double *centrality;      // by own index
     double *edges;           // by own arc, or null
     const u32 *subscribers;  // of own vertices' values (supersteps/halos.cuh); null: all devices
     char *searches[MAX_DEVICES];
     SearchLayout layout;
-    i64 words;  // of a bitmap of all positions
-    u64 source_count;
-    u64 arcs;            // of the graph
-    u64 mean_degree;     // of vertices that have arcs
-    u64 light_vertices;  // largest level that one block processes,
-    u64 light_arcs;      // and its largest number of arcs
+    i64 words;                // of a bitmap of all positions
+    u64 all_sources;          // number of sources
+    u64 first_source;         // these devices search from this one,
+    u64 source_step;          // the one so much further, and so on,
+    u64 source_count;         // from so many
+    double scale;             // of the sums of all vertices, in the end
+    double scale_of_sources;  // a further factor of those of sources
+    u64 arcs;                 // of the graph
+    u64 mean_degree;          // of vertices that have arcs
+    u64 light_vertices;       // largest level that one block processes,
+    u64 light_arcs;           // and its largest number of arcs
     u64 dense_factor;  // dense search pays if this times the frontier's arcs exceeds the unseen ones
     u32 block_searches;  // blocks with a search of their own; 0: one search of all
     u32 sources_a_round;
@@ -116,6 +122,11 @@ struct Arguments {
     u32 is_by_degree;  // in-rows are sorted by descending degree of the neighbours
     u32 is_directed;
     u32 has_long_rows;  // on some device
+
+    // Position of one of the sources of these devices.
+    __device__ __forceinline__ u64 source(u64 number) const {
+        return static_cast<u64>(sources[first_source + number * source_step]);
+    }
 };
 
 // Operations on a row.

@@ -45,13 +45,17 @@ def _answers(graph: Any, vertex: int, number: int) -> Any:
         lambda: gw.pagerank(graph, personalization={vertex % n: 1}, max_iterations=50).rank,
         lambda: gw.pagerank(graph, dtype="float32").rank,
         lambda: gw.betweenness_centrality(graph, sources=[vertex % n]).centrality,
+        lambda: gw.betweenness_centrality(graph, endpoints=True, scale="sum").centrality,
+        lambda: (
+            gw.betweenness_centrality(graph, samples=1 + vertex % n, edges=True).edge_centrality
+        ),
     ]
     return questions[number % len(questions)]()
 
 
 @given(
     graph=graphs(min_vertices=1),
-    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=2, max_size=6),
+    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 11)), min_size=2, max_size=6),
     count=st.integers(1, 2),
 )
 def test_answers_do_not_depend_on_earlier_queries(
@@ -72,6 +76,9 @@ def test_a_second_query_compiles_and_allocates_nothing(gpus: Machine) -> None:
             lambda source: gw.bfs(placed, source, execution=STEPS),
             lambda _: gw.connected_components(placed),
             lambda _: gw.pagerank(placed),
+            lambda source: gw.betweenness_centrality(placed, sources=[source]),
+            lambda source: gw.betweenness_centrality(placed, sources=range(source, source + 40)),
+            lambda source: gw.betweenness_centrality(placed, sources=[source], edges=True),
         ):
             first = ask(0)
             held = [gpus.held_bytes(index) for index in (-1, 0, 1)]

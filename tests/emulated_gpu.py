@@ -1,8 +1,7 @@
 """A GPU of plain host memory whose kernels really run, at once: for code that makes and moves data.
 
-For graph/cuda/rows.py, graph/generators/cuda.py and worker/cuda/results.py, function by
-function; NumPy sorts in the place of CuPy. :mod:`emulated_grid` has the kernels run, and whole GPUs for all
-above the driver.
+For graph/cuda/rows.py and graph/generators/cuda.py, function by function; NumPy sorts in the place of CuPy.
+:mod:`emulated_grid` has the kernels run, and whole GPUs for all above the driver.
 """
 
 from __future__ import annotations

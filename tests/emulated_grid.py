@@ -30,6 +30,7 @@ from emulated_grid_compiler import COMPILER, Compiler, explained, scheduler
 from emulated_grid_driver import Driver, Runtime
 from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
+from godwit.arrays import ResultLocation
 from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import copies, driver, gpu_arrays, libraries, memory
 from godwit.runtime.cuda.driver import Calls, Stream
@@ -37,8 +38,8 @@ from godwit.runtime.cuda.memory import Buffer, KeptMemory
 from godwit.worker.cuda import engine  # fmt: skip
 
 __all__ = [
-    "COMPILER", "EmulationError", "Machine", "as_gpu_array", "check_arguments", "emulated_gpus",
-    "new_machine",
+    "COMPILER", "EmulationError", "Machine", "ResultOnGpu", "as_gpu_array", "check_arguments",
+    "emulated_gpus", "new_machine", "results_on_gpus",
 ]  # fmt: skip
 
 
@@ -202,6 +203,42 @@ def _sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
 
 def _stable_order(keys: Buffer, count: int, stream: Stream) -> Any:
     return as_gpu_array(np.argsort(_keys(keys, count, stream), kind="stable"))
+
+
+class ResultOnGpu:
+    """What stands for a CuPy array that a query returns: memory of a GPU, freed by :meth:`get`."""
+
+    def __init__(self, gpu: int, count: int, dtype: Any) -> None:
+        self.dtype = np.dtype(dtype)
+        self.size = count
+        self._buffer = Buffer(gpu, count * self.dtype.itemsize)
+        self.data = SimpleNamespace(ptr=self._buffer.pointer)
+        self.device = SimpleNamespace(id=gpu)
+
+    def get(self) -> np.ndarray[Any, Any]:
+        """Download."""
+        found = self._buffer.download(self.dtype, self.size)
+        self._buffer.close()
+        return found
+
+
+def results_on_gpus(patch: pytest.MonkeyPatch) -> None:
+    """Let queries return results on emulated GPUs."""
+
+    def empty(location: ResultLocation, count: int, dtype: Any) -> Any:
+        if location.gpu is None:
+            return np.empty(count, dtype)
+        return ResultOnGpu(location.gpu, count, dtype)
+
+    def place(location: ResultLocation, array: Any) -> Any:
+        if location.gpu is None:
+            return array
+        found = ResultOnGpu(location.gpu, len(array), array.dtype)
+        found._buffer.upload(array)
+        return found
+
+    patch.setattr(ResultLocation, "empty", empty)
+    patch.setattr(ResultLocation, "place", place)
 
 
 def as_gpu_array(values: np.ndarray[Any, Any]) -> Any:

@@ -116,6 +116,17 @@ class Runtime:
         self._machine.free(pointer)
         return (0,)
 
+    def cudaHostRegister(self, pointer: int, nbytes: int, _: int) -> tuple[int]:
+        self._machine.adopt(pointer, nbytes)
+        return (0,)
+
+    def cudaHostUnregister(self, pointer: int) -> tuple[int]:
+        self._machine.free(pointer)
+        return (0,)
+
+    def cudaHostGetDevicePointer(self, pointer: int, _: int) -> tuple[int, int]:
+        return 0, pointer
+
     def cudaMemset(self, pointer: int, byte: int, nbytes: int) -> tuple[int]:
         self._machine.check_range(pointer, nbytes, "filling")
         ctypes.memset(pointer, byte, nbytes)

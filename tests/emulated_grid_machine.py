@@ -78,7 +78,7 @@ class _Launch:
 class _Memory:
     device: int
     nbytes: int
-    held: np.ndarray[Any, Any]
+    held: np.ndarray[Any, Any] | None
 
 
 @dataclass
@@ -155,6 +155,12 @@ class Machine:
             self._pointers = sorted(self._memory)
             return pointer
 
+    def adopt(self, pointer: int, nbytes: int) -> None:
+        """Take the host's own memory for page-locked."""
+        with self.lock:
+            self._memory[pointer] = _Memory(-1, nbytes, None)
+            self._pointers = sorted(self._memory)
+
     def free(self, pointer: int) -> None:
         """Give memory back, having looked for writes beyond its ends."""
         with self.lock:
@@ -168,6 +174,8 @@ class Machine:
     def check_guards(self, pointer: int) -> None:
         """EmulationError if there was a write before or behind a buffer."""
         one = self._memory[pointer]
+        if one.held is None:
+            return
         begin = pointer - one.held.ctypes.data
         end = begin + one.nbytes
         where = f"a buffer of {one.nbytes} bytes on GPU {one.device}"

@@ -332,6 +332,7 @@ def _runtime(machine: Machine) -> Any:
         cudaFreeHost=free,
         cudaHostRegister=register,
         cudaHostUnregister=unregister,
+        cudaHostGetDevicePointer=lambda address, flags: (OK, address),
         cudaPointerGetAttributes=attributes,
         cudaMemcpyAsync=copy,
         cudaMemcpyPeerAsync=copy_peer,

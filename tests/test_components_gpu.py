@@ -114,11 +114,13 @@ class TestEmulated:
         for graph in (gw.generate("rmat:7"), graph_with_long_rows(directed=True)):
             for splices in (False, True):
                 for merge in MERGES[1:]:
-                    found = np.empty(graph.vertex_count, graph.targets.dtype)
-                    query = UnionQuery(not splices, splices, 1, 0, None, merge, found, GpuOptions())
+                    query = UnionQuery(
+                        not splices, splices, 1, 0, None, merge, ResultLocation(),
+                        graph.targets.dtype, GpuOptions(),
+                    )  # fmt: skip
                     placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
                     try:
-                        label_on_gpus(placement, query, None)
+                        found = label_on_gpus(placement, query, None).labels
                     finally:
                         placement.close()
                     np.testing.assert_array_equal(found, expected_labels(graph))

@@ -14,6 +14,7 @@ from emulated_grid import emulated_gpus
 from godwit.algorithms.components import MERGES
 from godwit.algorithms.components import cuda as components_tiles
 from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
+from godwit.arrays import ResultLocation
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
@@ -102,11 +103,13 @@ class TestTiles:
     def test_positions_of_64_bits(self, devices: list[str]) -> None:
         for graph in (gw.generate("road:40,seed=2"), one_way(gw.generate("road:40,seed=2"))):
             for merge in MERGES[1:]:
-                found = np.empty(graph.vertex_count, graph.targets.dtype)
-                query = UnionQuery(False, True, 0, 0, None, merge, found, GpuOptions())
+                query = UnionQuery(
+                    False, True, 0, 0, None, merge, ResultLocation(), graph.targets.dtype,
+                    GpuOptions(),
+                )  # fmt: skip
                 placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
                 try:
-                    label_on_gpus(placement, query, None)
+                    found = label_on_gpus(placement, query, None).labels
                 finally:
                     placement.close()
                 np.testing.assert_array_equal(found, expected_labels(graph))

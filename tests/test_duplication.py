@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,19 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
-from emulated_grid import Machine, emulated_gpus
+from emulated_grid import Machine, emulated_gpus, results_on_gpus
 from godwit.algorithms.pagerank.cuda import RankArrays, RankQuery, rank_on_gpus
+from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.protocol import Device
 from godwit.supersteps import halos as step_halos
 from godwit.supersteps import place_positions
-from godwit.supersteps import results as step_results
 from godwit.supersteps import rows as step_rows
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import DeliveryArrays
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from step_programs import LEVELS
@@ -266,12 +263,14 @@ def placement_of(graph: Graph, count: int, **given: Any) -> Iterator[StepPlaceme
         placed.close()
 
 
-def ask(placed: StepPlacement, destination: Any, *, one_hop: bool, weighted: bool = False) -> Any:
+def ask(
+    placed: StepPlacement, *, one_hop: bool, weighted: bool = False, gpu: int | None = None
+) -> Any:
     query = RankQuery(
-        np.dtype(np.float64), weighted, None, None, 0.85, 1e-10, 9, False, destination,
+        np.dtype(np.float64), weighted, None, None, 0.85, 1e-10, 9, False, ResultLocation(gpu),
         GpuOptions(), one_hop,
     )  # fmt: skip
-    return rank_on_gpus(placed, query, None)
+    return rank_on_gpus(placed, query, None).rank
 
 
 class TestHalos:
@@ -303,49 +302,34 @@ class TestHalos:
     @pytest.mark.parametrize("before", [False, True])
     def test_rows_of_positions_stay_there_for_others(self, before: bool) -> None:
         graph = named_graph("random directed")
-        found, wanted = np.empty(graph.vertex_count), np.empty(graph.vertex_count)
         with emulated_gpus(2) as machine, placement_of(graph, 2) as placed:
             for weighted in (False, True):
                 if before:
-                    ask(placed, wanted, one_hop=False, weighted=weighted)
-                ask(placed, found, one_hop=True, weighted=weighted)
-                ask(placed, wanted, one_hop=False, weighted=weighted)
+                    ask(placed, one_hop=False, weighted=weighted)
+                found = ask(placed, one_hop=True, weighted=weighted)
+                wanted = ask(placed, one_hop=False, weighted=weighted)
                 assert np.array_equal(found, wanted)
-                ask(placed, found, one_hop=True, weighted=weighted)
-                assert np.array_equal(found, wanted)
+                assert np.array_equal(ask(placed, one_hop=True, weighted=weighted), wanted)
             assert machine.launched["localize_targets"] == 4
 
     @pytest.mark.parametrize("gpu", [0, 1, 2])
     @pytest.mark.parametrize("count", [2, 3])
-    def test_results_on_a_gpu(self, count: int, gpu: int) -> None:
+    def test_results_on_a_gpu(self, monkeypatch: pytest.MonkeyPatch, count: int, gpu: int) -> None:
         graph = named_graph("random directed")
-        n = graph.vertex_count
-        wanted = np.empty(n)
         with emulated_gpus(3), placement_of(graph, count) as placed:
-            ask(placed, wanted, one_hop=True)
-            with Buffer(gpu, 8 * n) as memory:
-                stands_for_cupy = SimpleNamespace(
-                    dtype=np.dtype(np.float64),
-                    data=SimpleNamespace(ptr=memory.pointer),
-                    device=SimpleNamespace(id=gpu),
-                )
-                ask(placed, stands_for_cupy, one_hop=True)
-                assert np.array_equal(memory.download(np.float64, n), wanted)
+            results_on_gpus(monkeypatch)
+            wanted = ask(placed, one_hop=True)
+            assert np.array_equal(ask(placed, one_hop=True, gpu=gpu).get(), wanted)
 
 
-def test_results_where_there_is_no_room_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each GPU's values go down as they lie; the ranks are the same."""
+def test_results_of_one_hop_take_no_memory_of_gpus() -> None:
     graph = named_graph("random directed")
-    found = []
-    for plenty in (step_results._PLENTY, 1 << 60):
-        monkeypatch.setattr(step_results, "_PLENTY", plenty)
-        with emulated_gpus(3), placement_of(graph, 3) as placed:
-            for _ in range(2):
-                found.append(np.empty(graph.vertex_count))
-                ask(placed, found[-1], one_hop=True)
-                assert not placed.kept(DeliveryArrays).joined
-    for other in found[1:]:
-        assert np.array_equal(found[0], other)
+    with emulated_gpus(3) as machine, placement_of(graph, 3) as placed:
+        wanted = ask(placed, one_hop=True)
+        held = [machine.held_bytes(index) for index in range(3)]
+        assert np.array_equal(ask(placed, one_hop=True), wanted)
+        assert [machine.held_bytes(index) for index in range(3)] == held
+        assert not placed.position_of
 
 
 class TestRefused:

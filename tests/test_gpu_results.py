@@ -1,14 +1,13 @@
 """Results of runs on GPUs: brought to the host or to a GPU as they are wanted.
 
-What moves and changes numbers is tested without a GPU too: the kernel runs emulated, over buffers of plain
-memory that notice writes beyond their ends.
+What moves and changes numbers is tested without a GPU too: the kernel runs on emulated ones.
 """
 
 from __future__ import annotations
 
-import ctypes
 import runpy
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,17 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import emulated_gpu
 import godwit as gw
-from emulated_gpu import COMPILER, EmulatedBuffer, EmulatedModule, EmulatedStream
+from emulated_grid import COMPILER, Machine, emulated_gpus, results_on_gpus
 from godwit import config
 from godwit.arrays import ResultLocation
-from godwit.errors import ValueOverflowError
-from godwit.runtime.cuda import copies, driver
-from godwit.runtime.cuda.copies import Staging
+from godwit.errors import GraphTooLargeError, ValueOverflowError
+from godwit.runtime.cuda import copies, delivery, driver, memory
+from godwit.runtime.cuda.devices import held_gpus
 from godwit.worker import solve as solver
 from godwit.worker.cuda import results
+from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.program import VertexProgram, identity_of
+from godwit.worker.query import place_parts
 from godwit.worker.solve import converted
 from godwit.worker.task import Destination
 
@@ -70,98 +70,6 @@ class TestConverted:
         assert converted(_program("min", "float64"), values, "float64") is values
 
 
-class _Pinned(EmulatedBuffer):
-    def array(self, dtype: Any) -> Any:
-        return self.inside.view(dtype)
-
-
-class _Room:
-    """A buffer with the content of an array."""
-
-    def __init__(self, index: int, array: Any) -> None:
-        self.buffer = EmulatedBuffer(index, array.nbytes)
-        self.buffer.inside[:] = np.ascontiguousarray(array).view(np.uint8)
-
-    def resident(self, array: Any) -> EmulatedBuffer:
-        return self.buffer
-
-
-class _Part:
-    """A part with the buffers of its values, fields and vertices."""
-
-    def __init__(self, index: int, vertices: Any, numbers: Any) -> None:
-        self.index = index
-        self.graph = SimpleNamespace(
-            vertices=vertices, vertex_count=len(vertices), targets=vertices[:0]
-        )
-        numbers = {**numbers, "vertices": vertices}
-        self.rooms = SimpleNamespace(
-            **{name: _Room(index, array) for name, array in numbers.items()}
-        )
-
-
-class _Placement:
-    def __init__(self, parts: list[_Part]) -> None:
-        self.parts = parts
-        self.stagings: list[Staging] = []
-
-    def staging(self, count: int) -> list[Staging]:
-        self.stagings += [Staging() for _ in range(count - len(self.stagings))]
-        return self.stagings[:count]
-
-    def close(self) -> None:
-        for staging in self.stagings:
-            staging.close()
-        for part in self.parts:
-            for room in vars(part.rooms).values():
-                room.buffer.close()
-
-
-def _emulated_empty(location: ResultLocation, count: int, dtype: Any) -> Any:
-    """What stands for a CuPy array where a GPU is meant."""
-    array = np.full(count, 77, dtype)
-    if location.gpu is None:
-        return array
-    pointer = SimpleNamespace(ptr=array.ctypes.data)
-    return SimpleNamespace(dtype=array.dtype, data=pointer, held=array)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    one_at_a_time = threading.Lock()  # the emulation has one set of fibers
-
-    def launch(kernel: Any, stream: Any, **rest: Any) -> None:
-        with one_at_a_time:
-            emulated_gpu._launch(kernel, stream, **rest)
-
-    def loaded(index: int, source: str) -> Any:
-        with one_at_a_time:
-            return EmulatedModule(folder, source)
-
-    monkeypatch.setattr(results, "load", loaded)
-    monkeypatch.setattr(results, "Stream", EmulatedStream)
-    monkeypatch.setattr(copies, "Stream", EmulatedStream)
-    monkeypatch.setattr(copies, "PinnedBuffer", _Pinned)
-    for module in (results, copies):
-        monkeypatch.setattr(module, "STAGING_BYTES", 1000)
-    monkeypatch.setattr(driver, "launch", launch)
-    monkeypatch.setattr(driver, "properties", lambda index: SimpleNamespace(multiprocessors=2))
-    monkeypatch.setattr(
-        driver, "copy_async", lambda to, source, n, _: ctypes.memmove(to, source, n)
-    )
-    monkeypatch.setattr(
-        driver,
-        "copy_peer_async",
-        lambda to, there, source, here, n, stream: ctypes.memmove(to, source, n),
-    )
-    monkeypatch.setattr(ResultLocation, "empty", _emulated_empty)
-
-
 # combine, dtype of values, dtype of results, whether some are beyond the limit
 _KINDS = [
     ("min", "int32", "int64", False),
@@ -176,16 +84,57 @@ _KINDS = [
 ]
 
 
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """Emulated GPUs, three of which have a part each; results come in many pieces."""
+    for module in (copies, delivery):
+        monkeypatch.setattr(module, "STAGING_BYTES", 1000)
+    monkeypatch.setattr(config, "thread_count", lambda: 3)
+    with emulated_gpus(4) as machine:
+        results_on_gpus(monkeypatch)
+        yield machine
+
+
+@contextmanager
+def _placed_values(
+    parts: int, ranges: bool, values: Any, fields: Any
+) -> Iterator[tuple[GpuPlacement, bool]]:
+    """Place a graph without arcs, whose vertices have these values."""
+    graph = gw.Graph.from_edges([], [], vertex_count=len(values))
+    owner = np.sort(np.random.default_rng(parts).integers(0, parts, len(values)))
+    if not ranges:
+        np.random.default_rng(1).shuffle(owner)
+    with gw.place(graph, [f"cuda:{index}" for index in range(parts)], owner) as placed:
+        placement = place_parts(placed)
+        assert placement is not None
+        is_range = parts == 1 or placed.partition.boundaries is not None
+        assert is_range == (ranges or parts == 1)
+        for part in placement.parts:
+            part.rooms.values.filled(values[part.graph.vertices])
+            part.rooms.fields.filled(fields[part.graph.vertices])
+        with held_gpus(placement.indexes):
+            yield placement, is_range
+
+
+def _operators(combine: str, values: Any, identity: Any, field_dtype: Any = None) -> Any:
+    return SimpleNamespace(
+        combine=combine, value_dtype=values.dtype, identity=identity, field_dtype=field_dtype
+    )
+
+
 @needs_compiler
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("gpu", [None, 0, 7])
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("gpu", [None, 0, 3])
+@pytest.mark.parametrize("locked", [False, True])
 @pytest.mark.parametrize("kind", _KINDS, ids=lambda kind: "-".join(map(str, kind)))
 @pytest.mark.parametrize(("parts", "ranges"), [(1, True), (3, True), (3, False)])
 def test_delivery(
-    monkeypatch: pytest.MonkeyPatch, parts: int, ranges: bool, kind: Any, gpu: int | None
-) -> None:
+    monkeypatch: pytest.MonkeyPatch, parts: int, ranges: bool, kind: Any, locked: bool,
+    gpu: int | None,
+) -> None:  # fmt: skip
+    """Of the values of all parts, on every way: values beyond the limit count as not reached."""
+    monkeypatch.setattr(memory, "LEAST_LOCKED_BYTES", 0 if locked else 1 << 40)
     combine, dtype, result_dtype, limited = kind
-    monkeypatch.setattr(config, "thread_count", lambda: 3)
     generator = np.random.default_rng(parts)
     n = 1003
     program = _program(combine, dtype)
@@ -193,61 +142,92 @@ def test_delivery(
     values[::5] = program.identity
     fields = generator.random(n)
     limit = values.dtype.type(50) if limited else program.identity
-    owner = np.sort(generator.integers(0, parts, n))
-    if not ranges:
-        generator.shuffle(owner)
-    placement: Any = _Placement(
-        [
-            _Part(
-                index,
-                np.flatnonzero(owner == index).astype(np.int32),
-                {"values": values[owner == index], "fields": fields[owner == index]},
-            )
-            for index in range(parts)
-        ]
-    )
-    location = ResultLocation(gpu)
     never = identity_of(combine, np.dtype(result_dtype))
-    destination = Destination(
-        location.empty(n, result_dtype), location.empty(n, "float64"), never, gpu, ranges
-    )
-    operators: Any = SimpleNamespace(
-        combine=combine,
-        value_dtype=np.dtype(dtype),
-        identity=program.identity,
-        field_dtype=np.dtype(np.float64),
-    )
-    results.deliver(placement, operators, destination, limit)
+    operators = _operators(combine, values, program.identity, fields.dtype)
     wanted = converted(program, values, result_dtype).copy()
     if limited:
         wanted[values > limit if combine == "min" else values < limit] = never
-    found = destination.values if gpu is None else destination.values.held
-    assert found.dtype == result_dtype
-    assert np.array_equal(found, wanted)
-    assert np.array_equal(destination.fields if gpu is None else destination.fields.held, fields)
-    placement.close()
+    with _placed_values(parts, ranges, values, fields) as (placement, is_range):
+        for _ in range(2):
+            destination = Destination(
+                ResultLocation(gpu), np.dtype(result_dtype), never, ranges=is_range
+            )
+            results.deliver(placement, operators, destination, limit)
+            found = [
+                array if gpu is None else array.get()
+                for array in (destination.values, destination.fields)
+            ]
+            assert found[0].dtype == result_dtype
+            assert np.array_equal(found[0], wanted)
+            assert np.array_equal(found[1], fields)
+            assert destination.seconds > 0
 
 
 @needs_compiler
-@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("gpu", [0, 3])
+def test_results_go_by_the_host_where_a_gpu_has_no_room(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, gpu: int
+) -> None:
+    values = np.arange(1003, dtype=np.int32)
+    operators = _operators("add", values, 0)
+    failed: list[int] = []
+
+    def no_room(index: int, nbytes: int) -> Any:
+        failed.append(nbytes)
+        raise GraphTooLargeError("no room")
+
+    monkeypatch.setattr(delivery, "kept_or_new", no_room)
+    with _placed_values(3, False, values, values) as (placement, ranges):
+        destination = Destination(ResultLocation(gpu), values.dtype, 0, ranges)
+        results.deliver(placement, operators, destination, 0)
+    assert failed
+    assert destination.values.device.id == gpu
+    assert np.array_equal(destination.values.get(), values)
+
+
+@needs_compiler
+def test_nothing_is_made_for_a_further_result(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    """The second result of a kind is one launch; no source is looked up, no memory allocated."""
+    monkeypatch.setattr(memory, "LEAST_LOCKED_BYTES", 0)
+    values = np.arange(1003, dtype=np.int32)
+    operators = _operators("add", values, 0)
+    with _placed_values(1, True, values, values) as (placement, ranges):
+        for number in range(3):
+            destination = Destination(ResultLocation(), values.dtype, 0, ranges)
+            before = dict(machine.launched)
+            with monkeypatch.context() as patch:
+                if number:
+                    for name in ("load", "source", "kept_or_new"):
+                        patch.setattr(delivery, name, None)
+                    patch.setattr(memory, "LockedBuffer", None)
+                    patch.setattr(memory, "Buffer", None)
+                results.deliver(placement, operators, destination, 0)
+            assert machine.launched["deliver"] == before.get("deliver", 0) + 1
+            assert np.array_equal(destination.values, values)
+            del destination
+
+
+@needs_compiler
+@pytest.mark.usefixtures("machine")
 def test_a_failure_while_results_come_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "thread_count", lambda: 3)
     calls: list[int] = []
 
-    def fails(to: int, source: int, nbytes: int, _: Any) -> None:
-        calls.append(nbytes)
+    def fails(piece: Any, *_: Any) -> None:
+        calls.append(piece.begin)
         if len(calls) == 4:
             raise gw.errors.DeviceError("the bus is gone")
 
-    monkeypatch.setattr(driver, "copy_async", fails)
+    monkeypatch.setattr(delivery, "_store", fails)
+    monkeypatch.setattr(memory, "LEAST_LOCKED_BYTES", 1 << 40)
     values = np.zeros(100_000, np.int32)
-    placement: Any = _Placement([_Part(0, np.arange(100_000, dtype=np.int32), {"values": values})])
-    program: Any = SimpleNamespace(
-        combine="add", value_dtype=np.dtype(np.int32), identity=0, field_dtype=None
-    )
-    with pytest.raises(gw.errors.DeviceError, match="the bus is gone"):
-        results.deliver(placement, program, Destination(values, None, 0, None, True), 0)
-    placement.close()
+    operators = _operators("add", values, 0)
+    with _placed_values(1, True, values, values) as (placement, ranges):
+        destination = Destination(ResultLocation(), values.dtype, 0, ranges)
+        with pytest.raises(gw.errors.DeviceError, match="the bus is gone"):
+            results.deliver(placement, operators, destination, 0)
+    assert destination.values is None
 
 
 COUNT = driver.device_count()

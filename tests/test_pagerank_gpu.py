@@ -178,9 +178,9 @@ class TestEmulated:
 
     def test_positions_of_64_bits(self, devices: list[str]) -> None:
         graph = named_graph("random undirected")
-        found = np.empty(graph.vertex_count)
+        host = ResultLocation()
         query = RankQuery(
-            np.dtype(np.float64), True, None, None, 0.85, 1e-10, 100, False, found, GpuOptions()
+            np.dtype(np.float64), True, None, None, 0.85, 1e-10, 100, False, host, GpuOptions()
         )
         placement = StepPlacement(resolve_devices(devices), graph, id_dtype=np.int64)
         try:
@@ -189,7 +189,7 @@ class TestEmulated:
             placement.close()
         wanted = gw.pagerank(graph, devices="cpu", accelerated=False, tolerance=1e-10)
         assert outcome.iterations == wanted.iterations
-        np.testing.assert_allclose(found, wanted.rank, rtol=1e-12)
+        np.testing.assert_allclose(outcome.rank, wanted.rank, rtol=1e-12)
 
 
 def check_push(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult:

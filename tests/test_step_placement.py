@@ -7,30 +7,27 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import godwit as gw
-from emulated_grid import Machine, emulated_gpus
+from emulated_grid import Machine, emulated_gpus, results_on_gpus
 from godwit import config
 from godwit.arrays import ResultLocation
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import partition
 from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
-from godwit.runtime.cuda import copies, driver
+from godwit.runtime.cuda import copies, delivery, driver, memory
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps import place_positions
-from godwit.supersteps import results as step_results
 from godwit.supersteps import rows as step_rows
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_arcs, deliver_positions
+from godwit.supersteps.results import deliver_arcs, deliver_vertices
 from graphs import each_graph, named_graph
 
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -46,11 +43,14 @@ GPUS = 8
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Emulated GPUs; afterwards, none of their memory is held."""
-    for each in (copies, step_results):
+    for each in (copies, delivery):
         monkeypatch.setattr(each, "STAGING_BYTES", 1000)
+    results_on_gpus(monkeypatch)
     monkeypatch.setattr(copies, "DIRECT_BYTES", 900)
     with emulated_gpus(GPUS) as machine:
         yield machine
+        for index in range(GPUS):
+            memory.free_kept(index)
         held = [machine.held_bytes(index) for index in range(GPUS)]
         assert held == [0] * GPUS
 
@@ -386,15 +386,6 @@ def _check_vertices(placed: StepPlacement) -> None:
         assert (placed.vertex(empty) == -1).all()
 
 
-def _as_gpu_array(memory: Buffer, dtype: Any) -> Any:
-    """What stands for an array of CuPy."""
-    return SimpleNamespace(
-        dtype=np.dtype(dtype),
-        data=SimpleNamespace(ptr=memory.pointer),
-        device=SimpleNamespace(id=memory.index),
-    )
-
-
 def _filled(placed: StepPlacement, values: Any) -> DeviceArray:
     """Each device's own vertices' values; everybody else's are garbage."""
     array = DeviceArray(placed)
@@ -417,6 +408,7 @@ _CONVERSIONS = [
 
 
 class TestResults:
+    @pytest.mark.parametrize("locked", [False, True])
     @pytest.mark.parametrize("gpu", [None, 0, 1, GPUS - 1])
     @pytest.mark.parametrize("parts", [1, 2, 3])
     @pytest.mark.parametrize("kind", _CONVERSIONS, ids="-".join)
@@ -426,21 +418,25 @@ class TestResults:
         monkeypatch: pytest.MonkeyPatch,
         parts: int,
         gpu: int | None,
+        locked: bool,
         kind: Any,
     ) -> None:
         monkeypatch.setattr(config, "thread_count", lambda: 3)
+        monkeypatch.setattr(memory, "LEAST_LOCKED_BYTES", 0 if locked else 1 << 40)
         dtype, result_dtype = kind
         graph = GRAPHS["rmat"]()
         placed = StepPlacement(_devices(parts), graph)
         values = np.random.default_rng(1).integers(0, 50, graph.vertex_count).astype(dtype)
         array = _filled(placed, values)
-        out = np.full(graph.vertex_count, 77, result_dtype)
-        with placed.held(), Buffer(gpu or 0, out.nbytes) as memory:
-            destination = out if gpu is None else _as_gpu_array(memory, result_dtype)
-            assert deliver_positions(placed, array, dtype, destination) >= 0
-            if gpu is not None:
-                out = memory.download(result_dtype, graph.vertex_count)
-        assert np.array_equal(out, values.astype(result_dtype))
+        with placed.held():
+            for _ in range(2):
+                out, seconds = deliver_vertices(
+                    placed, array, dtype, ResultLocation(gpu), result_dtype=result_dtype
+                )
+                assert seconds >= 0
+                out = out if gpu is None else out.get()
+                assert out.dtype == result_dtype
+                assert np.array_equal(out, values.astype(result_dtype))
         assert placed.seconds["deliver"] > 0
         placed.close()
 
@@ -449,15 +445,27 @@ class TestResults:
         graph = GRAPHS[name]()
         placed = StepPlacement(_devices(2), graph)
         values = np.full(graph.vertex_count, 5, np.int32)
-        out = np.zeros(graph.vertex_count, np.int64)
+        array = _filled(placed, values)
         with placed.held():
-            deliver_positions(placed, _filled(placed, values), np.int32, out)
+            out, _ = deliver_vertices(
+                placed, array, np.int32, ResultLocation(), result_dtype=np.int64
+            )
+        assert out.dtype == np.int64
         assert out.tolist() == values.tolist()
         placed.close()
 
     @pytest.mark.parametrize("parts", [1, 3])
     @pytest.mark.parametrize("name", ["several classes", "directed", "empty", "one vertex"])
-    def test_arcs(self, emulated: Machine, name: str, parts: int) -> None:
+    @pytest.mark.parametrize("locked", [False, True])
+    def test_arcs(
+        self,
+        emulated: Machine,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        parts: int,
+        locked: bool,
+    ) -> None:
+        monkeypatch.setattr(memory, "LEAST_LOCKED_BYTES", 0 if locked else 1 << 40)
         graph = GRAPHS[name]()
         placed = StepPlacement(_devices(parts), graph)
         wanted = np.random.default_rng(5).random(graph.arc_count)
@@ -482,8 +490,9 @@ class TestResults:
 class TestCompiled:
     @pytest.mark.parametrize("kind", _CONVERSIONS, ids="-".join)
     def test_results(self, kind: Any) -> None:
-        types = [np.dtype(kind[0]), np.dtype(kind[1]), np.dtype(np.int32)]
-        assert cubin(step_results._source(*types), (), "90")[:4] == b"\x7fELF"
+        conversion = delivery.Conversion(np.dtype(kind[0]), np.dtype(kind[1]))
+        source = delivery.source(conversion, np.dtype(np.int32))
+        assert cubin(source, (), "90")[:4] == b"\x7fELF"
 
 
 COUNT = driver.device_count()
@@ -516,9 +525,9 @@ class TestOnGpus:
         placed = StepPlacement(devices, graph)
         values = np.arange(graph.vertex_count, dtype=np.int32) - 5
         where = ResultLocation.named(home)
-        found: Any = where.empty(graph.vertex_count, np.int64)
+        array = _filled(placed, values)
         with placed.held():
-            deliver_positions(placed, _filled(placed, values), np.int32, found)
+            found, _ = deliver_vertices(placed, array, np.int32, where, result_dtype=np.int64)
         wanted = values.astype(np.int64)
         assert np.array_equal(found if home == "host" else found.get(), wanted)
         placed.close()

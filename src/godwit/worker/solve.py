@@ -294,14 +294,12 @@ def _reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:
 def _destination(
     program: VertexProgram, layout: Layout, result_dtype: Any, location: ResultLocation
 ) -> Destination:
-    """Return arrays for the results of devices that copy them there themselves."""
-    count = layout.graph.vertex_count
+    """Return the destination of results, for devices that leave them there themselves."""
     dtype = program.dtype if result_dtype is None else np.dtype(result_dtype)
     return Destination(
-        values=location.empty(count, dtype),
-        fields=None if program.field_dtype is None else location.empty(count, program.field_dtype),
+        location,
+        dtype,
         never=identity_of(program.combine, dtype),
-        gpu=location.gpu,
         ranges=len(layout.parts) == 1 or layout.partition.boundaries is not None,
     )
 

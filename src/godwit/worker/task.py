@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from godwit.arrays import host_array
+from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_array
 from godwit.errors import InputError, shown
 from godwit.graph.partition.layout import LocalGraph
@@ -43,21 +43,23 @@ class WorklistOperators:
 
 @dataclass
 class Destination:
-    """The arrays that devices write the results of a run to.
+    """Where devices leave the results of a run, and then these.
 
-    :param values: (n) of NumPy, or of CuPy on ``gpu``; of the program's dtype, or of a wider integer dtype
-    :param fields: (n) likewise, of the fields' dtype; or None
+    :param location: of the arrays
+    :param dtype: of the values: the program's, or a wider integer dtype
     :param never: the value of vertices that were not reached, or lie beyond the limit
-    :param gpu: the number of the arrays' GPU; None for the host
     :param ranges: True if each part's vertices are a range, in the order of the parts
-    :param seconds: time that the copies took
+    :ivar values: (n) values
+    :ivar fields: (n) fields, or None
+    :ivar seconds: time that it took to make these
     """
 
-    values: Any
-    fields: Any
+    location: ResultLocation
+    dtype: np.dtype[Any]
     never: Any
-    gpu: int | None
     ranges: bool
+    values: Any = None
+    fields: Any = None
     seconds: float = 0.0
 
 

@@ -26,7 +26,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.results import deliver_arcs, deliver_positions
+from godwit.supersteps.results import deliver_arcs, deliver_vertices
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -547,9 +547,7 @@ class _SearchTeam:
 
     def vertices(self, location: ResultLocation) -> Any:
         """Return the sums of vertices in the graph's order."""
-        vertices = location.empty(self.placement.vertex_count, np.float64)
-        deliver_positions(self.placement, self.arrays.sums, np.float64, vertices)
-        return vertices
+        return deliver_vertices(self.placement, self.arrays.sums, np.float64, location)[0]
 
     def arcs(self) -> Array:
         """Return the sums of arcs in the graph's order."""

@@ -162,14 +162,13 @@ def _in_supersteps(
     """
     may_give_up = not _asks_for_supersteps(options)
     statistics = _statistics(placed)
-    distance = options.location.empty(placed.graph.vertex_count, np.int32)
     try:
         with statistics.phase("run"):
             from godwit.algorithms.bfs.cuda import bfs_on_gpus
 
-            is_complete, seconds = bfs_on_gpus(
+            distance, seconds = bfs_on_gpus(
                 place_positions(placed), sources, target, cutoff, may_give_up=may_give_up,
-                destination=distance, statistics=statistics, gpu=options.gpu,
+                location=options.location, statistics=statistics, gpu=options.gpu,
                 poll=make_poll(options),
             )  # fmt: skip
     except GraphTooLargeError:
@@ -178,7 +177,7 @@ def _in_supersteps(
         refuse_positions(placed)
         return None
     statistics.split_run(seconds)
-    if not is_complete:
+    if distance is None:
         given_up.update(statistics.seconds)
         refuse_positions(placed)
         return None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type
@@ -17,7 +18,7 @@ from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_positions
+from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     PEERS,
@@ -129,19 +130,19 @@ def bfs_on_gpus(
     cutoff: int | None,
     *,
     may_give_up: bool,
-    destination: Any,
+    location: ResultLocation,
     statistics: RunStatistics,
     gpu: GpuOptions,
     poll: ProgressPoll | None,
-) -> tuple[bool, dict[str, float]]:
-    """Fill an array with the depths of all vertices, and statistics with counts.
+) -> tuple[Any, dict[str, float]]:
+    """Return the depths of all vertices, and fill statistics with counts.
 
     :param sources: (s) vertices, ascending, each once
     :param target: a vertex: deeper vertices are not searched for
     :param cutoff: a depth: deeper vertices are not searched for
     :param may_give_up: the caller has an alternative for a graph with many levels
-    :param destination: (n) int32, an array of NumPy, or of CuPy on any GPU
-    :returns: False if the search gave up; seconds by phase
+    :param location: of the depths
+    :returns: (n) int32, None if the search gave up; seconds by phase
     :raises GraphTooLargeError: need against free, or more vertices a device than the kernel counts
     """
     if placement.capacity >= 1 << 32:
@@ -159,21 +160,21 @@ def bfs_on_gpus(
         words = controls["state"][0]
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
-        is_complete = not words[Word.IS_DEEP]
-        if is_complete:
-            seconds["gather"] = deliver_positions(
-                placement, plan.arrays.depth, np.int32, destination
+        depth = None
+        if not words[Word.IS_DEEP]:
+            depth, seconds["gather"] = deliver_vertices(
+                placement, plan.arrays.depth, np.int32, location
             )
             alone = _without_arcs(placement, sources)
             if len(alone):
-                destination[alone] = 0
+                depth[alone] = 0
         statistics.frontier_bytes = 2 * _INDEX_BYTES * int(plan.arguments["queue_room"].sum())
     statistics.processed_items = controls["run_counts"][:, Count.FOUND].astype(np.int64)
     statistics.arcs_relaxed = controls["run_counts"][:, Count.EXAMINED].astype(np.int64)
     statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
     statistics.growths = int(words[Word.GROWTHS])
     statistics.rounds = controls["state"][:, STEP].astype(np.int64)
-    return is_complete, seconds
+    return depth, seconds
 
 
 def _without_arcs(placement: StepPlacement, sources: Array) -> Array:

@@ -376,7 +376,8 @@ def _label_on_gpus(
         more_rounds=_MORE_ROUNDS if is_sampled and query.rounds is None else 0,
         jumps=query.jumps,
         merge=query.merge,
-        destination=options.location.empty(n, dtype),
+        location=options.location,
+        dtype=dtype,
         gpu=options.gpu,
         reverses=placed.is_kept,
     )
@@ -398,7 +399,7 @@ def _label_on_gpus(
     statistics.split_run(outcome.seconds)
     statistics.rounds = outcome.supersteps
     statistics.processed_items, statistics.arcs_relaxed = outcome.rows, outcome.arcs
-    return union_query.destination
+    return outcome.labels
 
 
 def _label_propagation(dtype: np.dtype[Any]) -> VertexProgram:

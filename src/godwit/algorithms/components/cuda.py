@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
@@ -17,7 +18,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_positions
+from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -87,7 +88,8 @@ class UnionQuery:
     :param jumps: steps that a vertex moves up its tree after each of these; None: up to the root
     :param merge: how devices reach one result: each joins trees of its own, which are merged in pairs, or
         all hook into words that lie at their owners
-    :param destination: (n) array of NumPy, or of CuPy on any GPU, for the labels in the graph's order
+    :param location: of the labels
+    :param dtype: of the labels
     :param gpu: how kernels are run
     :param reverses: in-rows of directed graphs may be made, so that rows can be left out there, too
     """
@@ -98,21 +100,24 @@ class UnionQuery:
     more_rounds: int
     jumps: int | None
     merge: Literal["auto", "tree", "direct"]
-    destination: Any
+    location: ResultLocation
+    dtype: np.dtype[Any]
     gpu: GpuOptions
     reverses: bool = False
 
 
 @dataclass
 class UnionOutcome:
-    """Work and times of a query.
+    """Labels, work and times of a query.
 
+    :param labels: (n) the smallest vertex of each vertex's component
     :param rows: rows that each device processed, in all supersteps
     :param arcs: arcs that it looked at
     :param supersteps: its supersteps
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
+    labels: Any
     rows: Array
     arcs: Array
     supersteps: Array
@@ -146,7 +151,7 @@ class LabelArrays:
 def label_on_gpus(
     placement: StepPlacement, query: UnionQuery, poll: ProgressPoll | None
 ) -> UnionOutcome:
-    """Write the smallest vertex of every vertex's component into the query's destination.
+    """Return the smallest vertex of every vertex's component.
 
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     :raises DeviceError: devices whose atomics do not reach each other's memory, or that wait in vain
@@ -167,10 +172,12 @@ def label_on_gpus(
         plan = placement.plan(key, lambda: _LabelPlan(placement, query, seconds))
         seconds["kernel"] = plan.run(early=True, poll=poll)
         controls = plan.controls()
-        seconds["gather"] = deliver_positions(
-            placement, plan.arrays.labels, placement.id_dtype, query.destination
-        )
+        labels, seconds["gather"] = deliver_vertices(
+            placement, plan.arrays.labels, placement.id_dtype, query.location,
+            result_dtype=query.dtype,
+        )  # fmt: skip
     return UnionOutcome(
+        labels,
         controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
         controls["run_counts"][:, _ARCS_SEEN].astype(np.int64),
         controls["state"][:, STEP].astype(np.int64),

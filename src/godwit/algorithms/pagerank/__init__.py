@@ -214,7 +214,7 @@ class _PageRankRun:
         query = RankQuery(
             settings.number, settings.weighted, settings.teleport, self.start, settings.damping,
             settings.tolerance, self.max_iterations, self.accelerated,
-            options.location.empty(n, settings.number), options.gpu, one_hop,
+            options.location, options.gpu, one_hop,
         )  # fmt: skip
         steps = place_positions(placed)
         with statistics.phase("run"):
@@ -223,7 +223,7 @@ class _PageRankRun:
         statistics.rounds = np.full(len(outcome.owned), outcome.iterations, np.int64)
         statistics.processed_items = outcome.iterations * outcome.owned
         statistics.arcs_relaxed = outcome.iterations * outcome.arcs
-        return self._result(query.destination, statistics, outcome.iterations, outcome.residual)
+        return self._result(outcome.rank, statistics, outcome.iterations, outcome.residual)
 
     def _statistics(self, devices: tuple[Device, ...], one_hop: bool | None) -> RunStatistics:
         """Check the options for devices; return new statistics."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
@@ -26,7 +27,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_own, deliver_positions, delivery_needs
+from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
@@ -75,7 +76,7 @@ class RankQuery:
     :param tolerance: converged when an iteration changes ranks by less, in sum
     :param max_iterations: at least 1
     :param accelerated: True to accelerate; the graph is undirected
-    :param destination: (n) array of NumPy, or of CuPy on any GPU, for the ranks in the graph's order
+    :param location: of the ranks
     :param gpu: how kernels are run
     :param one_hop: devices have room for their own vertices and those that they read, else for all; None:
         what is faster
@@ -89,15 +90,16 @@ class RankQuery:
     tolerance: float
     max_iterations: int
     accelerated: bool
-    destination: Any
+    location: ResultLocation
     gpu: GpuOptions
     one_hop: bool | None = None
 
 
 @dataclass
 class RankOutcome:
-    """Iterations, work and times of a query.
+    """Ranks, iterations, work and times of a query.
 
+    :param rank: (n) ranks in the graph's order
     :param iterations: number of iterations
     :param residual: L1 norm of the last change; accelerated, of the change by one more plain iteration
     :param owned: vertices of each device
@@ -105,6 +107,7 @@ class RankOutcome:
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
+    rank: Any
     iterations: int
     residual: float
     owned: Array
@@ -140,7 +143,7 @@ def source(
 def rank_on_gpus(
     placement: StepPlacement, query: RankQuery, poll: ProgressPoll | None
 ) -> RankOutcome:
-    """Write the ranks of all vertices into the query's destination.
+    """Return the ranks of all vertices.
 
     :raises GraphTooLargeError: need against free, before anything but rows is allocated
     :raises InputError: selective communication where the host copies all values
@@ -160,9 +163,11 @@ def rank_on_gpus(
         state = plan.controls()["state"][0]
         iterations = int(state[_ITERATIONS])
         ranks = plan.carried[1 - iterations % 2]
-        deliver = deliver_own if one_hop else deliver_positions
-        seconds["gather"] = deliver(placement, ranks, query.dtype, query.destination)
+        rank, seconds["gather"] = deliver_vertices(
+            placement, ranks, query.dtype, query.location, own_first=one_hop
+        )
     return RankOutcome(
+        rank,
         iterations,
         float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
         np.array([part.owned for part in placement.parts], np.int64),
@@ -315,9 +320,6 @@ class _RankPlan(StepPlan[StepPlacement]):
         arguments["most_iterations"] = query.max_iterations
         self._upload("teleport", query.teleport, arrays.teleport)
         self._upload("start", query.start, arrays.start)
-        if self.halos is not None and not isinstance(query.destination, np.ndarray):
-            placement = self.placement
-            placement.reserve(delivery_needs(placement, query.dtype, query.destination))
         makes_contributions = query.weighted and self.dtype.name not in arrays.has_contributions
         kernel_s = self.run(phase=_PREPARE if makes_contributions else _START, poll=poll)
         if query.weighted:

@@ -36,7 +36,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_arcs, deliver_positions
+from godwit.supersteps.results import deliver_arcs, fill_vertices
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     StepPlan,
@@ -410,7 +410,7 @@ class _ProgramPlan(StepPlan[StepPlacement]):
         """Download the results into the state."""
         placement = self.placement
         for index, (_, dtype) in enumerate(self.code.fields):
-            deliver_positions(placement, self.arrays.field(index), dtype, state.fields[index])
+            fill_vertices(placement, self.arrays.field(index), dtype, state.fields[index])
         for index, (_, dtype) in enumerate(self.code.numbers):
             state.set_number(self.code, index, words[index : index + 1].view(dtype)[0].item())
         if self.code.has_arcs:

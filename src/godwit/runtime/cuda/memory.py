@@ -11,18 +11,24 @@ from the beginning, and so is memory that the user hands in: blocks are cut from
 (:class:`SlabPool`). Nothing is freed while a dataflow runs, since freeing waits for kernels. Memory is
 released when its pool is closed, but never under an array that still exists: arrays hold a
 :class:`Holding`.
+
+Results on the host lie in page-locked memory as well, which GPUs write at the speed of the bus
+(:class:`ResultMemory`).
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import threading
 import weakref
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -36,7 +42,7 @@ from godwit.runtime.cuda.driver import checked, current_kept, entered, loaded_cu
 from godwit.runtime.cuda.libraries import bindings, cupy
 from godwit.trace import HOST, copied
 
-_PORTABLE_AND_MAPPED = 0x01 | 0x02  # of cudaHostAlloc
+_PORTABLE_AND_MAPPED = 0x01 | 0x02  # of cudaHostAlloc and cudaHostRegister
 _ALIGNED_BYTES = 512
 
 KEPT_BYTES = 1 << 30
@@ -44,42 +50,96 @@ KEPT_BYTES = 1 << 30
 KEPT_PINNED_BYTES = 544 << 20
 """Pinned bytes that the process keeps: packets of gw.filter (HOST_BUFFER_BYTES there), and small ones."""
 
+RESULT_BYTES = 8 << 30
+"""Limit of the page-locked memory of results, if that is no more than a share of the host's memory."""
+LEAST_LOCKED_BYTES = 256 << 10
+"""Smaller results are copied out of staging buffers sooner than memory is page-locked for them."""
+_RESULT_SHARE = 8  # 1 / the share of the host's memory
+_ROUNDED_SHARE = 8  # 1 / the share of a result's size that rounding may add
+_MOST_TOUCHING_THREADS = 16
+_TOUCHED_BYTES = 4 << 20  # by one thread at least
+
 Allocation = TypeVar("Allocation")
 
 
 class KeptMemory(Generic[Allocation]):
     """Released allocations, by GPU (0 for the host) and size.
 
-    Invariants: at most ``limit_bytes`` are kept of each GPU, no work uses them, and the first to be freed
-    is what has been kept the longest: calls that need the same sizes again and again find them, whatever
-    was needed before them.
+    Invariants: at most ``limit_bytes`` are kept of each GPU and lent, together; no work uses what is kept;
+    and the first to be freed is what has been kept the longest: calls that need the same sizes again and
+    again find them, whatever was needed before them.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self._spare: dict[int, list[tuple[int, Allocation]]] = {}  # the longest kept first
+        self._lent: dict[int, int] = {}
         self._lock = threading.RLock()  # the garbage collector may run while it is held
 
     def take(self, index: int, nbytes: int) -> Allocation | None:
         """Return the allocation of exactly this size that was kept last, or None."""
+        taken = self._best(index, nbytes, nbytes)
+        return None if taken is None else taken[1]
+
+    def borrow(self, index: int, nbytes: int, most: int) -> Allocation | None:
+        """Return the smallest allocation of ``nbytes`` to ``most`` that is kept, or None.
+
+        It counts as lent, until :meth:`end_loan`.
+        """
         with self._lock:
-            spare = self._spare.get(index, [])
-            for position in range(len(spare) - 1, -1, -1):
-                if spare[position][0] == nbytes:
-                    return spare.pop(position)[1]
-            return None
+            taken = self._best(index, nbytes, most)
+            if taken is None:
+                return None
+            self._lent[index] = self._lent.get(index, 0) + taken[0]
+            return taken[1]
 
     def put(self, index: int, nbytes: int, allocation: Allocation) -> list[Allocation]:
         """Keep an allocation, and return those that the caller must free for it."""
-        surplus = []
         with self._lock:
-            spare = self._spare.setdefault(index, [])
-            spare.append((nbytes, allocation))
-            kept = self.kept_bytes(index)
-            while kept > self.limit_bytes:
-                size, oldest = spare.pop(0)
-                surplus.append(oldest)
-                kept -= size
+            self._spare.setdefault(index, []).append((nbytes, allocation))
+            return self._surplus(index)
+
+    def lend(self, index: int, nbytes: int) -> list[Allocation] | None:
+        """Count memory that is to be allocated as lent, and return what the caller must free for it.
+
+        None if the limit does not leave room for it: it is not counted then.
+        """
+        with self._lock:
+            lent = self._lent.get(index, 0) + nbytes
+            if lent > self.limit_bytes:
+                return None
+            self._lent[index] = lent
+            return self._surplus(index)
+
+    def end_loan(self, index: int, nbytes: int) -> None:
+        """Count memory as lent no longer."""
+        with self._lock:
+            self._lent[index] -= nbytes
+
+    def stop_growing(self, index: int) -> None:
+        """Lower the limit to what there is."""
+        with self._lock:
+            self.limit_bytes = self.kept_bytes(index) + self.lent_bytes(index)
+
+    def _best(self, index: int, nbytes: int, most: int) -> tuple[int, Allocation] | None:
+        """Remove the smallest allocation of such a size, of equal ones the last, and return it."""
+        with self._lock:
+            spare = self._spare.get(index, [])
+            best = -1
+            for position, (size, _) in enumerate(spare):
+                if nbytes <= size <= most and (best < 0 or size <= spare[best][0]):
+                    best = position
+            return None if best < 0 else spare.pop(best)
+
+    def _surplus(self, index: int) -> list[Allocation]:
+        """Return what exceeds the limit, and forget it."""
+        surplus = []
+        spare = self._spare.get(index, [])
+        excess = self.kept_bytes(index) + self.lent_bytes(index) - self.limit_bytes
+        while excess > 0:
+            size, oldest = spare.pop(0)
+            surplus.append(oldest)
+            excess -= size
         return surplus
 
     def take_all(self, index: int) -> list[Allocation]:
@@ -91,6 +151,11 @@ class KeptMemory(Generic[Allocation]):
         """Return the number of bytes kept of a GPU."""
         with self._lock:
             return sum(size for size, _ in self._spare.get(index, []))
+
+    def lent_bytes(self, index: int) -> int:
+        """Return the number of bytes lent of a GPU."""
+        with self._lock:
+            return self._lent.get(index, 0)
 
 
 _KEPT: KeptMemory[int] = KeptMemory(KEPT_BYTES)
@@ -310,6 +375,185 @@ def keep_pinned(buffer: PinnedBuffer) -> None:
 def pinned_kept_bytes() -> int:
     """Return the number of pinned bytes that the process keeps."""
     return _KEPT_PINNED.kept_bytes(0)
+
+
+class LockedBuffer(PinnedBuffer):
+    """Pages of the process that every GPU reads and writes in position; closing unlocks them.
+
+    Unlike memory that CUDA allocates, they are the process's own: a forked process has its copy. Huge pages
+    that several threads touch are locked in a third of the time that CUDA needs to allocate as much.
+
+    :param nbytes: a multiple of the size of a page
+    :raises DeviceError: CUDA does not lock them, or GPUs would see them at another address
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.pointer = 0
+        self.forks = _forks()
+        self._process = os.getpid()
+        pages = mmap.mmap(-1, self.nbytes, access=mmap.ACCESS_COPY)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # the system has none
+                pages.madvise(mmap.MADV_HUGEPAGE)
+        self._pages = np.frombuffer(pages, np.uint8)
+        _touch(self._pages)
+        pointer = self._pages.ctypes.data
+        _, runtime = bindings()
+        outcome = runtime.cudaHostRegister(pointer, self.nbytes, _PORTABLE_AND_MAPPED)
+        checked(outcome, f"{self.nbytes:,} bytes of page-locked host memory")
+        self.pointer = pointer
+        try:
+            seen = checked(runtime.cudaHostGetDevicePointer(pointer, 0), "page-locked memory")
+            if int(seen) != pointer:
+                raise DeviceError("GPUs see page-locked memory of the host at another address")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Unlock the pages, which exist as long as an array over them."""
+        pointer, self.pointer = self.pointer, 0
+        if pointer and self._process == os.getpid():
+            _, runtime = bindings()
+            runtime.cudaHostUnregister(pointer)
+
+
+def _touch(pages: Array) -> None:
+    """Make the pages of new memory, which the system zeroes: by several threads if there are many."""
+    threads = min(config.thread_count(), _MOST_TOUCHING_THREADS, len(pages) // _TOUCHED_BYTES)
+    if threads <= 1:
+        pages[:: mmap.PAGESIZE] = 0
+        return
+    step = -(-len(pages) // threads // mmap.PAGESIZE) * mmap.PAGESIZE
+
+    def touch(begin: int) -> None:
+        pages[begin : begin + step : mmap.PAGESIZE] = 0
+
+    with ThreadPoolExecutor(threads, "godwit-touch") as pool:
+        list(pool.map(touch, range(0, len(pages), step)))
+
+
+_FORKS = [0]
+
+
+def _forks() -> int:
+    """Return how often this process was forked."""
+    return _FORKS[0]
+
+
+def _count_fork() -> None:
+    _FORKS[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_parent=_count_fork)
+
+
+class ResultMemory:
+    """Page-locked memory for the arrays of results on the host, reused when they are garbage-collected.
+
+    Invariants: the arrays that exist and what is kept for further ones have at most ``limit_bytes``;
+    no two arrays share memory; memory is reused only if nothing refers to an array over it, nor to a view
+    of one. What existed when the process was forked is not reused: before Linux 5.11, a page that both
+    processes have may part from the one that GPUs write.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._kept: KeptMemory[LockedBuffer] = KeptMemory(limit_bytes)
+        self._released: deque[LockedBuffer] = deque()  # by the garbage collector, at any time
+        self._forks = _forks()
+
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes of arrays that exist and of what is kept for further ones, at most."""
+        return self._kept.limit_bytes
+
+    @property
+    def lent_bytes(self) -> int:
+        """Bytes of arrays that exist."""
+        self._take_back()
+        return self._kept.lent_bytes(0)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are kept for further arrays."""
+        self._take_back()
+        return self._kept.kept_bytes(0)
+
+    def array(self, count: int, dtype: Any, indexes: Iterable[int]) -> Array | None:
+        """Return a new array, with undefined content; None if there is no room for it here.
+
+        :param indexes: GPUs that will write to it, which the caller holds. Their work ends first if the
+            memory is reused: copies by the user's libraries may still read the last array there
+        """
+        nbytes = int(count) * np.dtype(dtype).itemsize
+        self._take_back()
+        buffer = self._kept.borrow(0, nbytes, 2 * nbytes)
+        if buffer is not None:
+            _wait_for(indexes)
+        else:
+            buffer = self._new_buffer(_rounded(nbytes))
+        if buffer is None:
+            return None
+        holding = Holding(buffer, buffer.pointer, buffer.nbytes)
+        holding.release = self._released.append
+        return _host_view(holding, buffer.pointer, dtype, (count,))
+
+    def _new_buffer(self, nbytes: int) -> LockedBuffer | None:
+        surplus = self._kept.lend(0, nbytes)
+        if surplus is None:
+            return None
+        for buffer in surplus:
+            buffer.close()
+        try:
+            return LockedBuffer(nbytes)
+        except (DeviceError, OSError, MemoryError):
+            self._kept.end_loan(0, nbytes)
+            self._kept.stop_growing(0)  # trying again costs more than it gains
+            return None
+
+    def _take_back(self) -> None:
+        """Keep the memory of arrays that were garbage-collected."""
+        if self._forks != _forks():
+            self._forks = _forks()
+            for buffer in self._kept.take_all(0):
+                buffer.close()
+        while self._released:
+            buffer = self._released.popleft()
+            self._kept.end_loan(0, buffer.nbytes)
+            is_usable = buffer.forks == self._forks
+            for freed in self._kept.put(0, buffer.nbytes, buffer) if is_usable else [buffer]:
+                freed.close()
+
+
+@lru_cache(maxsize=1)
+def result_memory() -> ResultMemory:
+    """Return the process's memory for results."""
+    return ResultMemory(min(RESULT_BYTES, config.available_memory_bytes() // _RESULT_SHARE))
+
+
+def new_host_array(count: int, dtype: Any, indexes: Iterable[int]) -> tuple[Array, bool]:
+    """Return a new array for a result, and whether it lies in page-locked memory; as of ResultMemory."""
+    if count * np.dtype(dtype).itemsize >= LEAST_LOCKED_BYTES:
+        array = result_memory().array(count, dtype, indexes)
+        if array is not None:
+            return array, True
+    return np.empty(count, dtype), False
+
+
+def _rounded(nbytes: int) -> int:
+    """Return a size that is the same for similar sizes."""
+    step = max(mmap.PAGESIZE, (1 << max(0, nbytes - 1).bit_length()) // 2 // _ROUNDED_SHARE)
+    return -(-nbytes // step) * step
+
+
+def _wait_for(indexes: Iterable[int]) -> None:
+    """Wait for all work on some GPUs."""
+    _, runtime = bindings()
+    for index in set(indexes):
+        use(index)
+        checked(runtime.cudaDeviceSynchronize(), f"a kernel on cuda:{index} failed")
 
 
 class Holding:

@@ -22,6 +22,7 @@ from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, I
 from godwit.graph.partition.layout import LocalGraph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
+from godwit.runtime.cuda.delivery import Delivery
 from godwit.runtime.cuda.devices import gpu_index, held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
@@ -70,6 +71,11 @@ class Room(Generic[Memory]):
         assert self._buffer is not None
         return self._buffer
 
+    @property
+    def is_filled(self) -> bool:
+        """True if the buffer exists."""
+        return self._buffer is not None
+
     def sized(self, nbytes: int) -> Memory:
         """Return a buffer of at least ``nbytes``; the content of a new one is undefined."""
         if self._buffer is None or self._buffer.nbytes < nbytes:
@@ -103,6 +109,7 @@ class PartRooms:
     targets: Room[Buffer]
     weights: Room[Buffer]
     vertices: Room[Buffer]
+    positions: Room[Buffer]
     halo_remote: Room[Buffer]
     rows: Room[Buffer]
     row_weights: Room[Buffer]
@@ -268,10 +275,12 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
     :raises GraphTooLargeError: need against free, for each GPU, before anything is allocated
     :ivar link_rooms: mailboxes by sender, receiver and final device, on the receiver's GPU (its number) or
         on the host (None)
+    :ivar delivery: the way of results, made by the first of them
     """
 
     def __init__(self, devices: Sequence[Device], parts: Sequence[LocalGraph]) -> None:
         super().__init__(devices)
+        self.delivery: Delivery | None = None
         self.link_rooms: dict[tuple[int, int, int, int | None], Room[Any]] = {}
         shapes = [_row_shape(part) for part in parts]
         with held_gpus(self.indexes):

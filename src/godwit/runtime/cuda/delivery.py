@@ -1,0 +1,421 @@
+"""Values of vertices, which lie on GPUs by endpoint, as one array of all vertices: on the host or on a GPU.
+
+One kernel (delivery.cuh) converts values, puts them in order, and writes them where they are to be:
+
+- on a GPU, into the array. If the values lie on several GPUs in an order of their own, they are joined on
+  one first, over peer links;
+- on the host, over the bus into page-locked memory, in which the array lies
+  (:class:`godwit.runtime.cuda.memory.ResultMemory`); kernels write there at 95 % of the rate of a copy;
+- small arrays of the host, and those for which there is no page-locked memory: into staging buffers, each
+  of a thread that copies it into the array, at a fourth of that rate. If values were not joined, the
+  threads put them in order.
+
+Where a GPU has no room for what is on its way to another GPU, the array goes by the host.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.arrays import ResultLocation
+from godwit.dtypes import Array, frozen
+from godwit.errors import GraphTooLargeError
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, new_control, run_team
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import c_type, layout_checks, load
+from godwit.runtime.cuda.copies import STAGING_BYTES, Staging, stagings
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.memory import kept_or_new, new_host_array
+from godwit.trace import HOST, copied
+
+_MOST_THREADS = 16
+_BLOCK_THREADS = 256
+_RESULTS_PER_THREAD = 4  # as in delivery.cuh
+_BLOCKS_PER_MULTIPROCESSOR = 8
+
+
+@dataclass(frozen=True)
+class Share:
+    """The values of one endpoint.
+
+    :param index: the number of its GPU
+    :param stream: of the endpoint
+    :param first: position of its first value among those of all endpoints
+    :param count: number of its values
+    """
+
+    index: int
+    stream: Stream
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How values become results.
+
+    :param dtype: of values, of 4 or 8 bytes
+    :param result_dtype: of results
+    :param bound: ``"min"`` or ``"max"`` if values beyond the limit, and the identity, become ``never``;
+        otherwise empty
+    :param limit: smaller values are beyond it with ``"max"``, larger ones with ``"min"``
+    :param identity: a value
+    :param never: a result
+    """
+
+    dtype: np.dtype[Any]
+    result_dtype: np.dtype[Any]
+    bound: str = ""
+    limit: Any = 0
+    identity: Any = 0
+    never: Any = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """True if results are equal to values, bit by bit."""
+        return not self.bound and self.dtype == self.result_dtype
+
+
+def source(conversion: Conversion, id_dtype: np.dtype[Any]) -> str:
+    """Return the source of the kernel.
+
+    :param id_dtype: of positions
+    """
+    dtypes = {"Value": conversion.dtype, "Result": conversion.result_dtype, "Id": id_dtype}
+    flags = {"BOUNDED": conversion.bound != "", "MAXIMIZES": conversion.bound == "max"}
+    return "\n".join(
+        [
+            '#include "runtime/cuda/include/memory.cuh"',
+            *(f"using {name} = {c_type(dtype)};" for name, dtype in dtypes.items()),
+            *(f"constexpr bool {name} = {str(flag).lower()};" for name, flag in flags.items()),
+            '#include "runtime/cuda/delivery.cuh"',
+            f"static_assert(RESULTS_PER_THREAD == {_RESULTS_PER_THREAD});",
+            layout_checks("DeliveryArguments", _arguments_dtype(conversion)),
+            "",
+        ]
+    )
+
+
+def _arguments_dtype(conversion: Conversion) -> np.dtype[Any]:
+    """Return the dtype of ``DeliveryArguments`` of delivery.cuh."""
+    value, result = conversion.dtype, conversion.result_dtype
+    fields = [
+        *((name, np.uint64) for name in ("values", "positions", "results")),
+        *(("count", np.int64), ("limit", value), ("identity", value), ("never", result)),
+    ]
+    return np.dtype(fields, align=True)
+
+
+class _Gather:
+    """The kernel in a stream, ready to be started.
+
+    :param count: results of a start, at most
+    """
+
+    def __init__(
+        self, index: int, stream: Stream, conversion: Conversion, id_dtype: Any, count: int
+    ) -> None:
+        self._arguments = np.zeros(1, _arguments_dtype(conversion))
+        blocks = -(-count // (_BLOCK_THREADS * _RESULTS_PER_THREAD))
+        multiprocessors = driver.properties(index).multiprocessors
+        self._launch = driver.Launch(
+            load(index, source(conversion, id_dtype)).kernel("deliver"),
+            stream,
+            blocks=max(1, min(blocks, _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)),
+            threads=_BLOCK_THREADS,
+            arguments=self._arguments,
+        )
+
+    def start(
+        self, conversion: Conversion, values: int, positions: int, count: int, results: int
+    ) -> None:
+        """Start to write results to an address that the GPU reaches.
+
+        :param values: their address
+        :param positions: address of the position of each result among them; 0: as they lie
+        """
+        arguments = self._arguments
+        arguments["values"], arguments["positions"] = values, positions
+        arguments["results"], arguments["count"] = results, count
+        if conversion.bound:
+            arguments["limit"], arguments["identity"] = conversion.limit, conversion.identity
+            arguments["never"] = conversion.never
+        self._launch.start()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Results that one GPU writes.
+
+    :param number: of the share, in whose stream it does
+    :param values: their address on its GPU
+    :param positions: address of the position of each result among them; 0: as they lie
+    :param begin: the place of the first among all results
+    :param vertices: the place of each among all results, if they have no range
+    """
+
+    number: int
+    values: int
+    positions: int
+    count: int
+    begin: int = 0
+    vertices: Array | None = None
+
+
+class Delivery:
+    """Way of a placement's values into arrays; kept with the placement, whose GPUs the caller holds.
+
+    :param count: number of results
+    :param id_dtype: of positions
+    :param positions: returns the address of the position of each result, on the GPU of a share, by its
+        number; None if results are in the order of positions
+    :param vertices: returns the place of each of a share's values among the results
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[Share],
+        count: int,
+        id_dtype: np.dtype[Any],
+        positions: Callable[[int], int] | None,
+        vertices: Callable[[int], Array],
+    ) -> None:
+        self.shares = list(shares)
+        self.count = count
+        self.id_dtype = id_dtype
+        self._positions = positions
+        self._vertices = vertices
+        self._indexes = [share.index for share in shares]
+        self._gathers: dict[Any, _Gather] = {}
+
+    def gatherer(self, gpu: int | None) -> int:
+        """Return the number of the share whose GPU gathers all values for a GPU, or the host."""
+        return self._indexes.index(gpu) if gpu in self._indexes else 0
+
+    def deliver(
+        self,
+        values: Sequence[int],
+        conversion: Conversion,
+        location: ResultLocation,
+        *,
+        joined: int = 0,
+    ) -> Any:
+        """Return the results of all vertices in a new array.
+
+        :param values: the address of each share's values
+        :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its
+            own are already; 0 if there is none
+        """
+        if location.gpu is None:
+            return self._new_on_host(values, conversion, joined)
+        result = location.empty(self.count, conversion.result_dtype)
+        if self.count:
+            try:
+                self._fill_on_gpu(result, location.gpu, values, conversion, joined)
+            except GraphTooLargeError:  # no room for what is on its way
+                return location.place(self._new_on_host(values, conversion, 0))
+        return result
+
+    def fill(
+        self, array: Array, values: Sequence[int], conversion: Conversion, *, joined: int = 0
+    ) -> None:
+        """Write the results of all vertices into a NumPy array; parameters as of :meth:`deliver`."""
+        if self.count:
+            self._fill_on_host(array, values, conversion, joined, is_locked=False)
+
+    # To a GPU
+
+    def _fill_on_gpu(
+        self, result: Any, gpu: int, values: Sequence[int], conversion: Conversion, joined: int
+    ) -> None:
+        address, number = int(result.data.ptr), self.gatherer(gpu)
+        with ExitStack() as held:  # memory that is free again when all streams are done
+            if self._positions is not None and not joined:
+                nbytes = conversion.dtype.itemsize * _end(self.shares)
+                joined = _scratch(self.shares[number].index, nbytes, held)
+            for piece in self._pieces(number, values, conversion, joined):
+                to = address + piece.begin * conversion.result_dtype.itemsize
+                self._start_to_gpu(piece, conversion, gpu, to, held)
+            self._synchronize()
+
+    def _start_to_gpu(
+        self, piece: _Piece, conversion: Conversion, gpu: int, to: int, held: ExitStack
+    ) -> None:
+        """Start to write a piece to an address on any GPU."""
+        share = self.shares[piece.number]
+        if share.index == gpu:
+            self._start(piece, conversion, to)
+            return
+        nbytes = piece.count * conversion.result_dtype.itemsize
+        converted = piece.values
+        if piece.positions or not conversion.is_plain:
+            converted = _scratch(share.index, nbytes, held)
+            self._start(piece, conversion, converted)
+        driver.copy_peer_async(to, gpu, converted, share.index, nbytes, share.stream)
+
+    # To the host
+
+    def _new_on_host(self, values: Sequence[int], conversion: Conversion, joined: int) -> Array:
+        array, is_locked = new_host_array(self.count, conversion.result_dtype, self._indexes)
+        if self.count:
+            self._fill_on_host(array, values, conversion, joined, is_locked=is_locked)
+        return array
+
+    def _fill_on_host(
+        self,
+        array: Array,
+        values: Sequence[int],
+        conversion: Conversion,
+        joined: int,
+        *,
+        is_locked: bool,
+    ) -> None:
+        begin, item = perf_counter(), conversion.result_dtype.itemsize
+        pieces = self._pieces(self.gatherer(None), values, conversion, joined)
+        if is_locked and pieces[0].vertices is None:
+            address = array.ctypes.data
+            for piece in pieces:
+                self._start(piece, conversion, address + piece.begin * item)
+        else:
+            self._synchronize()  # values may still be on their way to the gatherer
+            self._bring(pieces, conversion, array)
+        self._synchronize()
+        for piece in pieces:
+            copied(f"cuda:{self.shares[piece.number].index}", HOST, piece.count * item, begin)
+
+    def _bring(self, pieces: Sequence[_Piece], conversion: Conversion, array: Array) -> None:
+        """Fill an array of the host by threads, out of their staging buffers."""
+        small = self._small_pieces(pieces, conversion)
+        workers = min(len(small), config.thread_count(), _MOST_THREADS)
+        with stagings(workers) as taken:
+            if len(small) == 1:
+                self._start(small[0], conversion, taken[0].pointer)
+                self.shares[small[0].number].stream.synchronize()
+                _store(small[0], taken[0], array)
+                return
+            for index in self._indexes:
+                load(index, source(conversion, self.id_dtype)).kernel("deliver")  # by one thread
+            arguments = (self, iter(small), taken, conversion, array)
+            if workers == 1:
+                _bring_pieces(0, 1, new_control(), *arguments)
+            else:
+                run_team(_bring_pieces, *arguments, threads=workers)
+
+    def _small_pieces(self, pieces: Sequence[_Piece], conversion: Conversion) -> list[_Piece]:
+        """Divide pieces so that each fits in a staging buffer; those of all GPUs come by turns."""
+        step = STAGING_BYTES // conversion.result_dtype.itemsize
+        small = []
+        for first in range(0, max(piece.count for piece in pieces), step):
+            for piece in pieces:
+                if first < piece.count:
+                    small.append(self._part_of(piece, conversion, first, step))
+        return small
+
+    def _part_of(self, piece: _Piece, conversion: Conversion, first: int, count: int) -> _Piece:
+        """Return some results of a piece, from the first on."""
+        values, positions, vertices = piece.values, piece.positions, piece.vertices
+        if positions:
+            positions += first * self.id_dtype.itemsize
+        else:
+            values += first * conversion.dtype.itemsize
+        if vertices is not None:
+            vertices = frozen(vertices[first : first + count])
+        count = min(count, piece.count - first)
+        return _Piece(piece.number, values, positions, count, piece.begin + first, vertices)
+
+    # To both
+
+    def _pieces(
+        self, gatherer: int, values: Sequence[int], conversion: Conversion, joined: int
+    ) -> list[_Piece]:
+        """Return what the GPUs write: each its own values, or one all of them, which are joined there."""
+        if self._positions is not None and joined:
+            self._join(gatherer, values, joined, conversion.dtype.itemsize)
+            return [_Piece(gatherer, joined, self._positions(gatherer), self.count)]
+        pieces = []
+        for number, share in enumerate(self.shares):
+            vertices = None if self._positions is None else self._vertices(number)
+            if share.count:
+                pieces.append(_Piece(number, values[number], 0, share.count, share.first, vertices))
+        return pieces
+
+    def _join(self, number: int, values: Sequence[int], joined: int, itemsize: int) -> None:
+        """Start to copy the values of all shares to the GPU of one, in whose stream it gathers."""
+        to = self.shares[number]
+        for share, origin in zip(self.shares, values, strict=True):
+            target = joined + share.first * itemsize
+            if share.count and origin != target:
+                nbytes = share.count * itemsize
+                driver.copy_peer_async(target, to.index, origin, share.index, nbytes, to.stream)
+
+    def _start(self, piece: _Piece, conversion: Conversion, to: int) -> None:
+        """Start to write a piece to an address that its GPU reaches."""
+        key = piece.number, conversion.dtype, conversion.result_dtype, conversion.bound
+        gather = self._gathers.get(key)
+        if gather is None:
+            share = self.shares[piece.number]
+            count = self.count if self._positions is not None else share.count
+            gather = _Gather(share.index, share.stream, conversion, self.id_dtype, count)
+            self._gathers[key] = gather
+        gather.start(conversion, piece.values, piece.positions, piece.count, to)
+
+    def _synchronize(self) -> None:
+        for share in self.shares:
+            share.stream.synchronize()
+
+
+def _end(shares: Sequence[Share]) -> int:
+    """Return the number of positions."""
+    return max(share.first + share.count for share in shares)
+
+
+def _scratch(index: int, nbytes: int, held: ExitStack) -> int:
+    """Return the address of memory on a GPU, kept by the process for others when the block ends."""
+    buffer = kept_or_new(index, nbytes)
+    held.callback(buffer.keep)
+    return buffer.pointer
+
+
+def _bring_pieces(
+    rank: int, size: int, control: Any, delivery: Delivery, pieces: Iterator[_Piece],
+    taken: list[Staging], conversion: Conversion, array: Array,
+) -> None:  # fmt: skip
+    """Claim pieces until none are left, and bring each to the host."""
+    staging, gathers = taken[rank], dict[int, _Gather]()
+    for piece in pieces:  # the iterator of a list: taking the next is atomic
+        if control[ABORT]:
+            return
+        index = delivery.shares[piece.number].index
+        stream = staging.stream(index)
+        if index not in gathers:
+            most = STAGING_BYTES // conversion.result_dtype.itemsize
+            gathers[index] = _Gather(index, stream, conversion, delivery.id_dtype, most)
+        gathers[index].start(
+            conversion, piece.values, piece.positions, piece.count, staging.pointer
+        )
+        stream.synchronize()
+        _store(piece, staging, array)
+
+
+def _store(piece: _Piece, staging: Staging, array: Array) -> None:
+    """Copy a piece from a staging buffer into the array of all results."""
+    if piece.vertices is None:
+        to = array.ctypes.data + piece.begin * array.itemsize
+        ctypes.memmove(to, staging.pointer, piece.count * array.itemsize)
+    else:
+        _scatter(piece.vertices, frozen(staging.array(array.dtype)[: piece.count]), array)
+
+
+@kernel
+def _scatter(vertices: Any, values: Any, out: Any) -> None:
+    for index in range(len(vertices)):
+        out[vertices[index]] = values[index]

@@ -17,7 +17,10 @@ from godwit import config, errors
 from godwit.algorithms import (
     betweenness,
     bfs,
+    closeness,
     components,
+    distances,
+    eccentricity,
     eigenvector,
     filtering,
     hits,
@@ -30,7 +33,8 @@ from godwit.errors import InputError
 from godwit.graph.generators import spec
 
 _FUNCTIONS = [
-    betweenness, bfs, components, eigenvector, filtering, hits, katz, pagerank, sssp, spec,
+    betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
+    pagerank, sssp, spec,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

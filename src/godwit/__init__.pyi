@@ -7,6 +7,8 @@ from godwit.algorithms.betweenness.verify import (
     verify_betweenness_centrality as verify_betweenness_centrality,
 )
 from godwit.algorithms.bfs import bfs as bfs
+from godwit.algorithms.closeness import closeness_centrality as closeness_centrality
+from godwit.algorithms.closeness import harmonic_centrality as harmonic_centrality
 from godwit.algorithms.components import connected_components as connected_components
 from godwit.algorithms.components import (
     connected_components_of_edges as connected_components_of_edges,
@@ -15,6 +17,8 @@ from godwit.algorithms.components.verify import (
     verify_connected_components as verify_connected_components,
 )
 from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
+from godwit.algorithms.distances import distances as distances
+from godwit.algorithms.eccentricity import eccentricity as eccentricity
 from godwit.algorithms.eigenvector import eigenvector_centrality as eigenvector_centrality
 from godwit.algorithms.filtering import filter as filter
 from godwit.algorithms.filtering.verify import verify_filter as verify_filter

@@ -149,6 +149,10 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "katz_centrality": Target(gw.katz_centrality, on_one),
         "hits": Target(gw.hits, on_one),
         "betweenness_centrality": Target(gw.betweenness_centrality, on_one),
+        "distances": Target(gw.distances, {**on_one, "sources": [0, 2], "targets": [1]}),
+        "closeness_centrality": Target(gw.closeness_centrality, on_one),
+        "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
+        "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
@@ -315,7 +319,7 @@ def _generators() -> Iterator[tuple[str, Target]]:
 
 
 # Parameters of the library, not of users; it hands in what is known to be right.
-INTERNAL = ("trusted", "cached", "one_or_several", "by_position", "extended", "take")
+INTERNAL = ("trusted", "cached", "one_or_several", "in_order", "by_position", "extended", "take")
 
 
 def _methods(value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:

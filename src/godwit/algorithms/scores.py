@@ -46,6 +46,11 @@ class VertexScores:
         return host_array(self._computed)
 
     @property
+    def _ids(self) -> VertexIds:
+        """Ids of the vertices that have a value."""
+        return self.graph.ids
+
+    @property
     def columns(self) -> list[Column]:
         """The columns of a table of vertices."""
         return [Column(self.score_name, self._scores)]
@@ -58,11 +63,11 @@ class VertexScores:
         >>> gw.betweenness_centrality(graph).to_dict()
         {'Bonn': 0.0, 'Ulm': 0.5, 'Jena': 0.0}
         """
-        return scores_by_id(self._scores, self.graph.ids)
+        return scores_by_id(self._scores, self._ids)
 
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table`` with a row per vertex: column ``vertex`` (ids), and the values."""
-        return vertex_table(self.columns, self.graph.ids)
+        return vertex_table(self.columns, self._ids)
 
     def to_pandas(self) -> Any:
         """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
@@ -76,7 +81,7 @@ class VertexScores:
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_ids(self._scores, count, self.graph.ids)
+        return highest_ids(self._scores, count, self._ids)
 
 
 def scores_by_id(scores: Array, ids: VertexIds) -> dict[Any, float]:

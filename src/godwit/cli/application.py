@@ -11,9 +11,11 @@ from typer.core import TyperGroup
 
 from godwit.cli import (
     betweenness,
+    closeness,
     components,
     convert,
     devices,
+    distances,
     filter_array,
     info,
     pagerank,
@@ -130,15 +132,25 @@ _SUMMARIES = {
     "bfs": "Breadth-first search: distances in arcs from a vertex.",
     "sssp": "Shortest paths: least sums of weights from a vertex.\n\n"
     "Weights must not be negative; without weights each arc counts 1.",
+    "closeness": "Closeness centrality: how near all vertices are to a vertex.\n\n"
+    "That is the number of vertices that reach it over the sum of their distances to it, times the share "
+    "of the vertices that do.",
+    "harmonic": "Harmonic centrality: the sum of 1 / distance over the vertices that reach a vertex.",
+    "eccentricity": "Eccentricity: the largest distance from a vertex to any other.\n\n"
+    "It is infinite for a vertex that does not reach all others.",
 }
 for _name, _function, *_epilog_parts in (
     ("bfs", paths.paths, paths.BFS_EXAMPLES),
     ("sssp", paths.paths, paths.SSSP_EXAMPLES),
+    ("distances", distances.distances, distances.EXAMPLES),
     ("pagerank", pagerank.pagerank, pagerank.EXAMPLES),
     ("eigenvector", power_iteration.eigenvector, power_iteration.EIGENVECTOR_EXAMPLES),
     ("katz", power_iteration.katz, power_iteration.KATZ_EXAMPLES),
     ("hits", power_iteration.hits, power_iteration.HITS_EXAMPLES),
     ("betweenness", betweenness.betweenness, betweenness.EXAMPLES),
+    ("closeness", closeness.closeness, closeness.CLOSENESS_EXAMPLES),
+    ("harmonic", closeness.closeness, closeness.HARMONIC_EXAMPLES),
+    ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
     ("components", components.components, components.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),

@@ -87,6 +87,13 @@ class Output:
             [column], lambda: edge_tables(column, graph.rows, graph.ids.in_file, graph.directed)
         )
 
+    def write_matrix(self, values: Array, table: Callable[[], Any]) -> None:
+        """Write a matrix: as .npy as it is, else as the Arrow table that a function returns.
+
+        :raises FileError: writing failed, and a previous file is unchanged
+        """
+        self._write([Column("", values)], lambda: [table()])
+
     def write_array(self, values: Array) -> None:
         """Write an array, as .npy.
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 
 BytesProgress = Callable[[int, int, str], None]
 ItemsProgress = Callable[[int], None]
@@ -36,9 +37,15 @@ class Display:
     def items(self, label: str) -> Iterator[ItemsProgress | None]:
         """Show a spinner; yield a function of the number of items processed."""
         with self._task(label) as update:
+            begin = perf_counter()
 
             def show(items: int) -> None:
-                if items:
+                total = getattr(items, "total", None)
+                if items and total:
+                    left_s = (perf_counter() - begin) * (total - items) / items
+                    text = f"{items:,} of {total:,} searches, about {left_s:,.0f} s left"
+                    update(description=f"{label}: {text}")
+                elif items:
                     update(description=f"{label}: {items:,} items processed{_gpu_state(items)}")
 
             yield show if self.shown else None

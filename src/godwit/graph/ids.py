@@ -267,6 +267,13 @@ class VertexIds:
     def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:
         """Return the positions of one id or several, ascending and without repetition: int64 (k).
 
+        Arguments and errors as of :meth:`in_order`.
+        """
+        return np.unique(self.in_order(given, what, or_none=or_none))
+
+    def in_order(self, given: Any, what: str, *, or_none: bool = False) -> Array:
+        """Return the positions of one id or several, in the order given: int64 (k).
+
         :param given: an id, or an argument of :meth:`positions`
         :param or_none: True to allow an empty list
         :raises InputError: it is neither, it is empty, or no vertex has an id
@@ -285,7 +292,7 @@ class VertexIds:
         if not fits or not (or_none or len(listed)):
             kind = "list" if or_none else "non-empty list"
             raise InputError(f"{what} must be a vertex or a {kind} of vertices, got {shown(given)}")
-        return np.unique(self.positions(listed, what))
+        return self.positions(listed, what)
 
     def _listed(self, ids: Any) -> list[Any] | Array:
         """Return several ids as an array if they are integers, or given as an array; else as a list.

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from godwit.algorithms.paths.buckets import BUCKETS, bucket_width, sift_down, sift_up
 from godwit.algorithms.paths.weights import check_weights, named_arc
 from godwit.dtypes import Array
 from godwit.errors import InputError, ValueOverflowError
@@ -55,8 +56,6 @@ LOST = -3
 
 _ROW_AHEAD = 12
 """Rows are prefetched so far ahead in the queue."""
-_BUCKETS = 4096
-_LEAST_EXPONENT = -1000  # of the width of a bucket, whose reciprocal is finite
 # Searches that reach a smaller part of the vertices clean up vertex by vertex.
 _FEW_SHARE = 16
 
@@ -184,14 +183,14 @@ def weighted_search(graph: Graph) -> WeightedSearch:
     assert weights is not None
     integral = weights.dtype.kind in "iu"
     far: Any = np.int64(np.iinfo(np.int64).max) if integral else np.float64(np.inf)
-    width, ordered = _bucket_width(*check_lengths(graph))
+    width, ordered = bucket_width(*check_lengths(graph))
     room = graph.arc_count + 1
     return WeightedSearch(
         weights=weights,
         distances=np.full(graph.vertex_count, far),
         lengths=np.empty(room, far.dtype),
         links=np.empty(room, np.int64),
-        heads=np.full(_BUCKETS, -1),
+        heads=np.full(BUCKETS, -1),
         keys=np.empty(room if ordered else 1, far.dtype),
         entries=np.empty(room, graph.targets.dtype),
         lost=np.zeros(2, np.int64),
@@ -204,27 +203,16 @@ def weighted_search(graph: Graph) -> WeightedSearch:
 def search_bytes(graph: Graph) -> int:
     """Return the size of a thread's memory."""
     room = graph.arc_count + 1
-    _, ordered = _bucket_width(*check_lengths(graph))
+    _, ordered = bucket_width(*check_lengths(graph))
     keys = room if ordered else 1
     each = 2 * 8 + graph.targets.dtype.itemsize
-    return 8 * (graph.vertex_count + keys + _BUCKETS) + room * each
+    return 8 * (graph.vertex_count + keys + BUCKETS) + room * each
 
 
 def clear_search(search: WeightedSearch) -> None:
     """Reset after an aborted search."""
     search.distances.fill(search.far)
     search.heads.fill(-1)
-
-
-def _bucket_width(smallest: float, largest: float) -> tuple[float, bool]:
-    """Return the width of buckets for a range of weights, and whether it exceeds the smallest.
-
-    The ring holds the current bucket, those of sums with all weights, and two for roundings.
-    """
-    exponent = math.frexp(smallest)[1] - 1
-    least = math.frexp(largest)[1] - math.frexp(_BUCKETS - 3)[1] + 1
-    least = max(least, _LEAST_EXPONENT)
-    return 2.0 ** max(exponent, least), least > exponent
 
 
 def check_lengths(graph: Graph) -> tuple[float, float]:
@@ -341,7 +329,7 @@ def _find_distances(
             size -= 1
             if ordered:
                 v = np.int64(entries[0])
-                _sift_down(keys, entries, size)
+                sift_down(keys, entries, size)
             else:
                 v = np.int64(entries[_at(size)])
             if (closed[_at(v >> 6)] >> (v & 63)) & 1 != 0:
@@ -373,7 +361,7 @@ def _find_distances(
                     distances[_at(u)] = length
                     place = np.int64(length * scale)
                     if place == bucket:
-                        _sift_up(keys, entries, size, length, u)
+                        sift_up(keys, entries, size, length, u)
                         size += 1
                     else:
                         row = offsets[_at(u)]  # read soon
@@ -396,47 +384,11 @@ def _find_distances(
             u = np.int64(successors[_at(j)])
             if (closed[_at(u >> 6)] >> (u & 63)) & 1 == 0:
                 if ordered:
-                    _sift_up(keys, entries, size, lengths[_at(j)], u)
+                    sift_up(keys, entries, size, lengths[_at(j)], u)
                 else:
                     entries[_at(size)] = u
                 size += 1
             j = links[_at(j)]
-
-
-def _sift_up(keys: Any, entries: Any, size: Any, key: Any, entry: Any) -> None:
-    """Add an entry to a 4-ary heap of a size."""
-    i = size
-    while i > 0:
-        above = (i - 1) >> 2
-        if keys[_at(above)] <= key:
-            break
-        keys[_at(i)] = keys[_at(above)]
-        entries[_at(i)] = entries[_at(above)]
-        i = above
-    keys[_at(i)] = key
-    entries[_at(i)] = entry
-
-
-def _sift_down(keys: Any, entries: Any, size: Any) -> None:
-    """Remove the first entry of a heap, of which ``size`` entries are left."""
-    key = keys[_at(size)]
-    entry = entries[_at(size)]
-    i = 0
-    while True:
-        below = 4 * i + 1
-        if below >= size:
-            break
-        least = below
-        for j in range(below + 1, min(below + 4, size)):
-            if keys[_at(j)] < keys[_at(least)]:
-                least = j
-        if keys[_at(least)] >= key:
-            break
-        keys[_at(i)] = keys[_at(least)]
-        entries[_at(i)] = entries[_at(least)]
-        i = least
-    keys[_at(i)] = key
-    entries[_at(i)] = entry
 
 
 def _count(

@@ -176,10 +176,29 @@ class TestCpu:
                 assert as_list(found.distance, UNREACHED) == breadth_first(graph, [0])
                 expected = gw.bfs(declared_directed(graph), 0, devices="cpu").predecessor
                 np.testing.assert_array_equal(found.predecessor, expected)
+            for source in range(12):  # until a reverse pays
+                found = gw.bfs(placed, source % graph.vertex_count)
+                expected = breadth_first(graph, [source % graph.vertex_count])
+                assert as_list(found.distance, UNREACHED) == expected
+            assert ("reverse" in graph._cache) == (
+                not is_symmetric(graph) and graph.arc_count >= 4 * graph.vertex_count
+            )
             if graph.is_weighted:
                 path = gw.sssp(placed, 0)
                 expected = gw.sssp(declared_directed(graph), 0, devices="cpu").predecessor
                 np.testing.assert_array_equal(path.predecessor, expected)
+
+    @given(
+        graph=graphs(max_vertices=60, directed=True),
+        threads=st.integers(1, 4),
+        rounds=st.sampled_from([None, 1, 3]),
+    )
+    def test_components_with_in_rows(self, graph: Graph, threads: int, rounds: int | None) -> None:
+        expected = gw.connected_components(graph, method="rem", devices="cpu").label
+        graph.reverse  # noqa: B018  from now on there are in-rows
+        with forced_threads(threads):
+            found = gw.connected_components(graph, method="afforest", rounds=rounds, devices="cpu")
+        np.testing.assert_array_equal(found.label, expected)
 
 
 class TestPlacement:

@@ -29,6 +29,7 @@ class PlacedGraph:
     :ivar context: the devices; closed with this
     :ivar duplication: as the user chose; None: as suits the algorithm
     :ivar is_kept: True if :func:`godwit.place` made it: its first query makes what pays after several
+    :ivar searches: number of searches on CPUs that in-arcs would have made faster, or have made
     :ivar suits_steps: False once supersteps turned out not to suit the graph
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
@@ -50,6 +51,7 @@ class PlacedGraph:
         self._layout: Layout | None = None
         self._resources: dict[Callable[[PlacedGraph], Placement], Placement] = {}
         self.is_kept = False
+        self.searches = 0
         self.suits_steps = True
         self._reweighted: list[PlacedGraph] = []
         self._placing = threading.Lock()

@@ -11,7 +11,8 @@ that, rounds without atomics may make most of the links, though some are lost (H
 components", 2018, 4.2). *rem*: both ends walk up at once and are spliced on their way (Patwary, Refsnes,
 Manne, IPDPS 2012; in its lock-free form Dhulipala, Hong, Shun: ConnectIt, VLDB 2020). *afforest*: a few
 neighbours of every vertex are linked; then most vertices are in one tree, whose rows are skipped, because
-every arc that joins it to another tree is in a row of that tree, too (Sutton, Ben-Nun, Barak, IPDPS 2018).
+every arc that joins it to another tree is in a row of that tree, too (Sutton, Ben-Nun, Barak, IPDPS 2018);
+of directed graphs, in an in-row, and without these no row is skipped.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def weak_components(
     directed: bool,
     method: UnionMethod = "afforest",
     *,
+    in_rows: Rows | None = None,
     rounds: int | None = None,
     jumps: int | None = None,
     threads: int | None = None,
@@ -60,6 +62,7 @@ def weak_components(
     """Return the smallest vertex of each vertex's weakly connected component: (n) ids.
 
     :param directed: False if every arc has its reverse
+    :param in_rows: rows of the reverse of a directed graph, if there are any
     :param rounds: neighbours of every vertex that are linked before the largest tree is determined
         (afforest), or rounds of hooking without atomics before the atomic one (hook, rem); None: the
         default of the method
@@ -84,7 +87,9 @@ def weak_components(
     given = (rows.offsets, rows.targets, directed)
     if method == "afforest":
         least, most = (1, MOST_NEIGHBOURS) if rounds is None else (rounds, rounds)
-        run_team(link_sampled, *given, least, most, parent, progress, **team)
+        other = rows._replace(offsets=rows.offsets[:0]) if in_rows is None else in_rows
+        turned = (other.offsets, other.targets)
+        run_team(link_sampled, *given, *turned, least, most, parent, progress, **team)
     else:
         jumps = TO_THE_ROOT if jumps is None else jumps
         run_team(link_all, *given, method == "rem", rounds or 0, jumps, parent, progress, **team)
@@ -229,20 +234,25 @@ def _most_frequent_root(offsets: Any, parent: Any) -> Any:
 
 @kernel
 def link_sampled(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, directed: bool, rounds: int,
-    most_rounds: int, parent: Any, progress: Any,
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, directed: bool,
+    in_offsets: Any, in_targets: Any, rounds: int, most_rounds: int, parent: Any, progress: Any,
 ) -> None:  # fmt: skip
     """Find the root of every vertex by Afforest.
 
+    :param in_offsets: of in-rows of a directed graph; empty if there are none
     :param rounds: neighbours of every vertex that are linked before the largest tree is determined
     :param most_rounds: most such neighbours; beyond ``rounds``, another is linked only while an estimate of
         the arcs in rows outside the largest tree exceeds the number of vertices
     """
+    has_in_rows = in_offsets.size > 0
+    skips = not directed or has_in_rows
     first_own, last_own = block_range(rank, size, parent.size)
     for v in range(first_own, last_own):  # the first neighbour; no other thread writes here
         first = offsets[v]
         source = targets.dtype.type(v)
         parent[v] = min(targets[first], source) if first < offsets[v + 1] else source
+        if has_in_rows and in_offsets[v] < in_offsets[v + 1]:
+            parent[v] = min(in_targets[in_offsets[v]], parent[v])
     if not barrier(control, size):
         return
     compress(rank, size, parent, TO_THE_ROOT)
@@ -272,16 +282,20 @@ def link_sampled(
         if begin == end:
             break
         for v in range(begin, end):
-            if not directed and load_relaxed(parent, v) == largest:
+            if skips and load_relaxed(parent, v) == largest:
                 continue
             source = targets.dtype.type(v)
             first = offsets[v]
             last = offsets[v + 1]
-            if first < last and targets[first] < source:
+            if not has_in_rows and first < last and targets[first] < source:
                 first += linked  # linked already
             for i in range(first, last):
                 if load_relaxed(parent, targets[i]) != load_relaxed(parent, v):
                     hook(parent, source, targets[i])
+            if has_in_rows:
+                for i in range(in_offsets[v], in_offsets[v + 1]):
+                    if load_relaxed(parent, in_targets[i]) != load_relaxed(parent, v):
+                        hook(parent, source, in_targets[i])
         fetch_add(progress, 0, end - begin)
     if not barrier(control, size):
         return

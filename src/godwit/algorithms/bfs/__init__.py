@@ -17,7 +17,7 @@ from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.facts import in_arcs, is_known_symmetric
+from godwit.graph.facts import in_arcs, is_known_symmetric, is_symmetric
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
     PartitionArgument,
@@ -91,6 +91,10 @@ def run_bfs(
 
 _WIDE_DEGREE = 4
 """Arcs per vertex from which a graph is expected to have few, wide frontiers."""
+
+
+_SEARCHES_PER_REVERSE = 8
+"""Searches of a placed graph on CPUs after which its reverse is made: it takes as long as these lose."""
 
 
 def _is_wide(graph: Graph) -> bool:
@@ -193,8 +197,10 @@ def _on_shared_memory(
     statistics = _statistics(placed)
     report = make_poll(options)
     if placed.is_kept and _is_wide(placed.graph):
+        placed.searches += 1
         with statistics.phase("rows"):
-            in_arcs(placed.graph)
+            if not is_symmetric(placed.graph) and placed.searches >= _SEARCHES_PER_REVERSE:
+                in_arcs(placed.graph)
     with statistics.phase("run"):
         distance, counts = bfs_on_cpu(
             placed.graph,

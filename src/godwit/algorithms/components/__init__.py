@@ -21,7 +21,7 @@ from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.facts import is_known_symmetric, is_symmetric
+from godwit.graph.facts import in_arcs_at_hand, is_symmetric
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.graph.union_find import weak_components
@@ -347,9 +347,12 @@ def _find_resident(
         else:
             poll = make_poll(options)
             with statistics.phase("run"):
-                is_known = is_symmetric if isinstance(graph, PlacedGraph) else is_known_symmetric
+                if isinstance(graph, PlacedGraph):
+                    is_symmetric(plain)  # finding it takes as long as one query
+                arcs_in = in_arcs_at_hand(plain)
                 label = weak_components(
-                    plain.rows, not is_known(plain), query.method,  # type: ignore[arg-type]
+                    plain.rows, arcs_in is not plain, query.method,  # type: ignore[arg-type]
+                    in_rows=None if arcs_in is None else arcs_in.rows,
                     rounds=query.rounds, jumps=query.jumps, threads=device.threads, poll=poll,
                 )  # fmt: skip
         if placed is not None:

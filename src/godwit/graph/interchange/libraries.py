@@ -107,7 +107,7 @@ def to_networkx(rows: Rows, ids: VertexIds, directed: bool) -> Any:
     names = ids.of(np.arange(rows.vertex_count))
     name = names.__getitem__
     pairs = (map(name, tails.tolist()), map(name, heads.tolist()))
-    with _collector_paused():
+    with collector_paused():
         graph.add_nodes_from(names)
         if weights is None:
             graph.add_edges_from(zip(*pairs, strict=True))
@@ -117,7 +117,7 @@ def to_networkx(rows: Rows, ids: VertexIds, directed: bool) -> Any:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Pause garbage collection, which would visit the dictionary of every edge again and again."""
     if not gc.isenabled():
         yield

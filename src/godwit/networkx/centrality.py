@@ -1,0 +1,170 @@
+"""Centralities: PageRank, betweenness."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+import godwit as gw
+from godwit.dtypes import Array
+from godwit.networkx.graph import ArrayGraph
+from godwit.networkx.options import devices_for, refusals
+from godwit.networkx.results import values_by_node
+from godwit.runtime.registry import DevicesArgument
+
+
+def _distribution(graph: ArrayGraph, weights: Any) -> Array | None:
+    """Return numbers by node as an array; nodes without one have 0, and other keys do not count."""
+    if weights is None:
+        return None
+    return np.array([weights.get(node, 0) for node in graph], np.float64)
+
+
+def pagerank(
+    G: ArrayGraph,
+    alpha: float = 0.85,
+    personalization: Any = None,
+    max_iter: int = 100,
+    tol: float = 1.0e-6,
+    nstart: Any = None,
+    weight: Any = "weight",
+    dangling: Any = None,
+    *,
+    devices: DevicesArgument = None,
+) -> dict[Any, float]:
+    """Return the PageRank of each node."""
+    if len(G) == 0:
+        return {}
+    restart = _distribution(G, personalization)
+    if restart is not None and restart.sum() == 0:
+        raise ZeroDivisionError
+    if max_iter < 1:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    with refusals():
+        result = gw.pagerank(
+            G.weighted(weight), alpha, tolerance=len(G) * tol, max_iterations=max_iter,
+            personalization=restart, initial=_distribution(G, nstart),
+            devices=devices_for(devices),
+        )  # fmt: skip
+    if not result.converged:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    return values_by_node(G, result.rank)
+
+
+def betweenness_centrality(
+    G: ArrayGraph,
+    k: int | None = None,
+    normalized: bool = True,
+    weight: Any = None,
+    endpoints: bool = False,
+    seed: Any = None,
+    *,
+    devices: DevicesArgument = None,
+) -> dict[Any, float]:
+    """Return the betweenness of each node."""
+    n = len(G)
+    sources = None if k is None or k == n else _drawn(n, k, seed)
+    sums = _dependencies(G, sources, weight, devices, endpoints=endpoints).centrality.copy()
+    scale, source_scale = _scales(n, sources, normalized, G.is_directed(), endpoints=endpoints)
+    if sources is None:
+        sums *= scale
+    else:
+        of_sources = sums[sources] * source_scale
+        sums *= scale
+        sums[sources] = of_sources
+    return values_by_node(G, sums)
+
+
+def edge_betweenness_centrality(
+    G: ArrayGraph,
+    k: int | None = None,
+    normalized: bool = True,
+    weight: Any = None,
+    seed: Any = None,
+    *,
+    devices: DevicesArgument = None,
+) -> dict[tuple[Any, Any], float]:
+    """Return the betweenness of each edge, by its nodes."""
+    if G.is_multigraph():
+        raise NotImplementedError("parallel edges share their betweenness: NetworkX divides it")
+    n = len(G)
+    sources = None if k is None else _drawn(n, k, seed)
+    sums = _dependencies(G, sources, weight, devices, edges=True).edge_centrality
+    scale, _ = _scales(n, sources, normalized, G.is_directed(), edges=True)
+    tails, heads = G.tails, G.structure.targets
+    if not G.is_directed():
+        once = tails <= heads
+        tails, heads, sums = tails[once], heads[once], sums[once]
+    pairs = zip(G.names(tails), G.names(heads), strict=True)
+    return dict(zip(pairs, (sums * scale).tolist(), strict=True))
+
+
+def betweenness_centrality_subset(
+    G: ArrayGraph,
+    sources: Any,
+    targets: Any,
+    normalized: bool = False,
+    weight: Any = None,
+    *,
+    devices: DevicesArgument = None,
+) -> dict[Any, float]:
+    """Return the betweenness of each node for paths from some nodes to all."""
+    begins, ends = list(sources), set(targets)
+    if len(set(begins)) < len(begins):
+        raise NotImplementedError("a source is given several times")
+    if not ends.issuperset(G):
+        raise NotImplementedError("targets are not all nodes")
+    positions = np.array([G.position(source) for source in begins], np.int64)
+    sums = _dependencies(G, positions, weight, devices).centrality
+    scale, _ = _scales(len(G), None, normalized, G.is_directed())
+    return values_by_node(G, sums * scale)
+
+
+def _drawn(n: int, k: int, seed: Any) -> Array:
+    """Return k of n positions, drawn as NetworkX draws nodes."""
+    return np.array(seed.sample(range(n), k), np.int64)
+
+
+def _dependencies(
+    graph: ArrayGraph, sources: Array | None, weight: Any, devices: DevicesArgument, **named: Any
+) -> Any:
+    """Return sums of dependencies (Brandes, 2001) over sources."""
+    rows = graph.lengths(weight)
+    with refusals():
+        return gw.betweenness_centrality(
+            rows, sources=sources, scale="sum", weighted=None if weight is not None else False,
+            devices=devices_for(devices), **named,
+        )  # fmt: skip
+
+
+_RELEASE = tuple(map(int, nx.__version__.split(".")[:2]))
+
+
+def _scales(
+    n: int, sources: Array | None, normalized: bool, directed: bool, *, endpoints: bool = False,
+    edges: bool = False,
+) -> tuple[float, float]:  # fmt: skip
+    """Return NetworkX's factors of sums of dependencies: of nodes (or edges), and of sources.
+
+    A source is an end, and no inner node, of its own paths, so that one source fewer represents it. Before
+    NetworkX 3.5 (of edges: 3.6) it was not told apart.
+    """
+    ends = n if endpoints or edges else n - 1
+    k = ends if sources is None else len(sources)
+    correction = 1 if directed else 2
+    if ends < 2:
+        return 1.0, 1.0
+    if (3, 6 if edges else 5) > _RELEASE:
+        scale = 1 / (ends * (ends - 1)) if normalized else 1 / correction
+        if sources is not None and (normalized or not directed):
+            scale *= n / k
+        return scale, scale
+    scale = 1 / (k * (ends - 1)) if normalized else ends / (k * correction)
+    if sources is None or endpoints or edges:
+        return scale, scale
+    if k == 1:
+        return scale, math.nan
+    return scale, scale * k / (k - 1)

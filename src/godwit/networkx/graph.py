@@ -1,0 +1,294 @@
+"""A NetworkX graph in arrays, as the functions of this package take it.
+
+Row v lists the neighbours of node v in the order of its dictionary, each once: parallel edges of a
+multigraph are one arc, with a multiplicity. An undirected edge is two arcs, and a self-loop one, as in
+NetworkX's dictionaries. So rows are those of a :class:`godwit.Graph` without parallel arcs.
+
+An edge attribute has a value for each arc, or, in a multigraph, for each of its parallel edges, arc by arc.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.graph.csr import Graph
+
+
+@dataclass
+class EdgeData:
+    """The dictionaries of edges, in the order of arcs; those of NetworkX's graph, not copies.
+
+    :ivar keys: of the edges of a multigraph
+    """
+
+    attributes: list[dict[Any, Any]]
+    keys: list[Any] | None = None
+
+
+class ArrayGraph:
+    """A NetworkX graph in arrays.
+
+    NetworkX's functions take it in the place of a graph if Godwit has them; others take it where
+    ``nx.config.fallback_to_nx`` is set, and :meth:`to_networkx` returns an ordinary graph.
+
+    :param nodes: the nodes, in order
+    :param structure: the graph of their positions, without weights and parallel arcs
+    :param multiplicity: of a multigraph, the number of parallel edges of each arc
+    """
+
+    __networkx_backend__ = "godwit"
+
+    def __init__(
+        self, nodes: list[Any], structure: Graph, multiplicity: Array | None = None
+    ) -> None:
+        self.nodes = nodes
+        self.structure = structure
+        self.multiplicity = multiplicity
+        self.graph: dict[Any, Any] = {}
+        self.attributes: dict[tuple[Any, Any], Array | None] = {}
+        self.edge_data: EdgeData | None = None
+        self.node_data: list[dict[Any, Any]] | None = None
+        self.origin: weakref.ref[Any] | None = None
+        self.__networkx_cache__: dict[str, Any] = {}
+        self._lengths: dict[Any, Graph] = {}
+        self._sums: dict[Any, Graph] = {}
+        self._scratch: list[tuple[Array, ...]] = []
+
+    def is_directed(self) -> bool:
+        """Return True if edges have a direction."""
+        return self.structure.directed
+
+    def is_multigraph(self) -> bool:
+        """Return True if edges may be parallel."""
+        return self.multiplicity is not None
+
+    def number_of_nodes(self) -> int:
+        """Return the number of nodes."""
+        return self.structure.vertex_count
+
+    order = number_of_nodes
+    __len__ = number_of_nodes
+
+    def number_of_edges(self) -> int:
+        """Return the number of edges, parallel ones included."""
+        arcs, loops = self.structure.arc_count, int(self.loops.sum())
+        if self.multiplicity is not None:
+            arcs = int(self.multiplicity.sum())
+            loops = int(self.multiplicity[self.loops].sum())
+        return arcs if self.is_directed() else (arcs + loops) // 2
+
+    size = number_of_edges
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.nodes)
+
+    def __contains__(self, node: Any) -> bool:
+        try:
+            self.position(node)
+        except (KeyError, TypeError):
+            return False
+        return True
+
+    @cached_property
+    def loops(self) -> Array:
+        """True for arcs that are self-loops, shape (m)."""
+        return np.asarray(self.tails == self.structure.targets)
+
+    @cached_property
+    def tails(self) -> Array:
+        """The vertex that each arc leaves, shape (m)."""
+        rows = self.structure.rows
+        return np.repeat(
+            np.arange(rows.vertex_count, dtype=rows.targets.dtype), np.diff(rows.offsets)
+        )
+
+    @cached_property
+    def _is_range(self) -> bool:
+        """True if nodes are the integers 0 to n - 1, in order."""
+        nodes = self.nodes
+        return nodes == list(range(len(nodes))) and set(map(type, nodes)) <= {int}
+
+    @cached_property
+    def _index(self) -> dict[Any, int]:
+        return dict(zip(self.nodes, range(len(self.nodes)), strict=True))
+
+    @cached_property
+    def _objects(self) -> Array:
+        return np.fromiter(self.nodes, object, len(self.nodes))
+
+    def position(self, node: Any) -> int:
+        """Return the position of a node.
+
+        :raises KeyError: it is not in the graph
+        :raises TypeError: it cannot be hashed
+        """
+        if type(node) is int and self._is_range:
+            if 0 <= node < len(self.nodes):
+                return node
+            raise KeyError(node)
+        return self._index[node]
+
+    def names(self, positions: Array | list[int]) -> list[Any]:
+        """Return the nodes at some positions."""
+        if isinstance(positions, list):
+            return [self.nodes[position] for position in positions]
+        if self._is_range:
+            return list(positions.tolist())
+        return list(self._objects[positions])
+
+    @cached_property
+    def out_rows(self) -> tuple[Array, Array]:
+        """Offsets and targets of the rows."""
+        return self.structure.offsets, self.structure.targets
+
+    @cached_property
+    def in_rows(self) -> tuple[Array, Array]:
+        """Offsets and sources of the rows of in-arcs, each in the order of NetworkX's dictionary.
+
+        The order is that in which edges were added. It is read from NetworkX's graph if that still exists;
+        otherwise it is that of nodes.
+        """
+        structure = self.structure
+        origin = None if self.origin is None else self.origin()
+        reverse = structure.reverse
+        if origin is None or not structure.directed:
+            return reverse.offsets, reverse.targets
+        rows = list(origin._pred.values())
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        if not np.array_equal(lengths, np.diff(reverse.offsets)):  # changed in the meantime
+            return reverse.offsets, reverse.targets
+        sources = self.positions(list(chain.from_iterable(rows)))
+        return reverse.offsets, sources.astype(structure.targets.dtype)
+
+    def positions(self, nodes: list[Any]) -> Array:
+        """Return the positions of nodes; KeyError or TypeError as of :meth:`position`."""
+        if self._is_range and set(map(type, nodes)) <= {int}:
+            return np.array(nodes, np.int64)
+        return np.array([self._index[node] for node in nodes], np.int64)
+
+    @property
+    def _adj(self) -> dict[Any, int]:
+        """Members, where methods of NetworkX's graphs look for them."""
+        return self._index
+
+    def nbunch_iter(self, nbunch: Any = None) -> Any:
+        """Return an iterator over the nodes among ``nbunch``: a node, several, or None for all.
+
+        :raises NetworkXError: ``nbunch`` is neither
+        """
+        return nx.Graph.nbunch_iter(self, nbunch)
+
+    def lengths(self, attribute: Any) -> Graph:
+        """Return the graph with an edge attribute as lengths of arcs; of parallel edges the least.
+
+        :param attribute: its name; None: every arc has length 1
+        :raises NotImplementedError: a length is negative, infinite or NaN
+        """
+        if attribute is None:
+            return self.structure
+        if attribute not in self._lengths:
+            self._lengths[attribute] = self._with_weights(attribute, np.minimum)
+            _require_lengths(self._lengths[attribute].weights, attribute)
+        return self._lengths[attribute]
+
+    def weighted(self, attribute: Any) -> Graph:
+        """Return the graph with an edge attribute as weights; those of parallel edges are added up.
+
+        :param attribute: its name; None: every edge has weight 1
+        """
+        if attribute is None and self.multiplicity is None:
+            return self.structure
+        if attribute not in self._sums:
+            self._sums[attribute] = self._with_weights(attribute, np.add)
+        return self._sums[attribute]
+
+    def _with_weights(self, attribute: Any, combine: Any) -> Graph:
+        values = None if attribute is None else self.attributes[attribute, 1]
+        multiplicity = self.multiplicity
+        if multiplicity is not None:
+            if values is not None:
+                starts = np.cumsum(multiplicity) - multiplicity
+                values = combine.reduceat(values, starts) if len(values) else values
+            elif combine is np.add:
+                values = multiplicity
+        if values is None:
+            return self.structure
+        return Graph.trusted(
+            *self.structure.rows._replace(weights=values), directed=self.is_directed()
+        )
+
+    @cached_property
+    def out_degree(self) -> Array:
+        """Number of edges that leave each node, parallel ones included, shape (n) int64."""
+        return self._row_sums(self.structure.offsets, self.multiplicity)
+
+    @cached_property
+    def degree(self) -> Array:
+        """NetworkX's degree: in- and out-degree, or the number of edges, where self-loops count twice."""
+        targets, n = self.structure.targets, self.number_of_nodes()
+        chosen = slice(None) if self.is_directed() else self.loops
+        extra = np.bincount(
+            targets[chosen],
+            None if self.multiplicity is None else self.multiplicity[chosen],
+            minlength=n,
+        )
+        return self.out_degree + extra.astype(np.int64)
+
+    @cached_property
+    def in_degree(self) -> Array:
+        """Number of edges that enter each node, parallel ones included, shape (n) int64."""
+        return self.degree - self.out_degree
+
+    @staticmethod
+    def _row_sums(offsets: Array, values: Array | None) -> Array:
+        if values is None:
+            return np.diff(offsets)
+        sums = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(values, out=sums[1:])
+        return np.diff(sums[offsets])
+
+    def borrow(self, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
+        """Return scratch arrays that :meth:`give_back` takes for the next search."""
+        try:
+            return self._scratch.pop()
+        except IndexError:
+            return make()
+
+    def give_back(self, arrays: tuple[Array, ...]) -> None:
+        """Keep scratch arrays."""
+        self._scratch.append(arrays)
+
+    def to_networkx(self) -> Any:
+        """Return an ordinary NetworkX graph with the attributes that were converted."""
+        from godwit.networkx.conversion import to_networkx
+
+        return to_networkx(self)
+
+    def __repr__(self) -> str:
+        kind = "multigraph" if self.is_multigraph() else "graph"
+        direction = "directed" if self.is_directed() else "undirected"
+        return (
+            f"<ArrayGraph: {direction} {kind}, {self.number_of_nodes():,} nodes, "
+            f"{self.number_of_edges():,} edges>"
+        )
+
+
+def _require_lengths(weights: Array | None, attribute: Any) -> None:
+    if weights is None or len(weights) == 0:
+        return
+    if not weights.min() >= 0:
+        raise NotImplementedError(f"{attribute!r} of an edge is negative, or not a number")
+    largest = weights.max()
+    # Sums of lengths of a path may not overflow.
+    limit = 2**62 if weights.dtype.kind in "iu" else float(np.finfo(np.float64).max)
+    if not float(largest) * len(weights) < limit:
+        raise NotImplementedError(f"{attribute!r} of an edge is too large for sums, or infinite")

@@ -1,0 +1,229 @@
+"""Dictionaries by node whose items are made of arrays on first use.
+
+A dictionary of a million nodes takes longer to make than many an algorithm takes. So functions return
+:class:`LazyDict`, a ``dict`` that is filled when something needs all of it, and that answers
+``result[node]`` from arrays until then.
+
+Code in C that reads a ``dict`` without calling its methods does not fill it. It finds one item, with a key
+of a type of its own, so that it fails instead of taking the result for empty.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.graph.interchange.libraries import collector_paused
+from godwit.networkx.graph import ArrayGraph
+
+
+class Items(Protocol):
+    """Items of a dictionary, in arrays."""
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+
+    def value(self, node: Any) -> Any:
+        """Return the value of a node; KeyError if it has none, TypeError if it cannot be hashed."""
+
+    def keys_and_values(self) -> tuple[list[Any], list[Any]]:
+        """Return all keys and their values, in the order of the dictionary."""
+
+
+class NodeValues:
+    """A number for each node, or for some of them.
+
+    :param graph: the graph
+    :param values: (n) numbers
+    :param order: positions of the nodes that have a value, in the order of the dictionary, or a function
+        that returns them; None: all nodes, in the order of the graph
+    :param has: (n) True for the nodes that have a value; None: all
+    :param count: the number of nodes that have a value
+    """
+
+    def __init__(
+        self,
+        graph: ArrayGraph,
+        values: Array,
+        order: Array | Callable[[], Array] | None = None,
+        has: Array | None = None,
+        count: int | None = None,
+    ) -> None:
+        self._graph = graph
+        self._values = values
+        self._order = order
+        self._has = has
+        self._count = graph.number_of_nodes() if count is None else count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def value(self, node: Any) -> Any:
+        """Return the number of a node."""
+        position = self._graph.position(node)
+        if self._has is not None and not self._has[position]:
+            raise KeyError(node)
+        return self._values[position].item()
+
+    def keys_and_values(self) -> tuple[list[Any], list[Any]]:
+        """Return nodes and numbers."""
+        order = self._order() if callable(self._order) else self._order
+        if order is None:
+            return self._graph.nodes, self._values.tolist()
+        return self._graph.names(order), self._values[order].tolist()
+
+
+class NodePaths:
+    """A path for each node that was reached.
+
+    :param parent: (n) the node before each on its path, -1 for those where paths begin, negative for nodes
+        that have none
+    :param order: positions of the nodes that were reached, every node behind its parent
+    :param backward: paths lead from the node to where the search began
+    """
+
+    def __init__(
+        self, graph: ArrayGraph, parent: Array, order: Array, *, backward: bool = False
+    ) -> None:
+        self._graph = graph
+        self._parent = parent
+        self._order = order
+        self._backward = backward
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def value(self, node: Any) -> list[Any]:
+        """Return the path of a node."""
+        position = self._graph.position(node)
+        if self._parent[position] < -1:
+            raise KeyError(node)
+        return self._graph.names(self.positions(position))
+
+    def positions(self, position: int) -> list[int]:
+        """Return the positions of the nodes on a node's path."""
+        path = []
+        while position >= 0:
+            path.append(position)
+            position = int(self._parent[position])
+        return path if self._backward else path[::-1]
+
+    def keys_and_values(self) -> tuple[list[Any], list[Any]]:
+        """Return nodes and paths."""
+        order = self._order.tolist()
+        names = self._graph.names(self._order)
+        paths: dict[int, list[Any]] = {}
+        with collector_paused():
+            for position, name, before in zip(
+                order, names, self._parent[self._order].tolist(), strict=True
+            ):
+                if before < 0:
+                    paths[position] = [name]
+                elif self._backward:
+                    paths[position] = [name, *paths[before]]
+                else:
+                    paths[position] = [*paths[before], name]
+        return names, list(paths.values())
+
+
+class _Unfilled:
+    """Type of the one key of a dictionary that is not filled."""
+
+
+_UNFILLED = _Unfilled()
+_LOCK = threading.Lock()
+_FEW = 16
+"""Look-ups from arrays take as long as filling if more than one in so many nodes is looked up."""
+
+
+class FilledDict(dict[Any, Any]):
+    """A dictionary that was filled: nothing but a ``dict``, and pickled and copied as one."""
+
+    __slots__ = ("_items", "_lookups")
+
+    _items: Items | None
+    _lookups: int
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return dict, (), None, None, iter(self.items())
+
+
+class LazyDict(FilledDict):
+    """A dictionary that is filled from arrays on first use."""
+
+    __slots__ = ()
+
+    def __init__(self, items: Items) -> None:
+        super().__init__({_UNFILLED: _UNFILLED})
+        self._items = items
+        self._lookups = 0
+
+    def __len__(self) -> int:
+        items = self._items
+        return dict.__len__(self) if items is None else len(items)
+
+    def __getitem__(self, node: Any) -> Any:
+        items = self._items
+        self._lookups += 1
+        if items is None or self._lookups * _FEW > len(items):
+            fill(self)
+            return dict.__getitem__(self, node)
+        try:
+            return items.value(node)
+        except KeyError:
+            raise KeyError(node) from None
+
+    def __contains__(self, node: Any) -> bool:
+        try:
+            _ = self[node]
+        except KeyError:
+            return False
+        return True
+
+    def get(self, node: Any, default: Any = None) -> Any:
+        """Return the value of a node, or the default if it has none."""
+        try:
+            return self[node]
+        except KeyError:
+            return default
+
+
+def fill(result: LazyDict) -> None:
+    """Fill a dictionary, which is an ordinary one from then on."""
+    with _LOCK:
+        items = result._items
+        if items is None:
+            return
+        keys, values = items.keys_and_values()
+        dict.clear(result)
+        dict.update(result, zip(keys, values, strict=True))
+        result._items = None
+        result.__class__ = FilledDict  # type: ignore[assignment]
+
+
+def _filling(method: Callable[..., Any]) -> Callable[..., Any]:
+    def filled(self: LazyDict, *arguments: Any, **named: Any) -> Any:
+        fill(self)
+        return method(self, *arguments, **named)
+
+    filled.__doc__ = method.__doc__
+    return filled
+
+
+_READ_OR_CHANGE_ALL = (
+    "__delitem__", "__eq__", "__ge__", "__gt__", "__ior__", "__iter__", "__le__", "__lt__", "__ne__",
+    "__or__", "__repr__", "__reversed__", "__ror__", "__setitem__", "__sizeof__", "clear", "copy", "items",
+    "keys", "pop", "popitem", "setdefault", "update", "values",
+)  # fmt: skip
+
+for _name in _READ_OR_CHANGE_ALL:
+    setattr(LazyDict, _name, _filling(getattr(dict, _name)))
+
+
+def values_by_node(graph: ArrayGraph, values: Array) -> dict[Any, Any]:
+    """Return a number for each node, in the order of the graph."""
+    return LazyDict(NodeValues(graph, np.asarray(values)))

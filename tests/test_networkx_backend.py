@@ -1,0 +1,404 @@
+"""NetworkX's backend: functions return what NetworkX returns, in its order, and raise what it raises."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import GeneratorType
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from networkx.utils.backends import _registered_algorithms
+
+import _godwit_networkx
+import godwit.networkx as backend
+from godwit.networkx import from_networkx
+from networkx_graphs import networkx_graphs
+
+_UNDIRECTED = (nx.Graph, nx.MultiGraph)
+_DIRECTED = (nx.DiGraph, nx.MultiDiGraph)
+
+
+def _of_networkx(name: str) -> Any:
+    """Return NetworkX's own function."""
+    return _registered_algorithms[name].__wrapped__.orig_func
+
+
+def _listed(result: Any) -> Any:
+    """Return a result with its order: dictionaries and iterators as lists of items."""
+    if isinstance(result, dict):
+        return [(key, _listed(value)) for key, value in result.items()]
+    if isinstance(result, Iterator | GeneratorType):
+        return [_listed(item) for item in result]
+    if isinstance(result, tuple):
+        return tuple(map(_listed, result))
+    if isinstance(result, nx.Graph):
+        return [(node, list(row.items())) for node, row in result.adjacency()]
+    return result
+
+
+def _outcome(function: Any, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return _listed(function(*args, **kwargs))
+    except (nx.NetworkXException, KeyError, ZeroDivisionError, ValueError, TypeError) as error:
+        return type(error), str(error)
+
+
+def _check(name: str, graph: Any, *args: Any, **kwargs: Any) -> None:
+    """Check that Godwit's outcome is NetworkX's, to the order of items."""
+    expected = _outcome(_of_networkx(name), graph, *args, **kwargs)
+    arrays = from_networkx(graph, {"weight": 1})
+    assert _outcome(getattr(backend, name), arrays, *args, **kwargs) == expected
+
+
+def _node(data: st.DataObject, graph: Any) -> Any:
+    """Draw a node, or now and then something that is none."""
+    return data.draw(st.sampled_from([*graph, "no such node"]))
+
+
+_OF_GRAPHS = ["degree_centrality", "is_forest", "is_tree", "isolates", "number_of_isolates"]
+
+
+@pytest.mark.parametrize("name", _OF_GRAPHS)
+@given(graph=networkx_graphs(min_nodes=0))
+def test_functions_of_graphs(name: str, graph: Any) -> None:
+    _check(name, graph)
+
+
+@pytest.mark.parametrize(
+    "name", ["connected_components", "number_connected_components", "is_connected"]
+)
+@given(graph=networkx_graphs(_UNDIRECTED, min_nodes=0))
+def test_functions_of_undirected_graphs(name: str, graph: Any) -> None:
+    _check(name, graph)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "weakly_connected_components", "number_weakly_connected_components", "is_weakly_connected",
+        "in_degree_centrality", "out_degree_centrality", "is_arborescence", "is_branching",
+    ],
+)  # fmt: skip
+@given(graph=networkx_graphs(_DIRECTED, min_nodes=0))
+def test_functions_of_directed_graphs(name: str, graph: Any) -> None:
+    _check(name, graph)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ancestors", "bfs_edges", "bfs_layers", "bfs_predecessors", "bfs_successors", "bfs_tree",
+        "descendants", "generic_bfs_edges", "is_isolate", "node_connected_component",
+        "single_source_shortest_path", "single_source_shortest_path_length",
+        "single_target_shortest_path", "single_target_shortest_path_length",
+    ],
+)  # fmt: skip
+@given(graph=networkx_graphs(), data=st.data())
+def test_functions_of_a_node(name: str, graph: Any, data: st.DataObject) -> None:
+    _check(name, graph, _node(data, graph))
+
+
+_CUTOFFS = st.sampled_from([None, -1, 0, 0.5, 1, 1.5, 2, 3, float("inf")])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "single_source_shortest_path", "single_source_shortest_path_length",
+        "single_target_shortest_path", "single_target_shortest_path_length",
+    ],
+)  # fmt: skip
+@given(graph=networkx_graphs(), data=st.data(), cutoff=_CUTOFFS)
+def test_cutoffs(name: str, graph: Any, data: st.DataObject, cutoff: float | None) -> None:
+    _check(name, graph, _node(data, graph), cutoff=cutoff)
+
+
+@pytest.mark.parametrize("name", ["bfs_edges", "bfs_tree"])
+@given(graph=networkx_graphs(), data=st.data(), limit=_CUTOFFS)
+def test_depth_limits_and_reverse_searches(
+    name: str, graph: Any, data: st.DataObject, limit: float | None
+) -> None:
+    _check(name, graph, _node(data, graph), reverse=True, depth_limit=limit)
+
+
+@given(graph=networkx_graphs(), data=st.data())
+def test_layers_of_several_sources(graph: Any, data: st.DataObject) -> None:
+    sources = data.draw(st.lists(st.sampled_from([*graph, "no such node"]), max_size=4))
+    _check("bfs_layers", graph, sources)
+
+
+@given(graph=networkx_graphs(), data=st.data(), distance=st.integers(-1, 4))
+def test_descendants_at_distance(graph: Any, data: st.DataObject, distance: int) -> None:
+    _check("descendants_at_distance", graph, _node(data, graph), distance)
+
+
+@given(graph=networkx_graphs(), data=st.data())
+def test_path_between_nodes(graph: Any, data: st.DataObject) -> None:
+    _check("bidirectional_shortest_path", graph, _node(data, graph), _node(data, graph))
+
+
+@given(graph=networkx_graphs(), cutoff=_CUTOFFS)
+def test_all_pairs(graph: Any, cutoff: float | None) -> None:
+    _check("all_pairs_shortest_path", graph, cutoff=cutoff)
+    _check("all_pairs_shortest_path_length", graph, cutoff=cutoff)
+
+
+@given(graph=networkx_graphs((nx.DiGraph,)), data=st.data())
+def test_reciprocity(graph: Any, data: st.DataObject) -> None:
+    _check("overall_reciprocity", graph)
+    nodes = data.draw(st.none() | st.lists(st.sampled_from([*graph, "none"])) | st.integers())
+    _check("reciprocity", graph, nodes)
+    _check("reciprocity", graph, _node(data, graph))
+
+
+def _check_numbers(name: str, graph: Any, *args: Any, tolerance: float, **kwargs: Any) -> None:
+    expected = _outcome(_of_networkx(name), graph, *args, **kwargs)
+    arrays = from_networkx(graph, {"weight": 1})
+    try:
+        outcome = _outcome(getattr(backend, name), arrays, *args, **kwargs)
+    except NotImplementedError:
+        return
+    if not isinstance(expected, list):
+        assert outcome == expected
+        return
+    assert [node for node, _ in outcome] == [node for node, _ in expected]
+    assert [value for _, value in outcome] == pytest.approx(
+        [value for _, value in expected], abs=tolerance, rel=tolerance, nan_ok=True
+    )
+
+
+_WEIGHTS = st.integers(0, 5) | st.floats(0, 4).map(lambda x: round(x, 2))
+_POSITIVE = st.integers(1, 5)
+
+
+@given(graph=networkx_graphs(weights=_WEIGHTS, min_nodes=0), data=st.data())
+def test_pagerank(graph: Any, data: st.DataObject) -> None:
+    shares = st.dictionaries(st.sampled_from([*graph, "none"]), st.integers(0, 3), min_size=1)
+    _check_numbers(
+        "pagerank", graph,
+        alpha=data.draw(st.sampled_from([0.5, 0.85])), tol=1e-10, max_iter=1000,
+        personalization=data.draw(st.none() | shares),
+        weight=data.draw(st.sampled_from(["weight", None])),
+        tolerance=1e-7,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["betweenness_centrality", "edge_betweenness_centrality"])
+@given(graph=networkx_graphs(weights=_POSITIVE, min_nodes=0), data=st.data())
+def test_betweenness(name: str, graph: Any, data: st.DataObject) -> None:
+
+    n = len(graph)
+    k = data.draw(st.none() | st.integers(1, n)) if n else None
+    seed = data.draw(st.integers(0, 5))
+    arguments: dict[str, Any] = {
+        "k": k,
+        "normalized": data.draw(st.booleans()),
+        "weight": data.draw(st.sampled_from([None, "weight"])),
+    }
+    if name == "betweenness_centrality":
+        arguments["endpoints"] = data.draw(st.booleans())
+    expected = _outcome(_of_networkx(name), graph, seed=random.Random(seed), **arguments)
+    arrays = from_networkx(graph, {"weight": 1})
+    try:
+        outcome = _listed(getattr(backend, name)(arrays, seed=random.Random(seed), **arguments))
+    except NotImplementedError:
+        assert graph.is_multigraph()
+        return
+    assert [key for key, _ in outcome] == [key for key, _ in expected]
+    assert [value for _, value in outcome] == pytest.approx(
+        [value for _, value in expected], nan_ok=True
+    )
+
+
+@given(graph=networkx_graphs(weights=_POSITIVE), data=st.data())
+def test_betweenness_subset(graph: Any, data: st.DataObject) -> None:
+    sources = data.draw(st.lists(st.sampled_from(list(graph)), unique=True))
+    _check_numbers(
+        "betweenness_centrality_subset", graph, sources, list(graph),
+        normalized=data.draw(st.booleans()), weight=data.draw(st.sampled_from([None, "weight"])),
+        tolerance=1e-9,
+    )  # fmt: skip
+
+
+@given(graph=networkx_graphs(weights=_WEIGHTS))
+def test_conversion_and_back(graph: Any) -> None:
+    for node in graph:
+        graph.nodes[node]["color"] = str(node)
+    arrays = from_networkx(graph, {"weight": 1}, keep_data=True)
+    assert (len(arrays), arrays.number_of_edges()) == (len(graph), graph.number_of_edges())
+    again = arrays.to_networkx()
+    assert type(again) is type(graph)
+    assert _listed(again) == _listed(graph)
+    assert again._node == graph._node
+    assert (again.is_directed() and _listed(again._pred)) == (
+        graph.is_directed() and _listed(graph._pred)
+    )
+    for row in again._adj.values():  # of its own
+        for data in row.values():
+            data.clear()
+    assert _listed(arrays.to_networkx()) == _listed(graph)
+
+
+@given(graph=networkx_graphs(weights=_WEIGHTS))
+def test_conversion_of_a_view(graph: Any) -> None:
+    view = graph.subgraph(list(graph)[::2])
+    assert _listed(from_networkx(view, keep_data=True).to_networkx()) == _listed(view)
+
+
+@pytest.mark.parametrize("weight", [None, "3", [1], 1j, 2**64, 10**400])
+def test_weights_that_are_no_numbers_are_left_to_networkx(weight: Any) -> None:
+    graph = nx.path_graph(4)
+    graph[0][1]["weight"] = weight
+    with pytest.raises(NotImplementedError, match="'weight' of"):
+        from_networkx(graph, {"weight": 1})
+
+
+@pytest.mark.parametrize("weight", [-1, float("nan"), float("inf"), 2**62])
+def test_lengths_that_searches_do_not_take_are_left_to_networkx(weight: Any) -> None:
+    graph = nx.path_graph(4)
+    graph[0][1]["weight"] = weight
+    arrays = from_networkx(graph, {"weight": 1})
+    with pytest.raises(NotImplementedError, match="'weight' of an edge"):
+        arrays.lengths("weight")
+
+
+def test_the_table_has_the_functions_with_networkx_parameters() -> None:
+    for name, row in _godwit_networkx.FUNCTIONS.items():
+        function = getattr(backend, name)
+        assert function.__module__ == f"godwit.networkx.{row.module}"
+        assert inspect.getdoc(function)
+        given_by_networkx = inspect.signature(_of_networkx(name)).parameters.values()
+        parameters = dict(inspect.signature(function).parameters)
+        assert row.devices == (parameters.pop("devices", None) is not None), name
+        assert [(p.name, p.kind, p.default) for p in parameters.values()] == [
+            (p.name, p.kind, p.default) for p in given_by_networkx
+        ], name
+
+
+def test_the_documentation_has_a_row_for_each_function() -> None:
+    page = Path(__file__).resolve().parent.parent / "docs" / "networkx.md"
+    text = page.read_text(encoding="utf-8")
+    for name, row in _godwit_networkx.FUNCTIONS.items():
+        assert f"| `{name}` | {row.notes.replace('``', '`')}" in text
+
+
+def test_unknown_functions_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'draw'"):
+        _ = backend.draw
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("pagerank", {"dangling": {0: 1}}, "dangling is given"),
+        ("bfs_edges", {"source": 0, "sort_neighbors": sorted}, "sort_neighbors is given"),
+        ("betweenness_centrality", {"weight": lambda u, v, d: 1}, "weight is a function"),
+        ("bfs_edges", {}, "missing a required argument"),
+    ],
+)
+def test_calls_that_godwit_does_not_take_have_a_reason(
+    name: str, arguments: dict[str, Any], reason: str
+) -> None:
+    assert reason in str(backend.can_run(name, (nx.path_graph(3),), arguments))
+    for parameter in ("dangling", "sort_neighbors", "weight"):
+        arguments.pop(parameter, None)
+    if arguments or name != "bfs_edges":
+        assert backend.can_run(name, (nx.path_graph(3),), arguments) is True
+
+
+def test_graphs_are_converted_when_that_is_worth_it() -> None:
+    graph = nx.path_graph(200)
+    assert "few" in str(backend.should_run("pagerank", (nx.path_graph(5),), {}))
+    assert backend.should_run("pagerank", (graph,), {}) is True
+    for _ in range(2):
+        assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
+    assert backend.should_run("bfs_edges", (graph, 0), {}) is True
+    graph.add_edge(0, 5)
+    assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
+    assert backend.should_run("bfs_edges", (from_networkx(graph), 0), {}) is True
+    graph.__networkx_cache__ = None
+    assert "cannot be kept" in str(backend.should_run("bfs_edges", (graph, 0), {}))
+
+
+_INSTALLED = pytest.mark.skipif(
+    "godwit" not in nx.utils.backends.backends,
+    reason="the installed package has no entry points for NetworkX: install it again",
+)
+
+
+@_INSTALLED
+def test_networkx_calls_the_backend_and_keeps_the_conversion() -> None:
+    graph = nx.gnp_random_graph(30, 0.2, seed=1)
+    assert nx.pagerank(graph, backend="godwit") == pytest.approx(nx.pagerank(graph), abs=1e-4)
+    [kept] = graph.__networkx_cache__["backends"]["godwit"].values()
+    with nx.config(warnings_to_ignore={"cache"}):
+        nx.betweenness_centrality(graph, backend="godwit", devices="cpu:0")
+        graph[0][next(iter(graph[0]))]["cost"] = 3
+        nx.betweenness_centrality(graph, weight="cost", backend="godwit")
+    assert set(map(id, graph.__networkx_cache__["backends"]["godwit"].values())) == {id(kept)}
+    assert kept.attributes["cost", 1].max() == 3
+    assert "Additional parameters" in nx.pagerank.__doc__
+
+
+@_INSTALLED
+def test_networkx_runs_itself_what_godwit_does_not_take() -> None:
+    graph = nx.path_graph(100)
+    graph[0][1]["weight"] = "far"
+    with nx.config.backend_priority(algos=["godwit"]):
+        with pytest.raises(TypeError):  # NetworkX's
+            nx.betweenness_centrality(graph, weight="weight")
+        assert nx.bfs_tree(graph, 0).number_of_edges() == 99
+
+
+@_INSTALLED
+def test_devices_are_those_of_the_configuration() -> None:
+    graph = nx.path_graph(100)
+    with nx.config.backends.godwit(devices="nonsense"), pytest.raises(Exception, match="nonsense"):
+        nx.pagerank(graph, backend="godwit")
+
+
+@_INSTALLED
+@pytest.mark.parametrize(
+    ("variable", "before", "after"),
+    [
+        ("NETWORKX_BACKEND_PRIORITY_ALGOS", None, ["godwit"]),
+        ("NETWORKX_BACKEND_PRIORITY_ALGOS", "networkx, godwit", ["networkx", "godwit"]),
+        ("NETWORKX_BACKEND_PRIORITY", "networkx", ["godwit", "networkx"]),
+    ],
+)
+def test_an_environment_variable_makes_godwit_the_first(
+    variable: str, before: str | None, after: list[str]
+) -> None:
+    program = (
+        "import sys, networkx as nx; print(nx.config.backend_priority.algos,"
+        "'godwit.networkx' in sys.modules, 'numba' in sys.modules)"
+    )
+
+    environment = {**os.environ, "GODWIT_NETWORKX_AUTO": "1"}
+    environment.pop("NETWORKX_BACKEND_PRIORITY_ALGOS", None)
+    if before is not None:
+        environment[variable] = before
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == f"{after} False False"
+
+
+def test_importing_the_table_takes_no_other_module() -> None:
+    program = (
+        "import os, typing, sys; before = set(sys.modules); import _godwit_networkx;"
+        "_godwit_networkx.get_info(); print(sorted(set(sys.modules) - before))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "['_godwit_networkx']"

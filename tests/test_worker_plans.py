@@ -187,6 +187,27 @@ def test_a_plan_that_needs_more_memory_leaves_others_that_work(gpus: Machine) ->
             _check(placed, 2, number, _answer(graph, 2, number, "cpu"))
 
 
+def test_a_graph_whose_distances_overflow_is_searched_twice_once(gpus: Machine) -> None:
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 3], [2**30] * 3)
+    with gw.place(graph, "cuda:0") as placed:
+
+        def launches(**asked: Any) -> int:
+            before = gpus.launched.get("work", 0)
+            distance = gw.sssp(placed, 0, **asked).distance.tolist()
+            far = [2**63 - 1] * 3 if asked else [2**30, 2**31, 3 * 2**30]
+            assert distance == [0, *far]
+            return gpus.launched["work"] - before
+
+        without_effect = 1
+        assert launches() == 2 * (1 + without_effect)  # 32 bits, then 64
+        assert launches() == 1
+        assert (
+            launches(cutoff=5) == 1 + without_effect
+        )  # 32 bits: memory of the first plan was replaced
+        assert launches(cutoff=5) == 1
+        assert launches() == 1
+
+
 class StoppedError(Exception):
     """Raised by a progress function."""
 
@@ -321,7 +342,7 @@ class TestOnGpus:
                 for number in range(QUESTIONS):
                     _answer(placed, number, number)
 
-            for _ in range(3):
+            for _ in range(15):
                 ask_all()
             free, pinned = device.memory(), memory.pinned_kept_bytes()
             for _ in range(1500 // QUESTIONS):

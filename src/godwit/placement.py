@@ -83,6 +83,9 @@ class PlacedGraph:
         :raises InputError: the calling thread is in a run on these devices
         """
         self.check_open()
+        known = self._resources.get(make)
+        if known is not None:
+            return cast("Resource", known)
         self.context.device_kind.require_idle(self.context.devices)
         with self._placing:
             if make not in self._resources:

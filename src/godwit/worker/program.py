@@ -172,6 +172,8 @@ class VertexProgram:
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
                 raise InputError(f"program {self.name!r} has no parameter {name!r}; it has {known}")
+        if not self.parameters:
+            return np.zeros(1)
         values = {**self.parameters, **(given or {})}
         numbers = [as_float(value, f"parameter {name!r}") for name, value in values.items()]
         return np.array([*numbers, 0.0], np.float64)

@@ -166,7 +166,7 @@ class _PartBuilder:
         self._placed = placed
         self._fills = placed.context.devices[0].fills
         worst = program.identity if limit is None else as_value(program, limit, "limit")
-        self._limits = np.full(1, worst)
+        self._limits = np.array([worst], program.dtype)
         self._parameters = program.parameter_values(parameters)
 
     def part(self, local: LocalGraph, initial: Initial, *, start_all: bool) -> PlacedPart:

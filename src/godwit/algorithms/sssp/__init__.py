@@ -107,13 +107,17 @@ def run_sssp(
     if cutoff is not None:
         bound = min(bound, cutoff + largest)
     # 32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
-    # fit: the run stops at the first sum that overflows, and is repeated.
-    if max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
+    # fit: the run stops at the first sum that overflows, and is repeated. Later runs on the graph then use
+    # 64 bits at once, unless a cutoff may keep them within 32.
+    fits, overflowed = bound < 2**31 - 1, graph.cached("sssp overflowed", list)
+    tries = fits or cutoff is not None or not overflowed
+    if tries and max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
         try:
             return run(PROGRAMS["int32"])
         except ValueOverflowError:
-            if bound < 2**31 - 1:
+            if fits:
                 raise
+            overflowed.append(True)
     return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import load, number_bits
+from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, keep_pinned, take_pinned
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.protocol import Progress, ProgressPoll
@@ -278,22 +278,21 @@ class ProgramPlan(SlicedRun):
 
     def _ask(self, parts: Sequence[PlacedPart]) -> None:
         """Write the request to where the kernel reads it, and upload initial values that are arrays."""
-        value, field = self.program.value_dtype, self.program.field_dtype
         self._write_seeds(parts)
-        self._requests["limit"] = number_bits(parts[0].limit[0], value)
+        self._requests["limit"] = _bits(parts[0].limit[0])
         for device, given in enumerate(parts):
             request, rooms = self._requests[device], self.placement.parts[device].rooms
             fills = not isinstance(given.values, np.ndarray)
             request["fills_values"] = fills
             if fills:
-                request["value"] = number_bits(given.values, value)
+                request["value"] = _bits(given.values)
             else:
                 rooms.values.buffer.upload(given.values)
-            if field is not None:
+            if self.program.field_dtype is not None:
                 fills = not isinstance(given.fields, np.ndarray)
                 request["fills_fields"] = fills
                 if fills:
-                    request["field"] = number_bits(given.fields, field)
+                    request["field"] = _bits(given.fields)
                 else:
                     rooms.fields.buffer.upload(given.fields)
             request["all_pending"] = given.seeds.initial_keys > 0
@@ -308,8 +307,9 @@ class ProgramPlan(SlicedRun):
         if nbytes > self._request_memory.nbytes:
             self._take_request_memory(nbytes)
         pointer, words = self._request_memory.pointer, self._request_words
-        words[:first] = parts[0].parameters[:first].view(np.int64)
-        self._requests["parameters"] = pointer
+        if first:
+            words[:first] = parts[0].parameters[:first].view(np.int64)
+            self._requests["parameters"] = pointer
         values, done = words[end:].view(value), 0
         for request, part in zip(self._requests, parts, strict=True):
             count = len(part.seeds.keys)
@@ -383,6 +383,11 @@ class ProgramPlan(SlicedRun):
 def _pinned(nbytes: int) -> PinnedBuffer:
     """Return pinned memory, of one of few sizes, so that plans reuse what others have released."""
     return take_pinned(max(_LEAST_PINNED_BYTES, 1 << max(0, nbytes - 1).bit_length()))
+
+
+def _bits(number: Any) -> Any:
+    """Return the bits of a NumPy scalar of 4 or 8 bytes."""
+    return number.view(np.uint32 if number.itemsize == 4 else np.uint64)
 
 
 def _bitmap_bytes(bits: int) -> int:

@@ -11,6 +11,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from types import SimpleNamespace
 from typing import Any
 
 from emulated_grid_machine import EmulationError, Kernel, Machine
@@ -41,6 +42,12 @@ class _CopyKind(IntEnum):
     cudaMemcpyDefault = 4
 
 
+class _MemoryType(IntEnum):
+    cudaMemoryTypeUnregistered = 0
+    cudaMemoryTypeHost = 1
+    cudaMemoryTypeDevice = 2
+
+
 class _PeerAttribute(IntEnum):
     cudaDevP2PAttrPerformanceRank = 1
     cudaDevP2PAttrAccessSupported = 2
@@ -57,6 +64,7 @@ class Runtime:
 
     cudaError_t = Error
     cudaMemcpyKind = _CopyKind
+    cudaMemoryType = _MemoryType
     cudaDeviceP2PAttr = _PeerAttribute
 
     def __init__(self, machine: Machine) -> None:
@@ -126,6 +134,9 @@ class Runtime:
 
     def cudaHostGetDevicePointer(self, pointer: int, _: int) -> tuple[int, int]:
         return 0, pointer
+
+    def cudaPointerGetAttributes(self, pointer: int) -> tuple[int, Any]:
+        return 0, SimpleNamespace(type=self._machine.kind_at(pointer))
 
     def cudaMemset(self, pointer: int, byte: int, nbytes: int) -> tuple[int]:
         self._machine.check_range(pointer, nbytes, "filling")

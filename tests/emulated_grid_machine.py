@@ -196,6 +196,14 @@ class Machine:
                 f"{what} {nbytes} bytes at {pointer - base} of a buffer of {one.nbytes} bytes"
             )
 
+    def kind_at(self, pointer: int) -> int:
+        """The number of ``cudaMemoryType``: 0 for the host's own, 1 for page-locked, 2 for a GPU's."""
+        place = bisect_right(self._pointers, pointer) - 1
+        base = self._pointers[place] if place >= 0 else 0
+        if place < 0 or pointer >= base + self._memory[base].nbytes:
+            return 0
+        return 1 if self._memory[base].device < 0 else 2
+
     def copy(self, to: int, source: int, nbytes: int) -> None:
         """Copy now."""
         self.check_range(to, nbytes, "writing")

@@ -454,6 +454,8 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
             patch.setattr(module, "event_pool", events.event_pool)
         patch.setattr(copies, "event_pool", events.event_pool)
         patch.setattr(lanes, "are_peers", lru_cache(lanes.are_peers.__wrapped__))
+        access_peer = lru_cache(driver.can_access_peer.__wrapped__)
+        patch.setattr(driver, "can_access_peer", access_peer)
         try:
             yield machine
         finally:

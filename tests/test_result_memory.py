@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from godwit import config
-from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda import copies, driver, memory
 from godwit.runtime.cuda.memory import ResultMemory, new_host_array
-from pretend_cuda import Machine, pretended_gpus
+from pretend_cuda import Machine, host_view, pretended_gpus
 
 PAGE = 4096
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
@@ -105,6 +105,22 @@ class TestArrays:
         del pool, array
         gc.collect()
         assert view.tolist() == list(range(0, 5000, 7))
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_copies_to_page_locked_arrays_are_direct(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, locked: bool
+) -> None:
+    monkeypatch.setattr(copies, "DIRECT_BYTES", 0)
+    monkeypatch.setattr(copies, "STAGING_BYTES", PAGE)
+    array = (
+        _array(ResultMemory(1 << 24), 4 * PAGE, np.uint8) if locked else np.empty(4 * PAGE, "u1")
+    )
+    with memory.Buffer(0, array.nbytes) as buffer:
+        host_view(buffer.pointer, array.nbytes, np.uint8)[:] = np.arange(4 * PAGE) % 251
+        copies.download(0, buffer.pointer, array)
+        assert machine.calls["cudaMemcpyAsync"] == (1 if locked else 4)
+    assert np.array_equal(array, np.arange(4 * PAGE) % 251)
 
 
 def _by_ctypes(array: Any) -> Any:

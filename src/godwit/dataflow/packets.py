@@ -23,7 +23,7 @@ def packet_items(items_left: int, most_items: int, gpus: int) -> int:
 
 def is_page_locked(array: Array) -> bool:
     """Return True if the copy engines of GPUs reach an array in host memory."""
-    from godwit.dataflow.cuda.lanes import is_locked
+    from godwit.runtime.cuda.memory import is_locked
 
     return array.nbytes > 0 and is_locked(array.ctypes.data, array.nbytes)
 

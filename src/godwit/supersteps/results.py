@@ -17,14 +17,13 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
-from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.delivery import Conversion, Delivery, Share
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import positions_on
-from godwit.trace import HOST, copied, seconds_since
+from godwit.trace import seconds_since
 
 
 class _StepDelivery(Delivery):
@@ -113,14 +112,8 @@ def deliver_arcs(placement: StepPlacement, array: DeviceArray, destination: Arra
         vertices = placement.numbering.vertices(part.device)
         ends = np.cumsum(offsets[1:][vertices] - offsets[:-1][vertices])
         if len(ends) and ends[-1]:
-            values, is_locked = new_host_array(int(ends[-1]), destination.dtype, [part.index])
-            if is_locked:
-                to, origin = values.ctypes.data, array[part].pointer
-                driver.copy_async(to, origin, values.nbytes, part.stream)
-                part.stream.synchronize()
-                copied(f"cuda:{part.index}", HOST, values.nbytes, begin)
-            else:
-                download(part.index, array[part].pointer, values)
+            values, _ = new_host_array(int(ends[-1]), destination.dtype, [part.index])
+            download(part.index, array[part].pointer, values)
             threads = thread_count_for(len(values))
             arguments = (offsets, vertices, frozen(ends), frozen(values), destination)
             run_team(_scatter_rows, *arguments, threads=threads)

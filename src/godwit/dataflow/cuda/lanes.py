@@ -32,14 +32,13 @@ from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.memory import PoolBlock, pinned_pool
+from godwit.runtime.cuda.memory import PoolBlock, is_locked, pinned_pool
 from godwit.runtime.memory import READY, Event, Transport
 
 _SMALL_BYTES = 64 << 10
 _SMALL_SLOTS = 16
 _AT_ONCE_BYTES = 256 << 10
 """Largest copy within host memory that the calling thread makes itself."""
-_PAGE_BYTES = 4096
 _HOP_PIECES = 4
 _HOP_BYTES = 2 << 20
 
@@ -51,24 +50,6 @@ def are_peers(here: int, there: int) -> bool:
         return False
     with driver.current_kept():
         driver.enable_peer_access([here, there])
-    return True
-
-
-def is_locked(address: int, nbytes: int) -> bool:
-    """Return True if copy engines reach host memory: its first and last byte are page-locked or managed.
-
-    Asked each time, since memory that is freed and allocated again at the same address may be of another
-    kind.
-    """
-    _, runtime = bindings()
-    last = address + nbytes - 1
-    for pointer in (address,) if address // _PAGE_BYTES == last // _PAGE_BYTES else (address, last):
-        status, attributes = runtime.cudaPointerGetAttributes(pointer)
-        if status:
-            runtime.cudaGetLastError()  # clears the error
-            return False
-        if attributes.type == runtime.cudaMemoryType.cudaMemoryTypeUnregistered:
-            return False
     return True
 
 

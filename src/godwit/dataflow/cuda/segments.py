@@ -14,7 +14,7 @@ import numpy as np
 
 from godwit.arrays import lies_on_gpu
 from godwit.dataflow.cpu import as_bytes
-from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane, is_locked
+from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays, memory
@@ -27,6 +27,7 @@ from godwit.runtime.cuda.memory import (
     given_gpu_pool,
     given_host_pool,
     gpu_pool,
+    is_locked,
     pinned_pool,
 )
 from godwit.runtime.memory import READY, Event, Transport, host_array_to_send, overlap

@@ -28,7 +28,7 @@ from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream, TimedEvent
 from godwit.runtime.cuda.events import event_pool
-from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
+from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, is_locked
 from godwit.runtime.memory import READY, Event
 from godwit.trace import HOST, copied
 
@@ -100,7 +100,7 @@ def stagings(count: int) -> Iterator[list[Staging]]:
 def upload(buffer: Buffer, array: Array) -> None:
     """Copy a host array to the beginning of a GPU buffer. All has arrived when this returns."""
     array = np.ascontiguousarray(array)
-    if array.nbytes <= DIRECT_BYTES:
+    if _is_direct(array):
         buffer.upload(array)
         return
     begin = perf_counter()
@@ -113,7 +113,7 @@ def download(index: int, pointer: int, array: Array) -> None:
     if array.nbytes == 0:
         return
     begin = perf_counter()
-    if array.nbytes <= DIRECT_BYTES:
+    if _is_direct(array):
         stream = Stream(index)
         try:
             driver.copy_async(array.ctypes.data, pointer, array.nbytes, stream)
@@ -123,6 +123,11 @@ def download(index: int, pointer: int, array: Array) -> None:
     else:
         _copy_in_pieces(index, pointer, array, to_host=True)
     copied(f"cuda:{index}", HOST, array.nbytes, begin)
+
+
+def _is_direct(array: Array) -> bool:
+    """Return True if the driver copies from and to an array as fast as threads do."""
+    return array.nbytes <= DIRECT_BYTES or is_locked(array.ctypes.data, array.nbytes)
 
 
 def _copy_in_pieces(index: int, pointer: int, array: Array, *, to_host: bool) -> None:

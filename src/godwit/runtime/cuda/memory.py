@@ -349,6 +349,26 @@ class PinnedBuffer(_Closing):
             self.close()
 
 
+def is_locked(address: int, nbytes: int) -> bool:
+    """Return True if GPUs reach host memory: its first and last byte are page-locked or managed.
+
+    Asked each time, since memory that is freed and allocated again at the same address may be of another
+    kind.
+    """
+    _, runtime = bindings()
+    last = address + nbytes - 1
+    for pointer in (
+        (address,) if address // mmap.PAGESIZE == last // mmap.PAGESIZE else (address, last)
+    ):
+        status, attributes = runtime.cudaPointerGetAttributes(pointer)
+        if status:
+            runtime.cudaGetLastError()  # clears the error
+            return False
+        if attributes.type == runtime.cudaMemoryType.cudaMemoryTypeUnregistered:
+            return False
+    return True
+
+
 _KEPT_PINNED: KeptMemory[PinnedBuffer] = KeptMemory(KEPT_PINNED_BYTES)
 _released_pinned: deque[PinnedBuffer] = (
     deque()

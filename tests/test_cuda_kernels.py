@@ -23,6 +23,7 @@ from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
+from godwit.algorithms.power_iteration import cuda as power_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -129,6 +130,28 @@ def test_pagerank_compiles(
     dtypes: tuple[Any, ...], architecture: str, accelerated: bool, one_hop: bool
 ) -> None:
     text = pagerank_steps.source(*dtypes, accelerated=accelerated, one_hop=one_hop)
+    assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "architecture", "two_sided"),
+    [
+        pytest.param(dtypes, name, two_sided, marks=_unless(place % 3 == two_sided))
+        for place, (dtypes, name) in enumerate(
+            zip(
+                [("int32",), ("int64", "int64"), ("int32", "float32")] * 2,
+                ARCHITECTURES,
+                strict=True,
+            )
+        )
+        for two_sided in (False, True)
+    ],
+    ids=str,
+)
+def test_power_iterations_compile(
+    dtypes: tuple[Any, ...], architecture: str, two_sided: bool
+) -> None:
+    text = power_steps.source(*dtypes, two_sided=two_sided)
     assert b".text.work\0" in cubin(text, (), architecture)
 
 

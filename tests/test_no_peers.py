@@ -102,6 +102,16 @@ def check_sums(graph: gw.Graph, placed: Any, gpu: GpuOptions | None = None) -> N
         )
 
 
+def check_power(graph: gw.Graph, placed: Any, gpu: GpuOptions | None = None) -> None:
+    """Katz centralities and hubs are the CPU's."""
+    expected = gw.katz_centrality(graph, alpha=1e-3, devices="cpu")
+    found = gw.katz_centrality(placed, alpha=1e-3, gpu=gpu)
+    np.testing.assert_allclose(found.centrality, expected.centrality, rtol=1e-9)
+    expected_hubs = gw.hits(graph, tolerance=1e-2, devices="cpu").hubs
+    found_hubs = gw.hits(placed, tolerance=1e-2, gpu=gpu).hubs
+    np.testing.assert_allclose(found_hubs, expected_hubs, rtol=1e-9, atol=1e-13)
+
+
 def check_program(
     program: gw.StepProgram, graph: gw.Graph, placed: Any, gpu: GpuOptions | None = None
 ) -> None:
@@ -119,6 +129,7 @@ PRIMITIVES: dict[str, Callable[..., None]] = {
     "bfs": check_search,
     "pagerank": check_ranks,
     "betweenness": check_sums,
+    "power iterations": check_power,
 }
 
 

@@ -27,7 +27,8 @@ _WHOSE = {
     **dict.fromkeys(OF_FRONTIERS, "BFS in supersteps and step programs"),
     **dict.fromkeys(OF_WORKERS, "the asynchronous solver"),
     **dict.fromkeys(
-        OF_STEPS, "the asynchronous solver, BFS, PageRank, betweenness and step programs"
+        OF_STEPS,
+        "the asynchronous solver, BFS, PageRank, power iterations, betweenness and step programs",
     ),
 }
 

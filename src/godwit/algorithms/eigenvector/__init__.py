@@ -47,7 +47,10 @@ def eigenvector_centrality(
     weights. It is computed by power iteration, ``x <- x + M x`` scaled to L2 norm 1, where M x is that sum:
     adding x keeps the iteration from alternating on bipartite graphs. If the graph is connected (strongly
     connected, if directed) the result is its only eigenvector without negative values; otherwise it depends
-    on the start. The result is bit by bit the same for any number of threads.
+    on the start.
+
+    The result has the same bits for any number of threads, and on the same GPUs every time; between these,
+    it differs by rounding.
 
     :param tolerance: converged when an iteration changes a vertex' value by less on average (NetworkX's
         ``tol``)
@@ -56,7 +59,7 @@ def eigenvector_centrality(
         id) to numbers, the others having 0. None: the same everywhere
     :param weighted: None: arcs count by their weights where the graph has some; True: the same, and a graph
         without is refused; False: every arc counts 1
-    :param devices: as for :func:`pagerank` by iterations
+    :param devices: as for :func:`pagerank` by iterations, but no placed graph with ``duplication="1-hop"``
     :param results: where ``.centrality`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: called now and then with the number of vertices updated so far, n per iteration
@@ -88,4 +91,4 @@ def eigenvector_centrality(
         plain, outcome, statistics = run_iterations(
             graph, devices, options, "eigenvector centrality", query_of
         )
-    return CentralityResult(plain, outcome.values, outcome, statistics, options.location)
+    return CentralityResult(plain, outcome, statistics, options.location)

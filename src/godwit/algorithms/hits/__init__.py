@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from godwit.algorithms.power_iteration import run_iterations
 from godwit.algorithms.power_iteration.query import (
+    Finish,
     PowerQuery,
     VertexValues,
     checks_weights,
@@ -49,8 +49,10 @@ def hits(
     The hub score of a vertex is proportional to the sum of the authorities that its out-arcs lead to, its
     authority score to the sum of the hubs that its in-arcs come from, times weights: the leading singular
     vectors of the adjacency matrix, as in NetworkX. They are computed by power iteration; where the two
-    largest singular values are equal, the result depends on the start. The result is bit by bit the same
-    for any number of threads.
+    largest singular values are equal, the result depends on the start.
+
+    The result has the same bits for any number of threads, and on the same GPUs every time; between these,
+    it differs by rounding.
 
     :param tolerance: converged when an iteration changes a vertex' authority by less on average, where
         authorities have L2 norm 1. (NetworkX's ``tol`` is ARPACK's)
@@ -60,7 +62,7 @@ def hits(
     :param normalized: scale hubs and authorities to sum 1 each; False: authorities have L2 norm 1, and hubs
         are the sums over these
     :param weighted: as for :func:`eigenvector_centrality`
-    :param devices: as for :func:`pagerank` by iterations
+    :param devices: as for :func:`pagerank` by iterations, but no placed graph with ``duplication="1-hop"``
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: called now and then with the number of vertices updated so far, n per iteration
@@ -75,10 +77,8 @@ def hits(
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     normalized = as_flag(normalized, "normalized")
-    factor = 1.0
 
     def query_of(plain: Graph) -> PowerQuery:
-        nonlocal factor
         is_weighted = checks_weights(plain, weighted, "HITS")
         factor = power_of_two(largest_weight(plain)) if is_weighted else 1.0
         return PowerQuery(
@@ -88,17 +88,10 @@ def hits(
             as_count(max_iterations, "max_iterations", 1, 2**62),
             factor=factor,
             two_sided=True,
+            finish=Finish.POWER_SUM if normalized else Finish.POWER_AS_IS,
+            hubs_factor=1 / factor,
         )
 
     with recorded(trace, "HITS"):
         plain, outcome, statistics = run_iterations(graph, devices, options, "HITS", query_of)
-    hubs, authorities = outcome.hubs / factor, outcome.values
-    if normalized:
-        hubs, authorities = _of_sum_1(hubs), _of_sum_1(authorities)
-    return HitsResult(plain, hubs, authorities, outcome, statistics, options.location)
-
-
-def _of_sum_1(scores: Any) -> Any:
-    """Return scores scaled to sum 1; unchanged if their sum is 0."""
-    total = float(scores.sum())
-    return scores / total if total != 0 else scores
+    return HitsResult(plain, outcome, statistics, options.location)

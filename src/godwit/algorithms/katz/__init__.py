@@ -9,11 +9,12 @@ import numpy as np
 
 from godwit.algorithms.power_iteration import run_iterations
 from godwit.algorithms.power_iteration.query import (
+    Finish,
     PowerQuery,
     VertexValues,
     as_finite,
     checks_weights,
-    scaled_to_unit,
+    power_of_two,
     vertex_values,
 )
 from godwit.algorithms.power_iteration.result import CentralityResult
@@ -52,8 +53,11 @@ def katz_centrality(
 
     A vertex' centrality is ``beta`` and ``alpha`` times the sum of the centralities of the sources of its
     in-arcs, times weights: the number of walks that end at it, of which each arc more counts alpha times as
-    much. The sum exists if alpha is below 1 / λ, λ being the largest eigenvalue of the adjacency matrix;
-    1 / (largest in-degree) is always below. The result is bit by bit the same for any number of threads.
+    much. The sum exists if alpha is below 1 / λ, λ being the largest eigenvalue of the adjacency matrix: of
+    a graph without weights, λ is at most the largest in-degree.
+
+    The result has the same bits for any number of threads, and on the same GPUs every time; between these,
+    it differs by rounding.
 
     :param alpha: attenuation per arc
     :param beta: what every vertex has besides: a number, an array of shape (n), or a mapping of some
@@ -64,7 +68,7 @@ def katz_centrality(
     :param start: values to begin with, as of :func:`eigenvector_centrality`; None: 0
     :param normalized: scale the result to L2 norm 1
     :param weighted: as for :func:`eigenvector_centrality`
-    :param devices: as for :func:`pagerank` by iterations
+    :param devices: as for :func:`pagerank` by iterations, but no placed graph with ``duplication="1-hop"``
     :param results: where ``.centrality`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: called now and then with the number of vertices updated so far, n per iteration
@@ -81,23 +85,27 @@ def katz_centrality(
     normalized = as_flag(normalized, "normalized")
 
     def query_of(plain: Graph) -> PowerQuery:
-        count = plain.vertex_count
+        first = np.zeros(1) if start is None else vertex_values(start, plain, "start")
+        constant = katz_constant(beta, plain)
+        # Iterations are linear: sums of squares do not overflow where values begin near 1.
+        unit = power_of_two(max(float(abs(of).max(initial=0.0)) for of in (first, constant)))
         return PowerQuery(
             checks_weights(plain, weighted, "Katz centrality"),
-            np.zeros(count) if start is None else vertex_values(start, plain, "start"),
+            first * unit,
             as_positive_number(tolerance, "tolerance"),
             as_count(max_iterations, "max_iterations", 1, 2**62),
             factor=as_finite(alpha, "alpha"),
-            constant=katz_constant(beta, plain),
+            constant=constant * unit,
             normalizes=False,
+            unit=unit,
+            finish=Finish.POWER_UNIT if normalized else Finish.POWER_AS_IS,
         )
 
     with recorded(trace, "Katz centrality"):
         plain, outcome, statistics = run_iterations(
             graph, devices, options, "Katz centrality", query_of
         )
-    centrality = scaled_to_unit(outcome.values) if normalized else outcome.values
-    return CentralityResult(plain, centrality, outcome, statistics, options.location)
+    return CentralityResult(plain, outcome, statistics, options.location)
 
 
 def katz_constant(beta: float | VertexValues, graph: Graph) -> Array:

@@ -10,10 +10,13 @@ from godwit.algorithms.power_iteration.cpu import iterate_on_cores
 from godwit.algorithms.power_iteration.query import PowerOutcome, PowerQuery
 from godwit.errors import ConvergenceError
 from godwit.graph.csr import Graph
+from godwit.placement import PlacedGraph
+from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
 from godwit.worker.options import SolverOptions
-from godwit.worker.query import GraphArgument, on_cores
+from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
 from godwit.worker.solve import make_poll
 
 
@@ -27,19 +30,46 @@ def run_iterations(
     :param query_of: returns the checked query of the graph
     :raises ConvergenceError: the iterations have not converged
     """
-    plain, device = on_cores(graph, devices, name)
-    query = query_of(plain)
-    n = plain.vertex_count
-    statistics = RunStatistics((device.name,), "power iteration")
-    if n == 0:
-        hubs = np.empty(0) if query.two_sided else None
-        return plain, PowerOutcome(np.empty(0), hubs, 0, 0.0), statistics
-    with statistics.phase("run"):
-        outcome = iterate_on_cores(plain, query, device.threads, make_poll(options))
-    passes = (outcome.iterations + 1) * (1 + query.two_sided)
-    statistics.rounds = np.array([passes], np.int64)
-    statistics.processed_items = statistics.rounds * n
-    statistics.arcs_relaxed = statistics.rounds * plain.arc_count
+    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
+        used = (device,) if placed is None else placed.context.devices
+        check_options(used, options.gpu, name, OF_STEPS)
+        if placed is not None:
+            placed.check_all_duplicated(f"{name} runs")
+        query = query_of(plain)
+        statistics = RunStatistics(tuple(one.name for one in used), "power iteration")
+        n = plain.vertex_count
+        if n == 0:
+            hubs = np.empty(0) if query.two_sided else None
+            return plain, PowerOutcome(np.empty(0), hubs, 0, 0.0), statistics
+        if placed is None:
+            with statistics.phase("run"):
+                outcome = iterate_on_cores(plain, query, device.threads, make_poll(options))
+            # The last change is known after a pass more.
+            passes = (outcome.iterations + 1) * (1 + query.two_sided)
+            statistics.rounds = np.array([passes], np.int64)
+            statistics.processed_items = np.array([outcome.iterations * n], np.int64)
+            statistics.arcs_relaxed = statistics.rounds * plain.arc_count
+        else:
+            outcome = _iterate_on_gpus(placed, query, options, statistics)
+            add_placement(statistics, placed, graph)
     if not outcome.residual < query.tolerance:
         raise ConvergenceError(name, outcome.iterations, outcome.residual, query.tolerance)
     return plain, outcome, statistics
+
+
+def _iterate_on_gpus(
+    placed: PlacedGraph, query: PowerQuery, options: SolverOptions, statistics: RunStatistics
+) -> PowerOutcome:
+    """Run power iterations on the GPUs of a placed graph, and fill in statistics."""
+    from godwit.algorithms.power_iteration.cuda import iterate_on_gpus
+
+    steps = place_positions(placed)
+    with statistics.phase("run"):
+        outcome, work = iterate_on_gpus(
+            steps, query, options.gpu, options.location, make_poll(options)
+        )
+    statistics.split_run(work.seconds)
+    statistics.rounds = work.supersteps
+    statistics.processed_items = outcome.iterations * work.vertices
+    statistics.arcs_relaxed = (outcome.iterations + 1) * work.arcs
+    return outcome

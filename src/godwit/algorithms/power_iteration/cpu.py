@@ -24,7 +24,7 @@ import numpy as np
 
 from godwit.algorithms.pagerank.cpu import next_block
 from godwit.algorithms.pagerank.in_arcs import block_bounds, thread_count
-from godwit.algorithms.power_iteration.query import PowerOutcome, PowerQuery
+from godwit.algorithms.power_iteration.query import Finish, PowerOutcome, PowerQuery
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs
@@ -33,6 +33,8 @@ from godwit.runtime.cpu.atomics import load_acquire, store_relaxed
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, run_team
 
+_UNIT, _SUM = int(Finish.POWER_UNIT), int(Finish.POWER_SUM)
+_SUMS = 3  # of a pass: the change, the squares of its results, and these themselves
 _ITERATIONS = 0  # word of `counts` (int64)
 _RESIDUAL = 0  # word of `outcome` (float64)
 
@@ -75,7 +77,8 @@ def iterate_on_cores(
     rows = in_arcs(graph, weighted=query.weighted)
     last = _Matrix.of(rows, query.weighted)
     first = _Matrix.of(graph, query.weighted) if query.two_sided else last
-    iterates = query.start.copy(), np.zeros(n)
+    iterates = np.empty(n), np.zeros(n)
+    iterates[0][:] = query.start
     hubs = np.zeros(n if query.two_sided else 0)
     counts = np.zeros(1, np.int64)
     outcome = np.zeros(1)
@@ -86,14 +89,17 @@ def iterate_on_cores(
         *iterates,
         hubs,
         frozen(np.zeros(1) if query.constant is None else query.constant),
-        np.zeros(4 * max(len(first.blocks), len(last.blocks))),
+        np.zeros(2 * _SUMS * max(len(first.blocks), len(last.blocks))),
         np.zeros(2 * threads * WORDS_PER_LINE, np.int64),
         counts,
         outcome,
         float(query.factor),
         float(query.shift),
         query.normalizes,
-        float(query.tolerance),
+        int(query.finish),
+        1 / query.unit,
+        float(query.hubs_factor),
+        query.tolerance * query.unit,
         int(query.max_iterations),
         threads=threads,
         poll=None if poll is None else lambda: poll(n * int(counts[_ITERATIONS])),
@@ -103,7 +109,7 @@ def iterate_on_cores(
         iterates[iterations % 2],
         hubs if query.two_sided else None,
         iterations,
-        float(outcome[_RESIDUAL]),
+        float(outcome[_RESIDUAL]) / query.unit,
     )
 
 
@@ -137,10 +143,12 @@ def _pull_rows(
     :param result: gets the results; may be ``before``
     :param last: the last iterate, but for the factor ``scale``
     :param before: the iterate before that, but for the factor ``scale_before``
-    :returns: the sum of absolute differences of these iterates, and the sum of the squares of results
+    :returns: the sum of absolute differences of these iterates, the sum of the squares of results, and the
+        sum of results
     """
     change = 0.0
     squares = 0.0
+    added = 0.0
     stride = 0 if constant.size == 1 else 1
     begin = np.int64(offsets[_at(first_row)])
     for row in range(first_row, end_row):
@@ -149,9 +157,10 @@ def _pull_rows(
         value = scale * (total + shift * values[_at(row)]) + constant[_at(stride * row)]
         change += abs(scale * last[_at(row)] - scale_before * before[_at(row)])
         squares += value * value
+        added += value
         result[_at(row)] = value
         begin = end
-    return change, squares
+    return change, squares, added
 
 
 def _pull_all(
@@ -171,7 +180,7 @@ def _pull_all(
         block, helped = next_block(cursors, turn, rank, size, count, helped)
         if block < 0 or load_acquire(control, ABORT) != 0:
             break
-        change, squares = _pull_rows(
+        change, squares, added = _pull_rows(
             blocks[_at(block)],
             blocks[_at(block + 1)],
             offsets,
@@ -180,17 +189,22 @@ def _pull_all(
             *vectors,
             *numbers,
         )
-        sums[_at(first_sum + 2 * block)] = change
-        sums[_at(first_sum + 2 * block + 1)] = squares
+        to = first_sum + _SUMS * block
+        sums[_at(to)] = change
+        sums[_at(to + 1)] = squares
+        sums[_at(to + 2)] = added
     if not barrier(control, size):
-        return False, 0.0, 0.0
+        return False, 0.0, 0.0, 0.0
     store_relaxed(cursors, (turn * size + rank) * WORDS_PER_LINE, 0)
     change = 0.0
     squares = 0.0
+    added = 0.0
     for block in range(count):
-        change += sums[_at(first_sum + 2 * block)]
-        squares += sums[_at(first_sum + 2 * block + 1)]
-    return True, change, squares
+        begin = first_sum + _SUMS * block
+        change += sums[_at(begin)]
+        squares += sums[_at(begin + 1)]
+        added += sums[_at(begin + 2)]
+    return True, change, squares, added
 
 
 @kernel
@@ -198,11 +212,12 @@ def _iterate(
     rank: int, size: int, control: Any, first_offsets: Any, first_targets: Any, first_weights: Any,
     first_blocks: Any, offsets: Any, targets: Any, weights: Any, blocks: Any, last: Any, before: Any,
     hubs: Any, constant: Any, sums: Any, cursors: Any, counts: Any, outcome: Any, factor: float,
-    shift: float, normalizes: bool, tolerance: float, max_iterations: int,
+    shift: float, normalizes: bool, finish: int, values_factor: float, hubs_factor: float,
+    tolerance: float, max_iterations: int,
 ) -> None:  # fmt: skip
     """Do all iterations; ``last`` holds the first iterate, and the result if their number is even.
 
-    :param before: any numbers; the result if the number of iterations is odd
+    :param before: zeros; the result if the number of iterations is odd
     :param first_offsets: rows of the first of two passes; the same as ``offsets`` where there is one
     """
     team = rank, size, control
@@ -213,15 +228,17 @@ def _iterate(
     turn = 0
     scale = 1.0
     scale_before = 0.0
+    last_squares = 0.0
+    last_total = 0.0
     while True:
         turn = 1 - turn
         if _TWO_SIDED:
-            goes_on, change, squares = _pull_all(
+            goes_on, change, squares, added = _pull_all(
                 *team, turn, cursors, sums, first_matrix, (last, hubs, last, before, constant),
                 (factor, 0.0, scale, scale_before),
             )  # fmt: skip
         else:
-            goes_on, change, squares = _pull_all(
+            goes_on, change, squares, added = _pull_all(
                 *team, turn, cursors, sums, matrix, (last, before, last, before, constant),
                 (factor, shift, scale, scale_before),
             )  # fmt: skip
@@ -236,20 +253,31 @@ def _iterate(
             break
         if _TWO_SIDED:
             turn = 1 - turn
-            goes_on, change, squares = _pull_all(
+            goes_on, change, squares, added = _pull_all(
                 *team, turn, cursors, sums, matrix, (hubs, before, hubs, hubs, constant),
                 (factor, 0.0, 1.0, 1.0),
             )  # fmt: skip
             if not goes_on:
                 return
         scale_before = scale
+        last_squares = squares
+        last_total = added
         if normalizes and squares > 0.0:
             scale = 1.0 / math.sqrt(squares)
         last, before = before, last
         iteration += 1
+    scale *= values_factor
+    if finish == _UNIT and last_squares > 0.0:
+        scale = 1.0 / math.sqrt(last_squares)
+    if finish == _SUM and last_total != 0.0:
+        scale = 1.0 / last_total
+    if finish == _SUM and added != 0.0:
+        hubs_factor = 1.0 / added
     first, end = block_range(rank, size, n)
     for row in range(first, end):
         last[_at(row)] *= scale
+        if _TWO_SIDED:
+            hubs[_at(row)] *= hubs_factor
 
 
 _ITERATE = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,17 @@ VertexValues = Any
 """A number for each vertex: an array of shape (n), or a mapping of some vertices (by id), the others 0."""
 
 
+class Finish(IntEnum):
+    """How results are scaled: ``PowerFinish`` of power.cuh."""
+
+    POWER_AS_IS = 0
+    """x divided by ``unit``, hubs times ``hubs_factor``"""
+    POWER_UNIT = 1
+    """x to L2 norm 1"""
+    POWER_SUM = 2
+    """x and hubs to sum 1 each, but as they are where the sum is 0"""
+
+
 @dataclass(frozen=True)
 class PowerQuery:
     """A checked query: ``x <- factor * M x + shift * x + constant`` is repeated until x hardly changes.
@@ -26,11 +38,13 @@ class PowerQuery:
     With ``two_sided``, an iteration is ``hubs <- factor * H x``, ``x <- factor * M hubs``: H x is the same
     sum over the targets of out-arcs. Each array is by the positions of vertices.
 
-    :param start: (n) float64: the first iterate
+    :param start: float64 (n), or (1) for the same everywhere: the first iterate, times ``unit``
     :param normalizes: x is scaled to L2 norm 1 after each iteration
-    :param constant: float64 (n), (1) for the same everywhere, or None for 0
+    :param constant: float64 (n), times ``unit``; (1) for the same everywhere, or None for 0
     :param tolerance: converged when the mean absolute change of an iteration is smaller
     :param max_iterations: at least 1
+    :param finish: how results are scaled
+    :param unit: a power of two: what 1 is in start, constant and iterates
     """
 
     weighted: bool
@@ -42,14 +56,17 @@ class PowerQuery:
     constant: Array | None = None
     normalizes: bool = True
     two_sided: bool = False
+    finish: Finish = Finish.POWER_AS_IS
+    unit: float = 1.0
+    hubs_factor: float = 1.0
 
 
 @dataclass(frozen=True)
 class PowerOutcome:
     """What iterations lead to; arrays are NumPy's, or CuPy's.
 
-    :param values: (n) the last iterate x
-    :param hubs: (n) factor * H x of this x; None unless there are two sides
+    :param values: (n) the last iterate x, scaled as the query's ``finish`` says
+    :param hubs: (n) factor * H x of the last iterate, scaled, too; None unless there are two sides
     :param iterations: number of iterations
     :param residual: mean absolute change of x by the last one; infinite or NaN if numbers overflow
     """
@@ -140,25 +157,25 @@ def vertex_values(values: VertexValues, graph: Graph, name: str) -> Array:
 
 
 def unit_start(values: VertexValues, graph: Graph) -> Array:
-    """Return the first iterate of L2 norm 1: as given, or with equal values for None.
+    """Return the first iterate of L2 norm 1: as given, (n); for None the same everywhere, (1).
 
     :raises InputError: as :func:`vertex_values`; or all are 0
     """
     count = graph.vertex_count
     if values is None:
-        return np.full(count, 1 / math.sqrt(max(1, count)))
+        return np.full(1, 1 / math.sqrt(max(1, count)))
     start = vertex_values(values, graph, "start")
     largest = float(np.abs(start).max(initial=0.0))
     if count and largest == 0:
         raise InputError(f"start must not be 0 everywhere, got {count} zeros")
-    unit: Array = scaled_to_unit(start)
-    return unit
+    return scaled_to_unit(start)
 
 
-def scaled_to_unit(values: Any) -> Any:
-    """Return an array of NumPy or CuPy scaled to L2 norm 1; unchanged if it is 0 everywhere."""
+def scaled_to_unit(values: Array) -> Array:
+    """Return an array scaled to L2 norm 1; unchanged if it is 0 everywhere."""
     largest = float(abs(values).max()) if len(values) else 0.0
     if largest == 0:
         return values
     values = values / largest  # squares would overflow
-    return values / math.sqrt(float((values * values).sum()))
+    unit: Array = values / math.sqrt(float((values * values).sum()))
+    return unit

@@ -26,12 +26,11 @@ class CentralityResult(VertexScores):
     def __init__(
         self,
         graph: Graph,
-        centrality: Any,
         outcome: PowerOutcome,
         statistics: RunStatistics,
         location: ResultLocation,
     ) -> None:
-        super().__init__(graph, centrality, statistics, location)
+        super().__init__(graph, outcome.values, statistics, location)
         self.iterations = outcome.iterations
         self.residual = outcome.residual
 
@@ -60,8 +59,6 @@ class HitsResult:
     def __init__(
         self,
         graph: Graph,
-        hubs: Any,
-        authorities: Any,
         outcome: PowerOutcome,
         statistics: RunStatistics,
         location: ResultLocation,
@@ -71,8 +68,8 @@ class HitsResult:
         self.iterations = outcome.iterations
         self.residual = outcome.residual
         self.location = location
-        self._hubs = hubs
-        self._authorities = authorities
+        self._hubs = outcome.hubs
+        self._authorities = outcome.values
 
     @cached_property
     def hubs(self) -> Array:

@@ -1,0 +1,317 @@
+"""Power iterations on GPUs: fills in the arguments of power.cuh, runs it, and gathers the results.
+
+Kept on the devices between queries: rows, and the lists of long ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.power_iteration.query import Finish, PowerOutcome, PowerQuery
+from godwit.arrays import ResultLocation
+from godwit.dtypes import Array
+from godwit.graph.facts import in_offsets
+from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import ProgressPoll
+from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import deliver_positions
+from godwit.supersteps.rows import Direction, StepRows
+from godwit.supersteps.run import (
+    PEERS,
+    ROWS,
+    STAGE,
+    STEP,
+    StepPlan,
+    point_rows,
+    refuse_selective,
+    step_source,
+)
+
+MATRIX = np.dtype(
+    [
+        ("rows", ROWS),
+        ("weights", np.uint64),
+        ("long_rows", np.uint64),
+        ("long_count", np.int64),
+        ("block_count", np.int64),
+    ]
+)
+"""``Matrix`` of power.cuh."""
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("in", MATRIX),
+        ("out", MATRIX),
+        ("start", np.uint64),
+        ("constant", np.uint64),
+        ("subscribers", np.uint64),
+        ("hub_subscribers", np.uint64),
+        ("partials", np.uint64),
+        ("iterates", PEERS, 2),
+        ("hubs", PEERS),
+        ("uniform_start", np.float64),
+        ("uniform_constant", np.float64),
+        ("factor", np.float64),
+        ("shift", np.float64),
+        ("values_factor", np.float64),
+        ("hubs_factor", np.float64),
+        ("tolerance", np.float64),
+        ("most_iterations", np.uint64),
+        ("normalizes", np.uint32),
+        ("finish", np.uint32),
+    ]
+)
+"""``Arguments`` of power.cuh."""
+
+LONG_ROW, BLOCK_ROW = 256, 4096  # as in power.cuh
+_START, _HUBS, _PULL = 0, 1, 3  # phases
+_ITERATIONS, _RESIDUAL = 0, 1  # words of the state
+_SUMS = 3
+_ITEM = 8
+
+
+@dataclass
+class PowerWork:
+    """Work and times of a query on GPUs, by device.
+
+    :param supersteps: of each device
+    :param vertices: own vertices of each device
+    :param arcs: in-arcs of these, and with two sides, out-arcs
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    supersteps: Array
+    vertices: Array
+    arcs: Array
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def source(id_dtype: Any, weight_dtype: Any = None, *, two_sided: bool = False) -> str:
+    """Return the source of the kernel for dtypes of positions and, if they count, weights."""
+    types = {
+        "Id": c_type(np.dtype(id_dtype)),
+        "Weight": "void" if weight_dtype is None else c_type(np.dtype(weight_dtype)),
+    }
+    text = step_source(
+        "algorithms/power_iteration/power.cuh", ARGUMENTS, types=types, work="grid_power",
+        enums=[Finish],
+    )  # fmt: skip
+    return f"#define TWO_SIDED {str(two_sided).lower()}\n{text}"
+
+
+def iterate_on_gpus(
+    placement: StepPlacement,
+    query: PowerQuery,
+    gpu: GpuOptions,
+    location: ResultLocation,
+    poll: ProgressPoll | None,
+) -> tuple[PowerOutcome, PowerWork]:
+    """Run a query of a graph that has vertices.
+
+    :param location: where the results are to live
+    :raises GraphTooLargeError: need against free, before anything but rows is allocated
+    :raises InputError: selective communication where the host copies all values
+    :raises DeviceError: a device waits for another in vain
+    """
+    refuse_selective(placement, gpu)
+    n = placement.vertex_count
+    seconds: dict[str, float] = {}
+    with placement.held():
+        key = ("power iteration", gpu, query.weighted, query.two_sided)
+        plan = placement.plan(key, lambda: _PowerPlan(placement, query, gpu, seconds))
+        seconds["kernel"] = plan.ask(query, poll)
+        if plan.exchange.by_host:
+            seconds["exchange"] = plan.exchange_s
+        controls = plan.controls()
+        words = controls["state"][0]
+        iterations = int(words[_ITERATIONS])
+        results = []
+        arrays = [plan.iterates[1 - iterations % 2], *([plan.hubs] if query.two_sided else [])]
+        seconds["gather"] = 0.0
+        for array in arrays:
+            results.append(location.empty(n, np.float64))
+            seconds["gather"] += deliver_positions(placement, array, np.float64, results[-1])
+    residual = float(words[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0])
+    outcome = PowerOutcome(
+        results[0],
+        results[1] if query.two_sided else None,
+        iterations,
+        residual / n / query.unit,
+    )
+    work = PowerWork(
+        controls["state"][:, STEP].astype(np.int64),
+        np.array([part.owned for part in placement.parts], np.int64),
+        plan.arcs,
+        seconds,
+    )
+    return outcome, work
+
+
+class PowerArrays:
+    """The arrays of power iterations, kept on the devices between queries.
+
+    :ivar iterates: by parity of the iteration
+    :ivar long_rows: by direction: local indexes of long rows
+    :ivar long_counts: by direction and device: long rows, and of these, rows for a block each
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.placement = placement
+        self.iterates = DeviceArray(placement), DeviceArray(placement)
+        self.hubs = DeviceArray(placement)
+        self.start = DeviceArray(placement)
+        self.constant = DeviceArray(placement)
+        self.partials = DeviceArray(placement)
+        self.long_rows: dict[Direction, DeviceArray] = {
+            "in": DeviceArray(placement),
+            "out": DeviceArray(placement),
+        }
+        self.long_counts: dict[tuple[Direction, int], tuple[int, int]] = {}
+
+    def list_long_rows(self, direction: Direction, part: StepPart) -> tuple[Buffer, int, int]:
+        """Return a device's long rows, the longest first, their number, and that of rows for a block."""
+        array = self.long_rows[direction]
+        if (direction, part.device) not in self.long_counts:
+            graph = self.placement.graph
+            offsets = graph.offsets if direction == "out" else in_offsets(graph)
+            vertices = self.placement.numbering.vertices(part.device)
+            lengths = offsets[1:][vertices] - offsets[:-1][vertices]
+            rows = np.flatnonzero(lengths > LONG_ROW)
+            rows = rows[np.argsort(-lengths[rows], kind="stable")].astype(np.int64)
+            array.room(part, max(_ITEM, rows.nbytes))
+            if len(rows):
+                array[part].upload(rows)
+            self.long_counts[direction, part.device] = (
+                len(rows),
+                int(np.count_nonzero(lengths > BLOCK_ROW)),
+            )
+        return array[part], *self.long_counts[direction, part.device]
+
+
+class _PowerPlan(StepPlan[StepPlacement]):
+    """Power iterations of a placement for one set of options.
+
+    :param seconds: gets the time of making rows, and of loading the kernel
+    :raises GraphTooLargeError: need against free
+    """
+
+    def __init__(
+        self,
+        placement: StepPlacement,
+        query: PowerQuery,
+        gpu: GpuOptions,
+        seconds: dict[str, float],
+    ) -> None:
+        begin = perf_counter()
+        directions: list[Direction] = ["in", "out"] if query.two_sided else ["in"]
+        self._rows = {way: placement.rows(way, query.weighted) for way in directions}
+        seconds["rows"] = perf_counter() - begin
+        weight_dtype = self._rows["in"][0].weight_dtype if query.weighted else None
+        code = source(placement.id_dtype, weight_dtype, two_sided=query.two_sided)
+        super().__init__(placement, code, np.zeros(len(placement.parts), ARGUMENTS), gpu)
+        seconds["compile"] = self.compile_s
+        self._arrays = placement.kept(PowerArrays)
+        self.iterates, self.hubs = self._arrays.iterates, self._arrays.hubs
+        self.exchange_on_host = self._exchange_on_host
+        self._reserve(query)
+        self._point(query)
+        self._connect(query)
+        self.lay_out()
+
+    @property
+    def arcs(self) -> Array:
+        """Arcs that an iteration visits, by device."""
+        return np.array(
+            [sum(rows[part.device].arcs for rows in self._rows.values()) for part in self.placement.parts],
+            np.int64,
+        )  # fmt: skip
+
+    def _reserve(self, query: PowerQuery) -> None:
+        """Allocate the arrays of values, and those of sums.
+
+        :raises GraphTooLargeError: need against free
+        """
+        devices, count = len(self.placement.parts), self.placement.count
+        arrays = [*self.iterates, *([self.hubs] if query.two_sided else [])]
+        self.placement.reserve(*((array, [_ITEM * count] * devices) for array in arrays))
+        for part in self.placement.parts:
+            blocks = self.blocks_with(part.device, 0)
+            self._arrays.partials.room(part, _ITEM * _SUMS * blocks)
+
+    def _point(self, query: PowerQuery) -> None:
+        """Fill in the pointers to each device's own memory."""
+        for arguments, part in zip(self.arguments, self.placement.parts, strict=True):
+            for way, rows in self._rows.items():
+                self._point_matrix(arguments[way], way, part, rows[part.device])
+            arguments["partials"] = self._arrays.partials[part].pointer
+
+    def _point_matrix(
+        self, matrix: Any, direction: Direction, part: StepPart, rows: StepRows
+    ) -> None:
+        point_rows(matrix["rows"], rows)
+        if rows.weights is not None:
+            matrix["weights"] = rows.weights.pointer
+        listed, long_count, block_count = self._arrays.list_long_rows(direction, part)
+        matrix["long_rows"] = listed.pointer
+        matrix["long_count"], matrix["block_count"] = long_count, block_count
+
+    def _connect(self, query: PowerQuery) -> None:
+        """Fill in the pointers to all devices' memory, and the subscriber masks."""
+        exchange, placement = self.exchange, self.placement
+        for parity, array in enumerate(self.iterates):
+            self.arguments["iterates"][:, parity] = exchange.broadcast_pointers(array)
+        if query.two_sided:
+            self.arguments["hubs"] = exchange.broadcast_pointers(self.hubs)
+        if len(placement.parts) == 1:
+            return
+        broadcasts = self.gpu.communication == "broadcast"
+        # Iterates are read along out-rows if hubs are computed from them, and hubs along in-rows.
+        readers: dict[str, Direction] = {"subscribers": "in"}
+        if query.two_sided:
+            readers = {"subscribers": "out", "hub_subscribers": "in"}
+        for name, way in readers.items():
+            masks = placement.subscriber_masks(*([] if broadcasts else [way]))
+            for arguments, mask in zip(self.arguments, masks, strict=True):
+                arguments[name] = mask.pointer
+
+    def ask(self, query: PowerQuery, poll: ProgressPoll | None) -> float:
+        """Answer a query; return the seconds that kernels ran."""
+        arguments, n = self.arguments, self.placement.vertex_count
+        arguments["factor"], arguments["shift"] = query.factor, query.shift
+        arguments["values_factor"], arguments["hubs_factor"] = 1 / query.unit, query.hubs_factor
+        arguments["tolerance"] = query.tolerance * query.unit * n
+        arguments["most_iterations"] = query.max_iterations
+        arguments["normalizes"], arguments["finish"] = query.normalizes, query.finish
+        self._upload("start", query.start, self._arrays.start)
+        constant = np.zeros(1) if query.constant is None else query.constant
+        self._upload("constant", constant, self._arrays.constant)
+        return self.run(phase=_START, poll=poll)
+
+    def _upload(self, name: str, values: Array, array: DeviceArray) -> None:
+        """Upload values of all vertices and point to them; one value for all is an argument."""
+        placement = self.placement
+        self.arguments[name] = 0
+        self.arguments[f"uniform_{name}"] = values[0]
+        if len(values) == 1:
+            return
+        placement.reserve((array, [_ITEM * max(1, part.owned) for part in placement.parts]))
+        for arguments, part in zip(self.arguments, placement.parts, strict=True):
+            if part.owned:
+                array[part].upload(values[placement.numbering.vertices(part.device)])
+            arguments[name] = array[part].pointer
+
+    def _exchange_on_host(self, last: int, coming: int, state: Array) -> None:
+        """Copy what the next pass reads, where the host copies."""
+        if last == _HUBS:
+            self.exchange.broadcast(self.hubs, 8 * _ITEM)
+        elif last in (_START, _PULL):
+            written = (int(state[_ITERATIONS]) + (last == _PULL)) % 2
+            self.exchange.broadcast(self.iterates[written], 8 * _ITEM)

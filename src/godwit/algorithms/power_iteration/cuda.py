@@ -21,7 +21,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_positions
+from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import Direction, StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -133,19 +133,14 @@ def iterate_on_gpus(
         controls = plan.controls()
         words = controls["state"][0]
         iterations = int(words[_ITERATIONS])
-        results = []
-        arrays = [plan.iterates[1 - iterations % 2], *([plan.hubs] if query.two_sided else [])]
-        seconds["gather"] = 0.0
-        for array in arrays:
-            results.append(location.empty(n, np.float64))
-            seconds["gather"] += deliver_positions(placement, array, np.float64, results[-1])
+        written = plan.iterates[1 - iterations % 2]
+        values, seconds["gather"] = deliver_vertices(placement, written, np.float64, location)
+        hubs = None
+        if query.two_sided:
+            hubs, gather_s = deliver_vertices(placement, plan.hubs, np.float64, location)
+            seconds["gather"] += gather_s
     residual = float(words[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0])
-    outcome = PowerOutcome(
-        results[0],
-        results[1] if query.two_sided else None,
-        iterations,
-        residual / n / query.unit,
-    )
+    outcome = PowerOutcome(values, hubs, iterations, residual / n / query.unit)
     work = PowerWork(
         controls["state"][:, STEP].astype(np.int64),
         np.array([part.owned for part in placement.parts], np.int64),

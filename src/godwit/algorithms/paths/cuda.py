@@ -121,7 +121,6 @@ def predecessors_on_gpus(
     sources = np.unique(np.asarray(sources, np.int64))
     placement = place_parts(placed)
     assert placement is not None
-    destination = location.empty(graph.vertex_count, graph.targets.dtype)
     unit = unit_lengths or graph.weights is None
     length_dtype = None if unit or graph.weights is None else graph.weights.dtype
     pulls = is_known_symmetric(graph, weighted=not unit)
@@ -129,6 +128,7 @@ def predecessors_on_gpus(
     with held_gpus(placement.indexes + ([] if location.gpu is None else [location.gpu])):
         if placement.closed:
             raise ClosedContextError(CLOSED)
+        destination = location.empty(graph.vertex_count, graph.targets.dtype)
         plan = placement.plan(
             ("predecessors", kind), lambda: PredecessorPlan(placement, graph, kind)
         )

@@ -26,7 +26,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
 from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.devices import held_gpus
-from godwit.runtime.cuda.memory import Buffer, kept_or_new
+from godwit.runtime.cuda.memory import Buffer, kept_or_new, new_host_array
 from godwit.worker.cuda.placement import CLOSED, GpuPart, GpuPlacement, synchronize
 from godwit.worker.cuda.program import HUB_DEGREE
 from godwit.worker.query import place_parts
@@ -128,14 +128,13 @@ def predecessors_on_gpus(
     with held_gpus(placement.indexes + ([] if location.gpu is None else [location.gpu])):
         if placement.closed:
             raise ClosedContextError(CLOSED)
-        destination = location.empty(graph.vertex_count, graph.targets.dtype)
         plan = placement.plan(
             ("predecessors", kind), lambda: PredecessorPlan(placement, graph, kind)
         )
-        is_complete = plan.run(distance, sources, destination)
+        result, is_complete = plan.run(distance, sources, location)
     if is_complete:
-        return destination
-    predecessor = host_array(destination)
+        return result
+    predecessor = host_array(result)
     finish_ties(graph, host_array(distance), predecessor, sources)
     return location.place(predecessor)
 
@@ -272,48 +271,32 @@ class PredecessorPlan:
             self.close()
             raise
 
-    def run(self, distance: Any, sources: Array, destination: Any) -> bool:
-        """Fill an array with predecessors; return False if the host must finish rule 2.
+    def run(self, distance: Any, sources: Array, location: ResultLocation) -> tuple[Any, bool]:
+        """Return the predecessors, and whether they are complete: else the host must finish rule 2.
 
         :param distance: (n) an array of NumPy, or of CuPy on any GPU
         :param sources: (k) int64, each once
-        :param destination: (n) of ids, likewise
         """
         home = next(
-            (one for one in self.endpoints if one.part.index == _gpu_of(destination)),
-            self.endpoints[0],
+            (one for one in self.endpoints if one.part.index == location.gpu), self.endpoints[0]
         )
+        result = self._new_result(location)
         with ExitStack() as stack:
             try:
-                is_complete, candidates = self._search(stack, home, distance, sources, destination)
-                self._deliver(home, candidates, destination)
+                distances = self._distances(stack, distance, home)
+                candidates = self._candidates(stack, home, result)
+                source = int(sources[0]) if len(sources) == 1 else -1
+                for endpoint in self.endpoints:
+                    pointer = distances[endpoint.part.index]
+                    endpoint.search(pointer, candidates[endpoint], source)
+                self._merge(stack, home, candidates)
+                is_complete = True
+                if self.kind.length_dtype is not None and home.open_count() > len(sources):
+                    is_complete = len(self.endpoints) == 1 and home.settle_ties(sources)
+                self._deliver(home, candidates[home], result)
             finally:
                 synchronize(self._parts)  # before scratch memory is given back
-        return is_complete
-
-    def _search(
-        self, stack: ExitStack, home: _Endpoint, distance: Any, sources: Array, destination: Any
-    ) -> tuple[bool, int]:
-        """Search for predecessors; return whether they are complete, and their address on a GPU.
-
-        :param home: the device on whose GPU they are merged
-        """
-        distances = self._distances(stack, distance, home)
-        nbytes = self.kind.id_dtype.itemsize * self.count
-        source = int(sources[0]) if len(sources) == 1 else -1
-        candidates = {}
-        for endpoint in self.endpoints:
-            index = endpoint.part.index
-            if endpoint is home and index == _gpu_of(destination):
-                candidates[endpoint] = int(destination.data.ptr)
-            else:
-                candidates[endpoint] = _scratch(stack, index, nbytes).pointer
-            endpoint.search(distances[index], candidates[endpoint], source)
-        self._merge(stack, home, candidates)
-        is_complete = True
-        if self.kind.length_dtype is not None and home.open_count() > len(sources):
-            is_complete = len(self.endpoints) == 1 and home.settle_ties(sources)
-        return is_complete, candidates[home]
+        return result, is_complete
 
     @property
     def _parts(self) -> list[GpuPart]:
@@ -341,6 +324,16 @@ class PredecessorPlan:
             synchronize(self._parts)  # a copy may be read by several endpoints
         return addresses
 
+    def _candidates(self, stack: ExitStack, home: _Endpoint, result: Any) -> dict[_Endpoint, int]:
+        """Return the address of each device's candidates: that of the result if it lies there."""
+        nbytes = self.kind.id_dtype.itemsize * self.count
+        return {
+            endpoint: int(result.data.ptr)
+            if endpoint is home and _gpu_of(result) == home.part.index
+            else _scratch(stack, endpoint.part.index, nbytes).pointer
+            for endpoint in self.endpoints
+        }
+
     def _merge(self, stack: ExitStack, home: _Endpoint, candidates: dict[_Endpoint, int]) -> None:
         """Merge the candidates of all endpoints into those of one."""
         others = [endpoint for endpoint in self.endpoints if endpoint is not home]
@@ -357,15 +350,21 @@ class PredecessorPlan:
                 pointer = arrived
             home.merge(pointer)
 
-    def _deliver(self, home: _Endpoint, candidates: int, destination: Any) -> None:
-        """Copy the candidates of all vertices to the destination, if they are elsewhere."""
-        gpu, index, stream = _gpu_of(destination), home.part.index, home.part.stream
+    def _new_result(self, location: ResultLocation) -> Any:
+        """Return an array for the result; on the host in page-locked memory if possible."""
+        if location.gpu is not None:
+            return location.empty(self.count, self.kind.id_dtype)
+        indexes = [part.index for part in self._parts]
+        return new_host_array(self.count, self.kind.id_dtype, indexes)[0]
+
+    def _deliver(self, home: _Endpoint, candidates: int, result: Any) -> None:
+        """Copy the candidates of all vertices to the result, unless they lie there."""
+        index, stream, gpu = home.part.index, home.part.stream, _gpu_of(result)
         if gpu is None:
             stream.synchronize()
-            download(index, candidates, destination)
+            download(index, candidates, result)
         elif gpu != index:
-            nbytes = self.kind.id_dtype.itemsize * self.count
-            address = int(destination.data.ptr)
+            address, nbytes = int(result.data.ptr), int(result.nbytes)
             driver.copy_peer_async(address, gpu, candidates, index, nbytes, stream)
 
     def close(self) -> None:

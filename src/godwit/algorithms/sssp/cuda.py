@@ -1,0 +1,313 @@
+"""Shortest paths on one GPU that look at few arcs: arguments and results of search.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
+from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
+from godwit.runtime.cuda.compile import c_type, number_bits
+from godwit.runtime.cuda.memory import PinnedBuffer
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import ProgressPoll
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.rows import RowClass
+from godwit.supersteps.run import (
+    ROWS,
+    STAGE,
+    STEP,
+    THREADS,
+    StepPlan,
+    left_rows_bytes,
+    point_rows,
+    state_words,
+    step_source,
+)
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("out", ROWS),
+        ("in", ROWS),
+        ("out_targets", np.uint64),
+        ("out_weights", np.uint64),
+        ("in_targets", np.uint64),
+        ("in_weights", np.uint64),
+        ("distances", np.uint64),
+        ("pending", np.uint64),
+        ("open", np.uint64),
+        ("cursors", np.uint64),
+        ("left_rows", np.uint64),
+        ("counters", np.uint64),
+        ("seeds", np.uint64),
+        ("seed_count", np.int64),
+        ("active", np.int64),
+        ("cleared", np.int64),
+        ("has_long_rows", np.uint64),
+    ]
+)
+"""``Arguments`` of the kernel."""
+
+DEEP_STEPS = 64
+"""After this many supersteps a search of narrow frontiers gives up if the caller has an alternative."""
+TURN = 2.5
+"""Pull when the in-arcs that are left are at most this multiple of the arcs of the latest stage."""
+
+_COUNTERS_BYTES = 8
+_LIST_BYTES_PER_WARP = 2048
+_SAMPLE = 4096
+_UNREACHED = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float64": np.inf}
+
+
+class Phase(IntEnum):
+    """``SsspPhase`` of the kernel."""
+
+    BEGIN, PUSH, PULL, CORRECT = range(4)
+
+
+class Word(IntEnum):
+    """Words of ``control->state``: ``SsspState`` of the kernel."""
+
+    (
+        NEAR, BEFORE, WIDTH, FIRST_WIDTH, LIMIT, ARCS, SETTLED_ARCS, STAGE_ARCS, STAGE_LEFT, IS_FIRST,
+        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN,
+    ) = range(16)  # fmt: skip
+
+
+class Count(IntEnum):
+    """Indices of the counts of a block; ``SsspCount`` of the kernel."""
+
+    PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED = range(6)
+
+
+def source(id_dtype: np.dtype[Any], value_dtype: np.dtype[Any], weight_dtype: np.dtype[Any]) -> str:
+    """Return the source of the kernel.
+
+    :param value_dtype: of distances: int32, int64 or float64
+    """
+    return step_source(
+        "algorithms/sssp/search.cuh",
+        ARGUMENTS,
+        types={
+            "Id": c_type(id_dtype),
+            "Value": c_type(value_dtype),
+            "Stored": "i32" if value_dtype.itemsize == 4 else "i64",
+            "Weight": c_type(weight_dtype),
+        },
+        enums=(Phase, Word, Count),
+        work="grid_sssp",
+    )
+
+
+class SsspArrays:
+    """The arrays of searches, kept on the GPU between queries.
+
+    :ivar distances: by dtype
+    :ivar cleared: dtypes in whose distances vertices without arcs are unreached, and stay so
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.distances = {name: DeviceArray(placement) for name in _UNREACHED}
+        self.cleared: set[str] = set()
+        self.pending = DeviceArray(placement)
+        self.open = DeviceArray(placement)
+        self.cursors = DeviceArray(placement)
+        self.left_rows = DeviceArray(placement)
+        self.counters = DeviceArray(placement)
+
+
+@dataclass
+class SsspOutcome:
+    """How a search ended.
+
+    :param gave_up: the graph has long paths, along which few vertices are found at a time
+    :param overflows: a distance does not fit the dtype
+    :param distances: of all positions, on the GPU
+    :param processed: times that a vertex pushed
+    :param looked: arcs that were looked at
+    :param seconds: by phase
+    """
+
+    gave_up: bool
+    overflows: bool
+    distances: DeviceArray
+    processed: int
+    looked: int
+    supersteps: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def search_on_gpu(
+    placement: StepPlacement,
+    sources: Array,
+    dtype: np.dtype[Any],
+    limit: float | None,
+    *,
+    may_give_up: bool,
+    gpu: GpuOptions,
+    poll: ProgressPoll | None,
+) -> SsspOutcome:
+    """Compute distances by position on a placement of one GPU, which the caller holds.
+
+    :param sources: (s) vertices, each once
+    :param dtype: of the distances: int32 or int64 for integer weights, float64 for others
+    :param limit: vertices beyond it are not reached
+    :param may_give_up: the caller has an alternative for a graph with long paths
+    :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
+    """
+    if placement.capacity >= 1 << 32:
+        raise GraphTooLargeError(
+            f"{placement.capacity:,} vertices, and the search takes fewer than {1 << 32:,}"
+        )
+    seconds: dict[str, float] = {}
+    plan = placement.plan(
+        ("sssp", dtype.name, gpu), lambda: _SsspPlan(placement, dtype, gpu, seconds)
+    )
+    plan.ask(sources, limit, may_give_up=may_give_up)
+    seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
+    plan.arrays.cleared.add(dtype.name)
+    controls = plan.controls()
+    words, counts = controls["state"][0], controls["run_counts"][0]
+    return SsspOutcome(
+        bool(words[Word.GAVE_UP]),
+        bool(words[Word.OVERFLOWS]),
+        plan.arrays.distances[dtype.name],
+        int(counts[Count.PROCESSED]),
+        int(counts[Count.LOOKED]),
+        int(words[STEP]),
+        seconds,
+    )
+
+
+class _SsspPlan(StepPlan[StepPlacement]):
+    """The search of a placement for one dtype of distances and one set of options.
+
+    :param seconds: gets the time of making rows, and of loading the kernel
+    """
+
+    def __init__(
+        self,
+        placement: StepPlacement,
+        dtype: np.dtype[Any],
+        gpu: GpuOptions,
+        seconds: dict[str, float],
+    ) -> None:
+        begin = perf_counter()
+        sorted_rows = placement.kept(SortedRowArrays)
+        (self._out,), (self._in,) = sorted_rows.make("out"), sorted_rows.make("in")
+        seconds["rows"] = perf_counter() - begin
+        weight_dtype = self._out.rows.weight_dtype
+        assert weight_dtype is not None
+        text = source(placement.id_dtype, dtype, weight_dtype)
+        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
+        seconds["compile"] = self.compile_s
+        self.dtype = dtype
+        self.arrays = placement.kept(SsspArrays)
+        self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._point()
+        self.state = self._first_state()
+        self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
+        self.lay_out()
+
+    def _point(self) -> None:
+        """Allocate arrays, and fill in all arguments that no query changes.
+
+        :raises GraphTooLargeError: need against free
+        """
+        placement, arrays = self.placement, self.arrays
+        (part,) = placement.parts
+        out_rows, in_rows = self._out.rows, self._in.rows
+        left = max(
+            left_rows_bytes("mixed", rows, placement.capacity) for rows in (out_rows, in_rows)
+        )
+        distances = arrays.distances[self.dtype.name]
+        bitmap = placement.count // 8
+        placement.reserve(
+            (distances, [self.dtype.itemsize * placement.count]),
+            (arrays.pending, [bitmap]),
+            (arrays.open, [bitmap]),
+            (arrays.cursors, [4 * placement.count]),
+            (arrays.left_rows, [left]),
+            (arrays.counters, [_COUNTERS_BYTES]),
+        )
+        struct: Any = self.arguments[0]
+        point_rows(struct["out"], out_rows)
+        point_rows(struct["in"], in_rows)
+        struct["out_targets"], struct["out_weights"] = (
+            self._out.targets.pointer,
+            self._out.weights.pointer,
+        )
+        struct["in_targets"], struct["in_weights"] = (
+            self._in.targets.pointer,
+            self._in.weights.pointer,
+        )
+        struct["distances"] = distances[part].pointer
+        for name in ("pending", "open", "cursors", "left_rows", "counters"):
+            struct[name] = getattr(arrays, name)[part].pointer
+        directed = placement.graph.directed
+        # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
+        struct["active"] = part.owned if directed else part.active
+        # Classes of a directed graph are of in-degrees.
+        struct["has_long_rows"] = directed or out_rows.classes[RowClass.CLASS_WARP] > 0
+
+    def _first_state(self) -> Array:
+        """Return the state with which every search begins, but for its limits."""
+        width = self._bits(first_width(self.placement, self.dtype))
+        state: dict[Word, int | float] = {
+            Word.NEAR: width,
+            Word.BEFORE: 2**64 - 1,
+            Word.WIDTH: width,
+            Word.FIRST_WIDTH: width,
+            Word.ARCS: self._in.rows.arcs,
+            Word.IS_FIRST: 1,
+            Word.VERTICES: max(1, self.placement.parts[0].active),
+            Word.TURN: float(TURN),
+        }
+        return state_words([state.get(word, 0) for word in Word])
+
+    def _bits(self, distance: Any) -> int:
+        """Return a distance as the kernel stores it."""
+        return number_bits(distance, self.dtype)
+
+    def ask(self, sources: Array, limit: float | None, *, may_give_up: bool) -> None:
+        """Write what a query asks for into the arguments and the first state."""
+        placement, struct = self.placement, self.arguments[0]
+        seeds = placement.numbering.position[sources]
+        if seeds.nbytes > self._seeds.nbytes:
+            self._seeds.close()
+            self._seeds = PinnedBuffer(seeds.nbytes)
+        self._seeds.upload(seeds)
+        struct["seeds"], struct["seed_count"] = self._seeds.pointer, len(seeds)
+        is_cleared = self.dtype.name in self.arrays.cleared
+        struct["cleared"] = struct["active"] if is_cleared else placement.parts[0].owned
+        farthest = self._bits(_UNREACHED[self.dtype.name]) - 1
+        self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
+        self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
+
+    def close(self) -> None:
+        """Free the memory of seeds, too."""
+        self._seeds.close()
+        super().close()
+
+
+def first_width(placement: StepPlacement, dtype: np.dtype[Any]) -> Any:
+    """Return the width of a stage: a vertex has some one arc that is not longer, on average."""
+    graph = placement.graph
+    assert graph.weights is not None
+    count = len(graph.weights)
+    sample = graph.weights[np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)]
+    active = max(1, placement.parts[0].active)
+    quantile = np.quantile(sample, min(1.0, active / max(1, count)), method="higher")
+    positive = sample[sample > 0]
+    least = positive.min() if len(positive) else 1
+    width = max(quantile, least)
+    if dtype.kind == "f":
+        return float(width) if np.isfinite(width) else 1.0
+    return int(min(width, _UNREACHED[dtype.name] // 4))

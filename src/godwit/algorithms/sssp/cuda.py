@@ -57,7 +57,7 @@ ARGUMENTS = np.dtype(
 
 DEEP_STEPS = 64
 """After this many supersteps a search of narrow frontiers gives up if the caller has an alternative."""
-TURN = 2.5
+TURN = 8.0
 """Pull when the in-arcs that are left are at most this multiple of the arcs of the latest stage."""
 
 _COUNTERS_BYTES = 8

@@ -7,7 +7,8 @@
 // Pull: when the vertices that are left have few in-arcs beside what a stage pushes, each looks through its in-row for
 // final neighbours, and stops at the first weight that is not below the distance it has found.
 //
-// Correct: vertices beyond `near` push all their arcs to each other, nearest first, until nothing changes.
+// Correct: vertices beyond `near` push all their arcs to each other, nearest first, until nothing changes. `open` are
+// these vertices then: most of their arcs lead to others, whose distances need not be read.
 //
 // Beamer, Asanovic and Patterson (SC 2012) have push and pull for BFS, Chakaravarthy et al. (IPDPS 2014) pushing,
 // pulling and pruning by weight for shortest paths, Meyer and Sanders (2003) the stages (delta-stepping).
@@ -41,8 +42,9 @@ enum SsspState : u32 {
     STAGE_LEFT,    // vertices seen in the stage so far that are beyond the bound, or open
     IS_FIRST,      // the next superstep is the first of its stage
     PULLED,
-    OVERFLOWS,   // a distance does not fit
-    DEEP_STEPS,  // after this many supersteps a search of narrow frontiers is given up; 0: never
+    OVERFLOWS,  // a distance does not fit
+    DEEP_STEPS,  // every so many supersteps (four times as many after a pull) a search whose frontier is narrow is
+    // given up; 0: never
     GAVE_UP,
     VERTICES,
     TURN,  // pull when the in-arcs left are at most this multiple of a stage's arcs; bits of a double
@@ -53,6 +55,7 @@ enum SsspCount : u32 { PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVE
 constexpr u32 LONG_PULL_ARCS = 4096;     // longer in-rows are pulled by the team
 constexpr u32 PULL_ALONE_ARCS = 8;       // arcs that a lane looks at before its warp helps
 constexpr u32 NEVER = 0xffffffffu;       // cursor of a vertex that has not pushed
+constexpr u64 FEW_SHARE = 64;            // fewer than this share of the vertices are few
 constexpr u32 CORRECTION_DOUBLINGS = 4;  // stages after the pull begin 16 times as wide
 
 struct SsspCounters {
@@ -160,28 +163,36 @@ struct PushArcs {
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
             to[i] = UNREACHED;
-            if (!there[i]) continue;
-            target[i] = load_once(arguments.out_targets + arcs[i]);
+            target[i] = there[i] ? load_once(arguments.out_targets + arcs[i]) : Id(0);
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            const bool is_final =
+                search.corrects && !(arguments.open[target[i] >> 5] >> (target[i] & 31) & 1);
+            if (!there[i] || is_final) continue;
             to[i] = search.along(load_relaxed(arguments.distances + rows[i]),
                                  load_once(arguments.out_weights + arcs[i]));
         }
-        bool improves[ARCS];
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            improves[i] =
-                to[i] != UNREACHED && to[i] < load_relaxed(arguments.distances + target[i]);
+        bool is_near[ARCS], any_near = false;
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            if (!improves[i]) continue;
-            if (atomicMin(arguments.distances + target[i], to[i]) <= to[i]) continue;
-            if (to[i] > search.near) {
-                search.left += 1;
-                continue;
-            }
-            search.found += 1;
-            __threadfence();  // whoever clears the bit reads this distance, or a smaller one
-            set_bits(arguments.pending + (target[i] >> 5), 1u << (target[i] & 31));
+            is_near[i] =
+                to[i] != UNREACHED && to[i] < load_relaxed(arguments.distances + target[i]);
         }
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (!is_near[i]) continue;
+            const bool improves = atomicMin(arguments.distances + target[i], to[i]) > to[i];
+            is_near[i] = improves && to[i] <= search.near;
+            search.found += is_near[i];
+            search.left += improves && !is_near[i];
+            any_near |= is_near[i];
+        }
+        if (!any_near) return;
+        __threadfence();  // whoever clears a bit reads this distance, or a smaller one
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++)
+            if (is_near[i]) set_bits(arguments.pending + (target[i] >> 5), 1u << (target[i] & 31));
     }
 };
 
@@ -371,7 +382,9 @@ __device__ __forceinline__ void team_pull(Search &search) {
         const bool is_there = vertex < arguments.active;
         const Stored before = is_there ? load_relaxed(arguments.distances + vertex) : search.near;
         const bool searches = before > search.near;
-        if (!__any_sync(FULL_WARP, searches)) continue;
+        const u32 open = __ballot_sync(FULL_WARP, searches);
+        if (lane_id() == 0) arguments.open[word] = open;
+        if (!open) continue;
         i64 at = 0, end = 0;
         if (searches) {
             at = arguments.in.offsets[vertex];
@@ -433,7 +446,8 @@ __device__ __forceinline__ Stored raised(Stored near, Stored width) {
 }
 
 __device__ __forceinline__ Stored doubled(Stored width) {
-    if constexpr (is_float<Value>) return stored(min(value_of(width) * 2, 8.9e307));
+    if constexpr (is_float<Value>)
+        return stored(static_cast<Value>(min(static_cast<double>(value_of(width)) * 2, 8.9e307)));
     return width > LARGEST / 2 ? LARGEST : width * 2;
 }
 
@@ -442,6 +456,9 @@ __device__ __forceinline__ void next_stage(u64 *state) {
     const Stored width = static_cast<Stored>(state[state[STAGE_ARCS] ? FIRST_WIDTH : WIDTH]);
     state[BEFORE] = state[NEAR];
     state[NEAR] = static_cast<u64>(raised(static_cast<Stored>(state[NEAR]), width));
+    // The order of few vertices does not matter.
+    if (state[PULLED] && state[STAGE_LEFT] * FEW_SHARE < state[VERTICES])
+        state[NEAR] = static_cast<u64>(UNREACHED - 1);
     state[WIDTH] = static_cast<u64>(doubled(width));
     if (state[PULLED]) state[FIRST_WIDTH] = state[WIDTH];
     state[IS_FIRST] = 1;
@@ -460,13 +477,15 @@ __device__ __forceinline__ u32 sssp_next(u32 phase, const Sums &sums, u64 *state
     state[STAGE_LEFT] += sums.counts[BEYOND];
     state[SETTLED_ARCS] += sums.counts[NEWLY_SETTLED_ARCS];
     state[IS_FIRST] = 0;
-    if (state[STEP] + 1 == state[DEEP_STEPS] && !state[PULLED] &&
-        (found + state[STAGE_LEFT]) * 64 < state[VERTICES]) {
+    const bool is_narrow = (found + state[STAGE_LEFT]) * FEW_SHARE < state[VERTICES];
+    const u64 most_steps = state[DEEP_STEPS] * (state[PULLED] ? 4 : 1);
+    if (most_steps && (state[STEP] + 1) % most_steps == 0 && is_narrow) {
         state[GAVE_UP] = 1;
         return STOP;
     }
     if (phase == PULL) {
         state[PULLED] = 1;
+        state[STAGE_LEFT] = state[VERTICES];  // as many as there may be
         for (u32 k = 0; k < CORRECTION_DOUBLINGS; k++)
             state[FIRST_WIDTH] = static_cast<u64>(doubled(static_cast<Stored>(state[FIRST_WIDTH])));
         next_stage(state);

@@ -24,6 +24,8 @@ from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
+from godwit.algorithms.sssp import cuda as sssp_steps
+from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -153,6 +155,27 @@ def test_power_iterations_compile(
 ) -> None:
     text = power_steps.source(*dtypes, two_sided=two_sided)
     assert b".text.work\0" in cubin(text, (), architecture)
+DISTANCES = [
+    ("int32", "int32", "int32"), ("int32", "float64", "float32"), ("int64", "int64", "int32"),
+    ("int32", "int64", "int64"), ("int64", "float64", "float64"), ("int32", "int32", "int32"),
+]  # fmt: skip
+"""Of positions, distances and weights."""
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "architecture"),
+    [
+        pytest.param(dtypes, name, marks=_unless(place % 3 == 1))
+        for place, (dtypes, name) in enumerate(zip(DISTANCES, ARCHITECTURES, strict=True))
+    ],
+    ids=str,
+)
+def test_shortest_paths_compile(dtypes: tuple[str, ...], architecture: str) -> None:
+    ids, _, weights = map(np.dtype, dtypes)
+    text = sssp_steps.source(*map(np.dtype, dtypes))
+    assert b".text.work\0" in cubin(text, (), architecture)
+    code = cubin(sssp_rows.source(ids, weights), (), architecture)
+    assert b".text.write_weight_keys\0" in code
 
 
 @each_architecture

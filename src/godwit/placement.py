@@ -31,6 +31,7 @@ class PlacedGraph:
     :ivar is_kept: True if :func:`godwit.place` made it: its first query makes what pays after several
     :ivar searches: number of searches on CPUs that in-arcs would have made faster, or have made
     :ivar suits_steps: False once supersteps turned out not to suit the graph
+    :ivar given_up: algorithms that have another way than the one that turned out not to suit the graph
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
 
@@ -53,6 +54,7 @@ class PlacedGraph:
         self.is_kept = False
         self.searches = 0
         self.suits_steps = True
+        self.given_up: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
         self._placing = threading.Lock()
 

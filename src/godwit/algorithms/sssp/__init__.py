@@ -2,7 +2,9 @@
 
 Distances only decrease, so the result is correct if relaxations happen in any order and repeatedly.
 Processing small distances first makes repeated relaxations rare: delta-stepping within a device; devices
-may run ahead of each other by a window of buckets.
+may run ahead of each other by a window of buckets. On one GPU, graphs with hubs are searched in supersteps
+that push along short arcs and pull the rest (:mod:`godwit.algorithms.sssp.cuda`), which looks at a small
+part of the arcs.
 """
 
 from __future__ import annotations
@@ -11,25 +13,36 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights
-from godwit.errors import ValueOverflowError
+from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError, ValueOverflowError
+from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
 )
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
-from godwit.worker.options import SolverOptions, WorkerOptions, query_options
+from godwit.worker.options import (
+    DEFAULT_WORKER_OPTIONS,
+    SolverOptions,
+    WorkerOptions,
+    query_options,
+)
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
     placed_for_query,
 )
-from godwit.worker.solve import solve
+from godwit.worker.solve import make_poll, solve
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -71,9 +84,14 @@ def run_sssp(
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
+    suits_supersteps = target is None and _suits_supersteps(placed, options)
     start = dict.fromkeys(sources.tolist(), 0)
 
     def run(program: VertexProgram) -> PathResult:
+        if suits_supersteps and program is not _SATURATING:
+            result = _in_supersteps(placed, sources, program, cutoff, options)
+            if result is not None:
+                return result
         solution = solve(
             program,
             placed,
@@ -119,6 +137,70 @@ def run_sssp(
                 raise
             overflowed.append(True)
     return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
+
+
+_WIDE_DEGREE = 4
+_HUB_FACTOR = 64
+"""A graph has hubs if a vertex has this many times the mean number of arcs."""
+
+
+def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
+    """Return True if a search in supersteps looks at fewer arcs: one GPU keeps a graph with hubs.
+
+    Rows are sorted by weight first, which takes longer than a search: a graph that is placed for one query
+    is not searched so.
+    """
+    devices, gpu = placed.context.devices, options.gpu
+    if len(devices) != 1 or devices[0].kind != "cuda" or options.execution != "auto":
+        return False
+    if not placed.is_kept or "sssp" in placed.given_up or placed.duplication == "1-hop":
+        return False
+    takes_any = options.worker == DEFAULT_WORKER_OPTIONS and gpu == DEFAULT_GPU_OPTIONS
+    return takes_any and bool(placed.graph.cached("has_hubs", lambda: _has_hubs(placed.graph)))
+
+
+def _has_hubs(graph: Graph) -> bool:
+    """Return True if a graph has weights that differ, and degrees that differ much."""
+    weights = graph.weights
+    if weights is None or graph.arc_count < _WIDE_DEGREE * graph.vertex_count:
+        return False
+    most = int(graph.out_degree().max(initial=0))
+    is_skewed = most * graph.vertex_count >= _HUB_FACTOR * graph.arc_count
+    return is_skewed and bool((weights != weights[0]).any())
+
+
+def _in_supersteps(
+    placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
+    options: SolverOptions,
+) -> PathResult | None:  # fmt: skip
+    """Search in supersteps; return None if that does not suit the graph.
+
+    :raises ValueOverflowError: a distance does not fit the program's dtype
+    """
+    from godwit.algorithms.sssp.cuda import search_on_gpu
+
+    statistics = RunStatistics((placed.context.devices[0].name,), "direction-optimizing")
+    try:
+        with statistics.phase("run"):
+            outcome = search_on_gpu(
+                place_positions(placed), sources, program.dtype, cutoff,
+                location=options.location, gpu=options.gpu, poll=make_poll(options),
+            )  # fmt: skip
+    except GraphTooLargeError:
+        outcome = None
+    if outcome is None or (outcome.distance is None and not outcome.overflows):
+        placed.given_up.add("sssp")
+        return None
+    if outcome.overflows:
+        raise ValueOverflowError(f"a distance does not fit {program.dtype.name}")
+    statistics.split_run(outcome.seconds)
+    statistics.processed_items = np.array([outcome.processed], np.int64)
+    statistics.arcs_relaxed = np.array([outcome.looked], np.int64)
+    statistics.rounds = np.array([outcome.supersteps], np.int64)
+    return PathResult(
+        placed.graph, sources, outcome.distance, statistics, unit_lengths=False,
+        location=options.location,
+    )  # fmt: skip
 
 
 def sssp(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, number_bits
@@ -18,6 +19,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     ROWS,
@@ -56,7 +58,7 @@ ARGUMENTS = np.dtype(
 """``Arguments`` of the kernel."""
 
 DEEP_STEPS = 64
-"""After this many supersteps a search of narrow frontiers gives up if the caller has an alternative."""
+"""After this many supersteps a search of narrow frontiers is given up."""
 TURN = 8.0
 """Pull when the in-arcs that are left are at most this multiple of the arcs of the latest stage."""
 
@@ -127,17 +129,16 @@ class SsspArrays:
 class SsspOutcome:
     """How a search ended.
 
-    :param gave_up: the graph has long paths, along which few vertices are found at a time
-    :param overflows: a distance does not fit the dtype
-    :param distances: of all positions, on the GPU
+    :param distance: (n) int64 or float64, as of :func:`godwit.sssp`; None if it is not complete
+    :param overflows: a distance does not fit the dtype; otherwise a search that is not complete was given
+        up, as few vertices at a time are found along long paths
     :param processed: times that a vertex pushed
     :param looked: arcs that were looked at
     :param seconds: by phase
     """
 
-    gave_up: bool
+    distance: Any
     overflows: bool
-    distances: DeviceArray
     processed: int
     looked: int
     supersteps: int
@@ -150,35 +151,40 @@ def search_on_gpu(
     dtype: np.dtype[Any],
     limit: float | None,
     *,
-    may_give_up: bool,
+    location: ResultLocation,
     gpu: GpuOptions,
     poll: ProgressPoll | None,
 ) -> SsspOutcome:
-    """Compute distances by position on a placement of one GPU, which the caller holds.
+    """Search from some sources on a placement of one GPU.
 
     :param sources: (s) vertices, each once
-    :param dtype: of the distances: int32 or int64 for integer weights, float64 for others
+    :param dtype: of the distances that the GPU computes: int32 or int64 for integer weights, float64 for
+        others
     :param limit: vertices beyond it are not reached
-    :param may_give_up: the caller has an alternative for a graph with long paths
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     """
     if placement.capacity >= 1 << 32:
         raise GraphTooLargeError(
-            f"{placement.capacity:,} vertices, and the search takes fewer than {1 << 32:,}"
+            f"the graph has {placement.capacity:,} vertices, and the search takes fewer than {1 << 32:,}"
         )
     seconds: dict[str, float] = {}
-    plan = placement.plan(
-        ("sssp", dtype.name, gpu), lambda: _SsspPlan(placement, dtype, gpu, seconds)
-    )
-    plan.ask(sources, limit, may_give_up=may_give_up)
-    seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
-    plan.arrays.cleared.add(dtype.name)
-    controls = plan.controls()
-    words, counts = controls["state"][0], controls["run_counts"][0]
+    with placement.held():
+        key = ("sssp", dtype.name, gpu)
+        plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
+        plan.ask(sources, limit)
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
+        plan.arrays.cleared.add(dtype.name)
+        controls = plan.controls()
+        words, counts = controls["state"][0], controls["run_counts"][0]
+        distance = None
+        if not (words[Word.GAVE_UP] or words[Word.OVERFLOWS]):
+            distance, seconds["gather"] = plan.deliver(location)
+            alone = plan.without_arcs(sources)
+            if len(alone):
+                distance[alone] = 0
     return SsspOutcome(
-        bool(words[Word.GAVE_UP]),
+        distance,
         bool(words[Word.OVERFLOWS]),
-        plan.arrays.distances[dtype.name],
         int(counts[Count.PROCESSED]),
         int(counts[Count.LOOKED]),
         int(words[STEP]),
@@ -251,7 +257,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         struct["distances"] = distances[part].pointer
         for name in ("pending", "open", "cursors", "left_rows", "counters"):
             struct[name] = getattr(arrays, name)[part].pointer
-        directed = placement.graph.directed
+        directed = placement.is_directed
         # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
         struct["active"] = part.owned if directed else part.active
         # Classes of a directed graph are of in-degrees.
@@ -268,6 +274,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
             Word.ARCS: self._in.rows.arcs,
             Word.IS_FIRST: 1,
             Word.VERTICES: max(1, self.placement.parts[0].active),
+            Word.DEEP_STEPS: DEEP_STEPS,
             Word.TURN: float(TURN),
         }
         return state_words([state.get(word, 0) for word in Word])
@@ -276,7 +283,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         """Return a distance as the kernel stores it."""
         return number_bits(distance, self.dtype)
 
-    def ask(self, sources: Array, limit: float | None, *, may_give_up: bool) -> None:
+    def ask(self, sources: Array, limit: float | None) -> None:
         """Write what a query asks for into the arguments and the first state."""
         placement, struct = self.placement, self.arguments[0]
         seeds = placement.numbering.position[sources]
@@ -289,7 +296,20 @@ class _SsspPlan(StepPlan[StepPlacement]):
         struct["cleared"] = struct["active"] if is_cleared else placement.parts[0].owned
         farthest = self._bits(_UNREACHED[self.dtype.name]) - 1
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
-        self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
+
+    def without_arcs(self, sources: Array) -> Array:
+        """Return the sources that have no arcs: the kernel keeps no distance of theirs."""
+        positions = self.placement.numbering.position[sources]
+        alone: Array = sources[positions >= self.arguments[0]["active"]]
+        return alone
+
+    def deliver(self, location: ResultLocation) -> tuple[Any, float]:
+        """Return the distances of all vertices, and the seconds that it took."""
+        wide = np.dtype(np.float64 if self.dtype.kind == "f" else np.int64)
+        return deliver_vertices(
+            self.placement, self.arrays.distances[self.dtype.name], self.dtype, location,
+            result_dtype=wide, never=_UNREACHED,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Free the memory of seeds, too."""

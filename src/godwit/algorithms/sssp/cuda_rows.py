@@ -23,7 +23,7 @@ _BLOCKS_PER_MULTIPROCESSOR = 8
 _SORT_BYTES = 48
 """Bytes that sorting an arc takes: its key, its place, and the memory of the sort."""
 _MOST_ARCS = 1 << 28
-"""Arcs that are sorted at once."""
+"""Arcs that are sorted at once, but for longer rows."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SortedRowArrays:
         :raises GraphTooLargeError: a device has too little free memory
         """
         placement = self._placement
-        direction = placement.stored_direction(direction)
+        direction = placement.stored_direction(direction, weighted=True)
         targets, weights = self.targets[direction], self.weights[direction]
         all_rows = placement.rows(direction, weighted=True)
         if not targets:
@@ -78,16 +78,16 @@ class SortedRowArrays:
     def _sort(self, part: StepPart, rows: StepRows, targets: Buffer, weights: Buffer) -> None:
         assert rows.weights is not None
         id_bytes, weight_bytes = self._placement.id_dtype.itemsize, _weight_dtype(rows).itemsize
-        source = _source(self._placement.id_dtype, _weight_dtype(rows))
+        text = source(self._placement.id_dtype, _weight_dtype(rows))
         for first_row, count_rows, begin, count in _ranges(part, rows):
             with Buffer(part.index, 8 * count) as keys:
                 _start(
-                    part, source, "write_weight_keys", rows.offsets.pointer, rows.weights.pointer,
+                    part, text, "write_weight_keys", rows.offsets.pointer, rows.weights.pointer,
                     first_row, count_rows, keys.pointer,
                 )  # fmt: skip
                 order = stable_order(keys, count, part.stream)
             _start(
-                part, source, "take_in_order", int(order.data.ptr), count,
+                part, text, "take_in_order", int(order.data.ptr), count,
                 rows.targets.pointer + id_bytes * begin,
                 rows.weights.pointer + weight_bytes * begin,
                 targets.pointer + id_bytes * begin, weights.pointer + weight_bytes * begin,
@@ -100,7 +100,8 @@ def _weight_dtype(rows: StepRows) -> np.dtype[Any]:
     return rows.weight_dtype
 
 
-def _source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any]) -> str:
+def source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any]) -> str:
+    """Return the source of the kernels for dtypes of positions and weights."""
     return "\n".join(
         [
             '#include "runtime/cuda/include/memory.cuh"',
@@ -112,22 +113,23 @@ def _source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any]) -> str:
     )
 
 
-def _start(part: StepPart, source: str, name: str, *arguments: Any) -> None:
+def _start(part: StepPart, text: str, name: str, *arguments: Any) -> None:
     blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     driver.launch(
-        load(part.index, source).kernel(name), part.stream, blocks=blocks, threads=_THREADS,
+        load(part.index, text).kernel(name), part.stream, blocks=blocks, threads=_THREADS,
         arguments=arguments,
     )  # fmt: skip
 
 
 def _ranges(part: StepPart, rows: StepRows) -> Iterator[tuple[int, int, int, int]]:
     """Yield rows that are sorted together: (first row, rows, first arc, arcs)."""
-    most = min(_MOST_ARCS, spare_bytes(part.index) // _SORT_BYTES)
+    most = spare_bytes(part.index) // _SORT_BYTES
     begins = rows.offsets.download(np.int64, part.owned + 1)
     first = 0
     while first < part.owned:
-        last = int(np.searchsorted(begins, begins[first] + most, side="right")) - 1
-        if last == first:
+        last = int(np.searchsorted(begins, begins[first] + min(most, _MOST_ARCS), side="right")) - 1
+        last = max(last, first + 1)
+        if begins[last] - begins[first] > most:
             raise GraphTooLargeError(
                 f"a vertex has {begins[first + 1] - begins[first]:,} arcs, and cuda:{part.index} has "
                 f"memory to sort {most:,} at once"

@@ -1,0 +1,150 @@
+"""Shortest paths in supersteps on one GPU: pushed along short arcs, pulled, and corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import godwit as gw
+from emulated_grid import Machine, emulated_gpus
+from godwit import Graph
+from godwit.algorithms import sssp as algorithm
+from godwit.algorithms.sssp import cuda
+from godwit.runtime.cuda import driver
+from graphs import graphs
+
+SOLVER = "direction-optimizing"
+WEIGHTS: dict[str, Any] = {
+    "small": lambda rng, m: rng.integers(1, 9, m).astype(np.int32),
+    "zeros": lambda rng, m: rng.integers(0, 3, m).astype(np.int32),
+    "wide": lambda rng, m: (2.0 ** rng.integers(0, 40, m)).astype(np.int64),
+    "overflowing": lambda rng, m: rng.integers(2**30, 2**31 - 2, m).astype(np.int32),
+    "single": lambda rng, m: rng.random(m).astype(np.float32),
+    "double": lambda rng, m: np.exp(4 * rng.standard_normal(m)),
+    "rounding": lambda rng, m: rng.choice([1e-300, 1.0, 1e16, 0.0, np.inf], m),
+}
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[Machine]:
+    with emulated_gpus(1, multiprocessors=2) as machine, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithm, "_has_hubs", lambda graph: graph.is_weighted)
+        yield machine
+
+
+def _weighted(graph: Graph, kind: str, seed: int) -> Graph:
+    """Return a graph with weights of a kind; those of an undirected one are equal in both directions."""
+    weights = WEIGHTS[kind](np.random.default_rng(seed), graph.arc_count)
+    if not graph.directed:
+        tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+        first = {}
+        for arc, (u, v) in enumerate(zip(tails.tolist(), graph.targets.tolist(), strict=True)):
+            weights[arc] = weights[first.setdefault((min(u, v), max(u, v)), arc)]
+    return graph.with_weights(weights)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@given(graph=graphs(min_vertices=1), seed=st.integers(0, 99), data=st.data())
+def test_distances_are_those_of_the_cpu(
+    gpus: Machine, kind: str, graph: Graph, seed: int, data: Any
+) -> None:
+    graph = _weighted(graph, kind, seed)
+    with gw.place(graph, "cuda:0") as placed:
+        for _ in range(3):
+            vertices = st.integers(0, graph.vertex_count - 1)
+            sources = data.draw(st.lists(vertices, min_size=1, max_size=3, unique=True))
+            cutoff = data.draw(st.sampled_from([None, 3.0, 1e12]))
+            found = gw.sssp(placed, sources, cutoff=cutoff)
+            expected = gw.sssp(graph, sources, cutoff=cutoff, devices="cpu")
+            np.testing.assert_array_equal(found.distance, expected.distance)
+            assert found.distance.dtype == expected.distance.dtype
+            np.testing.assert_array_equal(found.predecessor, expected.predecessor)
+            assert found.statistics.solver == SOLVER or graph.arc_count == 0
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_any_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithm, "_has_hubs", lambda graph: True)
+    graph = gw.generators.rmat(7, 8, seed=2).with_random_weights(1, 20, seed=3)
+    expected = gw.sssp(graph, 1, devices="cpu").distance
+    with emulated_gpus(1, seed=seed, checks=True), gw.place(graph, "cuda:0") as placed:
+        found = gw.sssp(placed, 1)
+    assert found.statistics.solver == SOLVER
+    np.testing.assert_array_equal(found.distance, expected)
+
+
+def test_fewer_arcs_are_looked_at(gpus: Machine) -> None:
+    graph = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 64, seed=1)
+    with gw.place(graph, "cuda:0") as placed:
+        found = gw.sssp(placed, graph.highest_degree_vertex())
+    assert found.statistics.arcs_relaxed.sum() < graph.arc_count / 2
+
+
+def test_rows_with_very_many_arcs(gpus: Machine) -> None:
+    """Rows that all blocks push along, and pull along: of a hub that is far from the source."""
+    leaves = np.arange(2, 6000)
+    ends = np.concatenate([[0], np.ones(len(leaves), np.int64)]), np.concatenate([[2], leaves])
+    graph = Graph.from_edges(*ends, directed=False)
+    graph = graph.with_random_weights(1, 1000, seed=5)
+    with gw.place(graph, "cuda:0") as placed:
+        for source in (0, 1, 17):
+            expected = gw.sssp(graph, source, devices="cpu").distance
+            np.testing.assert_array_equal(gw.sssp(placed, source).distance, expected)
+
+
+def test_long_paths_are_left_to_the_asynchronous_engine(
+    gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = gw.generators.path(2000).with_random_weights(1, 9, seed=1)
+    monkeypatch.setattr(cuda, "DEEP_STEPS", 16)
+    with gw.place(graph, "cuda:0") as placed:
+        for _ in range(2):
+            found = gw.sssp(placed, 0)
+            assert found.statistics.solver == "asynchronous"
+            expected = gw.sssp(graph, 0, devices="cpu").distance
+            np.testing.assert_array_equal(found.distance, expected)
+
+
+def test_it_is_chosen_for_graphs_with_hubs_that_are_kept() -> None:
+    skewed = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
+    flat = gw.generators.grid(20, 20).with_random_weights(1, 9, seed=1)
+    equal = skewed.with_weights(np.full(skewed.arc_count, 3))
+
+    def solver(graph: Graph, **options: Any) -> str:
+        with gw.place(graph, "cuda:0") as placed:
+            return gw.sssp(placed, 0, **options).statistics.solver
+
+    with emulated_gpus(1):
+        assert solver(skewed) == SOLVER
+        assert solver(skewed, execution="asynchronous") == "asynchronous"
+        assert solver(skewed, target=1) == "asynchronous"
+        assert solver(flat) == solver(equal) == "asynchronous"
+        assert gw.sssp(skewed, 0, devices="cuda:0").statistics.solver == "asynchronous"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+@pytest.mark.parametrize("kind", ["small", "zeros", "wide", "overflowing", "single", "double"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_skewed_graphs_on_a_real_gpu(kind: str, directed: bool) -> None:
+    graph = gw.generate(f"rmat:14,edge_factor=16,seed=2,symmetrize={str(not directed).lower()}")
+    rng = np.random.default_rng(4)
+    if directed:
+        graph = graph.with_weights(WEIGHTS[kind](rng, graph.arc_count))
+    else:
+        tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+        low, high = np.minimum(tails, graph.targets), np.maximum(tails, graph.targets)
+        _, pairs = np.unique(low * np.int64(graph.vertex_count) + high, return_inverse=True)
+        graph = graph.with_weights(WEIGHTS[kind](rng, int(pairs.max()) + 1)[pairs])
+    with gw.place(graph, "cuda:0") as placed:
+        for source in (graph.highest_degree_vertex(), 5, [1, 7, 300]):
+            found = gw.sssp(placed, source)
+            assert found.statistics.solver == SOLVER
+            np.testing.assert_array_equal(
+                found.distance, gw.sssp(graph, source, devices="cpu").distance
+            )

@@ -459,13 +459,13 @@ class HubArrays:
         self.targets = DeviceArray(placement)
 
     def make(self, rows: list[StepRows]) -> list[HubRows]:
-        """Return each device's share; without hubs where memory is short.
+        """Return each device's share; without hubs where memory is short, and on one device.
 
         :param rows: out-rows of all devices, by descending degree
         """
         parts = self.placement.parts
-        count = self._hub_count(rows)
-        if count and len(parts) > 1:
+        count = self._hub_count(rows) if len(parts) > 1 else 0
+        if count:
             try:
                 return [
                     self._share(part, local_rows, count)

@@ -35,7 +35,7 @@ __device__ __forceinline__ void team_clear(Bfs &bfs) {
         if (bfs.stage.devices > 1) bfs.arguments.remote[bfs.stage.device][i] = 0;
     }
     // The bits of depth 1 are cleared by block_clear_hub_frontier.
-    for (u64 i = bfs.team.thread(); i < bfs.hub_words(); i += bfs.team.threads())
+    for (u64 i = bfs.team.thread(); HAS_HUBS && i < bfs.hub_words(); i += bfs.team.threads())
         for (i32 depth = 0; depth <= 2; depth += 2)
             bfs.hub_frontier(bfs.stage.device, depth)[i] = 0;
     if (bfs.team.thread() == 0) *bfs.arguments.counters = BfsCounters{};
@@ -55,7 +55,7 @@ __device__ __forceinline__ void team_seed(Bfs &bfs) {
             u32 owner = static_cast<u32>(position / bfs.stage.capacity);
             index = static_cast<u32>(position - owner * bfs.stage.capacity);
             is_own = owner == bfs.stage.device;
-            if (index < bfs.arguments.hubs) {
+            if (HAS_HUBS && index < bfs.arguments.hubs) {
                 u32 hub = owner * static_cast<u32>(bfs.arguments.hubs) + index;
                 set_bits(bfs.hub_frontier(bfs.stage.device, 0) + hub / 32, 1u << (hub & 31));
             }
@@ -172,7 +172,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
     if (threadIdx.x == 0) alone.step = NO_STEP;
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         Bfs bfs(arguments, team, block, alone, phase & ALONE);
-        if (arguments.hubs && team.block == 0) block_clear_hub_frontier(bfs);
+        if (HAS_HUBS && arguments.hubs && team.block == 0) block_clear_hub_frontier(bfs);
         switch (phase & ~ALONE) {
             case BEGIN:
                 team_clear(bfs);

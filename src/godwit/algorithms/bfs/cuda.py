@@ -94,8 +94,13 @@ class Count(IntEnum):
     FOUND, SENT, FOUND_LONG, FOUND_TARGET, EXAMINED, MISSED, FOUND_HUBS = range(7)
 
 
-def source(id_dtype: np.dtype[Any], schedule: Schedule = "mixed") -> str:
-    """Return the source of the kernel."""
+def source(
+    id_dtype: np.dtype[Any], schedule: Schedule = "mixed", *, shares_hubs: bool = True
+) -> str:
+    """Return the source of the kernel.
+
+    :param shares_hubs: the rows of hubs are shared out to several devices
+    """
     text = step_source(
         "algorithms/bfs/bfs.cuh",
         ARGUMENTS,
@@ -103,7 +108,8 @@ def source(id_dtype: np.dtype[Any], schedule: Schedule = "mixed") -> str:
         enums=(Phase, Word, Count),
         work="grid_bfs",
     )
-    return schedule_define(schedule) + text
+    hubs = "" if shares_hubs else "#define SHARES_HUBS false\n"
+    return hubs + schedule_define(schedule) + text
 
 
 class BfsArrays:
@@ -200,7 +206,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.in_rows = placement.rows("in")
         self.hub_rows = placement.hub_rows()
         seconds["rows"] = perf_counter() - begin
-        text = source(placement.id_dtype, gpu.schedule)
+        text = source(placement.id_dtype, gpu.schedule, shares_hubs=len(placement.parts) > 1)
         super().__init__(placement, text, np.zeros(len(placement.parts), ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(BfsArrays)

@@ -113,7 +113,7 @@ __device__ __forceinline__ void team_push(Bfs &bfs) {
     } else {
         count = bfs.arguments.counters->queued[current];
     }
-    if (bfs.state[HUBS]) team_push_hubs(bfs, next);
+    if (HAS_HUBS && bfs.state[HUBS]) team_push_hubs(bfs, next);
     const Schedule schedule{bfs.arguments.left_rows, &bfs.arguments.counters->left_rows};
     const Push visit{bfs, bfs.arguments.out.targets, next};
     for (u64 base = bfs.team.warp() * WARP; base < count; base += bfs.team.warps() * WARP) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void team_push(Bfs &bfs) {
         i64 begin = 0, end = 0;
         u32 index = 0;
         if (place < count) index = queue[place];
-        if (place < count && index >= bfs.arguments.hubs) {
+        if (place < count && !(HAS_HUBS && index < bfs.arguments.hubs)) {
             begin = bfs.arguments.out.offsets[index];
             end = bfs.arguments.out.offsets[index + 1];
         }

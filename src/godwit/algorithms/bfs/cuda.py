@@ -11,7 +11,7 @@ import numpy as np
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
@@ -202,11 +202,12 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self, placement: StepPlacement, gpu: GpuOptions, seconds: dict[str, float]
     ) -> None:
         begin = perf_counter()
+        text = source(placement.id_dtype, gpu.schedule, shares_hubs=len(placement.parts) > 1)
+        compile_meanwhile(placement.indexes[0], text)
         self.out_rows = placement.rows("out")
         self.in_rows = placement.rows("in")
         self.hub_rows = placement.hub_rows()
         seconds["rows"] = perf_counter() - begin
-        text = source(placement.id_dtype, gpu.schedule, shares_hubs=len(placement.parts) > 1)
         super().__init__(placement, text, np.zeros(len(placement.parts), ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(BfsArrays)

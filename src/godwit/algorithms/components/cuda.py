@@ -13,7 +13,7 @@ from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray
@@ -197,13 +197,14 @@ class _LabelPlan(StepPlan[StepPlacement]):
         tiled = is_tiled(placement, query)
         merge = _merge_of(placement, query, tiled)
         begin = perf_counter()
+        code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
+        compile_meanwhile(placement.indexes[0], code)
         rows = placement.rows("out")
         in_rows = _in_rows(placement, query)
         heads = placement.first_neighbours() if in_rows else [own.heads for own in rows]
         vertices = placement.vertices()
         seconds["rows"] = perf_counter() - begin
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
-        code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
         super().__init__(placement, code, arguments, query.gpu)
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(LabelArrays)

@@ -13,7 +13,7 @@ from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda.compile import c_type, number_bits
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile, number_bits
 from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
@@ -206,12 +206,12 @@ class _SsspPlan(StepPlan[StepPlacement]):
         seconds: dict[str, float],
     ) -> None:
         begin = perf_counter()
+        assert placement.graph.weights is not None
+        text = source(placement.id_dtype, dtype, placement.graph.weights.dtype)
+        compile_meanwhile(placement.indexes[0], text)
         sorted_rows = placement.kept(SortedRowArrays)
         (self._out,), (self._in,) = sorted_rows.make("out"), sorted_rows.make("in")
         seconds["rows"] = perf_counter() - begin
-        weight_dtype = self._out.rows.weight_dtype
-        assert weight_dtype is not None
-        text = source(placement.id_dtype, dtype, weight_dtype)
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
         self.dtype = dtype

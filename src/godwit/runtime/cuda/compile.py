@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -54,6 +55,7 @@ _C_TYPES = {
 }  # fmt: skip
 
 _BUILT: dict[str, bytes] = {}  # cubins of this process, by key
+_LOCKS: dict[str, threading.Lock] = {}
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
@@ -102,6 +104,22 @@ def load(index: int, source: str, functions: Sequence[DeviceFunction] = ()) -> M
     return _loaded_source(index, source)
 
 
+def compile_meanwhile(index: int, source: str) -> None:
+    """Start to compile a source for a GPU, or to look for it in the cache, while the caller goes on.
+
+    :func:`load` waits for it, and raises its errors.
+
+    :param source: as for :func:`cubin`, without functions
+    """
+    architecture = _architecture(index)
+
+    def compile_source() -> None:
+        with suppress(GodwitError):
+            cubin(source, (), architecture)
+
+    threading.Thread(target=compile_source, name="godwit compiles").start()
+
+
 @lru_cache(maxsize=256)
 def _loaded_source(index: int, source: str) -> Module:
     return load_cubin(index, cubin(source, (), _architecture(index)))
@@ -131,15 +149,16 @@ def cubin(
     :raises GodwitError: the source is wrong; the compiler's log is attached as a note
     """
     key = _key(source, functions, architecture, options)
-    code = _BUILT.get(key)
-    if code is None:
-        names = ("cuda", key[:2], f"{key}.cubin")
-        code = cache.load(*names)
+    with _LOCKS.setdefault(key, threading.Lock()):  # one thread compiles, the others wait for it
+        code = _BUILT.get(key)
         if code is None:
-            with compiling():
-                code = _compiled(source, functions, architecture, options)
-            cache.store(code, *names)
-        _BUILT[key] = code
+            names = ("cuda", key[:2], f"{key}.cubin")
+            code = cache.load(*names)
+            if code is None:
+                with compiling():
+                    code = _compiled(source, functions, architecture, options)
+                cache.store(code, *names)
+            _BUILT[key] = code
     return code
 
 

@@ -7,6 +7,7 @@ those of the halo) go to the host as they are, and threads put them in order.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -47,6 +48,7 @@ def deliver_vertices(
     location: ResultLocation,
     *,
     result_dtype: Any = None,
+    unreached: tuple[Any, Any] | None = None,
     own_first: bool = False,
 ) -> tuple[Any, float]:
     """Return the values of all vertices in a new array, and the seconds that it took.
@@ -55,11 +57,15 @@ def deliver_vertices(
         on the device that gathers, the other ranges are overwritten
     :param dtype: dtype of the values, of 4 or 8 bytes
     :param result_dtype: dtype that they are converted to, if another
+    :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
     """
     begin = perf_counter()
     dtype = np.dtype(dtype)
     conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
+    if unreached is not None:
+        largest, never = unreached
+        conversion = replace(conversion, bound="min", limit=largest, identity=largest, never=never)
     delivery = placement.kept(_StepDelivery)
     if placement.vertex_count == 0:
         result = location.empty(0, conversion.result_dtype)

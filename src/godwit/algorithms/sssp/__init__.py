@@ -162,7 +162,7 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
 def _has_hubs(graph: Graph) -> bool:
     """Return True if a graph has weights that differ, and degrees that differ much."""
     weights = graph.weights
-    if weights is None or graph.arc_count < _WIDE_DEGREE * graph.vertex_count:
+    if weights is None or graph.arc_count <= _WIDE_DEGREE * graph.vertex_count:
         return False
     most = int(graph.out_degree().max(initial=0))
     is_skewed = most * graph.vertex_count >= _HUB_FACTOR * graph.arc_count

@@ -305,11 +305,16 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def deliver(self, location: ResultLocation) -> tuple[Any, float]:
         """Return the distances of all vertices, and the seconds that it took."""
-        wide = np.dtype(np.float64 if self.dtype.kind == "f" else np.int64)
+        name = self.dtype.name
+        wide = "float64" if self.dtype.kind == "f" else "int64"
         return deliver_vertices(
-            self.placement, self.arrays.distances[self.dtype.name], self.dtype, location,
-            result_dtype=wide, never=_UNREACHED,
-        )  # fmt: skip
+            self.placement,
+            self.arrays.distances[name],
+            self.dtype,
+            location,
+            result_dtype=wide,
+            unreached=None if wide == name else (_UNREACHED[name], _UNREACHED[wide]),
+        )
 
     def close(self) -> None:
         """Free the memory of seeds, too."""

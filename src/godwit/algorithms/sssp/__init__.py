@@ -140,7 +140,7 @@ def run_sssp(
 
 
 _WIDE_DEGREE = 4
-_HUB_FACTOR = 64
+_HUB_FACTOR = 16
 """A graph has hubs if a vertex has this many times the mean number of arcs."""
 
 

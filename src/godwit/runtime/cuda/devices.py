@@ -127,11 +127,12 @@ def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
             held += 1
             _HOLDERS[index] = threading.get_ident()
         with driver.current_kept():
+            driver.use(wanted[0])  # a launch fails, and is repeated, where no GPU is current
             memory.free_abandoned(wanted)
             yield
     finally:
         for index, lock in zip(wanted[:held], locks, strict=False):
-            del _HOLDERS[index]
+            _HOLDERS.pop(index, None)
             lock.release()
 
 

@@ -492,8 +492,13 @@ __device__ __forceinline__ u32 sssp_next(u32 phase, const Sums &sums, u64 *state
         return CORRECT;
     }
     if (found) return phase;
-    if (!state[STAGE_LEFT] || static_cast<Stored>(state[NEAR]) >= static_cast<Stored>(state[LIMIT]))
+    if (!state[STAGE_LEFT]) return STOP;
+    const Stored limit = static_cast<Stored>(state[LIMIT]);
+    if (static_cast<Stored>(state[NEAR]) >= limit) {
+        // Arcs behind cursors lead beyond the limit: beyond all integers, if there is no other.
+        state[OVERFLOWS] = !is_float<Value> && limit == LARGEST - 1;
         return STOP;
+    }
     if (phase == PUSH) {
         const double open_arcs = static_cast<double>(state[ARCS] - state[SETTLED_ARCS]);
         if (open_arcs <= amount_of(state[TURN]) * static_cast<double>(state[STAGE_ARCS]))

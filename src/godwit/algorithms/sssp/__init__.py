@@ -199,7 +199,7 @@ def _in_supersteps(
     statistics.rounds = np.array([outcome.supersteps], np.int64)
     return PathResult(
         placed.graph, sources, outcome.distance, statistics, unit_lengths=False,
-        location=options.location,
+        location=options.location, placed=placed,
     )  # fmt: skip
 
 

@@ -67,7 +67,8 @@ def test_distances_are_those_of_the_cpu(
             np.testing.assert_array_equal(found.distance, expected.distance)
             assert found.distance.dtype == expected.distance.dtype
             np.testing.assert_array_equal(found.predecessor, expected.predecessor)
-            assert found.statistics.solver == SOLVER or graph.arc_count == 0
+            # From 1e-300 on, so many doublings reach no vertex that the search is given up.
+            assert found.statistics.solver == SOLVER or graph.arc_count == 0 or kind == "rounding"
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -75,6 +75,13 @@ def run_programs(devices: list[str]) -> None:
     check("widest", widest_path(wide, 0, devices=devices), widest_path(wide, 0, devices="cpu"))
     exact = residual_pagerank(wide, epsilon=1e-12, devices="cpu")
     check("pagerank", residual_pagerank(wide, epsilon=1e-7, devices=devices), exact, 1e-5)
+    skewed = gw.generators.rmat(12, 16, seed=1, weights=(1, 64))
+    with gw.place(skewed, devices[0]) as placed:
+        for source in (0, skewed.highest_degree_vertex()):
+            result = gw.sssp(placed, source)
+            assert result.statistics.solver == "direction-optimizing"
+            wanted = gw.sssp(skewed, source, devices="cpu").distance
+            check(f"sssp of a skewed graph from {source}", result.distance, wanted)
 
 
 def run_ranks(devices: list[str]) -> None:

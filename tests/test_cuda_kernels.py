@@ -155,6 +155,8 @@ def test_power_iterations_compile(
 ) -> None:
     text = power_steps.source(*dtypes, two_sided=two_sided)
     assert b".text.work\0" in cubin(text, (), architecture)
+
+
 DISTANCES = [
     ("int32", "int32", "int32"), ("int32", "float64", "float32"), ("int64", "int64", "int32"),
     ("int32", "int64", "int64"), ("int64", "float64", "float64"), ("int32", "int32", "int32"),

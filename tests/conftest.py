@@ -57,6 +57,7 @@ COVERS: dict[str, Cover] = {
     "test_no_peers.py": "few graphs",
     "test_pagerank.py": "values",
     "test_pagerank_gpu.py": "few graphs",
+    "test_power_iterations_gpu.py": "few graphs",
     "test_partition.py": "values",
     "test_paths.py": "values",
     "test_predecessors.py": "values",

@@ -29,7 +29,7 @@ def host_array(values: Any) -> Array:
     """Return the values as a NumPy array, shared where the host can read them.
 
     :raises TypeError: they are no array
-    :raises ValueError: likewise
+    :raises ValueError: they are no array, such as a list of lists of several lengths
     :raises InputError: a masked array, which would lose its mask
     :raises DeviceError: they lie on a GPU, and nothing installed copies them to the host
     """

@@ -160,7 +160,10 @@ def parse_distance(text: str | None, name: str) -> int | float | None:
 
 
 def check_method(partition: Any) -> None:
-    """Raise InputError for the name of an unknown partitioner."""
+    """Check the text of ``--partition``: raise InputError if it names no partitioner.
+
+    Arrays, which :func:`parse_partition` reads from .npy files, are not checked.
+    """
     if not isinstance(partition, str):
         return
     from godwit.graph.partition.methods import PARTITIONERS

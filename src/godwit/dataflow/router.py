@@ -42,7 +42,7 @@ class Router(Endpoint):
         a function ``(segment, source, destinations)`` that returns a destination, a list (any of them), or
         :func:`godwit.every` of a list; or one of :mod:`godwit.dataflow.policies` with its own settings
     :param packet_bytes: size of the receive buffers, one number or one for each output
-    :param buffers: number of receive buffers, likewise
+    :param buffers: number of receive buffers, one number or one for each output
     :param copies: if True, segments are copied even where a receiver could read the sender's memory
     :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
         connects an endpoint to itself alone

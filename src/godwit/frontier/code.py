@@ -136,7 +136,8 @@ class StepCode:
     """A whole program.
 
     :param fields: names and dtypes (int32, uint32, int64, float32 or float64)
-    :param numbers: likewise (int64 or float64); :data:`SIZE` and :data:`VERTEX_COUNT` are the first two
+    :param numbers: names and dtypes (int64 or float64); the first two are :data:`SIZE` and
+        :data:`VERTEX_COUNT`
     :param compiled: compiled forms for CPUs and GPUs, by their own keys
     """
 
@@ -272,7 +273,7 @@ class StepState:
 
     :param fields: (n) each, in the program's order
     :param integers: the numbers of int64, each at its index; the elements at other indexes are unused
-    :param floats: likewise the numbers of float64
+    :param floats: the numbers of float64, each at its index; the elements at other indexes are unused
     :param frontier: vertices, ascending; those that the arcs leave, where the frontier is of arcs
     :param arcs: (m) uint8 flags of the frontier's arcs, valid for arcs that leave those vertices; else None
     """
@@ -307,7 +308,8 @@ class StepCounts:
         not at all
     :param processed: (devices) vertices that operators were run for: the frontier's, those that its arcs
         leave, or all; a team of threads counts all of them at its first device
-    :param arcs: (devices) arcs that ``advance`` and ``arcs`` looked at, likewise
+    :param arcs: (devices) arcs that ``advance`` and ``arcs`` looked at; a team of threads counts all of
+        them at its first device
     :param compile_s: seconds of compiling
     :param kernel_s: seconds of a GPU's kernels; None elsewhere
     :param exchange_s: seconds in which the host copied values between GPUs; None where it did not

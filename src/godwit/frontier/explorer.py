@@ -178,7 +178,7 @@ def explore(
     [4, 4, 4, 4, 4]
 
     :param fields: as of a :class:`StepProgram`
-    :param numbers: likewise
+    :param numbers: as of a :class:`StepProgram`
     :param frontier: the initial frontier: ``"all"`` vertices, or some by id
     :param devices: as for :func:`godwit.bfs`
     :param trace: a file for the timeline of all operators, written when the explorer is closed, as the end

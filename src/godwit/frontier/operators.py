@@ -5,7 +5,8 @@ library on the GPU", 2016), with numbers of the whole graph, and loops.
 
 Parameters of users' functions are matched by name. ``FIELD`` and ``degree`` are values of the vertex (along
 an arc: of its source), ``FIELD_at_target`` and ``degree_at_target`` of an arc's target; ``FIELD_at_OTHER``
-is the field at the vertex that the field OTHER names, and ``FIELD_at_OTHER_at_target`` likewise.
+is the field at the vertex that the field OTHER of that vertex names, ``FIELD_at_OTHER_at_target`` at the
+vertex that OTHER of the arc's target names.
 ``vertex``, or ``source`` and ``target``, are ids; numbers go by their names.
 """
 
@@ -300,7 +301,7 @@ class Names:
     """The names that the steps of one program may use.
 
     :param fields: dtypes by name
-    :param numbers: likewise
+    :param numbers: dtypes by name
     :ivar indexes: counts the program's instructions
     """
 

@@ -102,13 +102,14 @@ class StepProgram:
         :param frontier: the initial frontier: ``"all"`` vertices, or some by id (:attr:`Graph.ids`)
         :param fields: initial values, in place of the declared ones
         :param numbers: initial values, in place of the declared ones
-        :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` are two threads
+        :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` run as two threads of one team
         :param results: where the resulting fields live, as for :func:`godwit.bfs`
         :param timeout_s: time limit in seconds, not counting compilation
         :param progress: called repeatedly with the number of vertices processed so far
         :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`
         :param gpu: how kernels are run
-        :raises InputError: a wrong argument, or a field that names no vertex
+        :raises InputError: a wrong argument, or a field that an operator reads as the number of a vertex
+            has another value
         :raises OperatorError: an operator does not compile
         :raises ValueOverflowError: a value does not fit the integers of its field or number
         :raises RunTimeoutError: out of time
@@ -151,7 +152,8 @@ class StepResult:
     :ivar fields: (n) arrays by name
     :ivar numbers: int or float, by name; ``size`` and ``vertex_count`` among them
     :ivar frontier: the positions of the last frontier's vertices, ascending; or the indexes of its arcs in
-        :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, which another run takes
+        :attr:`Graph.targets`. ``graph.ids.of(frontier)`` are the ids of vertices, as
+        :meth:`StepProgram.run` takes them for ``frontier``
     :ivar statistics: counts and times; ``rounds`` is the number of executed operators on vertices or
         arcs, ``processed_items`` the number of vertices that they processed
     """

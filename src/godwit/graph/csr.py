@@ -1,7 +1,7 @@
 """Graphs as compressed sparse rows: immutable, and checked once, when they are made.
 
-Encoding: the out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``, ``weights`` likewise.
-An undirected graph stores an edge as two arcs of equal weight, one in each direction, and a
+Encoding: the out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``; weights are in the order of
+targets. An undirected graph stores an edge as two arcs of equal weight, one in each direction, and a
 self-loop as one arc. Vertices count from 0.
 
 This module needs NumPy only. What touches every arc is compiled and lies in modules below it, which take

@@ -298,7 +298,7 @@ class VertexIds:
         """Return several ids as an array if they are integers, or given as an array; else as a list.
 
         :raises TypeError: ``ids`` is no collection
-        :raises ValueError: likewise
+        :raises ValueError: NumPy makes no array of it
         """
         if isinstance(ids, Set):
             ids = list(ids)

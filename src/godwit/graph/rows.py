@@ -18,7 +18,9 @@ SMALL_ARCS = 50_000
 
 
 class Rows(NamedTuple):
-    """The out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``, ``weights`` likewise.
+    """The out-arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``.
+
+    Weights are in the order of targets.
 
     :param offsets: (n + 1) int64
     :param targets: (m) int32 or int64

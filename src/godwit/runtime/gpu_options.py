@@ -199,7 +199,7 @@ class GpuOptions:
 class ExperimentOptions(GpuOptions):
     """Options of kernels for tests and experiments: the defaults are right for everybody else.
 
-    :param hops: arcs that a block of the worker may run ahead along between two meetings; 0: none; None:
+    :param hops: arcs that a block of the worker may follow before all blocks synchronize; 0: none; None:
         what suits delta and weights
     :param threads: threads of a block, at least 64 in supersteps; None: what suits the graph
     :param blocks: largest number of blocks; None: as many as fit

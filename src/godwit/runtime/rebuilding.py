@@ -212,8 +212,8 @@ def rebuild(
     """Rebuild and compile an entry with all that it refers to; return it, and what it was made of.
 
     :param bindings: values for global names of the functions of Godwit's own modules
-    :param module_name: in which the functions shall say that they lie
-    :param file_name: likewise
+    :param module_name: name of the module that the functions shall have
+    :param file_name: name of the file that the functions shall have
     :param shared: what stands for a function below the entry already, if anything does
     """
     built: dict[int, Any] = {}

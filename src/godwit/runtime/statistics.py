@@ -42,7 +42,7 @@ class RunStatistics:
     :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads or of a
         GPU's blocks; where the solver is bulk-synchronous, supersteps
     :param delta: width of a priority bucket
-    :param hops: arcs that a GPU's block may run ahead between two meetings
+    :param hops: arcs that a GPU's block may follow from a vertex before all blocks synchronize
     :param window: buckets that a device may run ahead
     :param levels: levels of a level-synchronous search
     :param growths: times that memory for frontiers was enlarged

@@ -110,8 +110,9 @@ class RowArrays:
     """The arrays of one direction's rows.
 
     :ivar targets: by whether rows are in the graph's order; otherwise by descending degree
-    :ivar heads: likewise
-    :ivar local_targets: likewise, targets as slots (:mod:`godwit.supersteps.halos`)
+    :ivar heads: the first target of each row, by whether rows are in the graph's order
+    :ivar local_targets: by whether rows are in the graph's order: targets as slots
+        (:mod:`godwit.supersteps.halos`)
     :ivar subscribers: the subscriber masks of the halos of these rows
     :ivar slots: of each word of the masks, the first slot
     """

@@ -24,7 +24,7 @@
 #include "runtime/cuda/include/barrier.cuh"
 
 constexpr u32 COUNTS = 8;   // integers that are summed over blocks and devices
-constexpr u32 AMOUNTS = 4;  // likewise, floating-point numbers
+constexpr u32 AMOUNTS = 4;  // floating-point numbers that are summed in the same way
 constexpr u32 SUM_WORDS = COUNTS + AMOUNTS;
 
 // Phase: the run is finished.
@@ -44,7 +44,7 @@ struct Sums {
 
 constexpr u32 STATE_WORDS = 32;
 constexpr u32 STEP = STATE_WORDS - 2;   // word of the state: supersteps so far
-constexpr u32 EPOCH = STATE_WORDS - 1;  // likewise: meetings with other devices so far
+constexpr u32 EPOCH = STATE_WORDS - 1;  // word of the state: meetings with other devices so far
 
 struct StepControl {
     u64 release;  // as in barrier.cuh

@@ -49,7 +49,7 @@ def choose_gpu_window(
     ones. The constants are measured (docs/performance.md).
 
     :param delta: as the user chose, or None
-    :param hops: likewise
+    :param hops: as the user chose, or None
     """
     if program.priority is None or graph.arc_count == 0:
         return delta or 0.0, _LEAST_HOPS if hops is None else hops

@@ -73,7 +73,7 @@ class WorklistOptions:
     :param capacity_items: initial room of each device's worklist; it grows
     :param next_hop: (devices, devices): the device to which device i sends items for device j; None: j
         itself
-    :param hops: number of arcs that a GPU's block may run ahead between two meetings
+    :param hops: number of arcs that a GPU's block may follow before all blocks synchronize
     :param in_steps: CPUs run in supersteps: they process due items once, then meet (GPUs do if hops is 0 or
         1)
     :param gpu: options of kernels

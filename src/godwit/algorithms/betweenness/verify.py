@@ -52,7 +52,7 @@ def verify_betweenness_centrality(
     error that makes values too large is then found only at vertices that no path can lead through.
 
     :param centrality: (n), as of :func:`godwit.betweenness_centrality`
-    :param edge_centrality: (m), likewise; None if there is none to check
+    :param edge_centrality: (m), as of :func:`godwit.betweenness_centrality`; None if there is none to check
     :param sources: sources of the result (its ``.sources``); None: all vertices
     :param normalized: as of the result, like ``scale``, ``endpoints`` and ``weighted``
     :param samples: largest number of sources to search from; None: as many as take some seconds, which are

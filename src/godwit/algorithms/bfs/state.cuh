@@ -57,7 +57,7 @@ struct Arguments {
     Rows<Id> in;
     i32 *depth;                    // by position; valid in the own range
     u32 *visited[2][MAX_DEVICES];  // bitmaps over positions, of every device
-    u32 *remote[MAX_DEVICES];      // likewise: vertices of other devices that were pushed to
+    u32 *remote[MAX_DEVICES];      // bitmaps: vertices of other devices that were pushed to
     u32 *queue[2];                 // of local indexes
     u64 queue_room;                // items of each
     Schedule::Row *left_rows;

@@ -80,7 +80,8 @@ def pagerank(
     :param max_iterations: largest number of iterations; the result says whether it converged. None: 100
     :param personalization: distribution of restarts: an array of shape (n), or a mapping of some vertices
         (by id) to weights, the others having 0; scaled to sum 1. None: uniform
-    :param initial: initial ranks, likewise, such as those of a graph before it changed
+    :param initial: initial ranks, in the form of the personalization, such as those of a graph before it
+        changed
     :param weighted: None: ranks are divided in proportion to weights where the graph has some; True: the
         same, and a graph without is refused; False: evenly
     :param accelerated: False: power iteration, as Graphalytics counts it. None: of graphs in which every

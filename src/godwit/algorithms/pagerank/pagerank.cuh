@@ -79,7 +79,7 @@ struct Arguments {
     const double *outflows;  // (all positions, or slots) weights of out-arcs, in sum
     const i64 *degrees;      // (owned) out-degrees; null: as long as the row
     const double *teleport;  // (owned) of sum 1 over all; null: the same everywhere
-    const double *start;     // (owned) likewise: ranks to begin with
+    const double *start;     // (owned) ranks to begin with, of sum 1 over all; null: uniform
     const u32 *subscribers;  // a bitmap of the own vertices for each device (supersteps/halos.cuh)
     const Id *slots;         // if ONE_HOP: where they are there, by words (supersteps/halos.cuh)
     Rank *carried[2][MAX_DEVICES];

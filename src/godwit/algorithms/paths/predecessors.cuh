@@ -79,7 +79,7 @@ struct Arguments {
     const Candidate *others;  // by id: of another device
     const i64 *sources;
     u32 *rounds;  // by id, for ties
-    Id *queue;    // likewise
+    Id *queue;    // by id, for ties
     i64 owned;
     i64 locals;  // with halo
     i64 count;   // vertices of the graph

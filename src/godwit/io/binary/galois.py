@@ -138,7 +138,7 @@ def _targets(stored: Array, n: int, source: Source, dtype: np.dtype[Any]) -> Arr
 def write(graph: Graph, file: BinaryIO) -> None:
     """Write a graph; an undirected one as its arcs, in both directions.
 
-    :raises InputError: the vertices have ids of their own
+    :raises InputError: the graph has ids other than 0 to n - 1, which the format cannot store
     """
     require_consecutive_ids(graph, "a binary graph of Galois", 0)
     version = 1 if graph.vertex_count <= _VERTICES_OF_VERSION_1 else 2

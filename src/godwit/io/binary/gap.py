@@ -150,7 +150,8 @@ def _check_reverse(graph: Graph, reverse: Graph) -> None:
 def write(graph: Graph, file: BinaryIO) -> None:
     """Write a graph, and its reverse if it is directed.
 
-    :raises InputError: it has too many vertices, ids of their own, or weights that do not fit int32
+    :raises InputError: it has too many vertices, ids other than 0 to n - 1, or weights that do not fit
+        int32
     """
     what = "a serialized graph of GAP"
     require_consecutive_ids(graph, what, 0)

@@ -314,5 +314,5 @@ def owner_is_here(state: Any, key: int) -> int:
 
 
 def pass_on(state: Any, key: int, value: Any) -> int:
-    """Return DROP; never called, likewise."""
+    """Return DROP; never called, since a vertex program addresses its items itself."""
     return DROP

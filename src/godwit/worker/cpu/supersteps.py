@@ -75,7 +75,7 @@ GOES_ON = -1
 # Words of `counts` that the shared-memory engine uses otherwise.
 PHASE = ROUND_PARITY
 URGENT_END = RESUME_BEGIN  # end of the superstep's items in the urgent bin; 0 if none is left
-NEAR_END = RESUME_END  # likewise in the bucket's bin
+NEAR_END = RESUME_END  # end of the superstep's items in the bucket's bin; 0 if none is left
 
 # Values of PHASE: where a worker continues.
 SEEDING = 0

@@ -57,7 +57,7 @@ __device__ __forceinline__ typename P::Value to_value(Wide wide, u32 *overflow) 
     return static_cast<Value>(wide);
 }
 
-// Return the sum of two values; an integer that does not fit is treated likewise.
+// Return the sum of two values; of integers that overflow, set the word and return the identity.
 template <class P>
 __device__ __forceinline__ typename P::Value to_sum(typename P::Value old, typename P::Value amount,
                                                     u32 *overflow) {

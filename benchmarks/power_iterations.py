@@ -4,8 +4,8 @@
 
 Graphs are undirected, without weights, self-loops and parallel arcs. Godwit's times are the least of five,
 after a first call that compiles and prepares; NetworkX runs once, on a graph of its own that is made
-before; SciPy is power iteration by its sparse product. All stop at NetworkX's default tolerances (HITS:
-1e-8), and their results are compared.
+before; SciPy is power iteration by its sparse product. All stop at their default tolerances, and results
+are compared.
 """
 
 from __future__ import annotations

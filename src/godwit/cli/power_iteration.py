@@ -198,7 +198,7 @@ def hits(
     run: RunOptions,
     reading: ReadingOptions,
     by: Annotated[str, Option(metavar="SCORE")] = "authority",
-    tolerance: float = 1e-8,
+    tolerance: float = 1e-12,
     max_iterations: int = 1000,
     ignore_weights: bool = False,
 ) -> None:

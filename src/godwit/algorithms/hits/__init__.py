@@ -27,7 +27,7 @@ from godwit.worker.query import GraphArgument
 def hits(
     graph: GraphArgument,
     *,
-    tolerance: float = 1e-8,
+    tolerance: float = 1e-12,
     max_iterations: int = 1000,
     start: VertexValues = None,
     normalized: bool = True,

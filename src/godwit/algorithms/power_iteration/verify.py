@@ -85,7 +85,7 @@ def verify_hits(
     hubs: Array,
     authorities: Array,
     *,
-    tolerance: float = 1e-8,
+    tolerance: float = 1e-12,
     normalized: bool = True,
     weighted: bool | None = None,
 ) -> None:

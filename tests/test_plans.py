@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,10 +15,10 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import GpuOptions, Graph
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import place_positions
 from godwit.worker.cuda.placement import MOST_PLANS
+from gpu_endpoints import held_bytes
 from graphs import graphs
 
 STEPS = "bulk-synchronous"
@@ -170,17 +169,10 @@ def test_many_queries_leak_nothing() -> None:
 
         for _ in range(3):
             ask_all()
-        held = _held_bytes()
+        held = held_bytes()
         for _ in range(150):
             ask_all()
-        assert _held_bytes() <= held
-
-
-def _held_bytes() -> int:
-    """Return the bytes of this process's buffers: the free memory of a GPU depends on others, too."""
-    gc.collect()
-    buffers = (one for one in gc.get_objects() if isinstance(one, (Buffer, PinnedBuffer)))
-    return sum(buffer.nbytes for buffer in buffers)
+        assert held_bytes() <= held
 
 
 @pytest.mark.gpu

@@ -28,7 +28,7 @@ from godwit.runtime.statistics import RunStatistics
 
 _HOST = ResultLocation()
 
-_GPU_ARCS = 1 << 20
+_GPU_ARCS = 1 << 15
 """For smaller graphs CPUs compute predecessors on the host faster than copies to a GPU and back take."""
 
 

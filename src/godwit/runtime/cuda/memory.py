@@ -345,8 +345,11 @@ class PinnedBuffer(_Closing):
         return self
 
     def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be shutting down
+        # When the interpreter shuts down, names of the module may be gone.
+        try:  # noqa: SIM105
             self.close()
+        except Exception:
+            pass
 
 
 def is_locked(address: int, nbytes: int) -> bool:

@@ -2,7 +2,8 @@
 
     python benchmarks/gpu_sssp.py                     # --graphs rmat20,rmat22
 
-Milliseconds, medians of five queries after a first one; sources of highest degree. Both results are compared.
+Milliseconds, medians of five queries after a first one; sources of highest degree. Both results are
+compared.
 """
 
 from __future__ import annotations

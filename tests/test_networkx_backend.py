@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import GeneratorType
 from typing import Any
@@ -227,6 +228,308 @@ def test_betweenness_subset(graph: Any, data: st.DataObject) -> None:
         normalized=data.draw(st.booleans()), weight=data.draw(st.sampled_from([None, "weight"])),
         tolerance=1e-9,
     )  # fmt: skip
+
+
+_LENGTHS = st.integers(0, 3) | st.sampled_from([0.0, 0.1, 0.25, 0.3, 1e-9, 2.5])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "single_source_dijkstra", "single_source_dijkstra_path", "single_source_dijkstra_path_length",
+        "shortest_path", "shortest_path_length",
+    ],
+)  # fmt: skip
+@given(graph=networkx_graphs(weights=_LENGTHS), data=st.data())
+def test_paths_by_length_from_a_node(name: str, graph: Any, data: st.DataObject) -> None:
+    cutoff = {} if name.startswith("shortest") else {"cutoff": data.draw(_CUTOFFS)}
+    if cutoff.get("cutoff") == -1:
+        with suppress(NotImplementedError):
+            _check(name, graph, _node(data, graph), weight="weight", **cutoff)
+    else:
+        _check(name, graph, _node(data, graph), weight="weight", **cutoff)
+
+
+@pytest.mark.parametrize("weights", [st.integers(0, 3), st.integers(1, 2)], ids=["0", "1"])
+@pytest.mark.parametrize(
+    "name", ["multi_source_dijkstra", "multi_source_dijkstra_path", "voronoi_cells"]
+)
+@given(data=st.data())
+def test_paths_by_length_from_several_nodes(name: str, weights: Any, data: st.DataObject) -> None:
+    graph = data.draw(networkx_graphs(weights=weights))
+    sources = st.sampled_from([*graph, "no such node"])
+    _check(name, graph, data.draw(st.lists(sources, max_size=3)), weight="weight")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bidirectional_dijkstra", "dijkstra_path", "dijkstra_path_length", "has_path", "shortest_path",
+        "shortest_path_length", "single_source_dijkstra",
+    ],
+)  # fmt: skip
+@given(graph=networkx_graphs(weights=_LENGTHS), data=st.data())
+def test_paths_between_nodes(name: str, graph: Any, data: st.DataObject) -> None:
+    weights = ["weight", None] if name.startswith("shortest") else ["weight"]
+    weight = {} if name == "has_path" else {"weight": data.draw(st.sampled_from(weights))}
+    _check(name, graph, _node(data, graph), _node(data, graph), **weight)
+
+
+@given(graph=networkx_graphs(), data=st.data(), length=st.sampled_from(["weight", None]))
+def test_paths_to_a_node(graph: Any, data: st.DataObject, length: str | None) -> None:
+    target = _node(data, graph)
+    _check("shortest_path", graph, target=target, weight=length)
+    _check("shortest_path_length", graph, target=target, weight=length)
+
+
+@pytest.mark.parametrize("method", ["dijkstra", "bellman-ford", "nonsense"])
+@given(graph=networkx_graphs(weights=_LENGTHS), weight=st.sampled_from(["weight", None]))
+def test_paths_of_all_pairs(method: str, graph: Any, weight: str | None) -> None:
+    for name in ("shortest_path", "shortest_path_length"):
+        expected = _outcome(_of_networkx(name), graph, weight=weight, method=method)
+        arrays = from_networkx(graph, {"weight": 1})
+        outcome = _outcome(getattr(backend, name), arrays, weight=weight, method=method)
+        if method == "nonsense":
+            assert outcome == expected
+        elif method == "dijkstra" or weight is None or name == "shortest_path_length":
+            assert {node: dict(row) for node, row in outcome} == {
+                node: dict(row) for node, row in expected
+            }
+        else:
+            _check_paths(graph, outcome, expected)
+
+
+def _check_paths(graph: Any, outcome: Any, expected: Any) -> None:
+    """Check that paths lead where the expected ones do, and are as long."""
+    assert [node for node, _ in outcome] == [node for node, _ in expected]
+    for (_, paths), (_, others) in zip(outcome, expected, strict=True):
+        lengths = [
+            {target: nx.path_weight(_least(graph), path, "weight") for target, path in found}
+            for found in (paths, others)
+        ]
+        assert lengths[0] == pytest.approx(lengths[1])
+
+
+def _least(graph: Any) -> Any:
+    """Return the graph with one edge for parallel ones, of the least length."""
+    simple = nx.DiGraph()
+    for u, v, weight in graph.to_directed().edges(data="weight", default=1):
+        old = simple.get_edge_data(u, v, {"weight": weight})["weight"]
+        simple.add_edge(u, v, weight=min(weight, old))
+    return simple
+
+
+@given(graph=networkx_graphs(weights=_LENGTHS), data=st.data())
+def test_bellman_ford(graph: Any, data: st.DataObject) -> None:
+    source, target = _node(data, graph), _node(data, graph)
+    arrays = from_networkx(graph, {"weight": 1})
+
+    def outcomes(name: str, *nodes: Any) -> tuple[Any, Any]:
+        return (
+            _outcome(getattr(backend, name), arrays, *nodes),
+            _outcome(_of_networkx(name), graph, *nodes),
+        )
+
+    length, expected = outcomes("bellman_ford_path_length", source, target)
+    assert length == expected
+    path, expected = outcomes("bellman_ford_path", source, target)
+    if isinstance(expected, tuple):
+        assert path == expected
+    else:
+        assert nx.path_weight(_least(graph), path, "weight") == pytest.approx(length)
+    lengths, expected = outcomes("single_source_bellman_ford_path_length", source)
+    if isinstance(expected, tuple):
+        assert lengths == expected
+        return
+    assert dict(lengths) == dict(expected)
+    (distances, paths), _ = outcomes("single_source_bellman_ford", source)
+    assert distances == lengths
+    assert [(node, path[0], path[-1]) for node, path in paths] == [
+        (node, source, node) for node, _ in lengths
+    ]
+
+
+@given(graph=networkx_graphs(weights=_LENGTHS, min_nodes=0), data=st.data())
+def test_closeness(graph: Any, data: st.DataObject) -> None:
+    distance = data.draw(st.sampled_from([None, "weight"]))
+    _check_numbers("closeness_centrality", graph, distance=distance, tolerance=1e-9)
+    if len(graph):
+        node = _node(data, graph)
+        improved = data.draw(st.booleans())
+        arrays = from_networkx(graph, {"weight": 1})
+        arguments = {"u": node, "distance": distance, "wf_improved": improved}
+        outcome = _outcome(backend.closeness_centrality, arrays, **arguments)
+        expected = _outcome(_of_networkx("closeness_centrality"), graph, **arguments)
+        assert outcome == (expected if isinstance(expected, tuple) else pytest.approx(expected))
+
+
+@given(graph=networkx_graphs(weights=_LENGTHS), data=st.data())
+def test_harmonic_centrality(graph: Any, data: st.DataObject) -> None:
+    some = st.none() | st.sets(st.sampled_from([*graph, "no such node"]), min_size=1)
+    _check_numbers(
+        "harmonic_centrality", graph, nbunch=data.draw(some), sources=data.draw(some),
+        distance=data.draw(st.sampled_from([None, "weight"])), tolerance=1e-9,
+    )  # fmt: skip
+
+
+_WHOLE = st.integers(1, 4)
+
+
+def _connected(graph: Any) -> None:
+    """Add edges until every node reaches all others."""
+    nodes = list(graph)
+    graph.add_edges_from(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
+
+
+@pytest.mark.parametrize("name", ["eccentricity", "diameter", "radius", "periphery", "center"])
+@given(graph=networkx_graphs(weights=_WHOLE), data=st.data())
+def test_eccentricity(name: str, graph: Any, data: st.DataObject) -> None:
+    if data.draw(st.booleans()):
+        _connected(graph)
+    arguments: dict[str, Any] = {"weight": data.draw(st.sampled_from([None, "weight"]))}
+    if name == "eccentricity":
+        arguments["v"] = data.draw(
+            st.none() | st.sampled_from(list(graph)) | st.lists(st.sampled_from(list(graph)))
+        )
+    else:
+        arguments["usebounds"] = data.draw(st.booleans())
+    if name == "center" and not graph.is_directed() and nx.is_tree(graph):
+        return  # NetworkX has another algorithm, and another order
+    _check(name, graph, **arguments)
+
+
+@pytest.mark.parametrize("name", ["diameter", "radius", "periphery", "center"])
+def test_measures_of_given_eccentricities(name: str) -> None:
+    _check(name, nx.path_graph(3), e={0: 4, 1: 2, 2: 4})
+    _check(name, nx.Graph())
+
+
+@given(graph=networkx_graphs(weights=_WHOLE, min_nodes=0), data=st.data())
+def test_average_shortest_path_length(graph: Any, data: st.DataObject) -> None:
+    if len(graph) and data.draw(st.booleans()):
+        _connected(graph)
+    for weight in (None, "weight"):
+        for method in (None, "unweighted", "dijkstra", "bellman-ford", "nonsense"):
+            _check("average_shortest_path_length", graph, weight=weight, method=method)
+    with pytest.raises(NotImplementedError, match="floyd"):
+        backend.average_shortest_path_length(from_networkx(graph), method="floyd-warshall")
+
+
+@given(graph=networkx_graphs(_UNDIRECTED, min_nodes=0))
+def test_global_efficiency(graph: Any) -> None:
+    expected = _of_networkx("global_efficiency")(graph)
+    assert backend.global_efficiency(from_networkx(graph)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["eigenvector_centrality", "katz_centrality"])
+@given(graph=networkx_graphs((nx.Graph, nx.DiGraph), weights=_WEIGHTS, min_nodes=0), data=st.data())
+def test_iterated_centralities(name: str, graph: Any, data: st.DataObject) -> None:
+    some = st.sampled_from([*graph, "none"])
+    arguments: dict[str, Any] = {
+        "weight": data.draw(st.sampled_from([None, "weight"])),
+        "max_iter": data.draw(st.sampled_from([0, 3, 1000])),
+        "nstart": data.draw(
+            st.none()
+            | st.fixed_dictionaries(dict.fromkeys(graph, st.integers(0, 3)))
+            | st.dictionaries(some, st.integers(1, 3), min_size=1)
+        ),
+    }
+    if name == "katz_centrality":
+        arguments |= {
+            "alpha": data.draw(st.sampled_from([0.01, 0.05])),
+            "beta": data.draw(
+                st.sampled_from([1.0, 2, 0.5])
+                | st.fixed_dictionaries(dict.fromkeys(graph, st.integers(0, 3)))
+                | st.dictionaries(some, st.integers(1, 3), min_size=1)
+            ),
+            "normalized": data.draw(st.booleans()),
+        }
+    if arguments["nstart"] is not None and arguments["nstart"].keys() != set(graph):
+        if len(graph) and isinstance(arguments.get("beta", 1), int | float):
+            with pytest.raises(NotImplementedError, match="nstart"):
+                getattr(backend, name)(from_networkx(graph, {"weight": 1}), **arguments)
+        return
+    _check_numbers(name, graph, tolerance=1e-6, **arguments)
+
+
+def test_hits() -> None:
+    graph = nx.gnp_random_graph(40, 0.2, seed=3, directed=True)
+    for (_, _, data), weight in zip(graph.edges(data=True), range(1000), strict=False):
+        data["weight"] = weight % 7
+    start = {node: 1.0 + node for node in graph}
+    for kind in (nx.DiGraph, nx.MultiDiGraph):
+        for arguments in ({}, {"nstart": start}):
+            arrays = from_networkx(kind(graph), {"weight": 1})
+            outcome = backend.hits(arrays, tol=1e-12, **arguments)
+            for found, expected in zip(outcome, nx.hits(graph), strict=True):
+                assert found == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(nx.PowerIterationFailedConvergence):
+        backend.hits(arrays, max_iter=0)
+    with pytest.raises(NotImplementedError, match="converge"):
+        backend.hits(from_networkx(nx.path_graph(200), {"weight": 1}), max_iter=1)
+    assert backend.hits(from_networkx(nx.Graph(), {"weight": 1})) == ({}, {})
+
+
+def _check_graph(name: str, graph: Any, *args: Any, **kwargs: Any) -> None:
+    """Check that Godwit's graph has the nodes and edges of NetworkX's, and their attributes."""
+    arrays = from_networkx(graph, keep_data=True)
+    try:
+        expected = _of_networkx(name)(graph, *args, **kwargs)
+    except nx.NetworkXException as error:
+        with pytest.raises(type(error), match=str(error)):
+            getattr(backend, name)(arrays, *args, **kwargs)
+        return
+    found = backend.convert_to_nx(getattr(backend, name)(arrays, *args, **kwargs))
+    assert type(found) is type(expected)
+    assert (found._node, found._adj, found.graph) == (expected._node, expected._adj, expected.graph)
+    if found.is_directed():
+        assert found._pred == expected._pred
+
+
+@given(graph=networkx_graphs(weights=_LENGTHS), data=st.data())
+def test_ego_graph(graph: Any, data: st.DataObject) -> None:
+    graph.graph["name"] = "a graph"
+    for node in graph:
+        graph.nodes[node]["color"] = str(node)
+    _check_graph(
+        "ego_graph", graph, _node(data, graph), radius=data.draw(st.sampled_from([0, 1, 1.5, 2])),
+        center=data.draw(st.booleans()), distance=data.draw(st.sampled_from([None, "weight"])),
+    )  # fmt: skip
+
+
+@given(graph=networkx_graphs(min_nodes=0))
+def test_complement(graph: Any) -> None:
+    _check_graph("complement", graph)
+
+
+@given(graph=networkx_graphs(weights=_LENGTHS))
+def test_reverse(graph: Any) -> None:
+    _check_graph("reverse", graph)
+    if graph.is_directed():
+        reverse = backend.reverse(from_networkx(graph, {"weight": 1})).to_networkx()
+        expected = from_networkx(graph.reverse(), {"weight": 1}).to_networkx()
+        assert reverse._adj == expected._adj
+
+
+@pytest.mark.parametrize(
+    "name", ["dijkstra_predecessor_and_distance", "bellman_ford_predecessor_and_distance"]
+)
+@given(graph=networkx_graphs(weights=st.integers(0, 3)), data=st.data())
+def test_predecessors_and_distances(name: str, graph: Any, data: st.DataObject) -> None:
+    node = _node(data, graph)
+    expected = _outcome(_of_networkx(name), graph, node)
+    arrays = from_networkx(graph, {"weight": 1})
+    outcome = _outcome(getattr(backend, name), arrays, node)
+    if isinstance(expected[0], type):
+        assert outcome == expected
+        return
+    sort = sorted if name.startswith("bellman") else list
+    predecessors = [
+        {node: sort(before, key=repr) if sort is sorted else before for node, before in found[0]}
+        for found in (outcome, expected)
+    ]
+    assert predecessors[0] == predecessors[1]
+    assert dict(outcome[1]) == dict(expected[1])
 
 
 @given(graph=networkx_graphs(weights=_WEIGHTS))

@@ -29,63 +29,143 @@ class Function(NamedTuple):
 MANY = 100.0
 """Passes of functions that search from every node, or iterate."""
 
-_A_LOOKUP = 0.1
+LOOKUP = 0.1
+
+_NOT_NEGATIVE = "Lengths must not be negative."
+_BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
+_AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
+_NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {
-    "ancestors": Function("traversal", 1),
+    "all_pairs_bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "all_pairs_bellman_ford_path_length": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "all_pairs_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
+    "all_pairs_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
+    "all_pairs_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "all_pairs_shortest_path": Function("unweighted", MANY),
     "all_pairs_shortest_path_length": Function("unweighted", MANY),
-    "betweenness_centrality": Function(
-        "centrality",
+    "ancestors": Function("traversal", 1),
+    "average_shortest_path_length": Function(
+        "distances",
         MANY,
-        "Weights must be positive numbers; lengths are compared in float64.",
-        True,
+        "Not by Floyd and Warshall's algorithm. Lengths must not be negative.",
+        devices=True,
+    ),
+    "bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA),
+    "bellman_ford_path_length": Function("weighted", MANY, _AS_DIJKSTRA),
+    "bellman_ford_predecessor_and_distance": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "betweenness_centrality": Function(
+        "centrality", MANY, "Lengths must be positive.", devices=True
     ),
     "betweenness_centrality_subset": Function(
-        "centrality", MANY, "Targets must be all nodes. Weights must be positive numbers.", True
+        "centrality", MANY, "Lengths must be positive, and targets all nodes.", devices=True
     ),
-    "bfs_edges": Function("traversal", 1, "``sort_neighbors`` is not taken."),
+    "bfs_edges": Function("traversal", 1, _NO_SORTING),
     "bfs_layers": Function("traversal", 1),
-    "bfs_predecessors": Function("traversal", 1, "``sort_neighbors`` is not taken."),
-    "bfs_successors": Function("traversal", 1, "``sort_neighbors`` is not taken."),
-    "bfs_tree": Function("traversal", 1, "``sort_neighbors`` is not taken."),
-    "bidirectional_shortest_path": Function("unweighted", _A_LOOKUP),
-    "connected_components": Function("components", 1, "", True),
-    "degree_centrality": Function("structure", _A_LOOKUP),
+    "bfs_predecessors": Function("traversal", 1, _NO_SORTING),
+    "bfs_successors": Function("traversal", 1, _NO_SORTING),
+    "bfs_tree": Function("traversal", 1, _NO_SORTING),
+    "bidirectional_dijkstra": Function("weighted", LOOKUP, _NOT_NEGATIVE),
+    "bidirectional_shortest_path": Function("unweighted", LOOKUP),
+    "center": Function(
+        "distances",
+        MANY,
+        "The same with ``usebounds``. Lengths must not be negative.",
+        devices=True,
+    ),
+    "closeness_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
+    "complement": Function("operators", 1),
+    "connected_components": Function("components", 1, devices=True),
+    "degree_centrality": Function("structure", LOOKUP),
     "descendants": Function("traversal", 1),
     "descendants_at_distance": Function("traversal", 1),
+    "diameter": Function(
+        "distances",
+        MANY,
+        "The same with ``usebounds``. Lengths must not be negative.",
+        devices=True,
+    ),
+    "dijkstra_path": Function("weighted", LOOKUP, _NOT_NEGATIVE),
+    "dijkstra_path_length": Function("weighted", LOOKUP, _NOT_NEGATIVE),
+    "dijkstra_predecessor_and_distance": Function("weighted", MANY, _BY_DISTANCE, devices=True),
+    "eccentricity": Function(
+        "distances", MANY, "``sp`` is not taken. Lengths must not be negative.", devices=True
+    ),
     "edge_betweenness_centrality": Function(
-        "centrality", MANY, "Multigraphs are not taken. Weights must be positive numbers.", True
+        "centrality", MANY, "Lengths must be positive. Multigraphs are not taken.", devices=True
+    ),
+    "ego_graph": Function("operators", LOOKUP, "``undirected`` is not taken for directed graphs."),
+    "eigenvector_centrality": Function(
+        "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
     ),
     "generic_bfs_edges": Function("traversal", 1, "``neighbors`` is not taken."),
-    "in_degree_centrality": Function("structure", _A_LOOKUP),
-    "is_arborescence": Function("components", 1, "", True),
-    "is_branching": Function("components", 1, "", True),
-    "is_connected": Function("components", 1, "", True),
-    "is_forest": Function("components", 1, "", True),
+    "global_efficiency": Function("distances", MANY, devices=True),
+    "harmonic_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
+    "has_path": Function("paths", LOOKUP),
+    "hits": Function(
+        "centrality",
+        MANY,
+        "Power iterations instead of ARPACK: ``max_iter`` counts 20 of them.",
+        devices=True,
+    ),
+    "in_degree_centrality": Function("structure", LOOKUP),
+    "is_arborescence": Function("components", 1, devices=True),
+    "is_branching": Function("components", 1, devices=True),
+    "is_connected": Function("components", 1, devices=True),
+    "is_forest": Function("components", 1, devices=True),
     "is_isolate": Function("structure", 0),
-    "is_tree": Function("components", 1, "", True),
-    "is_weakly_connected": Function("components", 1, "", True),
-    "isolates": Function("structure", _A_LOOKUP),
+    "is_tree": Function("components", 1, devices=True),
+    "is_weakly_connected": Function("components", 1, devices=True),
+    "isolates": Function("structure", LOOKUP),
+    "katz_centrality": Function(
+        "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
+    ),
+    "multi_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
+    "multi_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
+    "multi_source_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "node_connected_component": Function("components", 1),
-    "number_connected_components": Function("components", 1, "", True),
-    "number_of_isolates": Function("structure", _A_LOOKUP),
-    "number_weakly_connected_components": Function("components", 1, "", True),
-    "out_degree_centrality": Function("structure", _A_LOOKUP),
+    "number_connected_components": Function("components", 1, devices=True),
+    "number_of_isolates": Function("structure", LOOKUP),
+    "number_weakly_connected_components": Function("components", 1, devices=True),
+    "out_degree_centrality": Function("structure", LOOKUP),
     "overall_reciprocity": Function("structure", 1),
     "pagerank": Function(
         "centrality",
         MANY,
         "Ranks sum to 1. Undirected graphs converge in fewer iterations, within the same bound. "
         "``dangling`` is not taken, nor are negative weights.",
-        True,
+        devices=True,
+    ),
+    "periphery": Function(
+        "distances",
+        MANY,
+        "The same with ``usebounds``. Lengths must not be negative.",
+        devices=True,
+    ),
+    "radius": Function(
+        "distances",
+        MANY,
+        "The same with ``usebounds``. Lengths must not be negative.",
+        devices=True,
     ),
     "reciprocity": Function("structure", 1),
+    "reverse": Function("operators", 1, "For graphs that were converted by hand."),
+    "shortest_path": Function("paths", LOOKUP, _NOT_NEGATIVE, devices=True),
+    "shortest_path_length": Function("paths", LOOKUP, _NOT_NEGATIVE, devices=True),
+    "single_source_bellman_ford": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "single_source_bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "single_source_bellman_ford_path_length": Function(
+        "weighted", MANY, _AS_DIJKSTRA, devices=True
+    ),
+    "single_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
+    "single_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
+    "single_source_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "single_source_shortest_path": Function("unweighted", 1),
     "single_source_shortest_path_length": Function("unweighted", 1),
     "single_target_shortest_path": Function("unweighted", 1),
     "single_target_shortest_path_length": Function("unweighted", 1),
-    "weakly_connected_components": Function("components", 1, "", True),
+    "voronoi_cells": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
+    "weakly_connected_components": Function("components", 1, devices=True),
 }
 
 _DEVICES = {

@@ -1,8 +1,9 @@
-"""Centralities: PageRank, betweenness."""
+"""Centralities: betweenness, and those that iterations converge to."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
@@ -10,8 +11,9 @@ import numpy as np
 
 import godwit as gw
 from godwit.dtypes import Array
+from godwit.errors import ConvergenceError
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.options import devices_for, refusals
+from godwit.networkx.options import RELEASE, devices_for, refusals
 from godwit.networkx.results import values_by_node
 from godwit.runtime.registry import DevicesArgument
 
@@ -140,9 +142,6 @@ def _dependencies(
         )  # fmt: skip
 
 
-_RELEASE = tuple(map(int, nx.__version__.split(".")[:2]))
-
-
 def _scales(
     n: int, sources: Array | None, normalized: bool, directed: bool, *, endpoints: bool = False,
     edges: bool = False,
@@ -157,7 +156,7 @@ def _scales(
     correction = 1 if directed else 2
     if ends < 2:
         return 1.0, 1.0
-    if (3, 6 if edges else 5) > _RELEASE:
+    if (3, 6 if edges else 5) > RELEASE:
         scale = 1 / (ends * (ends - 1)) if normalized else 1 / correction
         if sources is not None and (normalized or not directed):
             scale *= n / k
@@ -168,3 +167,109 @@ def _scales(
     if k == 1:
         return scale, math.nan
     return scale, scale * k / (k - 1)
+
+
+def _iterated(
+    graph: ArrayGraph, run: Callable[[], Any], max_iter: int, start: Any
+) -> dict[Any, float]:
+    """Return a centrality that iterations converge to."""
+    if start is not None and start.keys() != set(graph):
+        raise NotImplementedError("nstart does not have a value for every node, and none besides")
+    if max_iter < 1:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    with refusals():
+        try:
+            result = run()
+        except ConvergenceError:
+            raise nx.PowerIterationFailedConvergence(max_iter) from None
+    if start is None:
+        return values_by_node(graph, result.centrality)
+    ordered = result.centrality[graph.positions(list(start))]
+    return dict(zip(start, ordered.tolist(), strict=True))
+
+
+def eigenvector_centrality(
+    G: ArrayGraph,
+    max_iter: int = 100,
+    tol: float = 1.0e-6,
+    nstart: Any = None,
+    weight: Any = None,
+    *,
+    devices: DevicesArgument = None,
+) -> dict[Any, float]:
+    """Return the eigenvector centrality of each node."""
+    if len(G) == 0:
+        raise nx.NetworkXPointlessConcept("cannot compute centrality for the null graph")
+    start = _distribution(G, nstart)
+    if nstart is not None and not any(nstart.values()):
+        raise nx.NetworkXError("initial vector cannot have all zero values")
+
+    def run() -> Any:
+        return gw.eigenvector_centrality(
+            G.weighted(weight), tolerance=tol, max_iterations=max_iter, start=start,
+            devices=devices_for(devices),
+        )  # fmt: skip
+
+    return _iterated(G, run, max_iter, nstart)
+
+
+def katz_centrality(
+    G: ArrayGraph,
+    alpha: float = 0.1,
+    beta: Any = 1.0,
+    max_iter: int = 1000,
+    tol: float = 1.0e-6,
+    nstart: Any = None,
+    normalized: bool = True,
+    weight: Any = None,
+    *,
+    devices: DevicesArgument = None,
+) -> dict[Any, float]:
+    """Return the Katz centrality of each node."""
+    if len(G) == 0:
+        return {}
+    try:
+        constant: Any = float(beta)
+    except (TypeError, ValueError, AttributeError) as error:
+        if set(beta) != set(G):
+            raise nx.NetworkXError("beta dictionary must have a value for every node") from error
+        constant = _distribution(G, beta)
+
+    def run() -> Any:
+        return gw.katz_centrality(
+            G.weighted(weight), alpha=alpha, beta=constant, tolerance=tol, max_iterations=max_iter,
+            start=_distribution(G, nstart), normalized=bool(normalized),
+            devices=devices_for(devices),
+        )  # fmt: skip
+
+    return _iterated(G, run, max_iter, nstart)
+
+
+_ITERATIONS_OF_A_RESTART = 20
+"""Iterations that ARPACK, which NetworkX uses, makes between two restarts."""
+
+
+def hits(
+    G: ArrayGraph,
+    max_iter: int = 100,
+    tol: float = 1.0e-8,
+    nstart: Any = None,
+    normalized: bool = True,
+    *,
+    devices: DevicesArgument = None,
+) -> tuple[dict[Any, float], dict[Any, float]]:
+    """Return the hub and the authority score of each node."""
+    if len(G) == 0:
+        return {}, {}
+    if max_iter <= 0:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    with refusals():
+        try:
+            result = gw.hits(
+                G.weighted("weight"), tolerance=tol / len(G), start=_distribution(G, nstart),
+                max_iterations=_ITERATIONS_OF_A_RESTART * max_iter, normalized=bool(normalized),
+                devices=devices_for(devices),
+            )  # fmt: skip
+        except ConvergenceError as error:
+            raise NotImplementedError(str(error)) from error
+    return values_by_node(G, result.hubs), values_by_node(G, result.authorities)

@@ -12,7 +12,7 @@ import godwit as gw
 from godwit.dtypes import Array
 from godwit.networkx.graph import ArrayGraph
 from godwit.networkx.options import devices_for
-from godwit.networkx.searches import runs, search
+from godwit.networkx.searches import BreadthFirst, runs
 from godwit.runtime.registry import DevicesArgument
 
 
@@ -62,7 +62,7 @@ is_weakly_connected = is_connected
 
 def node_connected_component(G: ArrayGraph, n: Any) -> set[Any]:
     """Return the nodes of a node's component."""
-    return set(G.names(search(G, [G.position(n)]).order))
+    return set(G.names(BreadthFirst(G, [G.position(n)]).order))
 
 
 def is_forest(G: ArrayGraph, *, devices: DevicesArgument = None) -> bool:

@@ -45,7 +45,7 @@ def from_networkx(
     if missing or (keep_data and arrays.edge_data is None):
         data = _edge_data(graph)
         for name, default in missing:
-            arrays.attributes[name, default] = _values(data.attributes, name, default)
+            arrays.attributes[name, default] = edge_values(data.attributes, name, default)
         if keep_data:
             arrays.edge_data = data
             arrays.node_data = list(graph._node.values())
@@ -128,7 +128,7 @@ def _edge_data(graph: Any) -> EdgeData:
     )
 
 
-def _values(attributes: list[dict[Any, Any]], name: Any, default: Any) -> Array | None:
+def edge_values(attributes: list[dict[Any, Any]], name: Any, default: Any) -> Array | None:
     """Return an attribute of edges as int64 or float64; None if it is 1 everywhere.
 
     :raises NotImplementedError: a value is no number, or does not fit

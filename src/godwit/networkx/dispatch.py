@@ -11,10 +11,14 @@ from godwit.networkx.graph import ArrayGraph
 
 _UNSUPPORTED = {
     "dangling": "rank of dangling nodes is distributed like the personalization",
+    "sp": "distances are not taken from elsewhere",
     "neighbors": "neighbours are those of the graph",
     "sort_neighbors": "neighbours are visited in their own order",
 }
 """Parameters that must be None."""
+
+_KEEPS_NO_ATTRIBUTES = ("reverse",)
+"""Functions whose graphs have all attributes of edges, which NetworkX does not convert for them."""
 
 _ATTRIBUTES = ("weight", "distance")
 """Parameters that name an attribute of edges, and may be functions in NetworkX."""
@@ -40,6 +44,8 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     for parameter, reason in _UNSUPPORTED.items():
         if arguments.get(parameter) is not None:
             return f"{parameter} is given: {reason}"
+    if name in _KEEPS_NO_ATTRIBUTES and not isinstance(arguments["G"], ArrayGraph):
+        return "its result has all attributes, which NetworkX does not convert for it"
     for parameter in _ATTRIBUTES:
         if callable(arguments.get(parameter)):
             return f"{parameter} is a function, not the name of an attribute"
@@ -62,8 +68,8 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     are: the work that NetworkX did on a graph is counted, and the graph is converted when that has taken as
     long as a conversion. NetworkX forgets the count when the graph changes.
     """
-    graph = next((value for value in (*args, *kwargs.values()) if hasattr(value, "_adj")), None)
-    if graph is None or isinstance(graph, ArrayGraph):
+    graph = args[0] if args else kwargs["G"]
+    if isinstance(graph, ArrayGraph):
         return True
     work = FUNCTIONS[name].passes
     if len(graph) < _LEAST_NODES:

@@ -10,7 +10,7 @@ An edge attribute has a value for each arc, or, in a multigraph, for each of its
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -32,6 +32,12 @@ class EdgeData:
 
     attributes: list[dict[Any, Any]]
     keys: list[Any] | None = None
+
+    def take(self, edges: Array) -> EdgeData:
+        """Return the dictionaries of some edges, by their numbers."""
+        chosen = edges.tolist()
+        keys = None if self.keys is None else [self.keys[edge] for edge in chosen]
+        return EdgeData([self.attributes[edge] for edge in chosen], keys)
 
 
 class ArrayGraph:
@@ -61,7 +67,6 @@ class ArrayGraph:
         self.__networkx_cache__: dict[str, Any] = {}
         self._lengths: dict[Any, Graph] = {}
         self._sums: dict[Any, Graph] = {}
-        self._scratch: list[tuple[Array, ...]] = []
 
     def is_directed(self) -> bool:
         """Return True if edges have a direction."""
@@ -212,7 +217,7 @@ class ArrayGraph:
         return self._sums[attribute]
 
     def _with_weights(self, attribute: Any, combine: Any) -> Graph:
-        values = None if attribute is None else self.attributes[attribute, 1]
+        values = None if attribute is None else self._values(attribute)
         multiplicity = self.multiplicity
         if multiplicity is not None:
             if values is not None:
@@ -225,6 +230,15 @@ class ArrayGraph:
         return Graph.trusted(
             *self.structure.rows._replace(weights=values), directed=self.is_directed()
         )
+
+    def _values(self, attribute: Any) -> Array | None:
+        """Return the values of an attribute, 1 where an edge has none; None if all are 1."""
+        key = (attribute, 1)
+        if key not in self.attributes and self.edge_data is not None:
+            from godwit.networkx.conversion import edge_values
+
+            self.attributes[key] = edge_values(self.edge_data.attributes, *key)
+        return self.attributes[key]
 
     @cached_property
     def out_degree(self) -> Array:
@@ -255,17 +269,6 @@ class ArrayGraph:
         sums = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=sums[1:])
         return np.diff(sums[offsets])
-
-    def borrow(self, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
-        """Return scratch arrays that :meth:`give_back` takes for the next search."""
-        try:
-            return self._scratch.pop()
-        except IndexError:
-            return make()
-
-    def give_back(self, arrays: tuple[Array, ...]) -> None:
-        """Keep scratch arrays."""
-        self._scratch.append(arrays)
 
     def to_networkx(self) -> Any:
         """Return an ordinary NetworkX graph with the attributes that were converted."""

@@ -9,6 +9,18 @@ from typing import Any
 import networkx as nx
 
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError
+from godwit.networkx.graph import ArrayGraph
+
+RELEASE = tuple(map(int, nx.__version__.split(".")[:2]))
+"""Release of NetworkX: what its functions return differs between some."""
+
+
+def existing(graph: ArrayGraph, node: Any, message: str) -> int:
+    """Return the position of a node; NodeNotFound with the message if there is no such node."""
+    try:
+        return graph.position(node)
+    except (KeyError, TypeError):
+        raise nx.NodeNotFound(message) from None
 
 
 def devices_for(devices: Any) -> Any:

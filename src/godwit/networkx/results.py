@@ -19,6 +19,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.graph.interchange.libraries import collector_paused
 from godwit.networkx.graph import ArrayGraph
+from godwit.networkx.searches import Search, way
 
 
 class Items(Protocol):
@@ -35,92 +36,80 @@ class Items(Protocol):
 
 
 class NodeValues:
-    """A number for each node, or for some of them.
+    """A number for each node, in the order of the graph.
 
-    :param graph: the graph
     :param values: (n) numbers
-    :param order: positions of the nodes that have a value, in the order of the dictionary, or a function
-        that returns them; None: all nodes, in the order of the graph
-    :param has: (n) True for the nodes that have a value; None: all
-    :param count: the number of nodes that have a value
     """
 
-    def __init__(
-        self,
-        graph: ArrayGraph,
-        values: Array,
-        order: Array | Callable[[], Array] | None = None,
-        has: Array | None = None,
-        count: int | None = None,
-    ) -> None:
+    def __init__(self, graph: ArrayGraph, values: Array) -> None:
         self._graph = graph
         self._values = values
-        self._order = order
-        self._has = has
-        self._count = graph.number_of_nodes() if count is None else count
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._values)
 
     def value(self, node: Any) -> Any:
         """Return the number of a node."""
-        position = self._graph.position(node)
-        if self._has is not None and not self._has[position]:
-            raise KeyError(node)
-        return self._values[position].item()
+        return self._values[self._graph.position(node)].item()
 
     def keys_and_values(self) -> tuple[list[Any], list[Any]]:
         """Return nodes and numbers."""
-        order = self._order() if callable(self._order) else self._order
-        if order is None:
-            return self._graph.nodes, self._values.tolist()
-        return self._graph.names(order), self._values[order].tolist()
+        return self._graph.nodes, self._values.tolist()
+
+
+class NodeDistances:
+    """The distance of each node that a search reached, in the order of the search."""
+
+    def __init__(self, graph: ArrayGraph, found: Search) -> None:
+        self._graph = graph
+        self._found = found
+
+    def __len__(self) -> int:
+        return self._found.count
+
+    def value(self, node: Any) -> Any:
+        """Return the distance of a node."""
+        position = self._graph.position(node)
+        if not self._found.reached[position]:
+            raise KeyError(node)
+        return self._found.distance[position].item()
+
+    def keys_and_values(self) -> tuple[list[Any], list[Any]]:
+        """Return nodes and distances."""
+        order = self._found.order
+        return self._graph.names(order), self._found.distance[order].tolist()
 
 
 class NodePaths:
-    """A path for each node that was reached.
+    """A path to each node that a search reached, in the order of the search.
 
-    :param parent: (n) the node before each on its path, -1 for those where paths begin, negative for nodes
-        that have none
-    :param order: positions of the nodes that were reached, every node behind its parent
     :param backward: paths lead from the node to where the search began
     """
 
-    def __init__(
-        self, graph: ArrayGraph, parent: Array, order: Array, *, backward: bool = False
-    ) -> None:
+    def __init__(self, graph: ArrayGraph, found: Search, *, backward: bool = False) -> None:
         self._graph = graph
-        self._parent = parent
-        self._order = order
+        self._found = found
         self._backward = backward
 
     def __len__(self) -> int:
-        return len(self._order)
+        return self._found.count
 
     def value(self, node: Any) -> list[Any]:
         """Return the path of a node."""
-        position = self._graph.position(node)
-        if self._parent[position] < -1:
+        positions = way(self._found.parent, self._graph.position(node))
+        if not positions:
             raise KeyError(node)
-        return self._graph.names(self.positions(position))
-
-    def positions(self, position: int) -> list[int]:
-        """Return the positions of the nodes on a node's path."""
-        path = []
-        while position >= 0:
-            path.append(position)
-            position = int(self._parent[position])
-        return path if self._backward else path[::-1]
+        path = self._graph.names(positions)
+        return path[::-1] if self._backward else path
 
     def keys_and_values(self) -> tuple[list[Any], list[Any]]:
         """Return nodes and paths."""
-        order = self._order.tolist()
-        names = self._graph.names(self._order)
+        order = self._found.order
+        names = self._graph.names(order)
+        parents = self._found.parent[order].tolist()
         paths: dict[int, list[Any]] = {}
         with collector_paused():
-            for position, name, before in zip(
-                order, names, self._parent[self._order].tolist(), strict=True
-            ):
+            for position, name, before in zip(order.tolist(), names, parents, strict=True):
                 if before < 0:
                     paths[position] = [name]
                 elif self._backward:
@@ -227,3 +216,15 @@ for _name in _READ_OR_CHANGE_ALL:
 def values_by_node(graph: ArrayGraph, values: Array) -> dict[Any, Any]:
     """Return a number for each node, in the order of the graph."""
     return LazyDict(NodeValues(graph, np.asarray(values)))
+
+
+def distances_by_node(graph: ArrayGraph, found: Search) -> dict[Any, Any]:
+    """Return the distance of each node that a search reached, in the order of the search."""
+    return LazyDict(NodeDistances(graph, found))
+
+
+def paths_by_node(
+    graph: ArrayGraph, found: Search, *, backward: bool = False
+) -> dict[Any, list[Any]]:
+    """Return a path to each node that a search reached, or from it, in the order of the search."""
+    return LazyDict(NodePaths(graph, found, backward=backward))

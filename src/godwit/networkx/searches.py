@@ -1,64 +1,168 @@
-"""Searches in NetworkX's order: arrays for the kernels, and levels from cutoffs."""
+"""Searches in NetworkX's order: their results in arrays, and levels from cutoffs.
+
+By numbers of edges, a kernel processes a queue as NetworkX does. By lengths, Godwit's engines find
+distances on any devices; order and paths follow from these, and are found when they are needed first.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+import godwit as gw
 from godwit.dtypes import Array
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.kernels import UNREACHED, bfs_order, bidirectional_path
+from godwit.networkx.kernels import (
+    UNREACHED,
+    bfs_order,
+    bidirectional_length_path,
+    bidirectional_path,
+    length_path,
+    tree_of_distances,
+)
+from godwit.networkx.options import devices_for, refusals
+from godwit.runtime.registry import DevicesArgument
 
 
-@dataclass(frozen=True)
-class Search:
-    """A breadth-first search.
+class Search(Protocol):
+    """Result of a search."""
 
-    :ivar order: positions of the nodes reached, in the order of their discovery
-    :ivar parent: (n) the node that each was discovered from, -1 for sources, -2 where not reached
-    :ivar level: (n) distance, of nodes that were reached
-    """
+    @property
+    def count(self) -> int:
+        """Number of nodes reached."""
 
-    order: Array
-    parent: Array
-    level: Array
+    @property
+    def distance(self) -> Array:
+        """Distance of each node that was reached, shape (n)."""
 
     @property
     def reached(self) -> Array:
         """True for nodes that were reached, shape (n)."""
+
+    @property
+    def order(self) -> Array:
+        """Positions of the nodes that were reached, in NetworkX's order, shape (count)."""
+
+    @property
+    def parent(self) -> Array:
+        """The node before each on its path: -1 for sources, -2 where not reached, shape (n)."""
+
+
+class BreadthFirst:
+    """A search by numbers of edges; attributes as of :class:`Search`."""
+
+    def __init__(
+        self,
+        graph: ArrayGraph,
+        sources: Sequence[int],
+        limit: int | None = None,
+        *,
+        target: int = -1,
+        backward: bool = False,
+    ) -> None:
+        """Search.
+
+        :param sources: distinct positions
+        :param limit: the largest number of edges
+        :param target: the position of a node at which to stop
+        :param backward: against the direction of edges
+        """
+        n = graph.number_of_nodes()
+        offsets, targets = graph.in_rows if backward else graph.out_rows
+        order = np.empty(n, targets.dtype)
+        self.distance = np.empty(n, targets.dtype)
+        self.parent = np.full(n, UNREACHED, targets.dtype)
+        self.count = bfs_order(
+            offsets, targets, np.array(sources, np.int64), target, n if limit is None else limit,
+            order, self.parent, self.distance,
+        )  # fmt: skip
+        self.order = order[: self.count]
+
+    @property
+    def reached(self) -> Array:
+        """True for nodes that were reached."""
         return np.asarray(self.parent != UNREACHED)
 
     @property
     def parents(self) -> Array:
-        """The node before each of ``order``."""
+        """The node before each of :attr:`order`."""
         return np.asarray(self.parent[self.order])
 
     @property
     def level_ends(self) -> list[int]:
-        """For each level, how many nodes of ``order`` are at most that far."""
-        counts = np.bincount(self.level[self.order])
+        """For each level, how many nodes of :attr:`order` are at most that far."""
+        counts = np.bincount(self.distance[self.order])
         return list(np.cumsum(counts).tolist())
 
 
+class ByLength:
+    """A search by lengths of edges; attributes as of :class:`Search`."""
+
+    def __init__(
+        self, rows: gw.Graph, sources: Sequence[int], cutoff: Any, devices: DevicesArgument
+    ) -> None:
+        self._rows = rows
+        self._sources = np.array(sources, np.int64)
+        with refusals():
+            found = gw.sssp(rows, self._sources, cutoff=cutoff, devices=devices_for(devices))
+        self.distance = found.distance
+        self.reached = found.reached
+        self.count = int(np.count_nonzero(self.reached))
+
+    @cached_property
+    def _tree(self) -> tuple[Array, Array]:
+        """Order and parents."""
+        offsets, targets, weights = self._rows.rows
+        reached = np.flatnonzero(self.reached)
+        _, group, counts = np.unique(
+            self.distance[reached], return_inverse=True, return_counts=True
+        )
+        slot = np.cumsum(counts) - counts
+        group_of = np.zeros(len(self.distance), np.int64)
+        group_of[reached] = group
+        order = np.empty(self.count, targets.dtype)
+        parent = np.full(len(self.distance), UNREACHED, targets.dtype)
+        tree_of_distances(
+            offsets, targets, weights, self._sources, self.distance, self.reached, group_of, slot,
+            order, parent,
+        )  # fmt: skip
+        return order, parent
+
+    @property
+    def order(self) -> Array:
+        """Positions of the nodes that were reached, in NetworkX's order."""
+        return self._tree[0]
+
+    @property
+    def parent(self) -> Array:
+        """The node before each on its path."""
+        return self._tree[1]
+
+
 def search(
-    graph: ArrayGraph, sources: list[int], limit: int | None = None, *, backward: bool = False
+    graph: ArrayGraph,
+    sources: Sequence[int],
+    weight: Any,
+    cutoff: Any = None,
+    *,
+    backward: bool = False,
+    devices: DevicesArgument = None,
 ) -> Search:
-    """Search from distinct sources, along edges or against them, at most ``limit`` edges far."""
-    n = graph.number_of_nodes()
-    offsets, targets = graph.in_rows if backward else graph.out_rows
-    dtype = targets.dtype
-    order, level = np.empty(n, dtype), np.empty(n, dtype)
-    parent = np.full(n, UNREACHED, dtype)
-    count = bfs_order(
-        offsets, targets, np.array(sources, np.int64), n if limit is None else limit, order, parent,
-        level,
-    )  # fmt: skip
-    return Search(order[:count], parent, level)
+    """Search from distinct sources by lengths of edges, or by their number if weight is None.
+
+    :raises NotImplementedError: Godwit does not take the lengths
+    """
+    rows = graph.lengths(weight)
+    if not rows.is_weighted:
+        return BreadthFirst(graph, sources, _farthest(cutoff, len(graph)), backward=backward)
+    if cutoff is not None and not cutoff >= 0:
+        raise NotImplementedError(f"the cutoff is {cutoff}: only sources are within it")
+    return ByLength(rows.reverse if backward else rows, sources, cutoff, devices)
 
 
 def levels(cutoff: Any, count: int) -> int:
@@ -68,7 +172,100 @@ def levels(cutoff: Any, count: int) -> int:
     """
     if cutoff is None or cutoff >= count:
         return count
-    return max(math.ceil(cutoff), 0) if cutoff > 0 else 0
+    return math.ceil(cutoff) if cutoff > 0 else 0
+
+
+def _farthest(cutoff: Any, count: int) -> int:
+    """Return how many levels are within a distance."""
+    if cutoff is None or cutoff >= count:
+        return count
+    return math.floor(cutoff) if cutoff > 0 else 0
+
+
+def path_between(graph: ArrayGraph, source: int, target: int) -> Array:
+    """Return the positions of a path with fewest edges; empty if there is none."""
+    offsets, targets = graph.out_rows
+    in_offsets, in_targets = graph.in_rows
+    n, dtype = len(graph), targets.dtype
+    path, forward, backward = np.empty((3, n), dtype)
+    parent, child = np.full((2, n), UNREACHED, dtype)
+    count = bidirectional_path(
+        offsets, targets, in_offsets, in_targets, source, target, parent, child, forward, backward,
+        path,
+    )  # fmt: skip
+    return path[:count]
+
+
+def length_path_between(
+    graph: ArrayGraph, source: int, target: int, weight: Any
+) -> tuple[Any, Array]:
+    """Return the length and the positions of a shortest path; no positions if there is none."""
+    rows = graph.lengths(weight)
+    if not rows.is_weighted:
+        path = path_between(graph, source, target)
+        return len(path) - 1, path
+    total = np.zeros(1, _dtype_of(rows))
+    path = np.empty(len(graph), rows.targets.dtype)
+    count = bidirectional_length_path(
+        tuple(rows.rows), tuple(rows.reverse.rows), source, target,
+        (*_labels(rows), *_heap(rows, 1)), (*_labels(rows), *_heap(rows, 1)), path, total,
+    )  # fmt: skip
+    return total[0].item(), path[:count]
+
+
+def path_to(
+    graph: ArrayGraph, sources: Sequence[int], target: int, weight: Any, cutoff: Any = None
+) -> tuple[Any, Array]:
+    """Return the length and the positions of a shortest path from one of several nodes.
+
+    No positions are returned if there is no path within the cutoff.
+    """
+    rows = graph.lengths(weight)
+    if not rows.is_weighted:
+        found = BreadthFirst(graph, sources, _farthest(cutoff, len(graph)), target=target)
+        path = np.array(way(found.parent, target), np.int64)
+        return int(found.distance[target]), path
+    dtype = _dtype_of(rows)
+    distance, parent, is_final = _labels(rows)
+    path = np.empty(len(graph), rows.targets.dtype)
+    count = length_path(
+        *rows.rows, np.array(sources, np.int64), target, _limit(cutoff, dtype), distance, parent,
+        is_final, *_heap(rows, len(sources)), path,
+    )  # fmt: skip
+    return distance[target].item(), path[:count]
+
+
+def _dtype_of(rows: gw.Graph) -> Any:
+    assert rows.weights is not None
+    return rows.weights.dtype
+
+
+def _limit(cutoff: Any, dtype: Any) -> Any:
+    """Return the largest length within a cutoff."""
+    if dtype.kind == "f":
+        return math.inf if cutoff is None else float(cutoff)
+    return math.floor(cutoff) if cutoff is not None and cutoff < 2**62 else 2**62
+
+
+def _labels(rows: gw.Graph) -> tuple[Array, Array, Array]:
+    """Return arrays of a search: distance, parent, and whether they are final."""
+    n, dtype = rows.vertex_count, rows.targets.dtype
+    return np.empty(n, _dtype_of(rows)), np.full(n, UNREACHED, dtype), np.zeros(n, np.bool_)
+
+
+def _heap(rows: gw.Graph, sources: int) -> tuple[Array, Array, Array]:
+    """Return the arrays of a heap that every arc and source may enter."""
+    room = rows.arc_count + sources
+    return np.empty(room, _dtype_of(rows)), np.empty(room, np.int64), np.empty(room, np.int64)
+
+
+def way(parent: Array, position: int) -> list[int]:
+    """Return the positions on the path of a node, from where it begins; none if it was not reached."""
+    path = []
+    while position >= 0:
+        path.append(position)
+        position = int(parent[position])
+    return path[::-1] if parent[path[0]] != UNREACHED else []
 
 
 def runs(values: Array) -> Iterator[tuple[int, int]]:
@@ -76,21 +273,3 @@ def runs(values: Array) -> Iterator[tuple[int, int]]:
     begins = np.flatnonzero(values[1:] != values[:-1]) + 1
     bounds = [0, *begins.tolist(), len(values)] if len(values) else [0]
     return pairwise(bounds)
-
-
-def path_between(graph: ArrayGraph, source: int, target: int) -> Array:
-    """Return the positions of a path with fewest edges; empty if there is none."""
-    n = graph.number_of_nodes()
-    offsets, targets = graph.out_rows
-    in_offsets, in_targets = graph.in_rows
-    dtype = targets.dtype
-
-    def make() -> tuple[Array, ...]:
-        unreached = [np.full(n, UNREACHED, dtype) for _ in range(2)]
-        return (*unreached, *(np.empty(n, dtype) for _ in range(3)))
-
-    scratch = graph.borrow(make)
-    length = bidirectional_path(offsets, targets, in_offsets, in_targets, source, target, *scratch)
-    path = scratch[-1][:length].copy()
-    graph.give_back(scratch)
-    return path

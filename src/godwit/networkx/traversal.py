@@ -8,22 +8,23 @@ from typing import Any
 import networkx as nx
 
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.searches import Search, levels, runs, search
+from godwit.networkx.options import RELEASE
+from godwit.networkx.searches import BreadthFirst, levels, runs
 
 
 def _search(
     graph: ArrayGraph, source: Any, depth_limit: Any = None, *, backward: bool = False
-) -> Search:
+) -> BreadthFirst:
     try:
         position = graph.position(source)
     except KeyError:
         kind = "digraph" if graph.is_directed() else "graph"
         raise nx.NetworkXError(f"The node {source} is not in the {kind}.") from None
     limit = levels(depth_limit, len(graph))
-    return search(graph, [position], limit, backward=backward and graph.is_directed())
+    return BreadthFirst(graph, [position], limit, backward=backward and graph.is_directed())
 
 
-def _pairs(graph: ArrayGraph, found: Search) -> tuple[list[Any], list[Any]]:
+def _pairs(graph: ArrayGraph, found: BreadthFirst) -> tuple[list[Any], list[Any]]:
     """Return the parents and the nodes of all edges of the tree."""
     return graph.names(found.parents[1:]), graph.names(found.order[1:])
 
@@ -79,12 +80,12 @@ def bfs_layers(G: ArrayGraph, sources: Any) -> Iterator[list[Any]]:
     """Yield the nodes at each distance from the sources."""
     if sources in G:
         sources = [sources]
-    first = list(set(sources))
+    first = list(dict.fromkeys(sources) if RELEASE < (3, 5) else set(sources))
     for source in first:
         if source not in G:
             raise nx.NetworkXError(f"The node {source} is not in the graph.")
     if first:
-        found = search(G, [G.position(source) for source in first])
+        found = BreadthFirst(G, [G.position(source) for source in first])
         begin = 0
         for end in found.level_ends:
             yield G.names(found.order[begin:end])
@@ -95,8 +96,8 @@ def descendants_at_distance(G: ArrayGraph, source: Any, distance: Any) -> set[An
     """Return the nodes at a distance from the source."""
     if source not in G:
         raise nx.NetworkXError(f"The node {source} is not in the graph.")
-    found = search(G, [G.position(source)], levels(distance, len(G)))
-    return set(G.names(found.order[found.level[found.order] == distance]))
+    found = BreadthFirst(G, [G.position(source)], levels(distance, len(G)))
+    return set(G.names(found.order[found.distance[found.order] == distance]))
 
 
 def descendants(G: ArrayGraph, source: Any) -> set[Any]:

@@ -196,9 +196,9 @@ def test_other_wrong_arguments() -> None:
 
 
 def test_timeout_and_progress() -> None:
-    graph = gw.generators.rmat(13, 8, seed=1)
     with pytest.raises(RunTimeoutError):
-        gw.closeness_centrality(graph, timeout_s=0.03)
+        gw.closeness_centrality(gw.generators.rmat(16, 8, seed=1), timeout_s=0.03)
+    graph = gw.generators.rmat(13, 8, seed=1)
     begun: list[Any] = []
     gw.eccentricity(graph, progress=begun.append)
     assert begun == sorted(begun)

@@ -24,7 +24,7 @@ CLOSENESS_EXAMPLES = """
 godwit closeness soc.mtx --top 20
 godwit closeness soc.mtx --undirected --output closeness.parquet
 godwit closeness roads.gr --vertex 1 --vertex 9000 --json | jq .top
-godwit closeness rmat:16 --devices cuda --verify
+godwit closeness rmat:16 --verify
 """
 HARMONIC_EXAMPLES = CLOSENESS_EXAMPLES.replace("closeness", "harmonic")
 ECCENTRICITY_EXAMPLES = CLOSENESS_EXAMPLES.replace("closeness", "eccentricity")

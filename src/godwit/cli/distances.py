@@ -27,7 +27,7 @@ EXAMPLES = """
 godwit distances USA-road-d.NY.gr.xz --source 1 --source 9000 --target 17 --target 300
 godwit distances soc.mtx -s 1 -s 17 -s 40 --output distances.npy
 godwit distances roads.gr -s 1 -s 2 --cutoff 5000 --output - | sort -t, -k3n | head
-godwit distances rmat:20 -s max-degree -s 0 --devices cuda --json | jq .rows
+godwit distances rmat:20 -s max-degree -s 0 --json | jq .rows
 """
 _SHOWN_ROWS = 20
 _SHOWN_COLUMNS = 8

@@ -50,7 +50,7 @@ def closeness_centrality(
     result does not depend on devices, except by rounding where weights are floating-point numbers.
 
     Numbers of arcs are found for many sources at once, in the bits of words (:func:`distances`), and never
-    stored. Several GPUs share the sources, each with the whole graph.
+    stored.
 
     :param vertices: whose closeness is wanted, by id as for :func:`bfs`; None: all
     :param weighted: None: distances are sums of weights where the graph has some (as for :func:`sssp`, they
@@ -63,14 +63,14 @@ def closeness_centrality(
     :param progress: called now and then with the number of searches begun so far, an int, which also has
         ``.total``
     :param trace: as for :func:`bfs`
-    :param gpu: how kernels are run
+    :param gpu: not used so far
     :returns: ``.centrality`` (of each of ``.vertices``, ascending by position), ``.highest(count)``,
         ``.to_dict()``, ``.statistics``
     :raises InputError: a vertex out of range, a negative or NaN weight, several devices of the CPU, or
         another wrong argument
     :raises ValueOverflowError: with integer weights, a distance reaches 2^63 - 2
     :raises DeviceError: a device is not there
-    :raises GraphTooLargeError: the arrays of one thread, or those of GPUs, do not fit into memory
+    :raises GraphTooLargeError: the arrays of one thread do not fit into memory
     :raises RunTimeoutError: out of time
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)

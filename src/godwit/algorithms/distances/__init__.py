@@ -2,8 +2,7 @@
 
 Numbers of arcs are found by searches from many sources at once, in the bits of words; lengths by weights,
 and numbers of arcs in graphs with many levels, by searches side by side. Sources are shared out over the
-threads of the CPU (cpu.py) or over GPUs (cuda.py). Each row is what :func:`godwit.bfs` or
-:func:`godwit.sssp` returns.
+threads of the CPU (cpu.py). Each row is what :func:`godwit.bfs` or :func:`godwit.sssp` returns.
 """
 
 from __future__ import annotations
@@ -23,20 +22,14 @@ from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.placement import default_step_devices
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.protocol import Device, Progress, ProgressPoll
-from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import GraphArgument, on_cores
 from godwit.worker.solve import make_poll
-
-_LEAST_GPU_WORK = 1 << 22
-"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
-_SHARED_VISITS = 64
-"""About the number of searches in bits that share the visit of an arc."""
 
 
 def distances(
@@ -61,9 +54,7 @@ def distances(
 
     Row i is what :func:`bfs`, or by weights :func:`sssp`, returns for source i. One call takes many sources
     in much less time than a call for each. Numbers of arcs are found for 64 or more sources at once, in the
-    bits of words (Then et al., PVLDB 8, 2014); lengths by searches side by side, of which each thread of
-    the CPU, or each block of threads of a GPU, does one. Several GPUs share the sources, each with the
-    whole graph.
+    bits of words (Then et al., PVLDB 8, 2014); lengths by searches side by side, one on each thread.
 
     :param sources: a vertex, or several, by id as for :func:`bfs`: a row for each, in the order given; of a
         set, in the order of its iteration. A vertex may be given several times
@@ -73,14 +64,14 @@ def distances(
     :param weighted: None: lengths are sums of weights where the graph has some (as for :func:`sssp`, they
         must not be negative); True: the same, and a graph without is refused; False: arcs are counted
     :param cutoff: farther vertices count as not reached
-    :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
-        one, and a number means all cores where there is no GPU; None also leaves small work to the CPU
+    :param devices: of the CPU, one at a time: ``"cpu"`` is all cores, ``"cpu:0"`` one. So far the CPU
+        computes for GPUs, too, as ``.statistics.devices`` says
     :param results: where ``.distance`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: called now and then with the number of sources begun so far, an int, which also has
         ``.total``
     :param trace: as for :func:`bfs`
-    :param gpu: how kernels are run
+    :param gpu: not used so far
     :returns: ``.distance`` (sources, targets), int32 for numbers of arcs, int64 for integer weights,
         float64 for others; the largest value of the dtype, or infinity, where there is no path.
         ``.sources``, ``.targets``, ``.to_dict()``, ``.to_arrow()``, ``.statistics``
@@ -92,28 +83,22 @@ def distances(
     :raises RunTimeoutError: out of time
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
-    if devices is None and isinstance(graph, Graph):
-        devices = _default_devices(graph, _number_of(sources))
-    with recorded(trace, "distances"), on_gpus_or_cores(graph, devices, "distances") as (
-        plain, device, placed,
-    ):  # fmt: skip
+    with recorded(trace, "distances"):
+        plain, device = _on_cores(graph, devices, "distances")
         weighted = uses_weights(plain, weighted)
         rows = plain.ids.in_order(sources, "sources")
         columns = None if targets is None else plain.ids.in_order(targets, "targets")
         limit = check_cutoff(cutoff)
         if weighted:
             check_weights(plain)
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "distances", OF_STEPS)
+        check_options((device,), options.gpu, "distances", OF_STEPS)
         matrix = _Matrix(plain, rows, columns, weighted, limit)
-        statistics = new_statistics(used, matrix.query)
+        statistics = new_statistics((device,), matrix.query)
         poll = _counted_poll(options, len(matrix.query.sources))
         with statistics.phase("run"):
-            found, work = find_distances(matrix.query, threads_of(device), poll)
+            found, work = find_distances(matrix.query, device.threads, poll)
             add_work(statistics, work)
             distance = matrix.arranged(found)
-        if placed is not None:
-            add_placement(statistics, placed, graph)
         return DistancesResult(
             plain, rows, columns, distance, statistics, location=options.location
         )
@@ -155,10 +140,8 @@ def run_sums(
     :param outward: distances from the vertices to the others; False: from the others to the vertices
     :raises InputError: and other errors, as of :func:`distances`
     """
-    if devices is None and isinstance(graph, Graph):
-        searches = graph.vertex_count if vertices is None else _number_of(vertices)
-        devices = _default_devices(graph, searches)
-    with recorded(trace, name), on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
+    with recorded(trace, name):
+        plain, device = _on_cores(graph, devices, name)
         weighted = uses_weights(plain, weighted)
         ids = plain.ids
         chosen = (
@@ -167,16 +150,13 @@ def run_sums(
         counted = None if others is None else ids.one_or_several(others, "sources", or_none=True)
         if weighted:
             check_weights(plain)
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, name, OF_STEPS)
+        check_options((device,), options.gpu, name, OF_STEPS)
         query = SumQuery(plain, chosen, counted, weighted, outward)
-        statistics = new_statistics(used, query.from_others)
+        statistics = new_statistics((device,), query.from_others)
         poll = _counted_poll(options, query.searches)
         with statistics.phase("run"):
-            sums, work = sum_distances(query, threads_of(device), poll)
+            sums, work = sum_distances(query, device.threads, poll)
             add_work(statistics, work)
-        if placed is not None:
-            add_placement(statistics, placed, graph)
         return SumsOutcome(plain, chosen, sums, statistics)
 
 
@@ -237,25 +217,15 @@ def _distinct(vertices: Array) -> tuple[Array | None, Array]:
     return index, distinct
 
 
-def _number_of(vertices: Any) -> int:
-    """Return the number of vertices of an argument that has not been checked."""
-    try:
-        return len(vertices)
-    except TypeError:
-        return 1
-
-
-def _default_devices(graph: Graph, searches: int) -> DevicesArgument:
-    """Return the CPU for small work; for larger one GPU, or several if there are many searches."""
-    if searches * (graph.vertex_count + graph.arc_count) < _LEAST_GPU_WORK:
-        return "cpu"
-    # Searches in bits share the visits of arcs.
-    return default_step_devices(graph, searches=searches // _SHARED_VISITS)
-
-
-def threads_of(device: Device) -> int | None:
-    """Return the number of threads of a device of the CPU."""
-    return device.threads if device.kind == "cpu" else None
+def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:
+    """Return a graph and the CPU's device; all cores where GPUs were asked for."""
+    if (
+        isinstance(graph, Graph)
+        and devices is not None
+        and resolve_devices(devices)[0].kind != "cpu"
+    ):
+        devices = "cpu"
+    return on_cores(graph, devices, what)
 
 
 def new_statistics(devices: tuple[Device, ...], query: DistanceQuery) -> RunStatistics:

@@ -138,6 +138,21 @@ def test_it_is_chosen_for_graphs_with_hubs_that_are_kept(monkeypatch: pytest.Mon
         assert gw.sssp(skewed, 0, devices="cuda:0").statistics.solver == "asynchronous"
 
 
+def test_of_several_gpus_one_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
+    graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
+    expected = gw.sssp(graph, 3, devices="cpu").distance
+    devices = ["cuda:0", "cuda:1"]
+    with emulated_gpus(2), gw.place(graph, devices) as placed:
+        for _ in range(2):
+            found = gw.sssp(placed, 3)
+            assert (found.statistics.solver, found.statistics.devices) == (SOLVER, ("cuda:0",))
+            np.testing.assert_array_equal(found.distance, expected)
+        both = gw.sssp(placed, 3, execution="asynchronous")
+        assert both.statistics.devices == tuple(devices)
+        np.testing.assert_array_equal(both.distance, expected)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
 @pytest.mark.parametrize("kind", ["small", "zeros", "wide", "overflowing", "single", "double"])

@@ -21,7 +21,7 @@ class RunStatistics:
     :param devices: names, in order; the arrays below have an entry a device
     :param solver: the execution that ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
         (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
-        supersteps), ``"direction-optimizing"`` (BFS), ``"pull"`` (PageRank), ``"brandes"``
+        supersteps), ``"direction-optimizing"`` (BFS, SSSP), ``"pull"`` (PageRank), ``"brandes"``
         (betweenness), ``"bit-parallel"`` or ``"side by side"`` (searches from many sources at once, in the
         bits of words or each on its own), or ``"step program"``
     :param seconds: time by phase, for those that happened: ``read``, ``partition``, ``place``, ``upload``

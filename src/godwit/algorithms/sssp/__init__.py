@@ -145,15 +145,17 @@ _HUB_FACTOR = 16
 
 
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
-    """Return True if a search in supersteps looks at fewer arcs: one GPU keeps a graph with hubs.
+    """Return True if a search in supersteps looks at fewer arcs: GPUs keep a graph with hubs.
 
     Rows are sorted by weight first, which takes longer than a search: a graph that is placed for one query
-    is not searched so.
+    is not searched so. Of several GPUs one searches alone, faster than all of them asynchronously.
     """
-    devices, gpu = placed.context.devices, options.gpu
-    if len(devices) != 1 or devices[0].kind != "cuda" or options.execution != "auto":
+    gpu = options.gpu
+    if placed.context.devices[0].kind != "cuda" or options.execution != "auto":
         return False
     if not placed.is_kept or "sssp" in placed.given_up or placed.duplication == "1-hop":
+        return False
+    if len(placed.context.devices) > 1 and placed.asked_partition is not None:
         return False
     takes_any = options.worker == DEFAULT_WORKER_OPTIONS and gpu == DEFAULT_GPU_OPTIONS
     return takes_any and bool(placed.graph.cached("has_hubs", lambda: _has_hubs(placed.graph)))
@@ -177,15 +179,26 @@ def _in_supersteps(
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import search_on_gpu
+    from godwit.algorithms.sssp.cuda import SsspOutcome, search_on_gpu
+    from godwit.supersteps.placement import StepPlacement
 
     statistics = RunStatistics((placed.context.devices[0].name,), "direction-optimizing")
+    steps = place_positions(placed)
+    if len(steps.parts) > 1 and not steps.has_room_for_copy():
+        return None
+
+    def search(placement: StepPlacement) -> SsspOutcome:
+        return search_on_gpu(
+            placement, sources, program.dtype, cutoff,
+            location=options.location, gpu=options.gpu, poll=make_poll(options),
+        )  # fmt: skip
+
     try:
         with statistics.phase("run"):
-            outcome = search_on_gpu(
-                place_positions(placed), sources, program.dtype, cutoff,
-                location=options.location, gpu=options.gpu, poll=make_poll(options),
-            )  # fmt: skip
+            if len(steps.parts) == 1:
+                outcome: SsspOutcome | None = search(steps)
+            else:
+                outcome = steps.run_on_copies(1, lambda copies: search(copies.placements[0]))
     except GraphTooLargeError:
         outcome = None
     if outcome is None or (outcome.distance is None and not outcome.overflows):

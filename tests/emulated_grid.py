@@ -179,6 +179,8 @@ def _forget(modules: Sequence[Any]) -> None:
 
 def check_arguments(kernel: Kernel, arguments: Any) -> None:
     """That a kernel gets as much as it takes: the driver just reads."""
+    if isinstance(arguments, bytes):
+        arguments = np.frombuffer(arguments, np.uint8)
     if isinstance(arguments, np.ndarray):
         sizes = [arguments.nbytes]
     else:

@@ -275,9 +275,7 @@ def test_a_command_that_computes_something_else_fails(
     def planted(*given_arguments: Any, **named: Any) -> Any:
         result = right(*given_arguments, **named)
         if result.graph.vertex_count:
-            attribute = {"pagerank": "rank", "connected_components": "label"}.get(
-                name, "centrality"
-            )
+            attribute = "label" if name == "connected_components" else "_placed"
             result.__dict__[attribute] = wrong(result)
         return result
 

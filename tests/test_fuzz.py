@@ -53,9 +53,9 @@ def test_a_wrong_distance_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("name", "attribute", "kind"),
     [
-        ("pagerank", "rank", "pagerank"),
+        ("pagerank", "_computed", "pagerank"),
         ("connected_components", "label", "components"),
-        ("betweenness_centrality", "centrality", "betweenness"),
+        ("betweenness_centrality", "_computed", "betweenness"),
     ],
 )
 def test_other_wrong_results_are_found(

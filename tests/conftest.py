@@ -11,7 +11,8 @@ from typing import Any, Literal
 import pytest
 from hypothesis import settings
 
-settings.register_profile("gate", max_examples=30)  # the whole suite shall take minutes
+settings.register_profile("gate", max_examples=24)  # the whole suite shall take minutes
+settings.register_profile("all", max_examples=100)
 settings.load_profile("gate")
 
 os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
@@ -39,6 +40,7 @@ COVERS: dict[str, Cover] = {
     "test_cli.py::test_every_division_gives_the_same": "values",
     "test_cli.py::test_real_road_network": "values",
     "test_cli.py::test_what_is_closed_is_not_written_to": "values",
+    "test_closeness.py": "values",
     "test_communication.py": "values",
     "test_components.py": "values",
     "test_components_gpu.py": "few graphs",
@@ -100,6 +102,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """A mark of tests, or of parameters, that compile for long and say hardly more than others."""
     config.addinivalue_line("markers", "thorough: left out unless --all are asked for")
+    if config.getoption("--all"):
+        settings.load_profile("all")  # before the files of tests, which read it, are imported
     worker = getattr(config, "workerinput", None)
     if worker is not None and os.environ.get("CUDA_VISIBLE_DEVICES"):
         _begin_with_gpu(int(worker["workerid"].removeprefix("gw")))

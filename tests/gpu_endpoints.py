@@ -20,6 +20,9 @@ def names_of(count: int) -> list[str]:
     return [f"cuda:{place}" for place in range(count)]
 
 
+COUNTS = [1, 3, pytest.param(2, marks=pytest.mark.thorough)]
+"""Numbers of emulated GPUs."""
+
 ENDPOINTS = [["cuda:0"], ["cuda:0", "cuda:0"], ["cuda:0"] * 3]
 """One alone, several that share it, and all there are."""
 if COUNT > 1:

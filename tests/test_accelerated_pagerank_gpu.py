@@ -16,7 +16,7 @@ from emulated_grid import emulated_gpus
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
-from gpu_endpoints import names_of, needs_gpu, on_endpoints
+from gpu_endpoints import COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import named_graph
 from test_pagerank_gpu import check, graph_of_all_classes
 
@@ -76,7 +76,7 @@ def test_nothing_is_read_while_it_is_written(seed: int) -> None:
 
 
 class TestEmulated:
-    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    @pytest.fixture(autouse=True, params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)

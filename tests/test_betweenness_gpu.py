@@ -30,7 +30,7 @@ from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import STEP_CONTROL, RunArrays, StepPlan
-from gpu_endpoints import COUNT, names_of, needs_gpu
+from gpu_endpoints import COUNT, COUNTS, names_of, needs_gpu
 from graphs import each_graph, named_graph
 
 # Sums of fractions in another order.
@@ -133,7 +133,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class TestEmulated:
-    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    @pytest.fixture(autouse=True, params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)
@@ -229,7 +229,7 @@ class TestEmulated:
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.usefixtures("way")
 def test_any_order_of_threads(count: int, seed: int) -> None:
     with emulated_gpus(count, seed=seed):

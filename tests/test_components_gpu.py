@@ -28,7 +28,7 @@ from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.placement import StepPlacement
-from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
+from gpu_endpoints import COUNT, COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from test_components import UNIONS, expected_labels
 
@@ -69,7 +69,7 @@ def graph_with_long_rows(*, directed: bool) -> Graph:
 
 
 class TestEmulated:
-    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    @pytest.fixture(autouse=True, params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)
@@ -153,7 +153,7 @@ class TestSchedules:
                     check(graph, devices, method=method, rounds=2)
 
     @pytest.mark.parametrize("seed", range(3))
-    @pytest.mark.parametrize("count", [1, 2, 3])
+    @pytest.mark.parametrize("count", COUNTS)
     def test_no_races(self, count: int, seed: int) -> None:
         with emulated_gpus(count, seed=seed, checks=True):
             for graph in (gw.generate("rmat:6"), gw.generate("rmat:6,symmetrize=false")):

@@ -20,7 +20,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps import place_positions
 from godwit.supersteps.placement import StepPlacement
-from gpu_endpoints import names_of
+from gpu_endpoints import COUNTS, names_of
 from graphs import each_graph, graphs, named_graph
 from test_components import expected_labels
 from test_components_gpu import check, merges_of
@@ -65,7 +65,7 @@ def with_longer_rows(graph: Graph) -> Graph:
 
 @pytest.mark.usefixtures("tiny_tiles")
 class TestTiles:
-    @pytest.fixture(params=[1, 2, 3])
+    @pytest.fixture(params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)
@@ -137,7 +137,7 @@ class TestTiles:
                         check(graph, devices, method=method)
 
     @pytest.mark.parametrize("seed", range(3))
-    @pytest.mark.parametrize("count", [1, 2, 3])
+    @pytest.mark.parametrize("count", COUNTS)
     def test_no_races(self, count: int, seed: int) -> None:
         road = gw.generators.road(24, seed=seed)
         with emulated_gpus(count, seed=seed, checks=True):

@@ -26,7 +26,7 @@ from godwit.supersteps import halos as step_halos
 from godwit.supersteps import place_positions
 from godwit.supersteps import rows as step_rows
 from godwit.supersteps.placement import StepPlacement
-from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
+from gpu_endpoints import COUNT, COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, graphs, named_graph
 from step_programs import LEVELS
 
@@ -67,7 +67,7 @@ def carried_bytes(placed: gw.PlacedGraph, dtype: str = "float64") -> list[int]:
 
 
 class TestEmulated:
-    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    @pytest.fixture(autouse=True, params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)
@@ -162,7 +162,7 @@ class TestEmulated:
             )
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 4)
 @given(
     graphs(max_vertices=40),
     st.integers(2, 4),
@@ -405,22 +405,31 @@ class TestRefused:
             gw.pagerank(placed)
 
 
-def test_gpus_that_are_no_peers() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "random directed",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in ("path", "zero weights", "star", "isolated vertices")
+        ),
+    ],
+)
+def test_gpus_that_are_no_peers(name: str) -> None:
     """The host brings halos over; the ranks are those of peers, bit by bit."""
-    for name in ("path", "random directed", "zero weights", "star", "isolated vertices"):
-        graph = named_graph(name)
-        for division in (None, "random"):
-            found = []
-            for peers, communication in ((None, None), (np.eye(3, dtype=bool), "selective")):
-                gpu = GpuOptions(communication=communication)  # type: ignore[arg-type]
-                with (
-                    emulated_gpus(3, peers=peers, checks=peers is not None),
-                    gw.place(graph, names_of(3), division, duplication="1-hop") as placed,
-                ):
-                    for dtype in ("float64", "float32", "float64"):
-                        found.append(gw.pagerank(placed, dtype=dtype, gpu=gpu))
-            for one, other in zip(found[:3], found[3:], strict=True):
-                check_same(one, other)
+    graph = named_graph(name)
+    for division in (None, "random"):
+        found = []
+        for peers, communication in ((None, None), (np.eye(3, dtype=bool), "selective")):
+            gpu = GpuOptions(communication=communication)  # type: ignore[arg-type]
+            with (
+                emulated_gpus(3, peers=peers, checks=peers is not None),
+                gw.place(graph, names_of(3), division, duplication="1-hop") as placed,
+            ):
+                for dtype in ("float64", "float32", "float64"):
+                    found.append(gw.pagerank(placed, dtype=dtype, gpu=gpu))
+        for one, other in zip(found[:3], found[3:], strict=True):
+            check_same(one, other)
 
 
 @pytest.mark.gpu

@@ -345,9 +345,9 @@ each_sample = pytest.mark.parametrize("sample", SAMPLES)
 
 
 @each_sample
-def test_1000_mutations(sample: str, put: Write) -> None:
+def test_mutations(sample: str, put: Write) -> None:
     outcomes = {"read": 0, "refused": 0}
-    for seed in range(1000):
+    for seed in range(10 * settings().max_examples):
         path = put(mutated(SAMPLES[sample].encode(), seed))
         try:
             graph = read(path, format=sample.split(maxsplit=1)[0])
@@ -356,7 +356,7 @@ def test_1000_mutations(sample: str, put: Write) -> None:
         else:
             outcomes["read"] += 1
             assert_sound(graph)
-    assert min(outcomes.values()) > 10
+    assert min(outcomes.values()) > 0
 
 
 def _large(sample: str) -> str:

@@ -110,7 +110,7 @@ def test_a_case_is_the_same_for_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_crashes_hangs_and_exceptions_are_survived_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "CASE_LIMIT_S", 15.0)
+    monkeypatch.setattr(watch, "CASE_LIMIT_S", 6.0)
     report = watch.run_cases("planted", 3, 300.0, last=10)
     numbers = {int(failure.reproduce.rsplit(" ", 1)[1]): failure for failure in report.failures}
     assert numbers[2].message == "the process ended with status 7"

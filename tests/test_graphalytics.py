@@ -256,11 +256,11 @@ def test_ids_that_it_cannot_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [".e", ".v", ".properties"])
-def test_1000_mutations(put: Put, part: str) -> None:
+def test_mutations(put: Put, part: str) -> None:
     path = put(properties=PROPERTIES.replace("graph.x.algorithms = bfs, sssp\n", ""))
     content = path.with_suffix(part).read_bytes()
     outcomes = {"read": 0, "refused": 0}
-    for seed in range(1000):
+    for seed in range(10 * settings().max_examples):
         path.with_suffix(part).write_bytes(mutated(content, seed))
         try:
             graph = read(path, format="graphalytics")
@@ -269,7 +269,7 @@ def test_1000_mutations(put: Put, part: str) -> None:
         else:
             outcomes["read"] += 1
             Graph(graph.offsets, graph.targets, graph.weights, directed=graph.directed)
-    assert min(outcomes.values()) > 10
+    assert min(outcomes.values()) > 0
 
 
 def test_in_windows(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:

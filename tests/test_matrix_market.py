@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import FormatError, GodwitError
@@ -211,9 +211,9 @@ SAMPLES = [
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_1000_mutations(sample: str, put: Write) -> None:
+def test_mutations(sample: str, put: Write) -> None:
     outcomes = {"read": 0, "refused": 0}
-    for seed in range(1000):
+    for seed in range(10 * settings().max_examples):
         path = put(mutated(sample.encode(), seed))
         try:
             graph = read(path, format="matrix-market", weighted=False if seed % 2 else None)
@@ -222,4 +222,4 @@ def test_1000_mutations(sample: str, put: Write) -> None:
         else:
             outcomes["read"] += 1
             Graph(graph.offsets, graph.targets, graph.weights, directed=graph.directed)
-    assert min(outcomes.values()) > 5
+    assert min(outcomes.values()) > 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
@@ -147,7 +147,16 @@ def test_every_graph(primitive: str, name: str) -> None:
 
 @emulates
 @pytest.mark.parametrize(
-    "program", [LEVELS, LEVELS_PULLED, LEVELS_TURNED, COMPONENTS, ARCS, K_CORE]
+    "program",
+    [
+        LEVELS_TURNED,
+        ARCS,
+        K_CORE,
+        *(
+            pytest.param(program, marks=pytest.mark.thorough)
+            for program in (LEVELS, LEVELS_PULLED, COMPONENTS)
+        ),
+    ],
 )
 @pytest.mark.usefixtures("apart")
 def test_step_programs(program: gw.StepProgram, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +205,7 @@ def test_operators_one_by_one() -> None:
 
 
 @emulates
+@settings(max_examples=settings().max_examples // 4)
 @given(graph=graphs(), count=st.integers(2, 3), seed=st.integers(0, 2))
 def test_random_graphs(graph: gw.Graph, count: int, seed: int) -> None:
     with emulated_gpus(3, peers=APART, seed=seed), gw.place(graph, names_of(count)) as placed:

@@ -24,7 +24,7 @@ from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.placement import StepPlacement
-from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
+from gpu_endpoints import COUNT, COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
 
 ENDLESS: dict[str, Any] = {"damping": 1 - 1e-12, "tolerance": 1e-300, "max_iterations": 10**12}
@@ -72,7 +72,7 @@ def graph_of_all_classes(
 
 
 class TestEmulated:
-    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    @pytest.fixture(autouse=True, params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)
@@ -205,7 +205,7 @@ def check_push(graph: Graph, devices: Any, **settings: Any) -> gw.PageRankResult
 
 
 class TestSchedules:
-    @pytest.mark.parametrize("count", [1, 2, 3])
+    @pytest.mark.parametrize("count", COUNTS)
     def test_residual_push(self, count: int) -> None:
         devices = names_of(count)
         with emulated_gpus(count, seed=count) as machine:

@@ -20,7 +20,7 @@ from godwit.cli.application import app
 from godwit.errors import ConvergenceError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
-from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
+from gpu_endpoints import COUNT, COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -78,7 +78,7 @@ def graph_of_all_lengths(*, directed: bool, weighted: bool, hubs_point: bool = F
 
 
 class TestEmulated:
-    @pytest.fixture(autouse=True, params=[1, 2, 3])
+    @pytest.fixture(autouse=True, params=COUNTS)
     def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
         with emulated_gpus(request.param):
             yield names_of(request.param)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
@@ -52,6 +52,7 @@ def _weighted(graph: Graph, kind: str, seed: int) -> Graph:
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
+@settings(max_examples=settings().max_examples // 2)
 @given(graph=graphs(min_vertices=1), seed=st.integers(0, 99), data=st.data())
 def test_distances_are_those_of_the_cpu(
     gpus: Machine, kind: str, graph: Graph, seed: int, data: Any

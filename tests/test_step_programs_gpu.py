@@ -97,7 +97,9 @@ def test_every_dtype(dtype: str) -> None:
 
 
 @emulates
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    "seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (3, 4, 5))]
+)
 def test_emulated_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_program_text, "SMALL", 0)
     with emulated_gpus(2, seed=seed):
@@ -126,7 +128,9 @@ def _hubs(vertices: int) -> gw.Graph:
 
 
 @emulates
-@pytest.mark.parametrize("items", [1, 3, 40, None])
+@pytest.mark.parametrize(
+    "items", [3, *(pytest.param(items, marks=pytest.mark.thorough) for items in (1, 40, None))]
+)
 @pytest.mark.usefixtures("emulated")
 def test_queues_that_overflow(items: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no room in a queue is found in the bitmap, and queued again when there is room."""
@@ -166,7 +170,7 @@ def test_pulling_after_lists_overflowed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @emulates
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_queues_have_no_races(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_program_text, "SMALL", 0)
     with emulated_gpus(2, seed=seed, checks=True):
@@ -204,7 +208,7 @@ def test_memory_of_queues() -> None:
 
 @emulates
 @given(graph=graphs(weighted=False, min_vertices=2))
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 4)
 def test_emulated_on_any_graph(graph: gw.Graph) -> None:
     with emulated_gpus(2):
         _check(EVERYTHING, graph, ["cuda:0", "cuda:1"])

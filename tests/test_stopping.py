@@ -300,8 +300,11 @@ _COLD = """
     "call",
     [
         "gw.sssp(graph, 0, devices=1, timeout_s=0.2)",
-        "gw.bfs(graph, 0, devices='cpu', timeout_s=0.2)",
-        "gw.connected_components(graph, devices='cpu', timeout_s=0.2)",
+        pytest.param("gw.bfs(graph, 0, devices='cpu', timeout_s=0.2)", marks=pytest.mark.thorough),
+        pytest.param(
+            "gw.connected_components(graph, devices='cpu', timeout_s=0.2)",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_compiling_does_not_count(call: str, tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_every_schedule_does_so_under_release_and_acquire(name: str) -> None:
     explore(model_of(CASES[name], memory=ReleaseAcquire(2, 20, _is_hint)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_schedule_of_three_workers_that_talk_directly() -> None:
     case = Case(parents=(-1, 0, 0, 1), owners=(0, 1, 2, 2), devices=3)
     explore(model_of(case))

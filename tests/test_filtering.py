@@ -262,15 +262,6 @@ def test_the_example(devices: Any) -> None:
     assert_same(filtered(array, lambda x: x > 0.25, devices), array[array > 0.25])
 
 
-def test_the_examples_in_the_documentation() -> None:
-    blocks = re.findall(
-        r"```python\n(.*?)```", (_REPOSITORY / "docs" / "filtering.md").read_text(), re.S
-    )
-    assert blocks
-    for block in blocks:
-        exec(block, {})
-
-
 # --- What goes wrong.
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from operator import attrgetter
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def test_public_names_have_docstrings_and_hints(name: str) -> None:
                 )
 
 
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text() for page in (_REPOSITORY / "docs" / "api").glob("*.rst"))
+    documented = set(re.findall(r"^\.\. auto(?:function|class):: (\w+)", pages, re.M))
+    assert set(gw.__all__) - documented == set(_MODULES)
+
+
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = gw.nonsense
@@ -100,22 +107,36 @@ def test_examples_in_docstrings(module: object) -> None:
     assert failed == 0
 
 
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        ("docs/programs.md", "1048575 nodes"),
-        ("docs/frontiers.md", "vertices reached"),
-        ("docs/dataflow.md", ""),
-        ("docs/filtering.md", ""),
-    ],
+_BLOCK = re.compile(r"^( *)```python\n(.*?)```(?:\n\n *```text\n(.*?)```)?", re.S | re.M)
+"""A block of Python in a page, and what it prints if a block of text follows at once."""
+
+
+_PAGES_WITH_EXAMPLES = sorted(
+    page.name
+    for page in (_REPOSITORY / "docs").glob("*.md")
+    if _BLOCK.search(page.read_text(encoding="utf-8"))
 )
+
+
+def test_most_pages_have_examples() -> None:
+    assert len(_PAGES_WITH_EXAMPLES) > 5
+
+
+@pytest.mark.parametrize("page", _PAGES_WITH_EXAMPLES)
 def test_examples_in_documentation(
-    page: str, said: str, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = {"graph": gw.generators.rmat(6, 8)}
-    for block in re.findall(r"```python\n(.*?)```", (_REPOSITORY / page).read_text(), re.S):
-        exec(block, names)
-    assert said in capsys.readouterr().out
+    """Blocks of a page run one after the other in an empty folder; ``no-run`` marks those that cannot."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    names = {"gw": gw, "graph": gw.generators.rmat(6, 8)}
+    checker = doctest.OutputChecker()
+    for _, block, printed in _BLOCK.findall((_REPOSITORY / "docs" / page).read_text("utf-8")):
+        exec(textwrap.dedent(block), names)
+        out = capsys.readouterr().out
+        if printed:
+            options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            assert checker.check_output(textwrap.dedent(printed), out, options), out
 
 
 def test_all_errors_are_ours() -> None:

@@ -127,28 +127,28 @@ def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) ->
     graph's weights), and it keeps the locality that files of real graphs have. On a road network the
     border of METIS is smaller, but the contiguous one is small already; on graphs without locality
     the border of METIS is 20 to 50 % smaller, for half a second and more. Four parts, two cores;
-    milliseconds to divide the graph and to lay it out:
+    milliseconds to divide the graph and to lay it out::
 
-    ======================  =============  ======  =========  =======  ========
-    graph                   method         cut        border  balance  ms
-    ======================  =============  ======  =========  =======  ========
-    USA-road-d.NY           contiguous     0.0083      4,987  1.02     0.6 + 3
-                            random         0.7490    418,938  1.00     4 + 15
-                            biased-random  0.5515    325,868  1.00     22 + 15
-                            metis          0.0003        200  1.02     113 + 10
-    grid 1000x1000, 60 %    contiguous     0.0015      3,656  1.00     0.2 + 5
-                            random         0.7501  1,432,353  1.00     15 + 49
-                            biased-random  0.5375  1,081,754  1.00     182 + 48
-                            metis          0.0003        672  1.00     498 + 45
-    R-MAT, scale 16         contiguous     0.7497    100,677  1.01     0.1 + 7
-                            random         0.7497    100,722  1.08     1 + 15
-                            biased-random  0.7349     96,223  1.01     13 + 15
-                            metis          0.6796     78,510  1.04     797 + 18
-    soc-Slashdot0902, sym.  contiguous     0.6586    134,645  1.06     0.1 + 8
-                            random         0.6967    141,220  1.01     1 + 12
-                            biased-random  0.6552    128,241  1.01     11 + 13
-                            metis          0.4427     72,887  1.03     495 + 11
-    ======================  =============  ======  =========  =======  ========
+        ======================  =============  ======  =========  =======  ========
+        graph                   method         cut        border  balance  ms
+        ======================  =============  ======  =========  =======  ========
+        USA-road-d.NY           contiguous     0.0083      4,987  1.02     0.6 + 3
+                                random         0.7490    418,938  1.00     4 + 15
+                                biased-random  0.5515    325,868  1.00     22 + 15
+                                metis          0.0003        200  1.02     113 + 10
+        grid 1000x1000, 60 %    contiguous     0.0015      3,656  1.00     0.2 + 5
+                                random         0.7501  1,432,353  1.00     15 + 49
+                                biased-random  0.5375  1,081,754  1.00     182 + 48
+                                metis          0.0003        672  1.00     498 + 45
+        R-MAT, scale 16         contiguous     0.7497    100,677  1.01     0.1 + 7
+                                random         0.7497    100,722  1.08     1 + 15
+                                biased-random  0.7349     96,223  1.01     13 + 15
+                                metis          0.6796     78,510  1.04     797 + 18
+        soc-Slashdot0902, sym.  contiguous     0.6586    134,645  1.06     0.1 + 8
+                                random         0.6967    141,220  1.01     1 + 12
+                                biased-random  0.6552    128,241  1.01     11 + 13
+                                metis          0.4427     72,887  1.03     495 + 11
+        ======================  =============  ======  =========  =======  ========
     """
     parts = _checked_parts(graph, parts)
     seed = as_integer(seed, "seed") % 2**64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -107,8 +108,8 @@ def test_examples_in_docstrings(module: object) -> None:
     assert failed == 0
 
 
-_BLOCK = re.compile(r"^( *)```python\n(.*?)```(?:\n\n *```text\n(.*?)```)?", re.S | re.M)
-"""A block of Python in a page, and what it prints if a block of text follows at once."""
+_BLOCK = re.compile(r"^ *```(python|sh run)\n(.*?)^ *```(?:\n\n *```text\n(.*?)```)?", re.S | re.M)
+"""A block that is run, and what it prints if a block of text follows at once."""
 
 
 _PAGES_WITH_EXAMPLES = sorted(
@@ -122,6 +123,16 @@ def test_most_pages_have_examples() -> None:
     assert len(_PAGES_WITH_EXAMPLES) > 5
 
 
+def _printed_by_commands(commands: str) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ended = subprocess.run(
+        ["bash", "-euc", commands],
+        env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 @pytest.mark.parametrize("page", _PAGES_WITH_EXAMPLES)
 def test_examples_in_documentation(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -131,9 +142,12 @@ def test_examples_in_documentation(
     monkeypatch.setenv("MPLBACKEND", "agg")
     names = {"gw": gw, "graph": gw.generators.rmat(6, 8)}
     checker = doctest.OutputChecker()
-    for _, block, printed in _BLOCK.findall((_REPOSITORY / "docs" / page).read_text("utf-8")):
-        exec(textwrap.dedent(block), names)
-        out = capsys.readouterr().out
+    for kind, block, printed in _BLOCK.findall((_REPOSITORY / "docs" / page).read_text("utf-8")):
+        if kind == "python":
+            exec(textwrap.dedent(block), names)
+            out = capsys.readouterr().out
+        else:
+            out = _printed_by_commands(textwrap.dedent(block))
         if printed:
             options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
             assert checker.check_output(textwrap.dedent(printed), out, options), out

@@ -48,7 +48,9 @@ def queries(
     yield "pagerank", lambda: gw.pagerank(placed, tolerance=1e-6, dtype="float32", results=results)
     yield (
         "betweenness, 1 source",
-        lambda: gw.betweenness_centrality(placed, sources=[source], results=results),
+        lambda: gw.betweenness_centrality(
+            placed, sources=[source], weighted=False, results=results
+        ),
     )
 
 

@@ -45,9 +45,7 @@ def contenders(graph: gw.Graph, sources: np.ndarray[Any, Any]) -> dict[str, Call
     chosen = sources.tolist()
 
     def run(**options: Any) -> Any:
-        return gw.betweenness_centrality(
-            graph, sources=sources, normalized=False, weighted=None, **options
-        )
+        return gw.betweenness_centrality(graph, sources=sources, normalized=False, **options)
 
     def run_networkit() -> Any:
         estimate = networkit.centrality.EstimateBetweenness(

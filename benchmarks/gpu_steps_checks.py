@@ -130,7 +130,7 @@ class Reference:
     def centrality(self, count: int) -> Any:
         """From so many sources."""
         return gw.betweenness_centrality(
-            self.graph, sources=self.sources(count), normalized=False, devices="cpu"
+            self.graph, sources=self.sources(count), normalized=False, weighted=False, devices="cpu"
         ).centrality
 
 

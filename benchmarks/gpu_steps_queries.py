@@ -117,7 +117,7 @@ def query(placed: gw.PlacedGraph, setting: Setting, known: Reference, limits: An
     if algorithm in RANKS_TO:
         return gw.pagerank(placed, dtype=setting.dtype, accelerated=RANKS_TO[algorithm], **options)
     return gw.betweenness_centrality(
-        placed, sources=known.sources(setting.sources), normalized=False, **options
+        placed, sources=known.sources(setting.sources), normalized=False, weighted=False, **options
     )
 
 

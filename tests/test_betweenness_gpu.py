@@ -75,6 +75,7 @@ def check_sums(
 def check(graph: Graph, devices: Any, **settings: Any) -> gw.BetweennessResult:
     """Compare the result of a call with that of the CPU."""
     gpu = settings.pop("gpu", None)
+    settings.setdefault("weighted", False)
     wanted = gw.betweenness_centrality(graph, devices="cpu", **settings)
     found = gw.betweenness_centrality(graph, devices=devices, gpu=gpu, **settings)
     np.testing.assert_array_equal(found.sources, wanted.sources)

@@ -141,14 +141,14 @@ def test_reciprocals_are_exact() -> None:
 def test_results() -> None:
     graph = Graph.from_edges([0, 1, 2], [1, 2, 3], ids=["a", "b", "c", "d"], directed=False)
     found = gw.closeness_centrality(graph)
-    assert found.highest(2) == ["b", "c"]
+    assert [vertex for vertex, _ in found.highest(2)] == ["b", "c"]
     assert found.to_arrow().column_names == ["vertex", "centrality"]
     assert found.statistics.processed_items.tolist() == [16]
     assert "4 vertices" in repr(found)
     some = gw.eccentricity(graph, ["d", "b", "d"])
     assert some.vertices == ["b", "d"]
     assert some.eccentricity.tolist() == [2, 3]
-    assert some.highest(1) == ["d"]
+    assert some.highest(1) == [("d", 3)]
     assert some.to_pandas().to_numpy().tolist() == [["b", 2], ["d", 3]]
     assert gw.harmonic_centrality(graph, "b", sources=["b", "d"]).to_dict() == {"b": 0.5}
     assert gw.harmonic_centrality(graph, []).to_dict() == {}
@@ -237,7 +237,7 @@ class TestCommands:
         expected = function(graph)
         np.testing.assert_array_equal(np.load(file), list(expected.to_dict().values()))
         top = json.loads(out)["top"]
-        assert [row["vertex"] for row in top] == expected.highest(10)
+        assert [tuple(row.values()) for row in top] == expected.highest(10)
         assert top[0][name] == max(expected.to_dict().values())
         some = self.run(
             command, given, "-v", 142, "-v", 4, "--ignore-weights", "-o", "-", "--verify"

@@ -238,9 +238,9 @@ ARGUMENTS: dict[str, Call] = {
         gw.pagerank(graph, personalization={one: 1}, execution="asynchronous", tolerance=1e-9).rank,
         6,
     ).tolist(),
-    "highest": lambda graph, one: (
-        gw.pagerank(graph, personalization={one: 1}).highest(5).index(one)
-    ),
+    "highest": lambda graph, one: [
+        v for v, _ in gw.pagerank(graph, personalization={one: 1}).highest(5)
+    ].index(one),
     "betweenness": lambda graph, one: gw.betweenness_centrality(
         graph, sources=[one]
     ).centrality.tolist(),

@@ -131,6 +131,19 @@ def test_real_graphs(data_folder: Any, name: str, devices: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_weights_can_be_ignored() -> None:
+    graph = gw.generators.road(9, seed=1, weights=(1, 9))
+    for devices in ("cpu", 2):
+        found = gw.sssp(graph, 0, weighted=False, devices=devices)
+        expected = gw.bfs(graph, 0)
+        np.testing.assert_array_equal(found.distance, expected.distance)
+        np.testing.assert_array_equal(found.predecessor, expected.predecessor)
+        again = gw.sssp(graph, 0, weighted=True, devices=devices)
+        np.testing.assert_array_equal(again.distance, gw.sssp(graph, 0).distance)
+    with pytest.raises(InputError, match="needs a graph with weights"):
+        gw.sssp(graph.without_weights(), 0, weighted=True)
+
+
 GRAPHALYTICS_UNREACHED = {"9223372036854775807", "Infinity"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from godwit.worker.cuda.placement import MOST_PLANS
 from gpu_endpoints import held_bytes
 from graphs import graphs
 
+betweenness = partial(gw.betweenness_centrality, weighted=False)
 STEPS = "bulk-synchronous"
 
 
@@ -43,11 +45,9 @@ def _answers(graph: Any, vertex: int, number: int) -> Any:
         lambda: gw.pagerank(graph, damping=0.5 + (vertex % 5) / 10).rank,
         lambda: gw.pagerank(graph, personalization={vertex % n: 1}, max_iterations=50).rank,
         lambda: gw.pagerank(graph, dtype="float32").rank,
-        lambda: gw.betweenness_centrality(graph, sources=[vertex % n]).centrality,
-        lambda: gw.betweenness_centrality(graph, endpoints=True, scale="sum").centrality,
-        lambda: (
-            gw.betweenness_centrality(graph, samples=1 + vertex % n, edges=True).edge_centrality
-        ),
+        lambda: betweenness(graph, sources=[vertex % n]).centrality,
+        lambda: betweenness(graph, endpoints=True, scale="sum").centrality,
+        lambda: betweenness(graph, samples=1 + vertex % n, edges=True).edge_centrality,
         lambda: gw.katz_centrality(graph, alpha=1e-3, beta={vertex % n: 1}).centrality,
         lambda: gw.hits(graph, start={vertex % n: 1}, tolerance=1.0).authorities,
     ]
@@ -77,9 +77,9 @@ def test_a_second_query_compiles_and_allocates_nothing(gpus: Machine) -> None:
             lambda source: gw.bfs(placed, source, execution=STEPS),
             lambda _: gw.connected_components(placed),
             lambda _: gw.pagerank(placed),
-            lambda source: gw.betweenness_centrality(placed, sources=[source]),
-            lambda source: gw.betweenness_centrality(placed, sources=range(source, source + 40)),
-            lambda source: gw.betweenness_centrality(placed, sources=[source], edges=True),
+            lambda source: betweenness(placed, sources=[source]),
+            lambda source: betweenness(placed, sources=range(source, source + 40), weighted=False),
+            lambda source: betweenness(placed, sources=[source], edges=True),
         ):
             first = ask(0)
             held = [gpus.held_bytes(index) for index in (-1, 0, 1)]

@@ -58,7 +58,9 @@ RUNS: dict[str, Callable[..., Any]] = {
     "bfs": lambda **asked: gw.bfs(GRAPH, 0, **asked),
     "sssp": lambda **asked: gw.sssp(GRAPH, 0, **asked),
     "pagerank": lambda **asked: gw.pagerank(GRAPH, **asked),
-    "betweenness": lambda **asked: gw.betweenness_centrality(GRAPH, sources=[0], **asked),
+    "betweenness": lambda **asked: gw.betweenness_centrality(
+        GRAPH, sources=[0], weighted=False, **asked
+    ),
     "connected_components": lambda **asked: gw.connected_components(GRAPH, merge="direct", **asked),
     "counting": lambda **asked: gw.run(COUNTING, GRAPH, {0: 0}, **asked),
     "levels": lambda **asked: LEVELS.run(GRAPH, [0], **asked),

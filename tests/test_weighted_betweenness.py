@@ -368,9 +368,9 @@ class TestWeights:
         assert nearer < farther
         assert _sums(graph, [0]).vertices.tolist() == [0] + ways * [1] + ways * [0]
 
-    def test_count_if_asked_for(self) -> None:
+    def test_count_unless_told_otherwise(self) -> None:
         graph = self.graph([1, 1, 9])
-        plain = gw.betweenness_centrality(graph, normalized=False)
+        plain = gw.betweenness_centrality(graph, normalized=False, weighted=False)
         assert plain.centrality.tolist() == [0, 0, 0]
         for weighted in (True, None):
             found = gw.betweenness_centrality(graph, normalized=False, weighted=weighted)
@@ -419,10 +419,11 @@ def test_command(tmp_path: Path) -> None:
         assert result.exit_code == status, result.output
         return result.output
 
-    found = json.loads(run("--weighted", "--json"))
+    found = json.loads(run("--json"))
     assert found["weighted"] is True
     assert found["top"][0] == {"vertex": "Bonn", "centrality": 1.0}
-    assert json.loads(run("--json"))["top"][0]["centrality"] == 0
-    assert "by weights" in run("--weighted")
+    assert json.loads(run("--json", "--ignore-weights"))["top"][0]["centrality"] == 0
+    assert "by weights" in run()
+    assert "by weights" not in run("--ignore-weights")
     file.write_text("source,target\nUlm,Bonn\n")
-    assert "--weighted needs a graph with weights" in run("--weighted", status=2)
+    assert json.loads(run("--json"))["weighted"] is False

@@ -76,12 +76,17 @@ class VertexScores:
         """
         return to_pandas(self.to_arrow(), nullable=False)
 
-    def highest(self, count: int) -> list[Any]:
-        """Return the vertices of highest value by id, highest first; ties by position.
+    def highest(self, count: int) -> list[tuple[Any, float]]:
+        """Return ids and values of the vertices of highest value, highest first; ties by position.
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.betweenness_centrality(graph).highest(2)
+        [('Ulm', 0.5), ('Bonn', 0.0)]
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_ids(self._scores, count, self._ids)
+        return highest_scores(self._scores, count, self._ids)
 
 
 def scores_by_id(scores: Array, ids: VertexIds) -> dict[Any, float]:
@@ -89,7 +94,7 @@ def scores_by_id(scores: Array, ids: VertexIds) -> dict[Any, float]:
     return dict(zip(ids.of(np.arange(len(scores))), scores.tolist(), strict=True))
 
 
-def highest_ids(scores: Array, count: Any, ids: VertexIds) -> list[Any]:
-    """Return the ids of the vertices of highest value, highest first; ties by position."""
-    order = np.argsort(-scores, kind="stable")
-    return ids.of(order[: as_count(count, "count")])
+def highest_scores(scores: Array, count: Any, ids: VertexIds) -> list[tuple[Any, float]]:
+    """Return ids and values of the vertices of highest value, highest first; ties by position."""
+    order = np.argsort(-scores, kind="stable")[: as_count(count, "count")]
+    return list(zip(ids.of(order), scores[order].tolist(), strict=True))

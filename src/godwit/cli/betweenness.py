@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from godwit.cli.facts import Facts, plain, smallest
 from godwit.cli.inputs import parse_vertex
 from godwit.cli.options import GraphArgument, Option, ReadingOptions, RunOptions, with_options
-from godwit.cli.query import ScoreOptions, ScoreQuery, highest_vertices
+from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer
 from godwit.errors import InputError
 
@@ -21,7 +21,7 @@ EXAMPLES = """
 godwit betweenness soc.mtx --undirected --top 20
 godwit betweenness USA-road-d.NY.gr.xz --samples 100 --output centrality.parquet
 godwit betweenness roads.gr --undirected --edges --output - | sort -t, -k3gr | head
-godwit betweenness USA-road-d.NY.gr.xz --undirected --weighted --samples 100
+godwit betweenness USA-road-d.NY.gr.xz --undirected --samples 100
 godwit betweenness rmat:22 --samples 50 --devices cuda
 godwit betweenness rmat:20 --source max-degree --unnormalized --json | jq .top
 """
@@ -36,8 +36,6 @@ class _BetweennessQuery(ScoreQuery):
     def compute(self, graph: Graph, progress: Any) -> BetweennessResult:
         import godwit as gw
 
-        if self.arguments["weighted"] and not graph.is_weighted:
-            raise InputError("--weighted needs a graph with weights, and this one has none")
         sources = [parse_vertex(text, graph, "source") for text in self.sources] or None
         return gw.betweenness_centrality(
             graph, sources=sources, progress=progress, **self.arguments
@@ -77,11 +75,15 @@ class _BetweennessQuery(ScoreQuery):
     def highest(self, result: BetweennessResult, count: int) -> list[Facts]:
         if self.arguments["edges"]:
             return _highest_edges(result, count)
-        return highest_vertices(result, result.centrality, count, "centrality")
+        return rows_of_vertices(result.graph, result.highest(count), "centrality")
 
     def details(self, result: BetweennessResult) -> Facts:
-        flags = ("normalized", "endpoints", "edges", "weighted")
-        return {"sources": len(result.sources), **{name: self.arguments[name] for name in flags}}
+        flags = ("normalized", "endpoints", "edges")
+        return {
+            "sources": len(result.sources),
+            **{name: self.arguments[name] for name in flags},
+            "weighted": self.arguments["weighted"] is not False and result.graph.is_weighted,
+        }
 
     def summary(self, facts: Facts) -> tuple[str, str]:
         lengths = "; by weights" if facts["weighted"] else ""
@@ -128,14 +130,14 @@ def betweenness(
     unnormalized: bool = False,
     endpoints: bool = False,
     edges: bool = False,
-    weighted: bool = False,
+    ignore_weights: bool = False,
 ) -> None:
     """Betweenness centrality: the number of shortest paths through each vertex; with --edges, through each
     edge.
 
     Paths from all vertices count, for which there is one search per vertex; --samples or --source estimate
-    the numbers from fewer. The length of a path is the number of its arcs, or with --weighted the sum of
-    its weights.
+    the numbers from fewer. The length of a path is the sum of its weights, which must be positive; in a
+    graph without weights, or with --ignore-weights, the number of its arcs.
 
     Files: .npy holds the centralities in the order of the vertices; .csv and .parquet have columns vertex,
     numbered as in the file of the graph, and centrality. With --edges, .npy holds a number for each arc, in
@@ -149,7 +151,7 @@ def betweenness(
     :param unnormalized: Do not divide by the number of pairs.
     :param endpoints: Count the two ends of a path as on it.
     :param edges: Centralities of edges (of arcs, where the graph is directed).
-    :param weighted: Shortest by weights, which must be positive.
+    :param ignore_weights: Count arcs.
     """
     import godwit as gw
     from godwit.dtypes import as_count
@@ -167,11 +169,11 @@ def betweenness(
         "normalized": not unnormalized,
         "endpoints": endpoints,
         "edges": edges,
-        "weighted": weighted,
+        "weighted": False if ignore_weights else None,
         "samples": samples,
         "seed": seed,
         **run.arguments,
     }
     query = _BetweennessQuery("betweenness", graph, options, reading, arguments, source or [])
-    query.check_early(gw.betweenness_centrality, samples=None, weighted=False)
+    query.check_early(gw.betweenness_centrality, samples=None)
     query.answer()

@@ -85,13 +85,7 @@ class _SumsQuery(ScoreQuery):
         output.write(result.columns, ids)
 
     def highest(self, result: SomeScores, count: int) -> list[Facts]:
-        import numpy as np
-
-        values = result._scores
-        if result._vertices is not None:  # by position
-            values = np.zeros(result.graph.vertex_count)
-            values[result._vertices] = result._scores
-        return rows_of_vertices(result.graph, result.highest(count), values, result.score_name)
+        return rows_of_vertices(result.graph, result.highest(count), result.score_name)
 
     def details(self, result: SomeScores) -> Facts:
         return {"vertices": len(result._scores), "weighted": self._is_weighted(result)}

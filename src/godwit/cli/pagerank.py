@@ -15,7 +15,7 @@ from godwit.cli.options import (
     RunOptions,
     with_options,
 )
-from godwit.cli.query import ScoreOptions, ScoreQuery, highest_vertices
+from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer, number
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _PageRankQuery(ScoreQuery):
         output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: PageRankResult, count: int) -> list[Facts]:
-        return highest_vertices(result, result.rank, count, "rank")
+        return rows_of_vertices(result.graph, result.highest(count), "rank")
 
     def details(self, result: PageRankResult) -> Facts:
         return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from godwit.cli.facts import Facts, plain
 from godwit.cli.options import GraphArgument, Option, ReadingOptions, RunOptions, with_options
-from godwit.cli.query import ScoreOptions, ScoreQuery, highest_vertices, rows_of_vertices
+from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer, number
 from godwit.errors import InputError
 
@@ -91,7 +91,7 @@ class _EigenvectorQuery(_PowerQuery):
         )  # fmt: skip
 
     def highest(self, result: CentralityResult, count: int) -> list[Facts]:
-        return highest_vertices(result, result.centrality, count, "centrality")
+        return rows_of_vertices(result.graph, result.highest(count), "centrality")
 
 
 class _KatzQuery(_EigenvectorQuery):
@@ -117,10 +117,8 @@ class _HitsQuery(_PowerQuery):
         )  # fmt: skip
 
     def highest(self, result: HitsResult, count: int) -> list[Facts]:
-        by_hub = self.by == "hub"
-        ids = result.highest_hubs(count) if by_hub else result.highest_authorities(count)
-        scores = result.hubs if by_hub else result.authorities
-        return rows_of_vertices(result.graph, ids, scores, self.by)
+        highest = result.highest_hubs if self.by == "hub" else result.highest_authorities
+        return rows_of_vertices(result.graph, highest(count), self.by)
 
 
 @with_options

@@ -222,26 +222,15 @@ class ScoreQuery(GraphQuery):
             report.table(list(facts["top"][0]), rows, title=self.title, text_columns=0)
 
 
-def highest_vertices(result: Any, values: Any, count: int, column: str) -> list[Facts]:
-    """Return rows of the vertices with the highest values.
-
-    :param result: result of a query, with attribute ``graph`` and method ``highest``
-    :param values: values of all vertices, in the order of their positions in the graph
-    :param column: name of the column of values
-    """
-    return rows_of_vertices(result.graph, result.highest(count), values, column)
-
-
-def rows_of_vertices(graph: Graph, vertices: list[Any], values: Any, column: str) -> list[Facts]:
+def rows_of_vertices(graph: Graph, highest: list[tuple[Any, float]], column: str) -> list[Facts]:
     """Return rows of some vertices: their ids in the graph's file, and values.
 
-    :param vertices: by id
-    :param values: values of all vertices, in the order of their positions in the graph
+    :param highest: id and value of each vertex
     :param column: name of the column of values
     """
     ids = graph.ids
-    positions = ids.positions(vertices)
+    positions = ids.positions([vertex for vertex, _ in highest])
     return [
         {"vertex": name, column: plain(value)}
-        for name, value in zip(ids.in_file.of(positions), values[positions], strict=True)
+        for name, (_, value) in zip(ids.in_file.of(positions), highest, strict=True)
     ]

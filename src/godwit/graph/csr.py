@@ -32,6 +32,7 @@ from godwit.dtypes import (
 from godwit.errors import GraphTooLargeError, InputError, shown
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
+from godwit.keywords import suggests_names
 
 if TYPE_CHECKING:
     from godwit.graph.arcs import ArcList, ReadOptions
@@ -190,6 +191,7 @@ class Graph:
         return cls.trusted(*rows, directed=directed, ids=ids)
 
     @staticmethod
+    @suggests_names
     def from_scipy(matrix: Any, *, directed: bool = True) -> Graph:
         """Return a graph of a square ``scipy.sparse`` matrix or array (csr, csc, coo, or convertible).
 
@@ -217,6 +219,7 @@ class Graph:
         return Graph.trusted(*graph.reverse.rows)  # the columns of a csc matrix are rows of in-arcs
 
     @staticmethod
+    @suggests_names
     def from_networkx(graph: Any, weight: Any = "weight") -> Graph:
         """Return the graph of a NetworkX Graph, DiGraph, MultiGraph or MultiDiGraph.
 
@@ -290,6 +293,7 @@ class Graph:
         return Graph(*self.rows, directed=False)
 
     @staticmethod
+    @suggests_names
     def from_table(
         table: Any,
         source: str | None = None,
@@ -607,6 +611,7 @@ class Graph:
         positions = self.ids.one_or_several(vertices, "vertices", or_none=True)
         return positions.astype(self.targets.dtype)
 
+    @suggests_names
     def neighborhood(self, vertices: Sources, hops: int = 1) -> list[Any]:
         """Return the vertices that paths of at most ``hops`` arcs lead to from a vertex, or from several.
 

@@ -27,6 +27,7 @@ from godwit.io.compression import compressed
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
 from godwit.io.format_names import FORMATS
 from godwit.io.source import open_source
+from godwit.keywords import suggests_names
 
 if TYPE_CHECKING:
     from godwit.graph.arcs import ArcList
@@ -41,6 +42,7 @@ def format_named(name: str) -> Format:
     return format
 
 
+@suggests_names
 def read(
     path: str | os.PathLike[str],
     *,
@@ -149,6 +151,7 @@ def list_arcs(
         yield listed
 
 
+@suggests_names
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
     """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 

@@ -10,6 +10,7 @@ from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition.layout import Duplication
+from godwit.keywords import suggests_names
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 GraphArgument = Graph | PlacedGraph
 
 
+@suggests_names
 def place(
     graph: Graph,
     devices: DevicesArgument = None,

@@ -15,6 +15,7 @@ from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.partition.layout import Layout
 from godwit.graph.rows import require_memory
+from godwit.keywords import suggests_names
 from godwit.placement import PartitionArgument, PlacedGraph
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
@@ -53,6 +54,7 @@ class Solution:
         return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
 
 
+@suggests_names
 def run(
     program: VertexProgram,
     graph: GraphArgument,

@@ -30,6 +30,7 @@ from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
+from godwit.keywords import suggests_names
 from godwit.placement import PlacedGraph, default_step_devices
 from godwit.runtime.gpu_options import (
     OF_FRONTIERS,
@@ -50,6 +51,7 @@ _LEAST_GPU_WORK = 1 << 22
 """Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
 
 
+@suggests_names
 def betweenness_centrality(
     graph: GraphArgument,
     *,
@@ -60,7 +62,7 @@ def betweenness_centrality(
     scale: str = "all",
     endpoints: bool = False,
     edges: bool = False,
-    weighted: bool | None = False,
+    weighted: bool | None = None,
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
@@ -74,12 +76,12 @@ def betweenness_centrality(
     >>> gw.betweenness_centrality(gw.generators.path(3)).centrality.tolist()
     [0.0, 1.0, 0.0]
 
-    Shortest paths have the fewest arcs, whatever the weights; with ``weighted=True``, the least sum of
-    weights. Self-loops are on no shortest path. Parallel arcs are paths of their own, which NetworkX counts
-    once: call ``merge_parallel_arcs()`` first for its answer. Numbers of paths do not overflow: where they
-    exceed the float64 of GPUs, the CPU computes everything, as ``.statistics.devices`` says. The result is
-    bit by bit the same for any number of threads, and, except by weights, on the same GPUs every time;
-    between these, it differs by rounding.
+    Shortest paths have the least sum of weights; in a graph without weights, or with ``weighted=False``
+    (NetworkX's default), the fewest arcs. Self-loops are on no shortest path. Parallel arcs are paths
+    of their own, which NetworkX counts once: call ``merge_parallel_arcs()`` first for its answer.
+    Numbers of paths do not overflow: where they exceed the float64 of GPUs, the CPU computes
+    everything, as ``.statistics.devices`` says. The result is bit by bit the same for any number of
+    threads, and, except by weights, on the same GPUs every time; between these, it differs by rounding.
 
     All GPUs search from one source together; from many sources each GPU has the whole graph and a share of
     them, and each block of threads searches from a source of its own where memory and the graph's shape
@@ -99,9 +101,9 @@ def betweenness_centrality(
         targets
     :param endpoints: count the ends of a path as on it
     :param edges: compute ``.edge_centrality``, too; by weights on the CPU only
-    :param weighted: True: weights are lengths of arcs, as with NetworkX's ``weight="weight"``, and a graph
-        without is refused; None: so where the graph has weights; False: every arc has length 1. Lengths are
-        added and compared as integers where weights are integers, else in float64
+    :param weighted: None: weights are lengths of arcs where the graph has some, as with NetworkX's
+        ``weight="weight"``; True: the same, and a graph without is refused; False: every arc has length 1.
+        Lengths are added and compared as integers where weights are integers, else in float64
     :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
         one, and a number means all cores where there is no GPU; None also leaves small work, and work by
         weights, to the CPU, and gives long work (2**36 arcs, over all searches) to all GPUs

@@ -19,6 +19,7 @@ from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs, is_known_symmetric, is_symmetric
 from godwit.graph.ids import Sources, Vertex
+from godwit.keywords import suggests_names
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -231,6 +232,7 @@ def _result(
     )  # fmt: skip
 
 
+@suggests_names
 def bfs(
     graph: GraphArgument,
     source: Sources,

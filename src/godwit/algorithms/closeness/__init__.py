@@ -19,6 +19,7 @@ from godwit.algorithms.distances.query import DistanceSums
 from godwit.dtypes import Array, as_flag
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
+from godwit.keywords import suggests_names
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument
@@ -26,6 +27,7 @@ from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
 
 
+@suggests_names
 def closeness_centrality(
     graph: GraphArgument,
     vertices: Sources | None = None,
@@ -89,6 +91,7 @@ def closeness_centrality(
     )
 
 
+@suggests_names
 def harmonic_centrality(
     graph: GraphArgument,
     vertices: Sources | None = None,

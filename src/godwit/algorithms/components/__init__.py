@@ -25,6 +25,7 @@ from godwit.graph.facts import in_arcs_at_hand, is_symmetric
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.graph.union_find import weak_components
+from godwit.keywords import suggests_names
 from godwit.placement import PlacedGraph, default_step_devices
 from godwit.runtime.gpu_options import GpuOptions, check_components
 from godwit.runtime.protocol import Device
@@ -58,6 +59,7 @@ _MORE_ROUNDS = 2
 """Further neighbours that Afforest links on GPUs where first neighbours have not joined most vertices."""
 
 
+@suggests_names
 def connected_components(
     graph: GraphArgument,
     *,
@@ -122,6 +124,7 @@ def connected_components(
         return _find(graph, query, devices, options)
 
 
+@suggests_names
 def connected_components_of_edges(
     edges: EdgesArgument,
     *,

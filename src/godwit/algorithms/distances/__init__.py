@@ -22,6 +22,7 @@ from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
+from godwit.keywords import suggests_names
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.protocol import Device, Progress, ProgressPoll
 from godwit.runtime.registry import DevicesArgument, resolve_devices
@@ -32,6 +33,7 @@ from godwit.worker.query import GraphArgument, on_cores
 from godwit.worker.solve import make_poll
 
 
+@suggests_names
 def distances(
     graph: GraphArgument,
     sources: Sources,

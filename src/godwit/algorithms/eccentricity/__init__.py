@@ -10,6 +10,7 @@ from godwit.algorithms.distances import run_sums
 from godwit.algorithms.distances.scores import SomeScores
 from godwit.dtypes import Array
 from godwit.graph.ids import Sources
+from godwit.keywords import suggests_names
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument
@@ -31,6 +32,7 @@ class EccentricityResult(SomeScores):
         return self._placed
 
 
+@suggests_names
 def eccentricity(
     graph: GraphArgument,
     vertices: Sources | None = None,

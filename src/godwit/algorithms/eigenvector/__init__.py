@@ -16,6 +16,7 @@ from godwit.algorithms.power_iteration.query import (
 from godwit.algorithms.power_iteration.result import CentralityResult
 from godwit.dtypes import as_count, as_positive_number
 from godwit.graph.csr import Graph
+from godwit.keywords import suggests_names
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
@@ -23,6 +24,7 @@ from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
 
 
+@suggests_names
 def eigenvector_centrality(
     graph: GraphArgument,
     *,

@@ -20,6 +20,7 @@ from godwit.dataflow.context import Context
 from godwit.dataflow.packets import is_page_locked
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, check_callable
 from godwit.errors import InputError, shown
+from godwit.keywords import suggests_names
 from godwit.runtime.constants import with_exact_constants
 from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices
 from godwit.trace import TraceArgument, active, recorded
@@ -184,6 +185,7 @@ def filter_host_array(
         )
 
 
+@suggests_names
 def filter(
     array: Any,
     predicate: Callable[[Any], Any],

@@ -17,6 +17,7 @@ from godwit.algorithms.power_iteration.query import (
 from godwit.algorithms.power_iteration.result import HitsResult
 from godwit.dtypes import as_count, as_flag, as_positive_number
 from godwit.graph.csr import Graph
+from godwit.keywords import suggests_names
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
@@ -24,6 +25,7 @@ from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
 
 
+@suggests_names
 def hits(
     graph: GraphArgument,
     *,

@@ -20,6 +20,7 @@ from godwit.algorithms.power_iteration.query import (
 from godwit.algorithms.power_iteration.result import CentralityResult
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number
 from godwit.graph.csr import Graph
+from godwit.keywords import suggests_names
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
@@ -27,6 +28,7 @@ from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
 
 
+@suggests_names
 def katz_centrality(
     graph: GraphArgument,
     *,

@@ -23,6 +23,7 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
+from godwit.keywords import suggests_names
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options, check_ranks
 from godwit.runtime.protocol import Device
@@ -43,6 +44,7 @@ _MAX_ITERATIONS = 100
 """Default limit of iterations."""
 
 
+@suggests_names
 def pagerank(
     graph: GraphArgument,
     damping: float = 0.85,

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from godwit.algorithms.power_iteration.query import PowerOutcome
-from godwit.algorithms.scores import VertexScores, highest_ids, scores_by_id
+from godwit.algorithms.scores import VertexScores, highest_scores, scores_by_id
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
@@ -105,19 +105,19 @@ class HitsResult:
         """
         return scores_by_id(host_array(self._authorities), self.graph.ids)
 
-    def highest_hubs(self, count: int) -> list[Any]:
-        """Return the vertices of highest hub score by id, highest first; ties by position.
+    def highest_hubs(self, count: int) -> list[tuple[Any, float]]:
+        """Return ids and hub scores of the best hubs, highest first; ties by position.
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_ids(host_array(self._hubs), count, self.graph.ids)
+        return highest_scores(host_array(self._hubs), count, self.graph.ids)
 
-    def highest_authorities(self, count: int) -> list[Any]:
-        """Return the vertices of highest authority score by id, highest first; ties by position.
+    def highest_authorities(self, count: int) -> list[tuple[Any, float]]:
+        """Return ids and scores of the best authorities, highest first; ties by position.
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_ids(host_array(self._authorities), count, self.graph.ids)
+        return highest_scores(host_array(self._authorities), count, self.graph.ids)
 
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table`` with a row per vertex: ``vertex`` (ids), ``hub``, ``authority``."""

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.bfs import run_bfs
 from godwit.algorithms.paths.result import PathResult, check_query
-from godwit.algorithms.paths.weights import check_weights
+from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
+from godwit.keywords import suggests_names
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -216,6 +218,7 @@ def _in_supersteps(
     )  # fmt: skip
 
 
+@suggests_names
 def sssp(
     graph: GraphArgument,
     source: Sources,
@@ -224,6 +227,7 @@ def sssp(
     partition: PartitionArgument = None,
     target: Vertex | None = None,
     cutoff: float | None = None,
+    weighted: bool | None = None,
     execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
@@ -239,8 +243,10 @@ def sssp(
     >>> gw.sssp(graph, 0).distance.tolist()
     [0, 4, 7]
 
-    Weights must not be negative; a graph without weights counts arcs. Parameters as for :func:`bfs`.
+    Weights must not be negative. Parameters that are not listed are as for :func:`bfs`.
 
+    :param weighted: None: lengths are sums of weights, in a graph without weights numbers of arcs; True:
+        the same, and a graph without weights is refused; False: numbers of arcs, the result of :func:`bfs`
     :returns: ``.distance`` (int64 for integer weights, exact; float64 for others; the largest int64,
         or infinity, where not reached), ``.predecessor``, ``.to_dict()``, ``.statistics``
     :raises InputError: a vertex out of range, a negative or NaN weight, or another wrong argument
@@ -256,6 +262,8 @@ def sssp(
         results=results,
     )
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
-        result = run_sssp(placed, source, target=target, cutoff=cutoff, options=options)
+        counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
+        search = run_bfs if counts_arcs else run_sssp
+        result = search(placed, source, target=target, cutoff=cutoff, options=options)
         add_placement(result.statistics, placed, graph)
         return result

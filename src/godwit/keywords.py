@@ -1,0 +1,75 @@
+"""Names of keyword arguments: what a caller meant who uses another library's name, or mistypes one."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_OF_OTHER_LIBRARIES = {
+    "alpha": ("damping",),
+    "beta": ("cutoff",),
+    "cutoff": ("limit",),
+    "damping_factor": ("damping",),
+    "depth_limit": ("cutoff",),
+    "device": ("devices",),
+    "epsilon": ("tolerance",),
+    "k": ("samples", "parts", "hops"),
+    "max_iter": ("max_iterations",),
+    "maxiter": ("max_iterations",),
+    "n_jobs": ("devices",),
+    "nstart": ("initial", "start"),
+    "num_samples": ("samples",),
+    "radius": ("hops",),
+    "reset": ("personalization",),
+    "root": ("source", "sources"),
+    "src": ("source", "sources"),
+    "start": ("initial", "sources", "source"),
+    "timeout": ("timeout_s",),
+    "tol": ("tolerance",),
+    "u": ("vertices",),
+    "vertex_subset": ("sources", "vertices"),
+    "weight": ("weighted",),
+    "weights": ("weighted",),
+}
+"""Names that NetworkX, igraph, networkit, cuGraph and scikit-learn use, with Godwit's for the same."""
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def suggests_names(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Return the function, whose TypeError for an unknown keyword argument suggests the right name.
+
+    >>> import godwit as gw
+    >>> gw.pagerank(gw.generators.star(5), alpha=0.9)
+    Traceback (most recent call last):
+        ...
+    TypeError: pagerank() has no argument 'alpha': did you mean damping=?
+    """
+
+    @wraps(function)
+    def call(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
+        try:
+            return function(*arguments, **named)
+        except TypeError:
+            parameters = list(inspect.signature(function).parameters)
+            unknown = next((name for name in named if name not in parameters), None)
+            if unknown is None:
+                raise
+        raise TypeError(
+            f"{function.__name__}() has no argument {unknown!r}: {_suggestion(unknown, parameters)}"
+        )
+
+    return call
+
+
+def _suggestion(unknown: str, parameters: list[str]) -> str:
+    """Return the end of the message about an unknown keyword argument."""
+    meant = [name for name in _OF_OTHER_LIBRARIES.get(unknown, ()) if name in parameters]
+    similar = difflib.get_close_matches(unknown, parameters, 1, 0.7)
+    for name in (*similar, *meant):
+        return f"did you mean {name}=?"
+    return f"it takes {', '.join(parameters)}"

@@ -2,8 +2,8 @@
 A wave on a road network
 ========================
 
-Breadth-first search from one vertex of a grid of roads, of which two fifths are missing. The distance of
-a vertex is the number of roads on the shortest way to it, so that equal distances look like the
+Breadth-first search from one vertex of a grid of roads, of which nearly half are missing. The distance
+of a vertex is the number of roads on the shortest way to it, so that equal distances look like the
 front of a wave, which bends around the gaps.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import godwit as gw
 
 rows, columns = 160, 240
-graph = gw.generators.road(rows, columns, keep=0.6, seed=3)
+graph = gw.generators.road(rows, columns, keep=0.54, seed=3)
 centre = rows // 2 * columns + columns // 2
 source = centre + int(np.argmax(graph.out_degree()[centre:]))  # the next crossing of four roads
 result = gw.bfs(graph, source)
@@ -23,8 +23,8 @@ print(
 )
 
 # %%
-# Vertices of a grid are numbered row by row, so that distances are a picture as they are. Vertices
-# that the search does not reach are left white.
+# Vertices of a grid are numbered row by row, so that distances are a picture as they are. Vertices that
+# the search does not reach are left white.
 
 picture = np.where(result.reached, result.distance, np.nan).reshape(rows, columns)
 figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")

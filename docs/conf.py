@@ -66,6 +66,6 @@ html_theme_options = {
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "coming-from": []},
 }
 html_sidebars = {"ten-minutes": [], "coming-from": [], "performance": []}

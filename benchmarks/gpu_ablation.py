@@ -8,8 +8,8 @@ Sections: options (table 4 of the Groute paper by options of the solver), work (
 priority, over contiguous and METIS partitions), partitioners (figure 2 of the multi-GPU Gunrock paper),
 latency and volume (its section V-A), rounds (its section V-B: what a round costs that does hardly more than
 meet), breakdown (what the time of a query is spent on). Times are those that kernels ran, median; the first
-run of a setting is compared with the CPU's result. Tables are those of docs/performance.md. A setting that
-several sections ask for is measured once, and a graph is made and placed once.
+run of a setting is compared with the CPU's result. Tables are those of benchmarks/RESULTS.md. A setting
+that several sections ask for is measured once, and a graph is made and placed once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of gpu_ablation.py, in aligned Markdown, as they stand in docs/performance.md.
+"""The tables of gpu_ablation.py, in aligned Markdown, as they stand in benchmarks/RESULTS.md.
 
 python benchmarks/gpu_ablation_tables.py ablation.json            # again, from what was measured
 """

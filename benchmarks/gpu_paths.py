@@ -1,4 +1,4 @@
-"""BFS and SSSP on GPUs: time of the algorithm, graph placed, against the figures of docs/performance.md.
+"""BFS and SSSP on GPUs: time of the algorithm, graph placed, against the figures of benchmarks/RESULTS.md.
 
     python benchmarks/gpu_paths.py --graphs road4900,rmat22,rmat24 --devices 1,2,4
     python benchmarks/gpu_paths.py --graphs road4900 --devices 1 --delta 128,512,2048 --algorithms sssp

@@ -1,6 +1,8 @@
 """Configuration of the documentation's site: ``sphinx-build -W docs build/site``."""
 
 import os
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "agg")
 # The pages show what a reader without a GPU sees, on whatever machine builds them.
@@ -69,3 +71,17 @@ html_theme_options = {
     "secondary_sidebar_items": {"**": ["page-toc"], "coming-from": []},
 }
 html_sidebars = {"ten-minutes": [], "coming-from": [], "performance": []}
+
+
+def read_results(app: Any, page: str, content: list[str]) -> None:
+    """Show benchmarks/RESULTS.md, which lies outside of this folder, as the page ``results``."""
+    if page == "results":
+        content[0] = (Path(__file__).parent.parent / "benchmarks" / "RESULTS.md").read_text("utf-8")
+    content[0] = (
+        content[0].replace("](../docs/", "](").replace("](../benchmarks/RESULTS.md", "](results.md")
+    )
+
+
+def setup(app: Any) -> None:
+    """Register what this file adds to Sphinx."""
+    app.connect("source-read", read_results)

@@ -24,7 +24,7 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 
     It is the typical weight times a constant over the mean degree, after Davidson et al., "Work-efficient
     parallel GPU methods for single-source shortest paths" (IPDPS 2014), with a constant measured here
-    (docs/performance.md). It assumes that priorities grow by about a weight along an arc.
+    (benchmarks/RESULTS.md). It assumes that priorities grow by about a weight along an arc.
     """
     if program.priority is None or graph.arc_count == 0:
         return 1.0
@@ -46,7 +46,7 @@ def choose_gpu_window(
     mean degree; it is larger for unweighted arcs, which disturb the order less. A block that is late,
     because its work came from another device, has up to two windows to process while all others wait, so it
     stops after about one: this is the number of hops, larger for weighted arcs, as a path may be of light
-    ones. The constants are measured (docs/performance.md).
+    ones. The constants are measured (benchmarks/RESULTS.md).
 
     :param delta: as the user chose, or None
     :param hops: as the user chose, or None

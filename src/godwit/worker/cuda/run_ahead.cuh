@@ -10,7 +10,7 @@
 
 // Relax one arc of a packed row, with all loads issued at once. It does not check first if the item is
 // stale or the target's value is better already: that load would take longer than it saves
-// (docs/performance.md).
+// (benchmarks/RESULTS.md).
 template <class P>
 __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 vertex,
                                                     typename P::Value value, typename P::Id target,

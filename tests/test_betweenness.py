@@ -295,7 +295,7 @@ def test_results() -> None:
     table = found.to_arrow()
     assert table.column_names == ["vertex", "centrality"]
     assert table["vertex"].to_pylist() == ["a", "b", "c", "d"]
-    assert found.to_pandas()["centrality"].tolist() == [0, 2, 2, 0]
+    assert found.to_frame()["centrality"].tolist() == [0, 2, 2, 0]
     assert [vertex for vertex, _ in found.highest(3)] == ["b", "c", "a"]
     assert found.sources == ["a", "b", "c", "d"]
     assert found.statistics.solver == "brandes"
@@ -317,7 +317,7 @@ def test_edges_by_their_ids_as_networkx(directed: bool) -> None:
     for edge, value in nx.edge_betweenness_centrality(known).items():
         mine = by_ids[edge] if directed or edge in by_ids else by_ids[edge[::-1]]
         assert mine == pytest.approx(value)
-    table = found.edges_to_pandas()
+    table = found.edges_to_frame()
     assert table.columns.tolist() == ["source", "target", "centrality"]
     assert table["centrality"].tolist() == list(by_ids.values())
     empty = gw.betweenness_centrality(Graph.from_edges([], [], vertex_count=2), edges=True)

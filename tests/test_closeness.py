@@ -149,7 +149,7 @@ def test_results() -> None:
     assert some.vertices == ["b", "d"]
     assert some.eccentricity.tolist() == [2, 3]
     assert some.highest(1) == [("d", 3)]
-    assert some.to_pandas().to_numpy().tolist() == [["b", 2], ["d", 3]]
+    assert some.to_frame().to_numpy().tolist() == [["b", 2], ["d", 3]]
     assert gw.harmonic_centrality(graph, "b", sources=["b", "d"]).to_dict() == {"b": 0.5}
     assert gw.harmonic_centrality(graph, []).to_dict() == {}
     assert gw.harmonic_centrality(graph, sources=[]).centrality.tolist() == [0, 0, 0, 0]

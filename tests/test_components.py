@@ -162,7 +162,7 @@ class TestResult:
         table = result.to_arrow()
         assert table.column_names == ["vertex", "component"]
         assert table["component"].to_pylist() == ["Ulm", "Ulm", "Jena", "Jena"]
-        assert result.to_pandas()["component"].tolist() == ["Ulm", "Ulm", "Jena", "Jena"]
+        assert result.to_frame()["component"].tolist() == ["Ulm", "Ulm", "Jena", "Jena"]
 
     def test_statistics(self) -> None:
         statistics = gw.connected_components(gw.generators.rmat(8)).statistics

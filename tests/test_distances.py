@@ -171,7 +171,7 @@ def test_results() -> None:
     assert found.unreached == 2**63 - 1
     assert found.distance.tolist() == [[2, 2**63 - 1], [7, 0], [2, 2**63 - 1]]
     assert found.to_dict() == {"b": {"d": 2}, "a": {"d": 7, "a": 0}}
-    assert found.to_pandas().to_numpy().tolist() == [
+    assert found.to_frame().to_numpy().tolist() == [
         ["b", "d", 2], ["a", "d", 7], ["a", "a", 0], ["b", "d", 2]
     ]  # fmt: skip
     assert "3 source(s) x 2 vertices, int64" in repr(found)

@@ -344,7 +344,7 @@ class TestCommands:
         assert facts["target"] == {"vertex": 3, "distance": 12, "path": [1, 2, 3]}
         graph = gw.read(path)
         assert gw.sssp(graph, 0).to_dict() == {0: 0, 1: 5, 2: 12}
-        assert gw.sssp(graph, 0).to_pandas()["vertex"].tolist() == [0, 1, 2]
+        assert gw.sssp(graph, 0).to_frame()["vertex"].tolist() == [0, 1, 2]
         assert gw.sssp(graph, 0).path_to(2) == [0, 1, 2]
         with pytest.raises(InputError, match=r"target must be in \[0, 3\), got 3"):
             gw.sssp(graph, 0, target=3)

@@ -474,7 +474,7 @@ class TestResult:
         assert table.column_names == ["vertex", "rank"]
         assert table["vertex"].to_pylist() == ["Ulm", "Bonn", "Jena"]
         np.testing.assert_array_equal(table["rank"], result.rank)
-        assert result.to_pandas()["rank"].tolist() == result.rank.tolist()
+        assert result.to_frame()["rank"].tolist() == result.rank.tolist()
         assert result.highest(2) == result.highest(10)[:2]
         assert [vertex for vertex, _ in result.highest(10)] == ["Bonn", "Jena", "Ulm"]
 

@@ -185,11 +185,11 @@ def test_vertices_are_by_id() -> None:
     again = gw.katz_centrality(graph, beta=series, normalized=False, devices="cpu")
     assert np.array_equal(katz.centrality, again.centrality)
     assert katz.to_arrow().column("vertex").to_pylist() == names
-    assert katz.to_pandas()["centrality"].tolist() == katz.centrality.tolist()
+    assert katz.to_frame()["centrality"].tolist() == katz.centrality.tolist()
     scores = gw.hits(graph, devices="cpu")
     assert scores.highest_authorities(1) == [("Ulm", scores.authorities.max())]
     assert scores.hubs_to_dict()["Bonn"] == scores.hubs[0]
-    assert scores.to_pandas().columns.tolist() == ["vertex", "hub", "authority"]
+    assert scores.to_frame().columns.tolist() == ["vertex", "hub", "authority"]
     found = gw.eigenvector_centrality(graph, start={"Jena": 1}, tolerance=1e-3, devices="cpu")
     assert {vertex for vertex, _ in found.highest(2)} == {"Ulm", "Jena"}
 

@@ -136,7 +136,7 @@ class TestRoundTrip:
     @given(graphs())
     def test_pandas(self, graph: Graph) -> None:
         graph = Graph.from_edges(*_dense(graph), directed=graph.directed)
-        back = Graph.from_table(graph.to_pandas(), directed=graph.directed)
+        back = Graph.from_table(graph.to_frame(), directed=graph.directed)
         assert identified(back) == identified(graph)
 
     @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -685,7 +685,7 @@ class TestDataframes:
 
         monkeypatch.setattr(builtins, "__import__", fail)
         with pytest.raises(InputError, match="pip install pandas"):
-            Graph.from_edges([0], [1]).to_pandas()
+            Graph.from_edges([0], [1]).to_frame()
 
 
 class TestResults:
@@ -700,7 +700,7 @@ class TestResults:
 
     def test_integers_stay_exact_in_pandas(self) -> None:
         graph = Graph.from_edges([0], [1], [2**53 + 1], vertex_count=3)
-        frame = godwit.sssp(graph, 0).to_pandas()
+        frame = godwit.sssp(graph, 0).to_frame()
         assert int(frame["distance"][1]) == 2**53 + 1
         assert frame["distance"].isna().tolist() == [False, False, True]
         assert frame["predecessor"].isna().tolist() == [True, False, True]

@@ -3,21 +3,26 @@
 from godwit import errors as errors
 from godwit import frontier as frontier
 from godwit.algorithms.betweenness import betweenness_centrality as betweenness_centrality
+from godwit.algorithms.betweenness.result import BetweennessResult as BetweennessResult
 from godwit.algorithms.betweenness.verify import (
     verify_betweenness_centrality as verify_betweenness_centrality,
 )
 from godwit.algorithms.bfs import bfs as bfs
 from godwit.algorithms.closeness import closeness_centrality as closeness_centrality
 from godwit.algorithms.closeness import harmonic_centrality as harmonic_centrality
+from godwit.algorithms.closeness.result import ClosenessResult as ClosenessResult
 from godwit.algorithms.components import connected_components as connected_components
 from godwit.algorithms.components import (
     connected_components_of_edges as connected_components_of_edges,
 )
+from godwit.algorithms.components.result import ComponentsResult as ComponentsResult
 from godwit.algorithms.components.verify import (
     verify_connected_components as verify_connected_components,
 )
 from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
 from godwit.algorithms.distances import distances as distances
+from godwit.algorithms.distances.result import DistancesResult as DistancesResult
+from godwit.algorithms.eccentricity import EccentricityResult as EccentricityResult
 from godwit.algorithms.eccentricity import eccentricity as eccentricity
 from godwit.algorithms.eigenvector import eigenvector_centrality as eigenvector_centrality
 from godwit.algorithms.filtering import filter as filter
@@ -25,9 +30,13 @@ from godwit.algorithms.filtering.verify import verify_filter as verify_filter
 from godwit.algorithms.hits import hits as hits
 from godwit.algorithms.katz import katz_centrality as katz_centrality
 from godwit.algorithms.pagerank import pagerank as pagerank
+from godwit.algorithms.pagerank.result import PageRankResult as PageRankResult
 from godwit.algorithms.pagerank.verify import verify_pagerank as verify_pagerank
+from godwit.algorithms.paths.result import PathResult as PathResult
 from godwit.algorithms.paths.verify import verify_bfs as verify_bfs
 from godwit.algorithms.paths.verify import verify_sssp as verify_sssp
+from godwit.algorithms.power_iteration.result import CentralityResult as CentralityResult
+from godwit.algorithms.power_iteration.result import HitsResult as HitsResult
 from godwit.algorithms.power_iteration.verify import (
     verify_eigenvector_centrality as verify_eigenvector_centrality,
 )
@@ -51,6 +60,7 @@ from godwit.dataflow.receiver import Segment as Segment
 from godwit.dataflow.router import Router as Router
 from godwit.frontier.explorer import explore as explore
 from godwit.frontier.program import StepProgram as StepProgram
+from godwit.frontier.program import StepResult as StepResult
 from godwit.graph import generators as generators
 from godwit.graph.csr import Graph as Graph
 from godwit.graph.generators.spec import generate as generate
@@ -63,10 +73,12 @@ from godwit.io.graph_files import write as write
 from godwit.placement import PlacedGraph as PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions as GpuOptions
 from godwit.runtime.registry import all_devices as all_devices
+from godwit.runtime.statistics import RunStatistics as RunStatistics
 from godwit.trace import Trace as Trace
 from godwit.worker.options import WorkerOptions as WorkerOptions
 from godwit.worker.program import VertexProgram as VertexProgram
 from godwit.worker.query import place as place
+from godwit.worker.solve import Solution as Solution
 from godwit.worker.solve import run as run
 from godwit.worker.worklist import DistributedWorklist as DistributedWorklist
 

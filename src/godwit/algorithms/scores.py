@@ -11,11 +11,12 @@ from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.interchange.tables import Column
+from godwit.graph.result import VertexResult
 from godwit.runtime.statistics import RunStatistics
 
 
-class VertexScores:
+class VertexScores(VertexResult):
     """A value for each vertex.
 
     :ivar graph: the graph
@@ -46,8 +47,8 @@ class VertexScores:
         return host_array(self._computed)
 
     @property
-    def _ids(self) -> VertexIds:
-        """Ids of the vertices that have a value."""
+    def ids(self) -> VertexIds:
+        """Ids of the vertices that have values, in the order of the values."""
         return self.graph.ids
 
     @property
@@ -63,18 +64,7 @@ class VertexScores:
         >>> gw.betweenness_centrality(graph).to_dict()
         {'Bonn': 0.0, 'Ulm': 0.5, 'Jena': 0.0}
         """
-        return scores_by_id(self._scores, self._ids)
-
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table`` with a row per vertex: column ``vertex`` (ids), and the values."""
-        return vertex_table(self.columns, self._ids)
-
-    def to_pandas(self) -> Any:
-        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
+        return scores_by_id(self._scores, self.ids)
 
     def highest(self, count: int) -> list[tuple[Any, float]]:
         """Return ids and values of the vertices of highest value, highest first; ties by position.
@@ -86,7 +76,10 @@ class VertexScores:
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_scores(self._scores, count, self._ids)
+        return highest_scores(self._scores, count, self.ids)
+
+    def _shown_vertices(self, count: int) -> Array:
+        return np.argsort(-self._scores, kind="stable")[:count]
 
 
 def scores_by_id(scores: Array, ids: VertexIds) -> dict[Any, float]:

@@ -133,9 +133,7 @@ class _ComponentsQuery(ScoreQuery):
         return "labels are the smallest vertices of components"
 
     def write(self, output: Output, result: ComponentsResult) -> None:
-        from godwit.algorithms.components.result import component_columns
-
-        output.write(component_columns(result), result.ids.in_file)
+        output.write(result.columns, result.ids.in_file)
 
     def highest(self, result: ComponentsResult, count: int) -> list[Facts]:
         ids = result.ids

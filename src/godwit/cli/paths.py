@@ -88,9 +88,7 @@ class _PathsQuery(GraphQuery):
         return "every distance and predecessor is right"
 
     def write(self, output: Output, result: PathResult) -> None:
-        from godwit.algorithms.paths.result import path_columns
-
-        columns = path_columns(result, predecessors=self.predecessors)
+        columns = result.columns if self.predecessors else result._shown_columns()
         output.write(columns, result.graph.ids.in_file)
 
     def facts(self, result: PathResult, outcome: Facts) -> Facts:

@@ -29,6 +29,8 @@ from godwit.frontier.state import (
 )
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
+from godwit.graph.interchange.tables import Column
+from godwit.graph.result import VertexResult
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
@@ -146,7 +148,7 @@ class StepProgram:
         return "\n".join([f"StepProgram({self.name!r})", *lines(self.code.steps, 2)])
 
 
-class StepResult:
+class StepResult(VertexResult):
     """Result of a step program.
 
     :ivar fields: (n) arrays by name
@@ -170,7 +172,17 @@ class StepResult:
         self.numbers = numbers
         self.frontier = frontier
         self.statistics = statistics
-        self.ids = ids
+        self._ids = ids
+
+    @property
+    def ids(self) -> VertexIds:
+        """Ids of the vertices (:attr:`Graph.ids`)."""
+        return self._ids
+
+    @property
+    def columns(self) -> list[Column]:
+        """The fields."""
+        return [Column(name, host_array(values)) for name, values in self.fields.items()]
 
     def to_dict(self, field: str | None = None) -> dict[Any, int | float]:
         """Return the value of a field at every vertex, by its id (:attr:`Graph.ids`).

@@ -339,14 +339,14 @@ class Graph:
 
         return tables.arc_table(self.rows, self.ids, self.directed)
 
-    def to_pandas(self) -> Any:
+    def to_frame(self) -> Any:
         """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``, which has no metadata.
 
         :raises InputError: pandas is not installed
         """
         from godwit.graph.interchange import tables
 
-        return tables.to_pandas(self.to_arrow(), nullable=False)
+        return tables.to_frame(self.to_arrow(), nullable=False)
 
     def to_scipy(self, *, merge: Merge | None = None) -> Any:
         """Return the adjacency matrix as a ``scipy.sparse.csr_array``; data is True where unweighted.

@@ -12,8 +12,11 @@ from godwit.arrays import ResultLocation, host_array
 from godwit.dataflow.item_router import DEFAULT_RING_ITEMS
 from godwit.dtypes import Array, frozen
 from godwit.errors import InputError, ValueOverflowError, shown
+from godwit.graph.csr import Graph
 from godwit.graph.ids import Vertex, VertexIds
+from godwit.graph.interchange.tables import Column
 from godwit.graph.partition.layout import Layout
+from godwit.graph.result import VertexResult
 from godwit.graph.rows import require_memory
 from godwit.keywords import suggests_names
 from godwit.placement import PartitionArgument, PlacedGraph
@@ -40,18 +43,40 @@ _SMALL_VALUES = 1 << 23
 
 
 @dataclass
-class Solution:
-    """Result of a vertex program: a value, and perhaps a field, of every vertex, shape (n) each."""
+class Solution(VertexResult):
+    """Result of a vertex program.
+
+    :ivar values: the value of every vertex, shape (n), on the host or a GPU
+    :ivar fields: the field of every vertex, shape (n), there as well; None for programs without
+    :ivar graph: the graph
+    """
 
     values: Array
     fields: Array | None
     statistics: RunStatistics
-    ids: VertexIds
+    graph: Graph
+
+    @property
+    def ids(self) -> VertexIds:
+        """Ids of the vertices (:attr:`Graph.ids`)."""
+        return self.graph.ids
+
+    @property
+    def columns(self) -> list[Column]:
+        """The values and, where the program has a field, the fields."""
+        columns = [Column("value", host_array(self.values))]
+        if self.fields is not None:
+            columns.append(Column("field", host_array(self.fields)))
+        return columns
 
     def to_dict(self) -> dict[Any, int | float]:
         """Return the value of every vertex, by its id (:attr:`Graph.ids`)."""
         values = host_array(self.values).tolist()
         return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
+
+    def __repr__(self) -> str:
+        fields = "" if self.fields is None else f", fields of {self.fields.dtype}"
+        return f"Solution({len(self.values)} vertices, {self.values.dtype}{fields})"
 
 
 @suggests_names
@@ -85,7 +110,8 @@ def run(
         which processes due items once, before all devices meet
     :param results: as for :func:`bfs`
     :param trace: likewise
-    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.statistics``
+    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.to_frame()``,
+        ``.statistics``
     :raises InputError: a wrong argument
     :raises OperatorError: an operator does not compile
     :raises ValueOverflowError: a value does not fit the program's 32-bit integers
@@ -215,7 +241,7 @@ def _solve_on_cores(
         fields = None
         if program.field_dtype is not None:
             fields = layout.gather([part.fields for part in parts])
-    return Solution(values, fields, statistics, graph.ids)
+    return Solution(values, fields, statistics, graph)
 
 
 def _solve_on_gpus(
@@ -248,7 +274,7 @@ def _solve_on_gpus(
     statistics.hops, statistics.window = chosen.hops, chosen.window
     _take_counts(statistics, counts, program)
     statistics.split_run({"gather": destination.seconds})
-    return Solution(destination.values, destination.fields, statistics, graph.ids)
+    return Solution(destination.values, destination.fields, statistics, graph)
 
 
 def _statistics(devices: Sequence[Device], name: str, options: SolverOptions) -> RunStatistics:

@@ -12,7 +12,7 @@ from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.graph.interchange.tables import Column, edge_tables, to_pandas
+from godwit.graph.interchange.tables import Column, edge_tables, to_frame
 from godwit.runtime.statistics import RunStatistics
 
 
@@ -101,12 +101,12 @@ class BetweennessResult(VertexScores):
         column = Column("centrality", self._edge_array())
         return edge_tables(column, self.graph.rows, ids, self.graph.directed)
 
-    def edges_to_pandas(self) -> Any:
+    def edges_to_frame(self) -> Any:
         """Return the table of :meth:`edges_to_arrow` as a ``pandas.DataFrame``.
 
         :raises InputError: pandas is not installed, or as :meth:`edges_to_dict`
         """
-        return to_pandas(self.edges_to_arrow(), nullable=False)
+        return to_frame(self.edges_to_arrow(), nullable=False)
 
     def __repr__(self) -> str:
         arcs = "" if self._edge_centrality is None else f" and {len(self._edge_centrality)} arcs"

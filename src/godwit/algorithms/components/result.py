@@ -11,11 +11,12 @@ from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count, frozen
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.interchange.tables import Column
+from godwit.graph.result import VertexResult
 from godwit.runtime.statistics import RunStatistics
 
 
-class ComponentsResult:
+class ComponentsResult(VertexResult):
     """The component of every vertex.
 
     :ivar graph: the graph, also one mapped from a ``.godwit`` file; None for edges without a graph
@@ -108,16 +109,10 @@ class ComponentsResult:
         vertices = np.arange(len(self._label))
         return dict(zip(ids.of(vertices), ids.of(self._label), strict=True))
 
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table`` with a row per vertex: columns ``vertex`` and ``component`` (ids)."""
-        return vertex_table(component_columns(self), self.ids)
-
-    def to_pandas(self) -> Any:
-        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
+    @property
+    def columns(self) -> list[Column]:
+        """The component of each vertex."""
+        return [Column("component", self._label, ids=True)]
 
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))
@@ -125,8 +120,3 @@ class ComponentsResult:
             f"ComponentsResult({len(self._label)} vertices, {self.count} component(s), "
             f"the largest of {largest}, {self.method})"
         )
-
-
-def component_columns(result: ComponentsResult) -> list[Column]:
-    """Return the columns of a table of vertices."""
-    return [Column("component", result._label, ids=True)]

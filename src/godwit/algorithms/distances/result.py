@@ -11,11 +11,11 @@ from godwit.algorithms.distances.query import unreached_distance
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.tables import to_pandas
+from godwit.graph.result import Result
 from godwit.runtime.statistics import RunStatistics
 
 
-class DistancesResult:
+class DistancesResult(Result):
     """Distances from each of several sources: a matrix with a row per source.
 
     :ivar graph: the graph of the query
@@ -95,12 +95,15 @@ class DistancesResult:
         """
         return distance_table(self, self.graph.ids)
 
-    def to_pandas(self) -> Any:
-        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
+    def _first_rows(self, count: int) -> dict[str, list[Any]]:
+        pairs = np.flatnonzero((self._distance != self.unreached)[:count])[:count]
+        rows, columns = np.divmod(pairs, max(1, self._distance.shape[1]))
+        targets = columns if self._targets is None else self._targets[columns]
+        return {
+            "source": self.graph.ids.of(self._sources[rows]),
+            "target": self.graph.ids.of(targets),
+            "distance": self._distance[rows, columns].tolist(),
+        }
 
     def __repr__(self) -> str:
         rows, columns = self._given.shape

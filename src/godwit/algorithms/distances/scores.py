@@ -33,14 +33,15 @@ class SomeScores(VertexScores):
         self._vertices = vertices
 
     @cached_property
-    def _ids(self) -> VertexIds:
+    def ids(self) -> VertexIds:
+        """Ids of the vertices that have values, in the order of the values."""
         ids = self.graph.ids
         return ids if self._vertices is None else ids.take(self._vertices)
 
     @property
     def vertices(self) -> list[Any]:
         """The vertex of each value by id (:attr:`Graph.ids`): those asked for, by position."""
-        return list(self._ids)
+        return list(self.ids)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._scores)} vertices)"

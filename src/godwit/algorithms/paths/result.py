@@ -21,8 +21,9 @@ from godwit.errors import (
     shown,
 )
 from godwit.graph.csr import Graph
-from godwit.graph.ids import Sources, Vertex
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.ids import Sources, Vertex, VertexIds
+from godwit.graph.interchange.tables import Column
+from godwit.graph.result import VertexResult
 from godwit.placement import PlacedGraph
 from godwit.runtime.statistics import RunStatistics
 
@@ -32,7 +33,7 @@ _GPU_ARCS = 1 << 15
 """For smaller graphs CPUs compute predecessors on the host faster than copies to a GPU and back take."""
 
 
-class PathResult:
+class PathResult(VertexResult):
     """Distances from the nearest of the sources.
 
     :param placed: the graph on its devices, on which predecessors are computed if it is kept until then
@@ -41,6 +42,8 @@ class PathResult:
     :ivar location: of :attr:`distance`, :attr:`reached` and :attr:`predecessor`: NumPy arrays on the host,
         or CuPy arrays on a GPU
     """
+
+    _nullable = True
 
     def __init__(
         self,
@@ -153,20 +156,19 @@ class PathResult:
             zip(self.graph.ids.of(vertices), self._distance[vertices].tolist(), strict=True)
         )
 
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table`` with a row per vertex: ``vertex``, ``distance``, ``predecessor``.
+    @property
+    def ids(self) -> VertexIds:
+        """Ids of the vertices that have values, in the order of the values."""
+        return self.graph.ids
 
-        Vertices have their ids (:attr:`Graph.ids`). The distance of an unreached vertex is null, as are its
-        predecessor and those of sources.
-        """
-        return vertex_table(path_columns(self, predecessors=True), self.graph.ids)
+    @property
+    def columns(self) -> list[Column]:
+        """Distances, where a vertex was reached, and predecessors, where it has one."""
+        before = self._predecessor
+        return [*self._shown_columns(), Column("predecessor", before, before >= 0, ids=True)]
 
-    def to_pandas(self) -> Any:
-        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame`` with nullable integers.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=True)
+    def _shown_columns(self) -> list[Column]:
+        return [Column("distance", self._distance, self._distance != self.unreached)]
 
     def path_to(self, vertex: Vertex) -> list[Any]:
         """Return the vertices of a shortest path from a source to a vertex, both included.
@@ -202,15 +204,6 @@ class PathResult:
             f"PathResult({reached} of {len(self._distance)} vertices "
             f"reached from {len(self._sources)} source(s), {self._distance.dtype})"
         )
-
-
-def path_columns(result: PathResult, *, predecessors: bool) -> list[Column]:
-    """Return the columns of a table of vertices: distance and, if asked for, predecessor."""
-    columns = [Column("distance", result._distance, result._distance != result.unreached)]
-    if predecessors:
-        before = result._predecessor
-        columns.append(Column("predecessor", before, before >= 0, ids=True))
-    return columns
 
 
 def check_cutoff(cutoff: Any) -> float | None:

@@ -10,7 +10,9 @@ from godwit.algorithms.scores import VertexScores, highest_scores, scores_by_id
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
-from godwit.graph.interchange.tables import Column, to_pandas, vertex_table
+from godwit.graph.ids import VertexIds
+from godwit.graph.interchange.tables import Column
+from godwit.graph.result import VertexResult
 from godwit.runtime.statistics import RunStatistics
 
 
@@ -46,7 +48,7 @@ class CentralityResult(VertexScores):
         )
 
 
-class HitsResult:
+class HitsResult(VertexResult):
     """Hubs and authorities of all vertices.
 
     :ivar graph: the graph
@@ -84,6 +86,11 @@ class HitsResult:
         return placed
 
     @property
+    def ids(self) -> VertexIds:
+        """Ids of the vertices that have values, in the order of the values."""
+        return self.graph.ids
+
+    @property
     def columns(self) -> list[Column]:
         """The columns of a table of vertices."""
         return [
@@ -118,17 +125,6 @@ class HitsResult:
         :raises InputError: ``count`` is no integer, or negative
         """
         return highest_scores(host_array(self._authorities), count, self.graph.ids)
-
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table`` with a row per vertex: ``vertex`` (ids), ``hub``, ``authority``."""
-        return vertex_table(self.columns, self.graph.ids)
-
-    def to_pandas(self) -> Any:
-        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
-
-        :raises InputError: pandas is not installed
-        """
-        return to_pandas(self.to_arrow(), nullable=False)
 
     def __repr__(self) -> str:
         return (

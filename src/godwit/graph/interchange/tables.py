@@ -113,7 +113,7 @@ def arc_table(rows: Rows, ids: VertexIds, directed: bool) -> Any:
     return pa.concat_tables(tables) if tables else schema_of(rows, ids, directed).empty_table()
 
 
-def to_pandas(table: Any, *, nullable: bool) -> Any:
+def to_frame(table: Any, *, nullable: bool) -> Any:
     """Return an Arrow table as a ``pandas.DataFrame``.
 
     :param nullable: True for pandas' nullable dtypes of integers

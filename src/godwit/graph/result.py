@@ -1,0 +1,115 @@
+"""Base of the results of queries: tables of them, in Arrow, pandas and notebooks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from html import escape
+from typing import Any, ClassVar
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.graph.ids import VertexIds
+from godwit.graph.interchange.tables import Column, to_frame, vertex_table
+from godwit.runtime.statistics import RunStatistics
+
+_SHOWN_ROWS = 5
+"""Rows of a result in a notebook."""
+
+
+class Result(ABC):
+    """Result of a query, as a table.
+
+    :ivar statistics: counts and times of the run
+    """
+
+    statistics: RunStatistics
+    _nullable: ClassVar[bool] = False
+    """True if integers of the table may be missing."""
+
+    @abstractmethod
+    def to_arrow(self) -> Any:
+        """Return the result as a ``pyarrow.Table``; vertices have their ids."""
+
+    def to_frame(self) -> Any:
+        """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``.
+
+        Where integers may be missing, they have pandas' nullable dtypes.
+
+        :raises InputError: pandas is not installed
+        """
+        return to_frame(self.to_arrow(), nullable=self._nullable)
+
+    @abstractmethod
+    def _first_rows(self, count: int) -> dict[str, list[Any]]:
+        """Return some rows to look at, by column; ``None`` where there is no value.
+
+        A notebook calls it: it computes nothing that takes long.
+        """
+
+    def _repr_html_(self) -> str:
+        return html_of(repr(self), self._first_rows(_SHOWN_ROWS))
+
+
+class VertexResult(Result):
+    """Result that has a value, or several, for each vertex."""
+
+    @property
+    @abstractmethod
+    def ids(self) -> VertexIds:
+        """Ids of the vertices that have values, in the order of the values."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[Column]:
+        """The columns of the table of vertices, beside their ids."""
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.Table`` with a row per vertex: ``vertex`` (its id), then the values.
+
+        A vertex that has no value has null, and where values are vertices, the table has their ids.
+        """
+        return vertex_table(self.columns, self.ids)
+
+    def _shown_columns(self) -> list[Column]:
+        """Return the columns that are shown in notebooks."""
+        return self.columns
+
+    def _shown_vertices(self, count: int) -> Array:
+        """Return the rows that are shown in notebooks."""
+        return np.arange(min(count, len(self.ids)))
+
+    def _first_rows(self, count: int) -> dict[str, list[Any]]:
+        rows = self._shown_vertices(count)
+        table = {"vertex": self.ids.of(rows)}
+        for column in self._shown_columns():
+            is_there = np.full(len(rows), True) if column.present is None else column.present[rows]
+            values = np.where(is_there, column.values[rows], 0)
+            shown = self.ids.of(values) if column.ids else values.tolist()
+            table[column.name] = [
+                value if there else None for value, there in zip(shown, is_there, strict=True)
+            ]
+        return table
+
+
+def html_of(title: str, table: dict[str, list[Any]]) -> str:
+    """Return the HTML of a line of text and, below it, of a table.
+
+    :param table: values by column
+    """
+    heads = "".join(f"<th>{escape(name)}</th>" for name in table)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(_text(value))}</td>" for value in row) + "</tr>"
+        for row in zip(*table.values(), strict=True)
+    )
+    return (
+        f"<div><code>{escape(title)}</code>"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _text(value: Any) -> str:
+    """Return a value of a table as people read it."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 STYLE = {
     "svg.hashsalt": "godwit",
+    "svg.fonttype": "none",
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -112,11 +112,11 @@ _BLOCK = re.compile(r"^ *```(python|sh run)\n(.*?)^ *```(?:\n\n *```text\n(.*?)`
 """A block that is run, and what it prints if a block of text follows at once."""
 
 
-_PAGES_WITH_EXAMPLES = sorted(
-    page.name
-    for page in (_REPOSITORY / "docs").glob("*.md")
+_PAGES_WITH_EXAMPLES = [
+    str(page.relative_to(_REPOSITORY))
+    for page in [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").glob("*.md"))]
     if _BLOCK.search(page.read_text(encoding="utf-8"))
-)
+]
 
 
 def test_most_pages_have_examples() -> None:
@@ -142,7 +142,7 @@ def test_examples_in_documentation(
     monkeypatch.setenv("MPLBACKEND", "agg")
     names = {"gw": gw, "graph": gw.generators.rmat(6, 8)}
     checker = doctest.OutputChecker()
-    for kind, block, printed in _BLOCK.findall((_REPOSITORY / "docs" / page).read_text("utf-8")):
+    for kind, block, printed in _BLOCK.findall((_REPOSITORY / page).read_text("utf-8")):
         if kind == "python":
             exec(textwrap.dedent(block), names)
             out = capsys.readouterr().out

@@ -229,7 +229,7 @@ def _require_atomics(placement: StepPlacement) -> None:
 
 
 def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
-    """Choose how devices merge, by measurements (docs/components.md).
+    """Choose how devices merge, by measurements (docs/component-experiments.md).
 
     Directly where little goes over the links: most arcs stay on their device; tiles, or rounds without
     atomics whose trees were compressed, have joined what is near; the rows of a graph with hubs are left

@@ -421,7 +421,7 @@ class TestOtherCommands:
         assert memory[0]["bytes"] > memory[1]["bytes"] > memory[3]["bytes"]
 
     def test_info_draws_the_degrees(self) -> None:
-        drawn = run("info", "star:1000", "--plot").stdout
+        drawn = run("info", "star:1000", "--histogram").stdout
         assert re.search(r"█+ +1 +999\n", drawn)
         assert re.search(r" 512 to 1,023 +1\n", drawn)
         assert "█" not in run("info", "star:1000").stdout

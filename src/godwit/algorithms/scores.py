@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
+from godwit.plots import plot_tail
 from godwit.runtime.statistics import RunStatistics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class VertexScores(VertexResult):
@@ -77,6 +81,15 @@ class VertexScores(VertexResult):
         :raises InputError: ``count`` is no integer, or negative
         """
         return highest_scores(self._scores, count, self.ids)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the share of vertices that have at least a value, on logarithmic scales.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        return plot_tail(self._scores, self.score_name, ax)
 
     def _shown_vertices(self, count: int) -> Array:
         return np.argsort(-self._scores, kind="stable")[:count]

@@ -44,7 +44,7 @@ godwit sssp USA-road-d.NY.gr.xz --source 1 --output distances.npy
 godwit bfs rmat:20 --source max-degree --devices cuda
 godwit components edges.npy --devices cuda
 godwit filter values.npy "x > 0.5" --output kept.npy
-godwit info web.mtx.gz --plot
+godwit info web.mtx.gz --plot degrees.pdf
 godwit convert web.mtx.gz web.godwit
 godwit generate rmat:20,weights=1..64 rmat.godwit
 godwit partition roads.gr --parts 4 --method metis

@@ -101,6 +101,11 @@ class _FilterQuery(Query):
     def write(self, output: Output, result: _Filtered) -> None:
         output.write_array(result.kept)
 
+    def plot(self, result: _Filtered) -> Any:
+        from godwit.plots import plot_counts
+
+        return plot_counts(result.kept, "value of an item that was kept", of="items")
+
     def facts(self, result: _Filtered, outcome: Facts) -> Facts:
         array, seconds = self.array, result.statistics.seconds
         return {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 godwit info USA-road-d.NY.gr.xz
-godwit info rmat:20 --plot
+godwit info rmat:20 --plot degrees.pdf
 godwit info follows.csv --columns user,friend
 godwit info dataset:USA-road-d.NY --json | jq .diameter
 """
@@ -38,12 +38,18 @@ def info(
     graph: GraphArgument,
     options: ReportOptions,
     reading: ReadingOptions,
-    plot: Annotated[bool, Option(panel=RESULT)] = False,
+    histogram: Annotated[bool, Option(panel=RESULT)] = False,
+    plot: Annotated[str | None, Option(metavar="FILE", panel=RESULT)] = None,
 ) -> None:
     """Show size, weights, degrees, components, diameter and memory of a graph.
 
-    :param plot: Draw the number of vertices of each degree.
+    :param histogram: Print the number of vertices of each degree, as bars of text.
+    :param plot: Draw the number of vertices of each degree: a picture as the ending says, .pdf, .png or
+        .svg.
     """
+    from godwit.plots import check_plot, save_plot
+
+    check_plot(plot, graph)
     display = Display(quiet=options.quiet)
     begin = perf_counter()
     loaded = load_graph(graph, display, reading)
@@ -54,11 +60,14 @@ def info(
         facts["memory"] = _memory(loaded)
     with display.waiting("searching"):
         facts |= _structure_facts(loaded)
+    if plot is not None:
+        with display.waiting("plotting"):
+            save_plot(loaded.plot_degrees(), plot)
     facts["seconds"] = {"read": read_s, "examine": perf_counter() - begin - read_s}
 
     def show(report: Report) -> None:
         _print_facts(report, facts)
-        if plot:
+        if histogram:
             _print_histogram(report, facts["histogram"])
 
     present(facts, options, show)

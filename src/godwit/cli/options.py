@@ -170,11 +170,13 @@ class ResultOptions(ReportOptions):
 
     :param trace: Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it
         at ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.
+    :param plot: Draw the result: a picture as the ending says, .pdf, .png or .svg.
     :param verify: Check the result by a serial method that does not depend on how it was computed; exit
         status 2 if it is wrong.
     """
 
     output: OutputOption = None
+    plot: Annotated[str | None, Option(metavar="FILE")] = None
     trace: Annotated[str | None, Option(metavar="FILE")] = None
     verify: bool = False
 

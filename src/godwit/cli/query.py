@@ -66,6 +66,10 @@ class Query(ABC):
     def write(self, output: Output, result: Any) -> None:
         """Write the result to a file."""
 
+    def plot(self, result: Any) -> Any:
+        """Return axes of matplotlib with a plot of the result."""
+        return result.plot()
+
     @abstractmethod
     def facts(self, result: Any, outcome: Facts) -> Facts:
         """Return what ``--json`` prints.
@@ -80,9 +84,11 @@ class Query(ABC):
     def answer(self) -> Any:
         """Run, verify, write and report; return the result."""
         from godwit.cli.outputs import Output
+        from godwit.plots import check_plot, save_plot
         from godwit.trace import recorded
 
         options = self.options
+        check_plot(options.plot, self.input)
         output = Output(options.output, self.input, options.json, options.trace, self.npy_only)
         display = Display(quiet=options.quiet)
         verification = None
@@ -94,10 +100,14 @@ class Query(ABC):
             if options.output is not None:
                 with display.waiting("writing"), result.statistics.phase("write"):
                     self.write(output, result)
+            if options.plot is not None:
+                with display.waiting("plotting"), result.statistics.phase("plot"):
+                    save_plot(self.plot(result), options.plot)
         outcome = {
             "verified": options.verify,
             "verification": verification,
             "output": options.output,
+            "plot": options.plot,
         }
         facts = {"command": self.command, **self.facts(result, outcome)}
         present(facts, options, lambda report: self.show(report, facts), output)

@@ -175,5 +175,9 @@ def partition_line(division: Facts) -> str:
 
 def outcome_rows(facts: Facts) -> list[tuple[str, str]]:
     """Return rows for verification and output, where there are any."""
-    rows = {"verified": facts.get("verification"), "output": facts["output"]}
+    rows = {
+        "verified": facts.get("verification"),
+        "output": facts["output"],
+        "plot": facts.get("plot"),
+    }
     return [(name, text) for name, text in rows.items() if text is not None]

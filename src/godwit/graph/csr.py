@@ -33,8 +33,11 @@ from godwit.errors import GraphTooLargeError, InputError, shown
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
 from godwit.keywords import suggests_names
+from godwit.plots import plot_frequencies
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from godwit.graph.arcs import ArcList, ReadOptions
     from godwit.graph.facts import DegreeStatistics
     from godwit.graph.transform import Merge
@@ -554,6 +557,30 @@ class Graph:
             )
         rows = replicated(self.rows, count)
         return self._with_rows(rows, ids=self._ids.extended(rows.vertex_count))
+
+    def plot(self, values: Any = None, *, label: str | None = None, ax: Axes | None = None) -> Axes:
+        """Draw a small graph with matplotlib, by a layout of NetworkX or igraph.
+
+        Up to 50 vertices have their ids beside them. The drawing is the same in every call.
+
+        :param values: (n) numbers that color the vertices, such as ``gw.pagerank(graph).rank``
+        :param label: what the numbers are
+        :param ax: axes to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("graph.pdf")`` writes a file
+        :raises InputError: over 2,000 vertices, wrong values, or a library is not installed
+        """
+        from godwit.graph.drawing import draw
+
+        return draw(self, values, label, ax)
+
+    def plot_degrees(self, ax: Axes | None = None) -> Axes:
+        """Plot how many vertices have each out-degree, on logarithmic scales.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("degrees.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        return plot_frequencies(self.out_degree(), "out-degree", ax)
 
     def relabel(self, permutation: Any) -> Graph:
         """Return the graph with the vertex at position p moved to ``permutation[p]``; rows are sorted.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from html import escape
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from godwit.dtypes import Array
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_frame, vertex_table
+from godwit.plots import plot_counts
 from godwit.runtime.statistics import RunStatistics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _SHOWN_ROWS = 5
 """Rows of a result in a notebook."""
@@ -47,6 +51,15 @@ class Result(ABC):
         A notebook calls it: it computes nothing that takes long.
         """
 
+    @abstractmethod
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the values with matplotlib.
+
+        :param ax: axes to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+
     def _repr_html_(self) -> str:
         return html_of(repr(self), self._first_rows(_SHOWN_ROWS))
 
@@ -70,6 +83,17 @@ class VertexResult(Result):
         A vertex that has no value has null, and where values are vertices, the table has their ids.
         """
         return vertex_table(self.columns, self.ids)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot how many vertices have each value; the first, where they have several.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        column = self._shown_columns()[0]
+        values = column.values if column.present is None else column.values[column.present]
+        return plot_counts(values, column.name, ax)
 
     def _shown_columns(self) -> list[Column]:
         """Return the columns that are shown in notebooks."""

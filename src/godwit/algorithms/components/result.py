@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
+from godwit.plots import plot_frequencies
 from godwit.runtime.statistics import RunStatistics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class ComponentsResult(VertexResult):
@@ -108,6 +112,15 @@ class ComponentsResult(VertexResult):
         ids = self.ids
         vertices = np.arange(len(self._label))
         return dict(zip(ids.of(vertices), ids.of(self._label), strict=True))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot how many components have each size, on logarithmic scales.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        return plot_frequencies(self.sizes, "vertices of a component", ax, of="components")
 
     @property
     def columns(self) -> list[Column]:

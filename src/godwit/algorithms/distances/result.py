@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.result import Result
+from godwit.plots import plot_counts
 from godwit.runtime.statistics import RunStatistics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class DistancesResult(Result):
@@ -94,6 +98,16 @@ class DistancesResult(Result):
         Columns ``source`` and ``target`` (ids, :attr:`Graph.ids`), and ``distance``.
         """
         return distance_table(self, self.graph.ids)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot how many pairs have each distance.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        distance = self._distance[self._distance != self.unreached]
+        return plot_counts(distance, "distance", ax, of="pairs")
 
     def _first_rows(self, count: int) -> dict[str, list[Any]]:
         pairs = np.flatnonzero((self._distance != self.unreached)[:count])[:count]

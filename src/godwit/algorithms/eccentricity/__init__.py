@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +12,15 @@ from godwit.algorithms.distances.scores import SomeScores
 from godwit.dtypes import Array
 from godwit.graph.ids import Sources
 from godwit.keywords import suggests_names
+from godwit.plots import plot_counts
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument
 from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class EccentricityResult(SomeScores):
@@ -30,6 +35,15 @@ class EccentricityResult(SomeScores):
         Infinity if a vertex does not reach all others.
         """
         return self._placed
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot how many vertices have each eccentricity that is finite.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        return plot_counts(self._scores, self.score_name, ax)
 
 
 @suggests_names

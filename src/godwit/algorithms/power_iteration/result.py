@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from godwit.algorithms.power_iteration.query import PowerOutcome
 from godwit.algorithms.scores import VertexScores, highest_scores, scores_by_id
@@ -13,7 +13,11 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
+from godwit.plots import plot_tail
 from godwit.runtime.statistics import RunStatistics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class CentralityResult(VertexScores):
@@ -97,6 +101,18 @@ class HitsResult(VertexResult):
             Column("hub", host_array(self._hubs)),
             Column("authority", host_array(self._authorities)),
         ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the share of vertices that have at least a score, as hubs and as authorities.
+
+        :param ax: axes of matplotlib to draw on; None for a new figure
+        :returns: the axes; ``ax.figure.savefig("plot.pdf")`` writes a file
+        :raises InputError: matplotlib is not installed
+        """
+        ax = plot_tail(host_array(self._hubs), "score", ax)
+        ax = plot_tail(host_array(self._authorities), "score", ax, color="#c8553d")
+        ax.legend(ax.lines[-2:], ["hubs", "authorities"], frameon=False)
+        return ax
 
     def hubs_to_dict(self) -> dict[Any, float]:
         """Return the hub score of every vertex, by its id (:attr:`Graph.ids`)."""

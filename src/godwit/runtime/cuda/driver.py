@@ -262,8 +262,8 @@ class Calls(NamedTuple):
 
     Kernels that meet wait for the one that is launched last, and a run ends when the host has seen all of
     them end. Of four launches by the bindings, 33 µs on a host of H200 GPUs, 17 are the driver's, and of
-    waiting for four idle streams, 19 µs, 6 are (benchmarks/RESULTS.md). Both release the GIL: a launch blocks
-    where very many are under way.
+    waiting for four idle streams, 19 µs, 6 are (benchmarks/RESULTS.md). Both release the GIL: a launch
+    blocks where very many are under way.
 
     :param launch: cuLaunchKernelEx
     :param synchronize: cuStreamSynchronize

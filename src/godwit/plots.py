@@ -1,0 +1,146 @@
+"""Plots by matplotlib of what results and graphs hold, each on axes of the caller's or on new ones."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from godwit.errors import InputError, shown
+from godwit.files import check_writable, replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from godwit.dtypes import Array
+
+FORMS = (".pdf", ".png", ".svg")
+"""Endings of files that plots are written to."""
+
+_MOST_BARS = 64
+_BINS = 50
+_MOST_POINTS = 2000
+"""Points of a distribution, so that a picture of millions of vertices stays small."""
+COLOR = "#1f5f8b"
+
+
+def new_axes(axes: Axes | None = None) -> Axes:
+    """Return the axes, or new ones of a new figure; without lines above and to the right.
+
+    :raises InputError: matplotlib is not installed, or these are no axes
+    """
+    try:
+        from matplotlib import pyplot
+        from matplotlib.axes import Axes
+    except ImportError:
+        raise InputError("plots need matplotlib: pip install matplotlib") from None
+    if axes is None:
+        _, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    if not isinstance(axes, Axes):
+        raise InputError(f"ax must be axes of matplotlib, got {shown(axes)}")
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def plot_counts(values: Array, label: str, axes: Axes | None = None, of: str = "vertices") -> Axes:
+    """Draw how many vertices have each value: a bar for each integer, or for each range of values.
+
+    :param values: (k) numbers; those that are infinite or NaN are left out
+    :param of: what is counted
+    """
+    axes = new_axes(axes)
+    from matplotlib.ticker import MaxNLocator
+
+    values = np.asarray(values)
+    values = values[np.isfinite(values)]
+    is_whole = values.dtype.kind in "iub" and len(values) > 0
+    if is_whole and int(values.max()) - int(values.min()) < _MOST_BARS:
+        least = int(values.min())
+        counts = np.bincount((values - least).astype(np.int64))
+        axes.bar(np.arange(least, least + len(counts)), counts, width=0.85, color=COLOR)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        counts, edges = np.histogram(values.astype(np.float64), _BINS)
+        axes.stairs(counts, edges, fill=True, color=COLOR)
+    axes.set(xlabel=label, ylabel=of)
+    axes.set_ylim(bottom=0)
+    return axes
+
+
+def plot_tail(values: Array, label: str, axes: Axes | None = None, color: Any = None) -> Axes:
+    """Draw the share of vertices that have at least a value, both on logarithmic scales.
+
+    Values that are not positive have no place on such a scale, and those below 1e-12 of the largest would
+    stretch it: they count as vertices only.
+
+    :param values: (n) numbers
+    """
+    axes = new_axes(axes)
+    values = np.asarray(values, np.float64)
+    count = len(values)
+    values = values[(values > 0) & np.isfinite(values)]
+    ranked = np.sort(values[values >= 1e-12 * values.max(initial=0)])[::-1]
+    if len(ranked) > _MOST_POINTS:
+        points = np.unique(np.geomspace(1, len(ranked), _MOST_POINTS).astype(np.int64)) - 1
+    else:
+        points = np.arange(len(ranked))
+    if len(ranked):
+        axes.plot(ranked[points], (points + 1) / count, ".", markersize=4, color=color or COLOR)
+        axes.set(xscale="log", yscale="log")
+    axes.set(xlabel=label, ylabel="share of vertices with at least that")
+    return axes
+
+
+def plot_frequencies(
+    values: Array, label: str, axes: Axes | None = None, of: str = "vertices"
+) -> Axes:
+    """Draw how often each integer occurs, both on logarithmic scales; 0 has a place of its own.
+
+    :param values: (k) integers that are not negative
+    """
+    axes = new_axes(axes)
+    present, counts = np.unique(np.asarray(values), return_counts=True)
+    axes.plot(present, counts, ".", markersize=5, color=COLOR)
+    if len(present):
+        axes.set_xscale("symlog" if present[0] == 0 else "log", **_linear_below(present))
+        axes.set_yscale("log")
+    axes.set(xlabel=label, ylabel=of)
+    return axes
+
+
+def _linear_below(present: Array) -> dict[str, float]:
+    """Return options of the scale: with 0 among the values, it is linear up to 1."""
+    return {"linthresh": 1} if present[0] == 0 else {}
+
+
+def check_plot(target: str | None, input_path: str) -> None:
+    """Check that a plot can be made and written, before what it shows is computed.
+
+    :param input_path: the file that is read, which must be another
+    :raises InputError: matplotlib is not installed, or the ending is unknown
+    :raises FileError: the file could not be written
+    """
+    if target is None:
+        return
+    if Path(target).suffix.lower() not in FORMS:
+        raise InputError(f"--plot must end in .pdf, .png or .svg, got {target!r}")
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError("plots need matplotlib: pip install matplotlib") from None
+    matplotlib.use("Agg")
+    check_writable(target, input_path)
+
+
+def save_plot(axes: Axes, target: str) -> None:
+    """Write the figure of axes to a file, which exists completely or not at all.
+
+    :raises FileError: writing failed, and a previous file is unchanged
+    """
+    picture = io.BytesIO()
+    figure: Any = axes.figure
+    figure.savefig(picture, format=Path(target).suffix.lower()[1:], dpi=200)
+    with replacing(Path(target)) as file:
+        file.write(picture.getvalue())

@@ -31,6 +31,7 @@ myst_enable_extensions = ["colon_fence"]
 
 # --- Reference from docstrings.
 autosummary_generate = False
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"

@@ -123,6 +123,24 @@ def test_most_pages_have_examples() -> None:
     assert len(_PAGES_WITH_EXAMPLES) > 5
 
 
+_OUTSIDE_OF_THE_SITE = ["README.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/RESULTS.md"]
+"""Pages whose links Sphinx does not check."""
+
+
+@pytest.mark.parametrize("page", _OUTSIDE_OF_THE_SITE)
+def test_links_of_pages_outside_of_the_site(page: str) -> None:
+    path = _REPOSITORY / page
+    links = re.findall(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)", path.read_text("utf-8"))
+    assert links or page == "CHANGELOG.md"
+    for link, anchor in links:
+        target = path.parent / link if link else path
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)", target.read_text("utf-8"), re.M)
+            slugs = {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings}
+            assert anchor in slugs, f"{link}#{anchor}"
+
+
 def _printed_by_commands(commands: str) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ended = subprocess.run(

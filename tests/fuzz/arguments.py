@@ -339,6 +339,23 @@ UNTRIED = {
     "kernel_sizing": "a function for GPUs",
     "errors": "exceptions",
     "policies": "tried through Router",
+    **dict.fromkeys(
+        (
+            "BetweennessResult",
+            "CentralityResult",
+            "ClosenessResult",
+            "ComponentsResult",
+            "DistancesResult",
+            "EccentricityResult",
+            "HitsResult",
+            "PageRankResult",
+            "PathResult",
+            "RunStatistics",
+            "Solution",
+            "StepResult",
+        ),
+        "made by a run",
+    ),
 }
 """Public names that are no targets, and why."""
 _CALLS_BACK = ("policy", "progress")

@@ -165,8 +165,7 @@ class _StreamQuery(_ComponentsQuery):
         import godwit as gw
 
         begin = perf_counter()
-        with display.steps("linking edges") as show:
-            progress = None if show is None else lambda done: show(int(done), done.total)
+        with display.bar("linking edges") as progress:
             result = gw.connected_components_of_edges(
                 file_of(self.input), progress=progress, **self.arguments
             )

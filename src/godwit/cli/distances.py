@@ -45,7 +45,7 @@ class _DistancesQuery(GraphQuery):
         graph = self.load(display)
         sources = [parse_vertex(text, graph, "source") for text in self.sources]
         targets = [parse_vertex(text, graph, "target") for text in self.targets] or None
-        with display.items("running distances") as progress:
+        with display.bar("running distances") as progress:
             return gw.distances(graph, sources, targets, progress=progress, **self.arguments)
 
     def verify(self, result: DistancesResult) -> str:

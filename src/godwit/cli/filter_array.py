@@ -81,14 +81,14 @@ class _FilterQuery(Query):
         statistics = RunStatistics(self.names, "filter")
         with display.waiting("compiling"), statistics.phase("compile"):  # by filtering nothing
             gw.filter(self.array[:0], self.keeps, self.devices)
-        with display.steps("filtering") as show, statistics.phase("run"):
+        with display.bar("filtering") as progress, statistics.phase("run"):
             kept = gw.filter(
                 self.array,
                 self.keeps,
                 self.devices,
                 ordered=self.ordered,
                 timeout_s=self.timeout_s,
-                progress=None if show is None else lambda done: show(done, self.array.size),
+                progress=progress,
             )
         return _Filtered(kept, statistics)
 

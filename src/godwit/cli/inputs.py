@@ -58,11 +58,11 @@ def load_graph(
         # directed=False would make two edges of arcs that are listed in both directions.
         arguments = reading.arguments | {"directed": reading.directed or None}
         if is_dataset(text):
-            with display.bytes(f"reading {text}") as progress:
+            with display.bar(f"reading {text}") as progress:
                 graph = dataset(text, progress=progress, **arguments)
         else:
             path = file_of(text)
-            with display.bytes(f"reading {Path(path).name}") as progress:
+            with display.bar(f"reading {Path(path).name}") as progress:
                 graph = read(path, progress=progress, **arguments)
     if reading.directed is False and graph.directed:
         with display.waiting("symmetrizing"):

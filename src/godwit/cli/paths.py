@@ -65,7 +65,7 @@ class _PathsQuery(GraphQuery):
         with display.waiting("partitioning"):
             placed = gw.place(graph, **self.placement)
         with placed:
-            with display.items(f"running {self.command}") as progress:
+            with display.bar(f"running {self.command}") as progress:
                 result: PathResult = getattr(gw, self.command)(
                     placed, sources, target=self._target, progress=progress, **self.arguments
                 )

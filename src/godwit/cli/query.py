@@ -188,7 +188,7 @@ class ScoreQuery(GraphQuery):
     def run(self, display: Display) -> Any:
         """Read the graph and compute."""
         graph = self.load(display)
-        with display.items(f"running {self.command}") as progress:
+        with display.bar(f"running {self.command}") as progress:
             return self.compute(graph, progress)
 
     def top(self, result: Any) -> list[Facts]:

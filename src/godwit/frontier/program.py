@@ -8,7 +8,7 @@ on the number of devices, except for the rounding of floating-point sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
 from godwit.placement import PlacedGraph
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -85,6 +87,7 @@ class StepProgram:
         self.declarations = Declarations.of(fields, numbers)
         self.code = self.declarations.code(name, as_steps(steps, f"step program {name!r}"))
 
+    @public
     def run(
         self,
         graph: Graph | PlacedGraph,
@@ -95,7 +98,7 @@ class StepProgram:
         devices: DevicesArgument = None,
         results: str = "host",
         timeout_s: float | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: ProgressArgument = None,
         trace: TraceArgument = None,
         gpu: GpuOptions | None = None,
     ) -> StepResult:
@@ -107,7 +110,7 @@ class StepProgram:
         :param devices: as for :func:`godwit.bfs`; ``["cpu:0", "cpu:1"]`` run as two threads of one team
         :param results: where the resulting fields live, as for :func:`godwit.bfs`
         :param timeout_s: time limit in seconds, not counting compilation
-        :param progress: called repeatedly with the number of vertices processed so far
+        :param progress: as for :func:`godwit.bfs`: the number of vertices processed so far
         :param trace: a file for the timeline of the run, as for :func:`godwit.bfs`
         :param gpu: how kernels are run
         :raises InputError: a wrong argument, or a field that an operator reads as the number of a vertex

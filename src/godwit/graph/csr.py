@@ -32,8 +32,8 @@ from godwit.dtypes import (
 from godwit.errors import GraphTooLargeError, InputError, shown
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
-from godwit.keywords import suggests_names
 from godwit.plots import plot_frequencies
+from godwit.public import public
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,7 +194,7 @@ class Graph:
         return cls.trusted(*rows, directed=directed, ids=ids)
 
     @staticmethod
-    @suggests_names
+    @public
     def from_scipy(matrix: Any, *, directed: bool = True) -> Graph:
         """Return a graph of a square ``scipy.sparse`` matrix or array (csr, csc, coo, or convertible).
 
@@ -222,7 +222,7 @@ class Graph:
         return Graph.trusted(*graph.reverse.rows)  # the columns of a csc matrix are rows of in-arcs
 
     @staticmethod
-    @suggests_names
+    @public
     def from_networkx(graph: Any, weight: Any = "weight") -> Graph:
         """Return the graph of a NetworkX Graph, DiGraph, MultiGraph or MultiDiGraph.
 
@@ -296,7 +296,7 @@ class Graph:
         return Graph(*self.rows, directed=False)
 
     @staticmethod
-    @suggests_names
+    @public
     def from_table(
         table: Any,
         source: str | None = None,
@@ -638,7 +638,7 @@ class Graph:
         positions = self.ids.one_or_several(vertices, "vertices", or_none=True)
         return positions.astype(self.targets.dtype)
 
-    @suggests_names
+    @public
     def neighborhood(self, vertices: Sources, hops: int = 1) -> list[Any]:
         """Return the vertices that paths of at most ``hops`` arcs lead to from a vertex, or from several.
 

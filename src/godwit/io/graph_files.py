@@ -27,7 +27,7 @@ from godwit.io.compression import compressed
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
 from godwit.io.format_names import FORMATS
 from godwit.io.source import open_source
-from godwit.keywords import suggests_names
+from godwit.public import public
 
 if TYPE_CHECKING:
     from godwit.graph.arcs import ArcList
@@ -42,7 +42,7 @@ def format_named(name: str) -> Format:
     return format
 
 
-@suggests_names
+@public
 def read(
     path: str | os.PathLike[str],
     *,
@@ -53,7 +53,7 @@ def read(
     columns: tuple[str, ...] | list[str] | None = None,
     relabel: bool | None = None,
     weight_dtype: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Graph:
     """Read a graph from a file, compressed (gzip, bzip2, xz, zstd) or not.
 
@@ -77,8 +77,9 @@ def read(
         ``id_base`` to the largest. None: they are names, unless the file itself declares that it counts
         vertices, as those that Godwit writes do. True: they are names
     :param weight_dtype: for formats that declare the bytes of a weight, but not its type (Galois, GAP)
-    :param progress: called now and then from the calling thread with (bytes done, bytes in all,
-        phase); while the file is read or decompressed these are bytes of the file itself
+    :param progress: True for a bar; or a function that is called now and then from the calling thread with
+        (bytes done, bytes in all, phase); while the file is read or decompressed these are bytes of the
+        file itself
     :raises FileError: the file is missing or cannot be read
     :raises FormatError: it cannot be read as a graph; names the line
     :raises GraphTooLargeError: before more is allocated than there is memory
@@ -89,6 +90,8 @@ def read(
         _check_format(format)
     if id_base is not None:
         id_base = as_count(id_base, "id_base", 0, MAXIMAL_ID_BASE)
+    if isinstance(progress, bool):
+        progress = None  # a bar is a function by now
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function, got {shown(progress)}")
     directed, weighted, relabel = (
@@ -151,7 +154,7 @@ def list_arcs(
         yield listed
 
 
-@suggests_names
+@public
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
     """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 

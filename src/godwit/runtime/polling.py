@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from godwit.errors import RunTimeoutError
+from godwit.progress import Progress
 from godwit.runtime.cpu.compile_time import run_clock
 from godwit.trace import PROGRESS, Trace
 
@@ -18,14 +19,20 @@ class RunPoll:
     :param timeout_s: limit of the run in seconds; None for none
     :param progress: the user's function, called with the number of processed items
     :param trace: gets that number, too
+    :param total: number of items of the whole run, which the user's function gets as well; None: unknown
     """
 
     def __init__(
-        self, timeout_s: float | None, progress: Callable[[int], None] | None, trace: Trace | None
+        self,
+        timeout_s: float | None,
+        progress: Callable[[int], None] | None,
+        trace: Trace | None,
+        total: int | None = None,
     ) -> None:
         self._timeout_s = math.inf if timeout_s is None else timeout_s
         self._progress = progress
         self._trace = trace
+        self._total = total
         self._begin: float | None = None
 
     def __call__(self, processed: int) -> None:
@@ -42,7 +49,8 @@ class RunPoll:
         if self._trace is not None:
             self._trace.count(PROGRESS, int(processed))
         if self._progress is not None:
-            self._progress(processed)
+            known = self._total is None
+            self._progress(processed if known else Progress.of(processed, total=self._total))
 
     def remaining_s(self) -> float:
         """Return the seconds until the time-out, negative after it; infinity if there is none."""

@@ -13,19 +13,6 @@ PASS = 2
 DUPLICATE = 3
 
 
-class Progress(int):
-    """Number of items processed so far; some runs set attributes as well.
-
-    :ivar threshold: items with priorities up to this value are processed now; None if unknown
-    :ivar idle_share: for each GPU, the share of time in which its blocks waited
-    :ivar total: number of items of the whole run; None if unknown
-    """
-
-    threshold: float | None = None
-    idle_share: tuple[float, ...] = ()
-    total: int | None = None
-
-
 ProgressPoll = Callable[[int], None]
 """Called now and then in the caller's thread with the :class:`Progress` so far; may raise to stop."""
 

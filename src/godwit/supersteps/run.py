@@ -19,13 +19,14 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
+from godwit.progress import Progress
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, layout_checks, load
 from godwit.runtime.cuda.devices import reach_each_other
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
-from godwit.runtime.protocol import Progress, ProgressPoll
+from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement

@@ -11,6 +11,7 @@ from godwit.dataflow.item_router import DEFAULT_RING_ITEMS, as_ring_items
 from godwit.dtypes import as_bucket_width, as_count, as_positive_number, check_callable
 from godwit.errors import InputError, shown
 from godwit.graph.rows import require_memory
+from godwit.progress import ProgressArgument
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 
 Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
@@ -135,7 +136,7 @@ def query_options(
     worker: WorkerOptions | None = None,
     gpu: GpuOptions | None = None,
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     results: str = "host",
 ) -> SolverOptions:
     """Return the options of a query from the arguments of a public function; None: the defaults.
@@ -149,7 +150,7 @@ def query_options(
         DEFAULT_WORKER_OPTIONS if worker is None else worker,
         DEFAULT_GPU_OPTIONS if gpu is None else gpu,
         timeout_s,
-        progress,
+        None if isinstance(progress, bool) else progress,  # a bar is a function by now
         ResultLocation.named(results),
     )
 

@@ -10,7 +10,6 @@ from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition.layout import Duplication
-from godwit.keywords import suggests_names
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -18,6 +17,7 @@ from godwit.placement import (
     devices_to_keep,
     place_for_one_query,
 )
+from godwit.public import public
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GraphArgument = Graph | PlacedGraph
 
 
-@suggests_names
+@public
 def place(
     graph: Graph,
     devices: DevicesArgument = None,

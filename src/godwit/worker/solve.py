@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from godwit.graph.interchange.tables import Column
 from godwit.graph.partition.layout import Layout
 from godwit.graph.result import VertexResult
 from godwit.graph.rows import require_memory
-from godwit.keywords import suggests_names
 from godwit.placement import PartitionArgument, PlacedGraph
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.gpu_options import GpuOptions, check_asynchronous
@@ -79,7 +80,7 @@ class Solution(VertexResult):
         return f"Solution({len(self.values)} vertices, {self.values.dtype}{fields})"
 
 
-@suggests_names
+@public
 def run(
     program: VertexProgram,
     graph: GraphArgument,
@@ -93,7 +94,7 @@ def run(
     execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     worker: WorkerOptions | None = None,
     gpu: GpuOptions | None = None,
@@ -305,12 +306,15 @@ def _require_run_memory(
     )
 
 
-def make_poll(options: SolverOptions) -> ProgressPoll | None:
-    """Return a function that the calling thread repeats during a run: for the time-out and progress."""
+def make_poll(options: SolverOptions, total: int | None = None) -> ProgressPoll | None:
+    """Return a function that the calling thread repeats during a run: for the time-out and progress.
+
+    :param total: number of items of the whole run, if it is known
+    """
     trace = active()
     if options.timeout_s is None and options.progress is None and trace is None:
         return None
-    return RunPoll(options.timeout_s, options.progress, trace)
+    return RunPoll(options.timeout_s, options.progress, trace, total)
 
 
 def _reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:

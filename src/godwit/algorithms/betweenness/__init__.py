@@ -16,7 +16,7 @@ inner vertex of its own paths, and is represented by k - 1 sources.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,9 @@ from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.keywords import suggests_names
 from godwit.placement import PlacedGraph, default_step_devices
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import (
     OF_FRONTIERS,
     OF_STEPS,
@@ -51,7 +52,7 @@ _LEAST_GPU_WORK = 1 << 22
 """Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
 
 
-@suggests_names
+@public
 def betweenness_centrality(
     graph: GraphArgument,
     *,
@@ -66,7 +67,7 @@ def betweenness_centrality(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> BetweennessResult:
@@ -109,7 +110,7 @@ def betweenness_centrality(
         weights, to the CPU, and gives long work (2**36 arcs, over all searches) to all GPUs
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: called now and then with the number of sources begun so far
+    :param progress: as for :func:`bfs`: the number of sources begun so far, with ``.total``
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.centrality`` (n), ``.edge_centrality`` (m, by arc; both arcs of an edge have the edge's),
@@ -158,7 +159,8 @@ def betweenness_centrality(
             if sums is None:
                 sums = sum_dependencies(
                     plain, chosen, endpoints=endpoints, edges=edges, weighted=weighted,
-                    threads=device.threads if device.kind == "cpu" else None, poll=make_poll(options),
+                    threads=device.threads if device.kind == "cpu" else None, 
+                    poll=make_poll(options, len(chosen)),
                 )  # fmt: skip
                 statistics.processed_items = np.array([sums.vertices_visited], np.int64)
                 statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
@@ -207,7 +209,7 @@ def _sum_on_gpus(
     query = DependencyQuery(
         sources, endpoints, edges, options.gpu, options.location, scales.vertices, scales.sources
     )
-    poll = make_poll(options)
+    poll = make_poll(options, len(sources))
     steps = place_positions(placed)
     with statistics.phase("run"):
         outcome = sum_on_gpus(steps, query, poll)

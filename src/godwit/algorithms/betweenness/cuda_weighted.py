@@ -98,7 +98,7 @@ def sum_weighted_dependencies(
     :returns: sums of vertices only; None if a number of paths is too large for float64
     :raises InputError: a weight is lost in a sum
     """
-    poll = make_poll(options)
+    poll = make_poll(options, len(sources))
     begun = visited = examined = 0
     sums = None
     each = replace(

@@ -8,7 +8,6 @@ program on the asynchronous engine, with the level as its priority.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,13 @@ from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs, is_known_symmetric, is_symmetric
 from godwit.graph.ids import Sources, Vertex
-from godwit.keywords import suggests_names
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
     default_step_devices,
 )
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import (
     OF_SEARCHES,
     GpuOptions,
@@ -232,7 +232,7 @@ def _result(
     )  # fmt: skip
 
 
-@suggests_names
+@public
 def bfs(
     graph: GraphArgument,
     source: Sources,
@@ -244,7 +244,7 @@ def bfs(
     execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     worker: WorkerOptions | None = None,
     gpu: GpuOptions | None = None,
@@ -271,8 +271,9 @@ def bfs(
     :param results: where the arrays of the result live: ``"host"`` for NumPy arrays, ``"cuda"`` or
         ``"cuda:1"`` for CuPy arrays on that GPU; both support DLPack without a copy
     :param timeout_s: limit of the run in seconds, without placing the graph and compiling
-    :param progress: called repeatedly with the number of items processed so far, an int; on GPUs, it also
-        has ``.threshold`` and ``.idle_share``
+    :param progress: True for a bar in terminals and notebooks; or a function that is called now and then
+        with the number of items processed so far, an int; on GPUs, it also has ``.threshold`` and
+        ``.idle_share``
     :param trace: a file for the timeline of the run, such as ``"run.json"``, for ui.perfetto.dev or
         chrome://tracing; written also if the run fails. Or a :class:`godwit.Trace`, which records several
         runs

@@ -19,7 +19,8 @@ from godwit.algorithms.distances.query import DistanceSums
 from godwit.dtypes import Array, as_flag
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.keywords import suggests_names
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument
@@ -27,7 +28,7 @@ from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
 
 
-@suggests_names
+@public
 def closeness_centrality(
     graph: GraphArgument,
     vertices: Sources | None = None,
@@ -37,7 +38,7 @@ def closeness_centrality(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> ClosenessResult:
@@ -62,8 +63,7 @@ def closeness_centrality(
     :param devices: as for :func:`distances`
     :param results: where ``.centrality`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: called now and then with the number of searches begun so far, an int, which also has
-        ``.total``
+    :param progress: as for :func:`bfs`: the number of searches begun so far, with ``.total``
     :param trace: as for :func:`bfs`
     :param gpu: not used so far
     :returns: ``.centrality`` (of each of ``.vertices``, ascending by position), ``.highest(count)``,
@@ -91,7 +91,7 @@ def closeness_centrality(
     )
 
 
-@suggests_names
+@public
 def harmonic_centrality(
     graph: GraphArgument,
     vertices: Sources | None = None,
@@ -101,7 +101,7 @@ def harmonic_centrality(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> ClosenessResult:

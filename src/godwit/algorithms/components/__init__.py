@@ -9,7 +9,7 @@ that does not fit on its GPUs, or whose GPUs cannot change each other's memory b
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
@@ -25,8 +25,9 @@ from godwit.graph.facts import in_arcs_at_hand, is_symmetric
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.graph.union_find import weak_components
-from godwit.keywords import suggests_names
 from godwit.placement import PlacedGraph, default_step_devices
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions, check_components
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
@@ -59,7 +60,7 @@ _MORE_ROUNDS = 2
 """Further neighbours that Afforest links on GPUs where first neighbours have not joined most vertices."""
 
 
-@suggests_names
+@public
 def connected_components(
     graph: GraphArgument,
     *,
@@ -70,7 +71,7 @@ def connected_components(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> ComponentsResult:
@@ -105,7 +106,7 @@ def connected_components(
     :param devices: as for :func:`pagerank`; with label propagation as for :func:`bfs`
     :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: called now and then with the number of rows processed so far
+    :param progress: as for :func:`bfs`: the number of rows processed so far
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
@@ -124,7 +125,7 @@ def connected_components(
         return _find(graph, query, devices, options)
 
 
-@suggests_names
+@public
 def connected_components_of_edges(
     edges: EdgesArgument,
     *,
@@ -140,7 +141,7 @@ def connected_components_of_edges(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
 ) -> ComponentsResult:
     """Find the connected components of edges that stream in packets to the devices.
@@ -172,8 +173,8 @@ def connected_components_of_edges(
     :param devices: as for :func:`bfs`; GPUs and the CPU together, too
     :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; compiling is not counted
-    :param progress: called now and then with the number of edges processed so far, an integer with the
-        attribute ``.total`` (None while unknown)
+    :param progress: as for :func:`bfs`: the number of edges processed so far, with ``.total`` (None while
+        unknown)
     :param trace: as for :func:`bfs`
     :returns: as of :func:`connected_components`; ``.graph`` is None for edges without a graph
     :raises InputError: a wrong argument; an edge whose ends are not vertices, with its row

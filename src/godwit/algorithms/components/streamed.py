@@ -51,8 +51,9 @@ from godwit.io.edge_sources import (
     end_dtype,
     largest_id,
 )
+from godwit.progress import Progress
 from godwit.runtime.memory import READY, Block, Event, Space
-from godwit.runtime.protocol import Device, Progress
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import active
@@ -70,22 +71,6 @@ _ARRAY_PACKETS = 64  # packets of an array, so that devices end at the same time
 _SPARE_BYTES = 1 << 16  # for alignment of blocks in a pool
 _MAX_READERS = 8
 _BLOCKS_PER_READER = 3
-
-
-class EdgeProgress(Progress):
-    """Edges that have been handed to devices so far.
-
-    :ivar total: edges in all, or None while that is unknown
-    """
-
-    total: int | None = None
-
-    @classmethod
-    def of(cls, done: int, total: int | None) -> EdgeProgress:
-        """Return progress with a total."""
-        progress = cls(done)
-        progress.total = total
-        return progress
 
 
 @dataclass(frozen=True)
@@ -195,7 +180,7 @@ def _survey(
             "godwit.read gives its graph, unless it is a file of bare pairs, whose edge_dtype must be given"
         )
     with statistics.phase("scan"):
-        return edges.survey(None if poll is None else lambda: poll(EdgeProgress.of(0, None)))
+        return edges.survey(None if poll is None else lambda: poll(Progress(0)))
 
 
 def _vertex_count(
@@ -213,7 +198,7 @@ def _vertex_count(
         return 0
     with statistics.phase("scan"):
         threads = min(_MAX_READERS, config.thread_count())
-        look = None if poll is None else lambda done: poll(EdgeProgress.of(0, edges.count))
+        look = None if poll is None else lambda done: poll(Progress.of(0, total=edges.count))
         largest, row = largest_id(edges, threads, look)
     if largest >= _MAX_VERTICES:
         raise InputError(
@@ -317,7 +302,7 @@ class _StreamRun:
             self._route(poll, total)
         if poll is not None:
             done = int(self.edges.sum())
-            poll(EdgeProgress.of(done, done))
+            poll(Progress.of(done, total=done))
         return self._label
 
     def _route(self, poll: Poll, total: int | None) -> None:
@@ -338,7 +323,7 @@ class _StreamRun:
                 workers.start(host, function)
             while not self._finished.wait(_POLL_S):
                 if poll is not None:
-                    poll(EdgeProgress.of(int(self.edges.sum()), total))
+                    poll(Progress.of(int(self.edges.sum()), total=total))
 
     def _work(self, endpoint: Endpoint) -> None:
         """Link the edges that one device receives, then merge forests; its worker's function."""
@@ -414,14 +399,14 @@ class _StreamRun:
                 sleep(PAUSE_S)
                 if poll is not None and perf_counter() - polled > _POLL_S:
                     done = int(self.edges.sum())
-                    poll(EdgeProgress.of(done, done))
+                    poll(Progress.of(done, total=done))
                     polled = perf_counter()
 
     def _feed(self, array: Array, feeders: list[GpuFeeder], poll: Poll) -> None:
         rows = max(1, self._packet_bytes // (2 * array.itemsize))
         first, polled = 0, perf_counter()
         if poll is not None:
-            poll(EdgeProgress.of(0, len(array)))  # the time counts from here
+            poll(Progress.of(0, total=len(array)))  # the time counts from here
         while first < len(array):
             begin = first
             for index, feeder in enumerate(feeders):
@@ -434,7 +419,7 @@ class _StreamRun:
                 self.segments[index] += 1
                 self._check(self._forests[index])
             if poll is not None and perf_counter() - polled > _POLL_S:
-                poll(EdgeProgress.of(first, len(array)))
+                poll(Progress.of(first, total=len(array)))
                 polled = perf_counter()
             if begin == first:
                 sleep(PAUSE_S)

@@ -15,8 +15,8 @@ from godwit.algorithms.bfs import run_bfs
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
-from godwit.keywords import suggests_names
 from godwit.placement import place_for_one_query
+from godwit.public import public
 from godwit.runtime.registry import DevicesArgument
 from godwit.worker.options import SolverOptions
 
@@ -33,7 +33,7 @@ class DiameterBounds:
     """Number of breadth-first searches."""
 
 
-@suggests_names
+@public
 def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> DiameterBounds:
     """Return bounds of the diameter of the largest weakly connected component, ignoring directions.
 

@@ -7,7 +7,6 @@ threads of the CPU (cpu.py). Each row is what :func:`godwit.bfs` or :func:`godwi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +21,10 @@ from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.keywords import suggests_names
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
-from godwit.runtime.protocol import Device, Progress, ProgressPoll
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
@@ -33,7 +33,7 @@ from godwit.worker.query import GraphArgument, on_cores
 from godwit.worker.solve import make_poll
 
 
-@suggests_names
+@public
 def distances(
     graph: GraphArgument,
     sources: Sources,
@@ -44,7 +44,7 @@ def distances(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> DistancesResult:
@@ -70,8 +70,7 @@ def distances(
         computes for GPUs, too, as ``.statistics.devices`` says
     :param results: where ``.distance`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: called now and then with the number of sources begun so far, an int, which also has
-        ``.total``
+    :param progress: as for :func:`bfs`: the number of sources begun so far, with ``.total``
     :param trace: as for :func:`bfs`
     :param gpu: not used so far
     :returns: ``.distance`` (sources, targets), int32 for numbers of arcs, int64 for integer weights,
@@ -96,7 +95,7 @@ def distances(
         check_options((device,), options.gpu, "distances", OF_STEPS)
         matrix = _Matrix(plain, rows, columns, weighted, limit)
         statistics = new_statistics((device,), matrix.query)
-        poll = _counted_poll(options, len(matrix.query.sources))
+        poll = make_poll(options, len(matrix.query.sources))
         with statistics.phase("run"):
             found, work = find_distances(matrix.query, device.threads, poll)
             add_work(statistics, work)
@@ -155,25 +154,11 @@ def run_sums(
         check_options((device,), options.gpu, name, OF_STEPS)
         query = SumQuery(plain, chosen, counted, weighted, outward)
         statistics = new_statistics((device,), query.from_others)
-        poll = _counted_poll(options, query.searches)
+        poll = make_poll(options, query.searches)
         with statistics.phase("run"):
             sums, work = sum_distances(query, device.threads, poll)
             add_work(statistics, work)
         return SumsOutcome(plain, chosen, sums, statistics)
-
-
-def _counted_poll(options: SolverOptions, total: int) -> ProgressPoll | None:
-    """Return a function that the calling thread repeats, whose progress has the number of searches."""
-    poll = make_poll(options)
-    if poll is None:
-        return None
-
-    def report(count: int) -> None:
-        progress = Progress(count)
-        progress.total = total
-        poll(progress)
-
-    return report
 
 
 class _Matrix:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +10,9 @@ from godwit.algorithms.distances import run_sums
 from godwit.algorithms.distances.scores import SomeScores
 from godwit.dtypes import Array
 from godwit.graph.ids import Sources
-from godwit.keywords import suggests_names
 from godwit.plots import plot_counts
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument
@@ -46,7 +46,7 @@ class EccentricityResult(SomeScores):
         return plot_counts(self._scores, self.score_name, ax)
 
 
-@suggests_names
+@public
 def eccentricity(
     graph: GraphArgument,
     vertices: Sources | None = None,
@@ -55,7 +55,7 @@ def eccentricity(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> EccentricityResult:

@@ -20,7 +20,8 @@ from godwit.dataflow.context import Context
 from godwit.dataflow.packets import is_page_locked
 from godwit.dtypes import Array, as_count, as_flag, as_positive_number, check_callable
 from godwit.errors import InputError, shown
-from godwit.keywords import suggests_names
+from godwit.progress import Progress, ProgressArgument
+from godwit.public import public
 from godwit.runtime.constants import with_exact_constants
 from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices
 from godwit.trace import TraceArgument, active, recorded
@@ -165,7 +166,13 @@ def filter_host_array(
     if all(device.kind == "cpu" for device in resolved):
         threads = sum(device.threads for device in resolved)
         return filter_on_cpus(
-            array, predicate, dtype, options.out, threads, options.progress, options.timeout_s
+            array,
+            predicate,
+            dtype,
+            options.out,
+            threads,
+            _counted(options.progress, array.size),
+            options.timeout_s,
         )
     from godwit.algorithms.filtering.gpu_packets import filter_on_gpus
 
@@ -180,12 +187,20 @@ def filter_host_array(
             ordered=options.ordered,
             packet_bytes=options.packet_bytes,
             buffers=options.buffers,
-            progress=options.progress,
+            progress=_counted(options.progress, array.size),
             timeout_s=options.timeout_s,
         )
 
 
-@suggests_names
+def _counted(progress: Callable[[int], None] | None, total: int) -> Callable[[int], None] | None:
+    """Return the function of progress, which gets the number of all items as well."""
+    if progress is None:
+        return None
+    report = progress
+    return lambda done: report(Progress.of(done, total=total))
+
+
+@public
 def filter(
     array: Any,
     predicate: Callable[[Any], Any],
@@ -196,7 +211,7 @@ def filter(
     packet_bytes: int | None = None,
     buffers: int | None = None,
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
 ) -> Array:
     """Return the elements of an array that satisfy a predicate.
@@ -223,7 +238,8 @@ def filter(
     :param packet_bytes: bytes of the array that a GPU claims at a time
     :param buffers: packets in flight to a GPU, 3 by default
     :param timeout_s: seconds after which to give up; compiling is not counted
-    :param progress: called now and then with the number of elements processed so far
+    :param progress: True for a bar; or a function that is called now and then with the number of elements
+        processed so far, an int, which also has ``.total``
     :param trace: as for :func:`bfs`
     :returns: a NumPy array of the same dtype, byte order included; for an array on a GPU, filtered there, a
         CuPy array; with ``out``, a part of that
@@ -234,8 +250,9 @@ def filter(
     :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time
     """
+    if isinstance(progress, bool):
+        progress = None  # a bar is a function by now
     check_callable(progress, "progress")
-
     options = FilterOptions(
         ordered=as_flag(ordered, "ordered"),
         out=out,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from godwit.algorithms.power_iteration import run_iterations
 from godwit.algorithms.power_iteration.query import (
     Finish,
@@ -17,7 +15,8 @@ from godwit.algorithms.power_iteration.query import (
 from godwit.algorithms.power_iteration.result import HitsResult
 from godwit.dtypes import as_count, as_flag, as_positive_number
 from godwit.graph.csr import Graph
-from godwit.keywords import suggests_names
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
@@ -25,7 +24,7 @@ from godwit.worker.options import query_options
 from godwit.worker.query import GraphArgument
 
 
-@suggests_names
+@public
 def hits(
     graph: GraphArgument,
     *,
@@ -37,7 +36,7 @@ def hits(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> HitsResult:
@@ -67,7 +66,8 @@ def hits(
     :param devices: as for :func:`pagerank` by iterations, but no placed graph with ``duplication="1-hop"``
     :param results: where the arrays live, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: called now and then with the number of vertices updated so far, n per iteration
+    :param progress: as for :func:`bfs`: the number of vertices updated so far, n per iteration; on CPUs it
+        also has ``.rounds`` and ``.residual``
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.hubs`` (n), ``.authorities`` (n), ``.iterations``, ``.residual``, ``.highest_hubs(count)``,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -23,8 +22,9 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
-from godwit.keywords import suggests_names
 from godwit.placement import PlacedGraph
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options, check_ranks
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
@@ -44,7 +44,7 @@ _MAX_ITERATIONS = 100
 """Default limit of iterations."""
 
 
-@suggests_names
+@public
 def pagerank(
     graph: GraphArgument,
     damping: float = 0.85,
@@ -60,7 +60,7 @@ def pagerank(
     devices: DevicesArgument = None,
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     gpu: GpuOptions | None = None,
 ) -> PageRankResult:
@@ -102,8 +102,8 @@ def pagerank(
         time: ``"cpu"`` is all cores, ``"cpu:0"`` one; a number means all cores where there is no GPU
     :param results: where ``.rank`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: called now and then with the number of vertices updated so far, n per iteration; with
-        residual push, as for :func:`bfs`
+    :param progress: as for :func:`bfs`: the number of vertices updated so far, n per iteration; on CPUs it
+        also has ``.rounds`` and ``.residual``
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.rank`` (n), ``.converged``, ``.iterations`` (None where there are none), ``.residual``,

@@ -50,6 +50,7 @@ from godwit.algorithms.pagerank.in_arcs import InArcs, thread_count
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.rows import require_memory
+from godwit.progress import Progress
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire, store_relaxed
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, run_team
@@ -129,7 +130,15 @@ def power_iteration(
         int(max_iterations),
         float(damping) if accelerated else 0.0,
         threads=threads,
-        poll=None if poll is None else lambda: poll(n * int(counts[_ITERATIONS])),
+        poll=None
+        if poll is None
+        else lambda: poll(
+            Progress.of(
+                n * int(counts[_ITERATIONS]),
+                rounds=int(counts[_ITERATIONS]),
+                residual=float(outcome[_RESIDUAL]),
+            )
+        ),
     )
     return IterationOutcome(start, int(counts[_ITERATIONS]), float(outcome[_RESIDUAL]))
 

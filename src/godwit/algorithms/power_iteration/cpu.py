@@ -29,6 +29,7 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs
 from godwit.graph.rows import require_memory
+from godwit.progress import Progress
 from godwit.runtime.cpu.atomics import load_acquire, store_relaxed
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, run_team
@@ -102,7 +103,15 @@ def iterate_on_cores(
         query.tolerance * query.unit,
         int(query.max_iterations),
         threads=threads,
-        poll=None if poll is None else lambda: poll(n * int(counts[_ITERATIONS])),
+        poll=None
+        if poll is None
+        else lambda: poll(
+            Progress.of(
+                n * int(counts[_ITERATIONS]),
+                rounds=int(counts[_ITERATIONS]),
+                residual=float(outcome[_RESIDUAL]) / query.unit,
+            )
+        ),
     )
     iterations = int(counts[_ITERATIONS])
     return PowerOutcome(

@@ -10,7 +10,6 @@ part of the arcs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,12 @@ from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
-from godwit.keywords import suggests_names
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
 )
+from godwit.progress import ProgressArgument
+from godwit.public import public
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -218,7 +218,7 @@ def _in_supersteps(
     )  # fmt: skip
 
 
-@suggests_names
+@public
 def sssp(
     graph: GraphArgument,
     source: Sources,
@@ -231,7 +231,7 @@ def sssp(
     execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: ProgressArgument = None,
     trace: TraceArgument = None,
     worker: WorkerOptions | None = None,
     gpu: GpuOptions | None = None,

@@ -20,7 +20,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition.halo import Measures, measure
 from godwit.graph.partition.methods import PARTITIONERS, Division, checked_owner
-from godwit.keywords import suggests_names
+from godwit.public import public
 
 DEFAULT_METHOD = "contiguous"
 """The method that ``method=None`` stands for; :func:`partition` says why."""
@@ -103,7 +103,7 @@ class Partition:
         )
 
 
-@suggests_names
+@public
 def partition(graph: Graph, parts: int, method: Any = None, *, seed: int = 0) -> Partition:
     """Divide the vertices of a graph among ``parts`` parts.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
 from numba.core import event
+
+from godwit.progress import shown_compilation
 
 
 class _CompileTime(threading.local):
@@ -17,22 +19,27 @@ class _CompileTime(threading.local):
     :ivar seconds: total duration of its finished compilations
     :ivar depth: nesting depth of the compilation under way; 0: none
     :ivar begin_s: time when the outermost compilation under way began
+    :ivar shown: what tells the user about it
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.depth = 0
         self.begin_s = 0.0
+        self.shown: AbstractContextManager[None] = nullcontext()
 
     def enter(self) -> None:
         if self.depth == 0:
             self.begin_s = perf_counter()
+            self.shown = shown_compilation()
+            self.shown.__enter__()
         self.depth += 1
 
     def leave(self) -> None:
         self.depth -= 1
         if self.depth == 0:
             self.seconds += perf_counter() - self.begin_s
+            self.shown.__exit__(None, None, None)
 
 
 _thread = _CompileTime()

@@ -22,12 +22,13 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
+from godwit.progress import Progress
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
 from godwit.runtime.cuda.operators import DeviceFunction, fault_error
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
-from godwit.runtime.protocol import Progress, ProgressPoll
+from godwit.runtime.protocol import ProgressPoll
 from godwit.trace import PROGRESS, Trace, active
 
 RUNNING, FINISHED, LEFT, PEER_LOST = range(4)

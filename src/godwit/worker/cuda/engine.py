@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from godwit.dtypes import Array
+from godwit.progress import Progress
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, keep_pinned, take_pinned
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
-from godwit.runtime.protocol import Progress, ProgressPoll
+from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
 from godwit.worker.cuda import program as kernels

@@ -1,4 +1,4 @@
-"""Names of keyword arguments: what a caller meant who uses another library's name, or mistypes one."""
+"""What public functions have in common: errors that name the argument that was meant, and a bar."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
+
+from godwit.progress import Bar
 
 _OF_OTHER_LIBRARIES = {
     "alpha": ("damping",),
@@ -40,8 +42,10 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 
-def suggests_names(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Return the function, whose TypeError for an unknown keyword argument suggests the right name.
+def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Return the function, with what all public functions have in common.
+
+    A TypeError for an unknown keyword argument suggests the right name, and ``progress=True`` means a bar.
 
     >>> import godwit as gw
     >>> gw.pagerank(gw.generators.star(5), alpha=0.9)
@@ -52,15 +56,22 @@ def suggests_names(function: Callable[_Parameters, _Result]) -> Callable[_Parame
 
     @wraps(function)
     def call(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
+        progress = named.get("progress")
+        if isinstance(progress, bool):
+            named["progress"] = None
+            if progress:
+                with Bar(function.__name__) as named["progress"]:
+                    return call(*arguments, **named)
         try:
             return function(*arguments, **named)
         except TypeError:
-            parameters = list(inspect.signature(function).parameters)
+            parameters = inspect.signature(function).parameters
+            takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
             unknown = next((name for name in named if name not in parameters), None)
-            if unknown is None:
+            if unknown is None or takes_any:
                 raise
         raise TypeError(
-            f"{function.__name__}() has no argument {unknown!r}: {_suggestion(unknown, parameters)}"
+            f"{function.__name__}() has no argument {unknown!r}: {_suggestion(unknown, list(parameters))}"
         )
 
     return call

@@ -16,7 +16,7 @@ from godwit.cli.options import (
     with_options,
 )
 from godwit.cli.query import GraphQuery
-from godwit.cli.report import Report, graph_line, integer, number, outcome_rows, seconds_line
+from godwit.cli.report import Report, closing_rows, graph_line, integer, number, outcome_rows
 
 if TYPE_CHECKING:
     from godwit.algorithms.distances.result import DistancesResult
@@ -77,19 +77,22 @@ class _DistancesQuery(GraphQuery):
         }
 
     def show(self, report: Report, facts: Facts) -> None:
-        statistics, rows = facts["statistics"], facts["rows"]
+        rows = facts["rows"]
         columns = facts["graph"]["vertices"] if facts["targets"] is None else len(facts["targets"])
+        if facts["output"] is None:
+            self._show_matrix(report, facts, columns)
+        size = graph_line(facts["graph"])
         report.facts(
             [
-                ("graph", f"{facts['graph']['name']}: {graph_line(facts['graph'])}"),
-                ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
                 ("distances", f"from {integer(len(rows))} to {integer(columns)} vertices"),
-                ("seconds", seconds_line(statistics["seconds"])),
                 *outcome_rows(facts),
+                *closing_rows(facts, size, verbose=self.options.verbose),
             ]
         )
-        if facts["output"] is not None:
-            return
+
+    def _show_matrix(self, report: Report, facts: Facts, columns: int) -> None:
+        """Print the distances to targets, or a line of numbers for each source."""
+        rows = facts["rows"]
         shown = rows[:_SHOWN_ROWS]
         title = "Distances" if len(rows) <= _SHOWN_ROWS else f"The first {_SHOWN_ROWS} sources"
         if facts["targets"] is not None and columns <= _SHOWN_COLUMNS:

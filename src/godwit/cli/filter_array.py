@@ -129,11 +129,11 @@ class _FilterQuery(Query):
         rate = number(facts["bytes_per_s"] / 1e9)
         report.facts(
             [
+                ("kept", f"{integer(facts['kept'])}{share}"),
+                *outcome_rows(facts),
                 ("array", f"{array['name']}: {integer(array['items'])} items of {array['dtype']}"),
                 ("devices", ", ".join(facts["devices"])),
-                ("kept", f"{integer(facts['kept'])}{share}"),
                 ("seconds", f"{seconds_line(facts['seconds'])} ({rate} GB/s)"),
-                *outcome_rows(facts),
             ]
         )
 

@@ -40,12 +40,14 @@ def info(
     reading: ReadingOptions,
     histogram: Annotated[bool, Option(panel=RESULT)] = False,
     plot: Annotated[str | None, Option(metavar="FILE", panel=RESULT)] = None,
+    verbose: Annotated[bool, Option("-v", panel=RESULT)] = False,
 ) -> None:
     """Show size, weights, degrees, components, diameter and memory of a graph.
 
     :param histogram: Print the number of vertices of each degree, as bars of text.
     :param plot: Draw the number of vertices of each degree: a picture as the ending says, .pdf, .png or
         .svg.
+    :param verbose: Show the memory that several devices need, too.
     """
     from godwit.plots import check_plot, save_plot
 
@@ -67,6 +69,8 @@ def info(
 
     def show(report: Report) -> None:
         _print_facts(report, facts)
+        if verbose:
+            _print_memory(report, facts)
         if histogram:
             _print_histogram(report, facts["histogram"])
 
@@ -188,6 +192,9 @@ def _print_facts(report: Report, facts: Facts) -> None:
             ("loaded in", f"{facts['seconds']['read']:.3f} s"),
         ]
     )
+
+
+def _print_memory(report: Report, facts: Facts) -> None:
     counts = ("devices", "vertices", "arcs", "halo_vertices")
     report.table(
         ["devices", "vertices", "arcs", "halo vertices", "memory"],

@@ -171,6 +171,7 @@ class ResultOptions(ReportOptions):
     :param trace: Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it
         at ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.
     :param plot: Draw the result: a picture as the ending says, .pdf, .png or .svg.
+    :param verbose: Show how it was computed, too: devices, seconds of each phase, work.
     :param verify: Check the result by a serial method that does not depend on how it was computed; exit
         status 2 if it is wrong.
     """
@@ -178,6 +179,7 @@ class ResultOptions(ReportOptions):
     output: OutputOption = None
     plot: Annotated[str | None, Option(metavar="FILE")] = None
     trace: Annotated[str | None, Option(metavar="FILE")] = None
+    verbose: Annotated[bool, Option("-v")] = False
     verify: bool = False
 
 

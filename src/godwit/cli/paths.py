@@ -23,7 +23,15 @@ from godwit.cli.options import (
     with_options,
 )
 from godwit.cli.query import GraphQuery
-from godwit.cli.report import Report, graph_line, integer, number, outcome_rows, partition_line
+from godwit.cli.report import (
+    Report,
+    closing_rows,
+    graph_line,
+    integer,
+    number,
+    outcome_rows,
+    partition_line,
+)
 
 if TYPE_CHECKING:
     from godwit.algorithms.paths.result import PathResult
@@ -102,8 +110,17 @@ class _PathsQuery(GraphQuery):
         }
 
     def show(self, report: Report, facts: Facts) -> None:
-        report.facts(_rows(facts))
-        statistics = facts["statistics"]
+        report.facts([*_answer_rows(facts), *outcome_rows(facts)])
+        for which in ("nearest", "farthest") if facts["output"] is None else ():
+            rows = [[str(row["vertex"]), number(row["distance"])] for row in facts[which]]
+            if rows:
+                header = ["vertex", "distance"]
+                report.table(header, rows, title=f"The {which} vertices", text_columns=0)
+        statistics, verbose = facts["statistics"], self.options.verbose
+        rows_below = closing_rows(facts, graph_line(facts["graph"]), verbose=verbose)
+        report.facts([*rows_below, *(_run_rows(facts) if verbose else [])])
+        if not verbose:
+            return
         _print_seconds(report, statistics["seconds"])
         _print_work(report, statistics)
         if len(statistics["devices"]) > 1:
@@ -114,11 +131,6 @@ class _PathsQuery(GraphQuery):
                 total = readable_bytes(sum(map(sum, statistics["sent_bytes"])))
                 title += f", of {statistics['item_bytes']} bytes: {total} in all"
             report.matrix(title, statistics["devices"], statistics["sent_items"])
-        for which in ("nearest", "farthest") if facts["output"] is None else ():
-            rows = [[str(row["vertex"]), number(row["distance"])] for row in facts[which]]
-            if rows:
-                header = ["vertex", "distance"]
-                report.table(header, rows, title=f"The {which} vertices", text_columns=0)
 
 
 def _distance_facts(result: PathResult) -> Facts:
@@ -165,37 +177,37 @@ def _target_facts(result: PathResult, target: Any) -> Facts:
     return {"vertex": file_ids[position], "distance": plain(distance), "path": path}
 
 
-def _rows(facts: Facts) -> list[tuple[str, str]]:
-    graph, statistics = facts["graph"], facts["statistics"]
+def _answer_rows(facts: Facts) -> list[tuple[str, str]]:
+    """Return what was found: how many vertices were reached, and the path to the target."""
     farthest = ""
     if facts["largest_distance"] is not None:
         farthest = f", the farthest at distance {number(facts['largest_distance'])}"
-    settings = [statistics["solver"]]
-    for name in ("delta", "window", "hops", "levels"):
-        if statistics[name] is not None:
-            settings.append(f"{name} {number(statistics[name])}")
-    rate = "0" if facts["mteps"] is None else f"{facts['mteps']:,.4g}"
-    rows = [
-        ("graph", f"{graph['name']}: {graph_line(graph)}"),
-        ("source", _shortened(facts["sources"], ", ")),
-        ("devices", f"{_shortened(statistics['devices'], ', ')} ({', '.join(settings)})"),
-        ("partition", partition_line(facts["partition"])),
-        ("reached", f"{integer(facts['reached_vertices'])} vertices{farthest}"),
-        (
-            "rate",
-            f"{rate} MTEPS: {integer(facts['traversed_arcs'])} arcs leave the "
-            f"reached vertices, run in {statistics['run_s']:.4f} s",
-        ),
-    ]
+    reached = integer(facts["reached_vertices"])
+    sources = _shortened(facts["sources"], ", ")
+    everything = f"{reached} of {integer(facts['graph']['vertices'])} vertices from {sources}"
+    rows = [("reached", f"{everything}{farthest}")]
     if (target := facts.get("target")) is not None:
         text = f"{target['vertex']} was not reached"
         if target["path"] is not None:
             text = (
                 f"{target['vertex']} at distance {number(target['distance'])}, "
-                f"{integer(len(target['path']) - 1)} arcs: {_shortened(target['path'], ' > ')}"
+                f"{integer(len(target['path']) - 1)} arcs: {' > '.join(map(str, target['path']))}"
             )
-        rows.append(("target", text))
-    return [*rows, *outcome_rows(facts)]
+        rows.insert(0, ("target", text))
+    return rows
+
+
+def _run_rows(facts: Facts) -> list[tuple[str, str]]:
+    """Return how the run went."""
+    rate = "0" if facts["mteps"] is None else f"{facts['mteps']:,.4g}"
+    return [
+        ("partition", partition_line(facts["partition"])),
+        (
+            "rate",
+            f"{rate} MTEPS: {integer(facts['traversed_arcs'])} arcs leave the "
+            f"reached vertices, run in {facts['statistics']['run_s']:.4f} s",
+        ),
+    ]
 
 
 def _shortened(names: Sequence[Any], separator: str) -> str:

@@ -12,7 +12,7 @@ from godwit.cli.facts import Facts, graph_facts, plain
 from godwit.cli.inputs import load_graph
 from godwit.cli.options import Option, ReadingOptions, ResultOptions
 from godwit.cli.progress import Display
-from godwit.cli.report import Report, graph_line, number, outcome_rows, present, seconds_line
+from godwit.cli.report import Report, closing_rows, graph_line, number, outcome_rows, present
 
 if TYPE_CHECKING:
     from godwit.cli.outputs import Output
@@ -206,30 +206,28 @@ class ScoreQuery(GraphQuery):
         }
 
     def show(self, report: Report, facts: Facts) -> None:
-        """Print graph, devices, seconds and outcome of the run, and the highest values."""
+        """Print the highest values, the outcome of the run, and what it took."""
         self.show_scores(report, facts, graph_line(facts["graph"]))
 
     def show_scores(self, report: Report, facts: Facts, size: str, rate: str = "") -> None:
-        """Print graph, devices, seconds and outcome of the run, and the highest values.
+        """Print the highest values, the outcome of the run, and what it took.
 
         :param size: text for the size of the graph
         :param rate: text appended to the line of seconds
         """
-        statistics = facts["statistics"]
-        report.facts(
-            [
-                ("graph", f"{facts['graph']['name']}: {size}"),
-                ("devices", f"{', '.join(statistics['devices'])} ({statistics['solver']})"),
-                self.summary(facts),
-                ("seconds", seconds_line(statistics["seconds"]) + rate),
-                *outcome_rows(facts),
-            ]
-        )
         if facts["top"] and (self.options.top is not None or facts["output"] is None):
             rows = [
                 [*map(str, ids), number(value)] for *ids, value in map(dict.values, facts["top"])
             ]
             report.table(list(facts["top"][0]), rows, title=self.title, text_columns=0)
+        verbose = self.options.verbose
+        report.facts(
+            [
+                self.summary(facts),
+                *outcome_rows(facts),
+                *closing_rows(facts, size, verbose=verbose, rate=rate),
+            ]
+        )
 
 
 def rows_of_vertices(graph: Graph, highest: list[tuple[Any, float]], column: str) -> list[Facts]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _UNBOUNDED_WIDTH = 10_000
 _MAX_MATRIX_SIDE = 16
+_MOST_DEVICES = 8
 
 
 def present(
@@ -141,6 +142,38 @@ def number(value: Any) -> str:
     if value is None:
         return "none"
     return integer(value) if isinstance(value, int) else f"{value:,.6g}"
+
+
+def closing_rows(
+    facts: Facts, size: str, *, verbose: bool, rate: str = ""
+) -> list[tuple[str, str]]:
+    """Return the rows below an answer: what it is about, and how long it took.
+
+    :param facts: with ``graph`` and ``statistics``
+    :param size: text for the size of the graph
+    :param verbose: True for devices and all phases as well
+    :param rate: text appended to the row of seconds
+    """
+    statistics = facts["statistics"]
+    seconds = statistics["seconds"]
+    total = sum(seconds.values())
+    parts = {phase: phase_s for phase, phase_s in seconds.items() if phase_s >= 0.01 * total}
+    names = f"{len(statistics['devices'])} devices"
+    if len(statistics["devices"]) <= _MOST_DEVICES:
+        names = ", ".join(statistics["devices"])
+    rows = [("graph", f"{facts['graph']['name']}: {size}")]
+    if not verbose:
+        text = ", ".join(f"{phase} {phase_s:.3g}" for phase, phase_s in parts.items())
+        return [*rows, ("time", f"{total:.3g} s on {names}: {text}{rate}")]
+    settings = [statistics["solver"]]
+    for name in ("delta", "window", "hops", "levels"):
+        if statistics.get(name) is not None:
+            settings.append(f"{name} {number(statistics[name])}")
+    return [
+        *rows,
+        ("devices", f"{names} ({', '.join(settings)})"),
+        ("seconds", f"{seconds_line(seconds)}{rate}"),
+    ]
 
 
 def seconds_line(seconds: dict[str, float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
+from godwit.algorithms import diameter
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError
+from godwit.graph import build, union_find
 from godwit.graph.build import _key_bits
 from godwit.graph.csr import Graph
 from graphs import (
@@ -23,6 +26,17 @@ from graphs import (
     graphs,
     named_graph,
 )
+
+
+@pytest.fixture(scope="module", autouse=True, params=["compiled", "by libraries"])
+def _small(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small graphs both ways: by compiled code, and by NumPy and SciPy."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "compiled":
+            for module in (build, diameter, union_find):
+                patch.setattr(module, "SMALL_ARCS", 0)
+        yield
+
 
 THREADS = (1, 2, 3)
 thread_counts = st.sampled_from(THREADS)

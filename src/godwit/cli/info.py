@@ -59,7 +59,8 @@ def info(
     with display.waiting("counting"):
         facts = {"command": "info", **graph_facts(loaded, graph), **_degree_facts(loaded)}
         facts["histogram"] = _histogram(loaded)
-        facts["memory"] = _memory(loaded)
+        if verbose or options.json:
+            facts["memory"] = _memory(loaded)
     with display.waiting("searching"):
         facts |= _structure_facts(loaded)
     if plot is not None:

@@ -29,6 +29,8 @@ from godwit.runtime.cpu.atomics import fetch_add, load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, CURSOR, barrier, block_range, run_team
 
+SMALL_ARCS = 1 << 14
+"""NumPy and SciPy take up to this many arcs: they need no compilation, which takes seconds."""
 _ARCS_PER_BUCKET = 32_768
 _MAXIMAL_BUCKETS = 2_048
 _MAXIMAL_DIGIT_BITS = 11
@@ -296,6 +298,12 @@ def arcs_to_rows(
     if given == 0:
         empty = None if weights is None else np.empty(0, weights.dtype)
         return Rows(offsets, np.empty(0, id_dtype), empty)
+    if arc_bound <= SMALL_ARCS:
+        pairs = (sources.astype(np.int64), targets.astype(np.int64))
+        kept, begins = _sorted_small(*pairs, vertex_count, both_directions, drop_loops, merge)
+        ends = np.stack([pairs[1], pairs[0]], axis=1).ravel() if both_directions else pairs[1]
+        arc = kept // 2 if both_directions else kept
+        return Rows(begins, ends[kept].astype(id_dtype), None if weights is None else weights[arc])
     if sources.dtype != targets.dtype:
         sources, targets = sources.astype(np.int64), targets.astype(np.int64)
     sources, targets, payload = frozen(sources), frozen(targets), bits_of(weights)
@@ -333,6 +341,32 @@ def arcs_to_rows(
     return Rows(offsets, row_targets, row_weights)
 
 
+def _sorted_small(
+    sources: Array, targets: Array, vertex_count: int, both_directions: bool, drop_loops: bool,
+    merge: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the arcs of the rows and the offsets of these, as :func:`arcs_to_rows` does, by NumPy.
+
+    :returns: indexes of arcs; in both directions, 2 i is arc i and 2 i + 1 its reverse
+    """
+    keep = np.full(len(sources), True)
+    if both_directions:
+        keep = np.stack([keep, sources != targets], axis=1).ravel()
+        sources, targets = (
+            np.stack(pair, axis=1).ravel() for pair in ((sources, targets), (targets, sources))
+        )
+    if drop_loops:
+        keep &= sources != targets
+    order = np.lexsort((targets, sources))
+    order = order[keep[order]]
+    if merge and len(order):
+        differs = (np.diff(sources[order]) != 0) | (np.diff(targets[order]) != 0)
+        order = order[np.concatenate([[True], differs])]
+    offsets = np.zeros(vertex_count + 1, np.int64)
+    np.cumsum(np.bincount(sources[order], minlength=vertex_count), out=offsets[1:])
+    return order, offsets
+
+
 @kernel
 def _expand_rows(rank: int, size: int, control: Any, offsets: Any, sources: Any) -> None:
     """Write the source of every arc; threads take equal parts of the arcs, which may split rows."""
@@ -351,6 +385,8 @@ def _expand_rows(rank: int, size: int, control: Any, offsets: Any, sources: Any)
 
 def row_sources(offsets: Array, id_dtype: np.dtype[Any]) -> Array:
     """Return the source of each arc: (m) ids."""
+    if offsets[-1] <= SMALL_ARCS:
+        return np.repeat(np.arange(len(offsets) - 1, dtype=id_dtype), np.diff(offsets))
     sources = np.empty(int(offsets[-1]), id_dtype)
     if sources.size:
         run_team(_expand_rows, frozen(offsets), sources, threads=thread_count_for(sources.size))

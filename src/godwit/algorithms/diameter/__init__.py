@@ -9,10 +9,18 @@ Experimental Algorithmics 13 (2009).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from godwit.algorithms.bfs import run_bfs
+from godwit.algorithms.paths.result import PathResult
+from godwit.dtypes import Array
 from godwit.errors import InputError
+from godwit.graph.build import SMALL_ARCS
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.placement import place_for_one_query
@@ -46,22 +54,63 @@ def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> Diamete
         raise InputError("a graph without vertices has no diameter")
     component = graph.without_weights().symmetrize().largest_component()
     component = component.with_ids(0)  # sources below are numbers
-    options = SolverOptions()
-    lower, upper, searches = 0, 2 * (component.vertex_count - 1), 0
+    if devices is None and component.arc_count <= SMALL_ARCS:
+        return _bounds(component, partial(_small_search, component))
     with place_for_one_query(component, devices, None) as placed:
-        start = component.highest_degree_vertex()
-        while searches < 2 * _SWEEPS and lower < upper:
-            first = run_bfs(placed, start, options=options)
-            far = int(first.distance.argmax())
-            second = run_bfs(placed, far, options=options)
-            farthest = int(second.distance.argmax())
-            radius, length = int(first.distance[far]), int(second.distance[farthest])
-            searches += 2
-            progressed = length > lower or 2 * radius < upper
-            lower = max(lower, radius, length)
-            upper = min(upper, 2 * radius, 2 * length)
-            if not progressed:
-                break
-            path = second.path_to(farthest)
-            start = path[len(path) // 2]
+        return _bounds(
+            component, lambda start: _search(run_bfs(placed, start, options=SolverOptions()))
+        )
+
+
+class _Search(NamedTuple):
+    """Distances from a vertex, int (n), and a function that returns the path to a vertex."""
+
+    distance: Array
+    path_to: Callable[[int], list[int]]
+
+
+def _search(result: PathResult) -> _Search:
+    return _Search(result.distance, result.path_to)
+
+
+def _small_search(graph: Graph, start: int) -> _Search:
+    """Search a connected graph by SciPy, which needs no compilation."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    shortest: Any = dijkstra  # its stubs have no case of one source
+
+    n, rows = graph.vertex_count, graph.rows
+    matrix = csr_array((np.ones(graph.arc_count, np.int8), rows.targets, rows.offsets), (n, n))
+    found: Any = shortest(matrix, unweighted=True, indices=start)
+    distance = found.astype(np.int64)
+
+    def path_to(vertex: int) -> list[int]:
+        path = [vertex]
+        while path[-1] != start:
+            neighbors = rows.targets[rows.offsets[path[-1]] : rows.offsets[path[-1] + 1]]
+            path.append(int(neighbors[distance[neighbors] == distance[path[-1]] - 1].min()))
+        return path[::-1]
+
+    return _Search(distance, path_to)
+
+
+def _bounds(component: Graph, search: Callable[[int], _Search]) -> DiameterBounds:
+    """Return the bounds of a connected graph that a few searches find."""
+    lower, upper, searches = 0, 2 * (component.vertex_count - 1), 0
+    start = component.highest_degree_vertex()
+    while searches < 2 * _SWEEPS and lower < upper:
+        first = search(start)
+        far = int(first.distance.argmax())
+        second = search(far)
+        farthest = int(second.distance.argmax())
+        radius, length = int(first.distance[far]), int(second.distance[farthest])
+        searches += 2
+        progressed = length > lower or 2 * radius < upper
+        lower = max(lower, radius, length)
+        upper = min(upper, 2 * radius, 2 * length)
+        if not progressed:
+            break
+        path = second.path_to(farthest)
+        start = path[len(path) // 2]
     return DiameterBounds(lower, max(lower, upper), searches)

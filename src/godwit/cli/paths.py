@@ -63,6 +63,7 @@ class _PathsQuery(GraphQuery):
     predecessors: bool
     placement: dict[str, Any]
     arguments: dict[str, Any]
+    _partition: Facts | None = None
 
     def run(self, display: Display) -> PathResult:
         import godwit as gw
@@ -79,7 +80,8 @@ class _PathsQuery(GraphQuery):
                 )
                 if self.predecessors or self.options.verify:
                     _ = result.predecessor
-            self._partition = partition_facts(placed.partition)
+            if self.options.json or self.options.verbose:  # counting cut arcs takes a pass over all
+                self._partition = partition_facts(placed.partition)
             self._place_s = dict(placed.seconds)
         return result
 

@@ -516,7 +516,7 @@ class TestIgraph:
     def test_names(self, igraph: Any) -> None:
         source = igraph.Graph.TupleList([("b", "a", 2), ("a", "c", 5)], weights=True)
         graph = Graph.from_igraph(source)
-        assert gw.sssp(graph, graph.ids.position("b")).to_dict() == {"b": 0, "a": 2, "c": 7}
+        assert gw.sssp(graph, "b").to_dict() == {"b": 0, "a": 2, "c": 7}
         source.vs["name"] = ["a", "a", "c"]
         with pytest.raises(InputError, match="ids must be distinct, and 'a' occurs twice"):
             Graph.from_igraph(source)
@@ -562,7 +562,7 @@ class TestNetworkit:
         source.removeNode(3)
         graph = Graph.from_networkit(source)
         assert graph.vertex_count == 3
-        assert gw.bfs(graph, graph.ids.position(1)).to_dict() == {1: 0, 2: 2, 4: 1}
+        assert gw.bfs(graph, 1).to_dict() == {1: 0, 2: 2, 4: 1}
 
     def test_refuses_what_is_no_graph(self, networkit: Any) -> None:
         with pytest.raises(InputError, match=r"expected a networkit.Graph, got a networkx DiGraph"):

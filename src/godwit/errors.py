@@ -1,4 +1,4 @@
-"""Godwit's exceptions: all are subclasses of ``GodwitError``.
+"""Godwit's exceptions, all subclasses of ``GodwitError``, and its warning.
 
 Every message names the value (or the file and line) that is wrong and says what would work. Where
 Python has an exception of the same meaning, ours is a subclass of it too, so that general
@@ -70,6 +70,10 @@ def _rebuild(kind: type[FormatError], arguments: tuple[Any, ...]) -> FormatError
 
 class FileError(GodwitError, OSError):
     """A file is missing, unreadable or cannot be written."""
+
+
+class LostDataWarning(UserWarning):
+    """Attributes of vertices or edges (``graph.vertex_data``, ``graph.edge_data``) are not in a file."""
 
 
 class DeviceError(GodwitError, RuntimeError):

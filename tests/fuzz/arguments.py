@@ -276,6 +276,8 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "with_random_weights": {"low": 1, "high": 9},
         "with_weights": {"weights": [1, 2, 3, 4]},
         "with_ids": {"ids": ["a", "b", "c", "d"]},
+        "with_vertex_data": {"columns": {"colour": [1, 2, 3, 4]}},
+        "with_edge_data": {"columns": {"colour": [1] * GRAPH.arc_count}},
         "relabel": {"permutation": [3, 2, 1, 0]},
         "replicate": {"count": 2},
         "subgraph": {"vertices": [0, 2]},

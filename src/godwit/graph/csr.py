@@ -12,7 +12,7 @@ which its methods import on first use.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,14 @@ from godwit.dtypes import (
     id_dtype_for,
 )
 from godwit.errors import GraphTooLargeError, InputError, shown
+from godwit.graph.attributes import (
+    NO_COLUMNS,
+    Columns,
+    arcs_after,
+    checked_columns,
+    columns_as_given,
+    taken,
+)
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
 from godwit.plots import plot_frequencies
@@ -64,14 +72,18 @@ class Graph:
         "_cache",
         "_check",
         "_directed",
+        "_edge_data",
         "_ids",
         "_original",
         "_rows",
+        "_vertex_data",
     )
 
     _rows: Rows
     _directed: bool
     _ids: VertexIds
+    _vertex_data: Columns
+    _edge_data: Columns
     _check: Callable[[], None] | None
     _cache: dict[Any, Any]
     _original: weakref.ref[Graph] | None  # the graph whose reverse this is
@@ -116,6 +128,7 @@ class Graph:
         )
         self._directed = bool(directed)
         self._ids = VertexIds(len(offsets) - 1, ids)
+        self._vertex_data = self._edge_data = NO_COLUMNS
         self._check = None
         self._cache = {}
         self._original = None
@@ -227,6 +240,7 @@ class Graph:
         """Return the graph of a NetworkX Graph, DiGraph, MultiGraph or MultiDiGraph.
 
         Nodes, which may be any hashable objects, become vertices in their order, and are the :attr:`ids`.
+        Attributes of nodes become :attr:`vertex_data`, those of edges :attr:`edge_data`.
 
         >>> import networkx as nx
         >>> graph = Graph.from_networkx(nx.DiGraph([("Ulm", "Bonn"), ("Bonn", "Jena")]))
@@ -240,19 +254,28 @@ class Graph:
         """
         from godwit.graph.interchange import libraries
 
-        rows, ids = libraries.read_networkx(graph, weight)
-        return Graph(*rows, directed=graph.is_directed(), ids=ids)
+        rows, ids, vertex_data, edge_data = libraries.read_networkx(graph, weight)
+        made = Graph(*rows, directed=graph.is_directed(), ids=ids)
+        return made._with_data(vertex_data, edge_data)
 
     @staticmethod
     def from_igraph(graph: Any, weight: str | None = "weight") -> Graph:
         """Return the graph of an ``igraph.Graph``; the vertices' attribute ``"name"`` becomes the ids.
+
+        Other attributes of vertices become :attr:`vertex_data`, those of edges :attr:`edge_data`.
 
         :param weight: as of :meth:`from_networkx`
         :raises InputError: as :meth:`from_networkx`; or a name occurs twice
         """
         from godwit.graph.interchange import libraries
 
-        return Graph.from_edges(**libraries.read_igraph(graph, weight))
+        edges = libraries.read_igraph(graph, weight)
+        vertex_data, edge_data = libraries.igraph_data(graph, weight)
+        made = Graph.from_edges(**edges)
+        if edge_data:
+            numbered = {**edges, "weights": np.arange(len(edges["sources"]))}
+            edge_data = taken(edge_data, as_array(Graph.from_edges(**numbered).weights, "edges"))
+        return made._with_data(vertex_data, edge_data)
 
     @staticmethod
     def from_networkit(graph: Any) -> Graph:
@@ -371,13 +394,116 @@ class Graph:
         """Return the graph as a NetworkX graph whose nodes are the :attr:`ids`.
 
         A DiGraph, or a Graph if undirected; a MultiDiGraph or MultiGraph if there are parallel arcs.
-        Weights become the attribute ``weight`` of edges.
+        Weights become the attribute ``weight`` of edges; :attr:`vertex_data` and :attr:`edge_data` become
+        attributes of their names.
 
         :raises InputError: NetworkX is not installed
         """
         from godwit.graph.interchange import libraries
 
-        return libraries.to_networkx(self.rows, self.ids, self.directed)
+        return libraries.to_networkx(
+            self.rows, self.ids, self.directed, self._vertex_data, self._edge_data
+        )
+
+    def to_igraph(self) -> Any:
+        """Return the graph as an ``igraph.Graph``; :attr:`ids` of its own become the attribute ``name``.
+
+        Weights become the attribute ``weight`` of edges; :attr:`vertex_data` and :attr:`edge_data` become
+        attributes of their names.
+
+        :raises InputError: igraph is not installed, or an attribute has no text as its name
+        """
+        from godwit.graph.interchange import libraries
+
+        return libraries.to_igraph(
+            self.rows, self.ids, self.directed, self._vertex_data, self._edge_data
+        )
+
+    def to_networkit(self) -> Any:
+        """Return the graph as a ``networkit.Graph`` of vertices 0 to n - 1; weights are float64.
+
+        networkit has no names: ``graph.ids[p]`` is the id of its node p.
+
+        :raises InputError: networkit is not installed
+        """
+        from godwit.graph.interchange import libraries
+
+        return libraries.to_networkit(*self.to_edges(), self.vertex_count, self.directed)
+
+    def to_edges(self) -> tuple[Array, Array, Array | None]:
+        """Return sources, targets and weights (or None) of all arcs; of an undirected graph each edge once.
+
+        ``Graph.from_edges(*graph.to_edges(), vertex_count=graph.vertex_count, directed=graph.directed)``
+        makes the same graph, without ids.
+
+        >>> Graph.from_edges([0, 1], [1, 2], directed=False).to_edges()
+        (array([0, 1], dtype=int32), array([1, 2], dtype=int32), None)
+
+        :returns: positions, (k) in the dtype of ``targets``; (k) weights. Edges lead to the higher position
+        """
+        from godwit.graph.build import row_sources
+
+        _, targets, weights = self.rows
+        sources = row_sources(self.offsets, targets.dtype)
+        if self._directed:
+            return sources, targets, weights
+        once = sources <= targets
+        return sources[once], targets[once], None if weights is None else weights[once]
+
+    @property
+    def vertex_data(self) -> Columns:
+        """Attributes of vertices: (n) values by position, by the name of the attribute.
+
+        They come from graphs of NetworkX and igraph, and :meth:`with_vertex_data`. Graphs that are made of
+        this one have them, too, as have those of :meth:`to_networkx` and :meth:`to_igraph`; files and
+        tables do not.
+
+        >>> import networkx as nx
+        >>> graph = Graph.from_networkx(nx.karate_club_graph()).subgraph([1, 33])
+        >>> graph.vertex_data["club"].tolist()
+        ['Mr. Hi', 'Officer']
+        """
+        return self._vertex_data
+
+    @property
+    def edge_data(self) -> Columns:
+        """Attributes of edges but weights: (m) values in the order of ``targets``, by the name.
+
+        As :attr:`vertex_data`. Where several arcs become one, it has the values of the first.
+        """
+        return self._edge_data
+
+    def with_vertex_data(self, columns: Mapping[Any, Any]) -> Graph:
+        """Return the graph with further attributes of vertices; those of the same names are replaced.
+
+        >>> graph = Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> graph.with_vertex_data({"people": [336, 129, 110]}).to_networkx().nodes["Ulm"]
+        {'people': 129}
+
+        :param columns: (n) values by position, by the name of the attribute: ``{"rank": result.rank}``
+        :raises InputError: a column has another shape
+        """
+        added = checked_columns(columns, self.vertex_count)
+        return self._copy()._with_data({**self._vertex_data, **added}, self._edge_data)
+
+    def with_edge_data(self, columns: Mapping[Any, Any]) -> Graph:
+        """Return the graph with further attributes of edges; those of the same names are replaced.
+
+        :param columns: (m) values in the order of ``targets``, by the name of the attribute; of an
+            undirected graph the same in both directions, as :meth:`to_networkx` takes one of them
+        :raises InputError: a column has another shape
+        """
+        added = checked_columns(columns, self.arc_count)
+        return self._copy()._with_data(self._vertex_data, {**self._edge_data, **added})
+
+    def _with_data(self, vertex_data: Any, edge_data: Any) -> Graph:
+        """Set the attributes of a graph that was just made, and return it."""
+        self._vertex_data = columns_as_given(vertex_data)
+        self._edge_data = columns_as_given(edge_data)
+        return self
+
+    def _copy(self) -> Graph:
+        return Graph.trusted(*self.rows, directed=self._directed, ids=self._ids)
 
     @property
     def rows(self) -> Rows:
@@ -470,7 +596,7 @@ class Graph:
     def _make_reverse(self) -> Graph:
         from godwit.graph.transform import reversed_rows
 
-        reverse = Graph.trusted(*reversed_rows(self.rows), ids=self._ids)
+        reverse = self._with_rows(reversed_rows(self.rows), like=reversed_rows)
         reverse._original = weakref.ref(self)
         return reverse
 
@@ -517,13 +643,19 @@ class Graph:
 
         if merge is not None:
             merge_code(merge)
-        return self._with_rows(symmetrized(self.rows, merge), False) if self._directed else self
+        if not self._directed:
+            return self
+        return self._with_rows(
+            symmetrized(self.rows, merge),
+            False,
+            like=lambda rows: symmetrized(rows, None if merge is None else "min"),
+        )
 
     def remove_self_loops(self) -> Graph:
         """Return the graph without arcs from a vertex to itself; itself, if there are none."""
         from godwit.graph.transform import without_self_loops
 
-        return self._with_rows(without_self_loops(self.rows))
+        return self._with_rows(without_self_loops(self.rows), like=without_self_loops)
 
     def merge_parallel_arcs(self, how: Merge = "min") -> Graph:
         """Return the graph with at most one arc from any vertex to any other, rows sorted by target.
@@ -534,7 +666,7 @@ class Graph:
         """
         from godwit.graph.transform import merged
 
-        return self._with_rows(merged(self.rows, how))
+        return self._with_rows(merged(self.rows, how), like=lambda rows: merged(rows, "min"))
 
     def replicate(self, count: int) -> Graph:
         """Return ``count`` disjoint copies of the graph as one graph; itself, if that is 1.
@@ -556,7 +688,12 @@ class Graph:
                 "call with_ids(0) first to go without"
             )
         rows = replicated(self.rows, count)
-        return self._with_rows(rows, ids=self._ids.extended(rows.vertex_count))
+        return self._with_rows(
+            rows,
+            ids=self._ids.extended(rows.vertex_count),
+            vertices=np.tile(np.arange(self.vertex_count), count),
+            like=lambda rows: replicated(rows, count),
+        )
 
     def plot(self, values: Any = None, *, label: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw a small graph with matplotlib, by a layout of NetworkX or igraph.
@@ -592,8 +729,13 @@ class Graph:
         from godwit.graph.transform import checked_permutation, relabelled
 
         positions = checked_permutation(permutation, self.vertex_count)
-        ids = self.ids.take(np.argsort(positions)) if self.ids.own else self.ids
-        return self._with_rows(relabelled(self.rows, positions), ids=ids)
+        vertices = np.argsort(positions)
+        return self._with_rows(
+            relabelled(self.rows, positions),
+            ids=self.ids.take(vertices) if self.ids.own else self.ids,
+            vertices=vertices,
+            like=lambda rows: relabelled(rows, positions),
+        )
 
     def largest_component(self) -> Graph:
         """Return the largest weakly connected component; of several, the one with the first vertex.
@@ -631,7 +773,14 @@ class Graph:
 
     def _part(self, rows: Rows, positions: Array) -> Graph:
         """Return a part of the graph, whose vertices are at these positions of the graph."""
-        return self._with_rows(rows, ids=self._ids.take(positions))
+        from godwit.graph.subgraphs import induced
+
+        return self._with_rows(
+            rows,
+            ids=self._ids.take(positions),
+            vertices=positions,
+            like=lambda rows: induced(rows, positions),
+        )
 
     def _positions(self, vertices: Sources) -> Array:
         """Return the positions of a vertex or several, ascending, in the dtype of the targets."""
@@ -723,22 +872,40 @@ class Graph:
 
     def with_ids(self, ids: Any) -> Graph:
         """Return the graph with other ids, as of ``Graph(...)``; 0 for none but the numbers 0 to n - 1."""
-        return Graph.trusted(*self.rows, directed=self._directed, ids=ids)
+        made = Graph.trusted(*self.rows, directed=self._directed, ids=ids)
+        return made._with_data(self._vertex_data, self._edge_data)
 
     def _with_rows(
-        self, rows: Rows, directed: bool | None = None, ids: VertexIds | None = None
+        self,
+        rows: Rows,
+        directed: bool | None = None,
+        ids: VertexIds | None = None,
+        *,
+        vertices: Array | None = None,
+        like: Callable[[Rows], Rows] | None = None,
     ) -> Graph:
-        """Return the graph with other rows, direction or ids; the graph itself if the rows are its own."""
+        """Return the graph with other rows, direction or ids; the graph itself if the rows are its own.
+
+        :param vertices: which vertex of this graph each vertex is; None if they are the same
+        :param like: a function that makes these rows of those of this graph; None if arcs are the same
+        """
         if rows is self._rows:
             return self
-        return Graph.trusted(
+        made = Graph.trusted(
             *rows,
             directed=self._directed if directed is None else directed,
             ids=self._ids if ids is None else ids,
         )
+        vertex_data, edge_data = self._vertex_data, self._edge_data
+        if vertex_data and vertices is not None:
+            vertex_data = taken(vertex_data, vertices)
+        if edge_data and like is not None:
+            edge_data = taken(edge_data, arcs_after(like, self.rows))
+        return made._with_data(vertex_data, edge_data)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (*self.rows, self._directed, self._ids)
+        data = (dict(self._vertex_data), dict(self._edge_data))
+        return _restored, (*self.rows, self._directed, self._ids, *data)
 
     def __repr__(self) -> str:
         kind = "directed" if self._directed else "undirected"
@@ -751,9 +918,11 @@ class Graph:
 
 
 def _restored(
-    offsets: Array, targets: Array, weights: Array | None, directed: bool, ids: VertexIds
-) -> Graph:
-    return Graph.trusted(offsets, targets, weights, directed=directed, ids=ids)
+    offsets: Array, targets: Array, weights: Array | None, directed: bool, ids: VertexIds,
+    vertex_data: Any, edge_data: Any,
+) -> Graph:  # fmt: skip
+    made = Graph.trusted(offsets, targets, weights, directed=directed, ids=ids)
+    return made._with_data(vertex_data, edge_data)
 
 
 def assemble(arc_list: ArcList, options: ReadOptions) -> Graph:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag
-from godwit.errors import FormatError, InputError, shown
+from godwit.errors import FormatError, InputError, LostDataWarning, shown
 from godwit.files import errors_named, replacing
 from godwit.graph.arcs import Progress, ReadOptions
 from godwit.graph.csr import Graph, assemble
@@ -158,9 +159,10 @@ def list_arcs(
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
     """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 
-    What the format cannot hold is refused, not dropped. The file is complete, or not there. Some formats
-    do not declare everything, and need an argument when they are read again: the kind of weights
-    (Galois: ``weight_dtype=``), directions (CSV: ``directed=False``).
+    What the format cannot hold is refused, not dropped, except for attributes of vertices and edges
+    (:attr:`Graph.vertex_data`, :attr:`Graph.edge_data`): ``errors.LostDataWarning`` names these. The file
+    is complete, or not there. Some formats do not declare everything, and need an argument when they are
+    read again: the kind of weights (Galois: ``weight_dtype=``), directions (CSV: ``directed=False``).
 
     :param format: a name in :data:`FORMATS`; by the ending of the name if None
     :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction
@@ -173,6 +175,10 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     chosen = writable_format(path, format)
     name = Path(path)
     check_ending(name, weighted=graph.is_weighted)
+    lost = ", ".join(map(str, (*graph.vertex_data, *graph.edge_data)))
+    if lost:
+        message = f"{name} does not have the attributes of vertices and edges: {lost}"
+        warnings.warn(message, LostDataWarning, stacklevel=3)
     compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())
     packed_suffix = name.suffix if compression is not None else ""
     stem = name.with_suffix("") if compression is not None else name

@@ -23,6 +23,15 @@ import numpy as np
 
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import InputError, shown
+from godwit.graph.attributes import (
+    NO_COLUMNS,
+    Columns,
+    arcs_after,
+    columns_as_given,
+    columns_of,
+    dictionaries_of,
+    taken,
+)
 from godwit.graph.build import row_sources
 from godwit.graph.facts import parallel_arcs
 from godwit.graph.foreign import kind_of
@@ -38,8 +47,8 @@ _REAL = (*_WHOLE, float, np.float32, np.float16)
 _EXACT_FLOAT = 2**53
 
 
-def read_networkx(source: Any, weight: Any) -> tuple[Rows, Any]:
-    """Return the rows and the ids of a NetworkX graph; see :meth:`Graph.from_networkx`."""
+def read_networkx(source: Any, weight: Any) -> tuple[Rows, Any, Columns, Columns]:
+    """Return rows, ids, and data of vertices and arcs; see :meth:`Graph.from_networkx`."""
     _require_instance(source, "a networkx.Graph", ("adjacency", "is_multigraph"))
     try:
         hash(weight)
@@ -63,10 +72,15 @@ def read_networkx(source: Any, weight: Any) -> tuple[Rows, Any]:
         return f"({shown(tail)}, {shown(labels[targets[i]])})"
 
     weights = None
+    of_edges = list(attributes)
     if weight is not None:
-        weights = _weights_of([of_edge.get(weight) for of_edge in attributes], weight, edge)
+        weights = _weights_of([of_edge.get(weight) for of_edge in of_edges], weight, edge)
     _require_weights(weights, weight, len(targets))
-    return Rows(offsets, targets, weights), _ids_of(labels)
+    vertex_data = columns_of(of_node for _, of_node in source.nodes(data=True))
+    edge_data = NO_COLUMNS
+    if sum(map(len, of_edges)) > (0 if weights is None else len(targets)):
+        edge_data = columns_of(of_edges, without=weight)
+    return Rows(offsets, targets, weights), _ids_of(labels), vertex_data, edge_data
 
 
 def _ends(lengths: list[int]) -> Array:
@@ -86,33 +100,95 @@ def _vertices(labels: list[Any], heads: Iterable[Any], count: int) -> Array:
     return np.fromiter(map(vertex.__getitem__, heads), dtype, count)
 
 
-def to_networkx(rows: Rows, ids: VertexIds, directed: bool) -> Any:
+def to_networkx(
+    rows: Rows, ids: VertexIds, directed: bool, vertex_data: Columns, edge_data: Columns
+) -> Any:
     """Return a NetworkX graph of rows; see :meth:`Graph.to_networkx`."""
     try:
         import networkx as nx
     except ImportError:
         raise InputError("NetworkX is not installed: pip install networkx") from None
 
+    if edge_data:
+        edge_data = taken(edge_data, arcs_after(sorted_rows, rows))
     rows = sorted_rows(rows)
-    tails = row_sources(rows.offsets, rows.targets.dtype)
-    _, heads, weights = rows
-    parallel = parallel_arcs(rows) is not None
-    if directed:
-        graph = nx.MultiDiGraph() if parallel else nx.DiGraph()
+    tails, heads, weights, edge_data = _edges_once(rows, directed, edge_data)
+    if parallel_arcs(rows) is not None:
+        graph = nx.MultiDiGraph() if directed else nx.MultiGraph()
     else:
-        graph = nx.MultiGraph() if parallel else nx.Graph()
-        once = tails <= heads
-        tails, heads = tails[once], heads[once]
-        weights = None if weights is None else weights[once]
+        graph = nx.DiGraph() if directed else nx.Graph()
     names = ids.of(np.arange(rows.vertex_count))
     name = names.__getitem__
     pairs = (map(name, tails.tolist()), map(name, heads.tolist()))
     with collector_paused():
-        graph.add_nodes_from(names)
-        if weights is None:
+        if vertex_data:
+            graph.add_nodes_from(zip(names, dictionaries_of(vertex_data), strict=True))
+        else:
+            graph.add_nodes_from(names)
+        if edge_data:
+            if weights is not None:
+                edge_data = {**edge_data, DEFAULT_WEIGHT: weights}
+            graph.add_edges_from(zip(*pairs, dictionaries_of(edge_data), strict=True))
+        elif weights is None:
             graph.add_edges_from(zip(*pairs, strict=True))
         else:
             graph.add_weighted_edges_from(zip(*pairs, weights.tolist(), strict=True))
+    return graph
+
+
+def _edges_once(
+    rows: Rows, directed: bool, edge_data: Columns
+) -> tuple[Array, Array, Array | None, Columns]:
+    """Return sources, targets, weights and data of arcs; of undirected graphs of each edge once."""
+    sources = row_sources(rows.offsets, rows.targets.dtype)
+    _, targets, weights = rows
+    if directed:
+        return sources, targets, weights, edge_data
+    once = np.flatnonzero(sources <= targets)
+    weights = None if weights is None else weights[once]
+    return sources[once], targets[once], weights, taken(edge_data, once)
+
+
+def to_igraph(
+    rows: Rows, ids: VertexIds, directed: bool, vertex_data: Columns, edge_data: Columns
+) -> Any:
+    """Return an igraph graph of rows; see :meth:`Graph.to_igraph`."""
+    try:
+        import igraph
+    except ImportError:
+        raise InputError("igraph is not installed: pip install igraph") from None
+
+    for key in (*vertex_data, *edge_data):
+        if not isinstance(key, str):
+            raise InputError(f"igraph names attributes by texts, and one is called {shown(key)}")
+    tails, heads, weights, edge_data = _edges_once(rows, directed, edge_data)
+    pairs = np.column_stack((tails, heads))
+    graph = igraph.Graph(n=rows.vertex_count, edges=pairs, directed=directed)
+    for key, values in vertex_data.items():
+        graph.vs[key] = values.tolist()
+    if ids.own:
+        graph.vs["name"] = list(ids)
+    for key, values in edge_data.items():
+        graph.es[key] = values.tolist()
+    if weights is not None:
+        graph.es[DEFAULT_WEIGHT] = weights.tolist()
+    return graph
+
+
+def to_networkit(
+    sources: Array, targets: Array, weights: Array | None, vertex_count: int, directed: bool
+) -> Any:
+    """Return a networkit graph of edges; see :meth:`Graph.to_networkit`."""
+    try:
+        import networkit
+    except ImportError:
+        raise InputError("networkit is not installed: pip install networkit") from None
+
+    graph = networkit.Graph(vertex_count, weighted=weights is not None, directed=directed)
+    if weights is None:
+        weights = np.ones(len(sources))
+    values = weights.astype(np.float64, copy=False)
+    graph.addEdges((values, (sources.astype(np.uint64), targets.astype(np.uint64))))
     return graph
 
 
@@ -157,6 +233,13 @@ def read_igraph(source: Any, weight: str | None) -> dict[str, Any]:
         "directed": source.is_directed(),
         "ids": ids,
     }
+
+
+def igraph_data(source: Any, weight: str | None) -> tuple[Columns, Columns]:
+    """Return the attributes of vertices and edges of an igraph graph, but names and weights."""
+    vertex_data = {key: source.vs[key] for key in source.vs.attributes() if key != "name"}
+    edge_data = {key: source.es[key] for key in source.es.attributes() if key != weight}
+    return columns_as_given(vertex_data), columns_as_given(edge_data)
 
 
 def read_networkit(source: Any) -> dict[str, Any]:

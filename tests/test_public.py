@@ -37,6 +37,21 @@ def test_the_argument_that_was_meant_is_named(function: Any, given: str, meant: 
     assert meant in inspect.signature(function).parameters
 
 
+@pytest.mark.parametrize(
+    ("function", "positional", "given", "meant"),
+    [
+        (gw.Graph.from_edges, ([0], [1]), "weight", "weights"),
+        (gw.Graph.from_table, ([0],), "src", "source"),
+        (gw.generators.rmat, (4,), "random_state", "seed"),
+    ],
+)
+def test_makers_of_graphs_name_it_too(
+    function: Any, positional: tuple[Any, ...], given: str, meant: str
+) -> None:
+    with pytest.raises(TypeError, match=f"no argument '{given}': did you mean {meant}="):
+        function(*positional, **{given: 1})
+
+
 def test_arguments_are_listed_where_none_is_similar() -> None:
     with pytest.raises(TypeError, match=r"bfs\(\) has no argument 'xyz': it takes graph, source, "):
         gw.bfs(STAR, 0, xyz=1)  # type: ignore[call-arg]

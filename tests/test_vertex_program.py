@@ -55,6 +55,27 @@ def test_smallest_labels_from_all_vertices(data: st.DataObject, graph: gw.Graph)
     assert result.values.tolist() == smallest_label(graph)
 
 
+@given(graph=graphs(min_vertices=1))
+@settings(max_examples=20)
+def test_highest_values_come_first(graph: gw.Graph) -> None:
+    result = gw.run(LABELS, graph)
+    expected = sorted(result.to_dict().items(), key=lambda item: -item[1])
+    assert result.highest(5) == expected[:5]
+
+
+def test_unreached_vertices_are_the_lowest() -> None:
+    program = gw.VertexProgram(
+        name="widest",
+        dtype="int64",
+        message=lambda value, weight: min(value, weight),  # noqa: PLW0108 (operators go by names)
+        combine="max",
+    )
+    graph = gw.Graph.from_edges([0, 1], [1, 2], [5, 3], vertex_count=4, ids=["a", "b", "c", "d"])
+    assert gw.run(program, graph, {"b": 9}).highest(4) == [
+        ("b", 9), ("c", 3), ("a", -(2**63)), ("d", -(2**63)),
+    ]  # fmt: skip
+
+
 @each_devices
 def test_widest_path(devices: Any) -> None:
     graph = named_graph("random undirected")

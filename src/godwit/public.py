@@ -33,7 +33,8 @@ _OF_OTHER_LIBRARIES = {
     "tol": ("tolerance",),
     "u": ("vertices",),
     "vertex_subset": ("sources", "vertices"),
-    "weight": ("weighted",),
+    "weight": ("weighted", "weights"),
+    "random_state": ("seed",),
     "weights": ("weighted",),
 }
 """Names that NetworkX, igraph, networkit, cuGraph and scikit-learn use, with Godwit's for the same."""
@@ -68,10 +69,11 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             parameters = inspect.signature(function).parameters
             takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
             unknown = next((name for name in named if name not in parameters), None)
+            names = [name for name in parameters if name not in ("self", "cls")]
             if unknown is None or takes_any:
                 raise
         raise TypeError(
-            f"{function.__name__}() has no argument {unknown!r}: {_suggestion(unknown, list(parameters))}"
+            f"{function.__name__}() has no argument {unknown!r}: {_suggestion(unknown, names)}"
         )
 
     return call

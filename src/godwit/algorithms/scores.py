@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from godwit.arrays import ResultLocation, host_array
-from godwit.dtypes import Array, as_count
+from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
-from godwit.graph.result import VertexResult
+from godwit.graph.result import VertexResult, highest_values
 from godwit.plots import plot_tail
 from godwit.runtime.statistics import RunStatistics
 
@@ -80,7 +80,7 @@ class VertexScores(VertexResult):
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_scores(self._scores, count, self.ids)
+        return highest_values(self._scores, count, self.ids)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the share of vertices that have at least a value, on logarithmic scales.
@@ -98,9 +98,3 @@ class VertexScores(VertexResult):
 def scores_by_id(scores: Array, ids: VertexIds) -> dict[Any, float]:
     """Return the value of every vertex by its id."""
     return dict(zip(ids.of(np.arange(len(scores))), scores.tolist(), strict=True))
-
-
-def highest_scores(scores: Array, count: Any, ids: VertexIds) -> list[tuple[Any, float]]:
-    """Return ids and values of the vertices of highest value, highest first; ties by position."""
-    order = np.argsort(-scores, kind="stable")[: as_count(count, "count")]
-    return list(zip(ids.of(order), scores[order].tolist(), strict=True))

@@ -155,6 +155,7 @@ class Graph:
         return graph
 
     @classmethod
+    @public
     def from_edges(
         cls,
         sources: Any,
@@ -259,6 +260,7 @@ class Graph:
         return made._with_data(vertex_data, edge_data)
 
     @staticmethod
+    @public
     def from_igraph(graph: Any, weight: str | None = "weight") -> Graph:
         """Return the graph of an ``igraph.Graph``; the vertices' attribute ``"name"`` becomes the ids.
 
@@ -278,6 +280,7 @@ class Graph:
         return made._with_data(vertex_data, edge_data)
 
     @staticmethod
+    @public
     def from_networkit(graph: Any) -> Graph:
         """Return the graph of a ``networkit.Graph``, with float64 weights if it has weights.
 
@@ -288,6 +291,7 @@ class Graph:
         return Graph.from_edges(**libraries.read_networkit(graph))
 
     @staticmethod
+    @public
     def from_edge_index(
         edge_index: Any,
         edge_weight: Any = None,

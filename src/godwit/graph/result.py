@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from godwit.dtypes import Array
+from godwit.dtypes import Array, as_count
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_frame, vertex_table
 from godwit.plots import plot_counts
@@ -114,6 +114,18 @@ class VertexResult(Result):
                 value if there else None for value, there in zip(shown, is_there, strict=True)
             ]
         return table
+
+
+def highest_values(values: Array, count: Any, ids: VertexIds) -> list[tuple[Any, Any]]:
+    """Return ids and values of the vertices of highest value, highest first; ties by position.
+
+    :raises InputError: ``count`` is no integer, or negative
+    """
+    descending = (
+        -values if values.dtype.kind == "f" else ~values
+    )  # -x of the least integer is itself
+    order = np.argsort(descending, kind="stable")[: as_count(count, "count")]
+    return list(zip(ids.of(order), values[order].tolist(), strict=True))
 
 
 def html_of(title: str, table: dict[str, list[Any]]) -> str:

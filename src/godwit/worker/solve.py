@@ -16,7 +16,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.partition.layout import Layout
-from godwit.graph.result import VertexResult
+from godwit.graph.result import VertexResult, highest_values
 from godwit.graph.rows import require_memory
 from godwit.placement import PartitionArgument, PlacedGraph
 from godwit.progress import ProgressArgument
@@ -75,6 +75,13 @@ class Solution(VertexResult):
         values = host_array(self.values).tolist()
         return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
 
+    def highest(self, count: int) -> list[tuple[Any, int | float]]:
+        """Return ids and values of the vertices of highest value, highest first; ties by position.
+
+        :raises InputError: ``count`` is no integer, or negative
+        """
+        return highest_values(host_array(self.values), count, self.ids)
+
     def __repr__(self) -> str:
         fields = "" if self.fields is None else f", fields of {self.fields.dtype}"
         return f"Solution({len(self.values)} vertices, {self.values.dtype}{fields})"
@@ -111,8 +118,8 @@ def run(
         which processes due items once, before all devices meet
     :param results: as for :func:`bfs`
     :param trace: likewise
-    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.to_frame()``,
-        ``.statistics``
+    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.highest()``,
+        ``.to_frame()``, ``.statistics``
     :raises InputError: a wrong argument
     :raises OperatorError: an operator does not compile
     :raises ValueOverflowError: a value does not fit the program's 32-bit integers

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from godwit.algorithms.power_iteration.query import PowerOutcome
-from godwit.algorithms.scores import VertexScores, highest_scores, scores_by_id
+from godwit.algorithms.scores import VertexScores, scores_by_id
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
-from godwit.graph.result import VertexResult
+from godwit.graph.result import VertexResult, highest_values
 from godwit.plots import plot_tail
 from godwit.runtime.statistics import RunStatistics
 
@@ -133,14 +133,14 @@ class HitsResult(VertexResult):
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_scores(host_array(self._hubs), count, self.graph.ids)
+        return highest_values(host_array(self._hubs), count, self.graph.ids)
 
     def highest_authorities(self, count: int) -> list[tuple[Any, float]]:
         """Return ids and scores of the best authorities, highest first; ties by position.
 
         :raises InputError: ``count`` is no integer, or negative
         """
-        return highest_scores(host_array(self._authorities), count, self.graph.ids)
+        return highest_values(host_array(self._authorities), count, self.graph.ids)
 
     def __repr__(self) -> str:
         return (

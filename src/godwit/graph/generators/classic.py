@@ -19,10 +19,12 @@ from godwit.graph.generators.common import (
     weighted,
 )
 from godwit.graph.rows import estimate_bytes, require_memory
+from godwit.public import public
 
 _MOST_VERTICES = 2**48
 
 
+@public
 def path(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     """Return the undirected path 0 - 1 - ... - (n - 1).
 
@@ -34,6 +36,7 @@ def path(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     return _tree(n, f"a path of {n:,} vertices", lambda child: child - 1, seed, weights)
 
 
+@public
 def star(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     """Return the star of vertex 0 with an edge to each of the n - 1 others.
 
@@ -45,6 +48,7 @@ def star(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     return _tree(n, f"a star of {n:,} vertices", np.zeros_like, seed, weights)
 
 
+@public
 def binary_tree(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     """Return the undirected binary tree of n vertices filled level by level: v has 2 v + 1 and 2 v + 2.
 
@@ -58,6 +62,7 @@ def binary_tree(n: int, *, seed: int = 0, weights: WeightRange | None = None) ->
     )
 
 
+@public
 def caterpillar(
     spine: int, legs: int = 1, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:
@@ -91,6 +96,7 @@ def _tree(n: int, what: str, parent: Any, seed: Any, weights: Any) -> Graph:
     return weighted(graph_of_edges(n, endpoints), weights, seed)
 
 
+@public
 def complete(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     """Return the undirected graph with an edge between any two of n vertices.
 

@@ -27,6 +27,7 @@ from godwit.graph.generators.common import (
 from godwit.graph.generators.triangulation import Points, triangulated, triangulation_bytes
 from godwit.graph.hashing import mix, seed_word, unit
 from godwit.graph.rows import estimate_bytes, require_memory, thread_count_for
+from godwit.public import public
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team
@@ -104,6 +105,7 @@ def _geometric_rows(
             offsets[v + 1] = to
 
 
+@public
 def random_geometric(
     n: int, radius: float | None = None, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:
@@ -136,6 +138,7 @@ def random_geometric(
     return weighted(graph, weights, seed)
 
 
+@public
 def delaunay(n: int, *, seed: int = 0, weights: WeightRange | None = None) -> Graph:
     """Return the Delaunay triangulation of random points in the unit square, by SciPy (Qhull).
 

@@ -23,6 +23,7 @@ from godwit.graph.generators.common import (
 )
 from godwit.graph.hashing import mix, seed_word
 from godwit.graph.rows import estimate_bytes, require_memory
+from godwit.public import public
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range
@@ -69,6 +70,7 @@ def _grid_rows(
             targets[to] = v + columns
 
 
+@public
 def road(
     rows: int,
     columns: int | None = None,
@@ -134,6 +136,7 @@ class Percolation:
         )
 
 
+@public
 def grid(
     rows: int, columns: int | None = None, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:

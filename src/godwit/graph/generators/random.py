@@ -22,6 +22,7 @@ from godwit.graph.generators.common import (
     draw_graph,
 )
 from godwit.graph.hashing import below, mix, scramble, unit
+from godwit.public import public
 
 _MOST_VERTICES = 2**40
 _UNIFORM_EDGES_PER_VERTEX = 16
@@ -60,6 +61,7 @@ def _rmat_edge(i: Any, seed: Any, settings: Any) -> Any:
     return scramble(np.uint64(source), bits, labels), scramble(np.uint64(target), bits, labels)
 
 
+@public
 def rmat(
     scale: int,
     edge_factor: int = 16,
@@ -189,6 +191,7 @@ def _uniform_edge(i: Any, seed: Any, settings: Any) -> Any:
     return v, index - v * (v - 1) // 2
 
 
+@public
 def uniform(
     n: int, edges: int | None = None, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:
@@ -224,6 +227,7 @@ def _small_world_edge(i: Any, seed: Any, settings: Any) -> Any:
     return v, target
 
 
+@public
 def watts_strogatz(
     n: int,
     neighbours: int = 6,
@@ -278,6 +282,7 @@ def _attachment(i: Any, seed: Any, settings: Any) -> Any:
     return source, target
 
 
+@public
 def barabasi_albert(
     n: int, attach: int = 4, *, seed: int = 0, weights: WeightRange | None = None
 ) -> Graph:

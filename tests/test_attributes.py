@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
-from godwit.errors import InputError, LostDataWarning
+from godwit.errors import FormatError, InputError, LostDataWarning
 from graphs import arcs_of, graphs
 
 NX_TYPES = (nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph)
@@ -141,6 +141,53 @@ def test_files_say_what_they_lack(tmp_path: Path) -> None:
         gw.write(graph, tmp_path / "graph.godwit")
     assert given_[0].filename == __file__
     assert gw.read(tmp_path / "graph.godwit").arc_count == graph.arc_count
+
+
+@given(graph=graphs(), data=st.data())
+@settings(max_examples=40)
+def test_graphml_there_and_back(
+    tmp_path_factory: pytest.TempPathFactory, graph: gw.Graph, data: st.DataObject
+) -> None:
+    n = graph.vertex_count
+    if data.draw(st.booleans()):
+        graph = graph.with_ids([f"<v&{v}>" for v in range(n)])
+    graph = graph.with_vertex_data(
+        {"note": [f"{v} ü<" for v in range(n)], "odd": np.arange(n) % 2 == 1}
+    )
+    path = tmp_path_factory.mktemp("graphml") / data.draw(
+        st.sampled_from(["a.graphml", "a.graphml.gz"])
+    )
+    gw.write(graph, path)
+    back = gw.read(path)
+    assert back.vertex_count == n
+    if graph.arc_count:
+        assert back.is_weighted == graph.is_weighted
+        assert sorted(arcs_of(back)) == sorted(arcs_of(graph))
+        assert back.directed == graph.directed
+    assert list(back.ids) == list(graph.ids)
+    if n:
+        assert back.vertex_data["note"].tolist() == graph.vertex_data["note"].tolist()
+        assert back.vertex_data["odd"].tolist() == graph.vertex_data["odd"].tolist()
+
+
+def test_what_graphml_cannot_hold(tmp_path: Path) -> None:
+    path = tmp_path / "a.graphml"
+    graph = gw.generators.path(2)
+    for wrong in (
+        graph.with_ids(["1", "2"]),
+        graph.with_ids([(1, 2), "2"]),
+        graph.with_vertex_data({"list": [[1], [2]]}),
+        graph.with_vertex_data({"text": ["\x01", ""]}),
+    ):
+        with pytest.raises(InputError, match="GraphML"):
+            gw.write(wrong, path)
+        assert not path.exists()
+    path.write_text("<graphml><graph><node></graphml>")
+    with pytest.raises(FormatError, match="malformed GraphML"):
+        gw.read(path)
+    path.write_text("1 2\n2 3\n")
+    with pytest.raises(FormatError, match="begins with XML"):
+        gw.read(path)
 
 
 @given(graph=graphs())

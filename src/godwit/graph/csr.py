@@ -459,8 +459,8 @@ class Graph:
         """Attributes of vertices: (n) values by position, by the name of the attribute.
 
         They come from graphs of NetworkX and igraph, and :meth:`with_vertex_data`. Graphs that are made of
-        this one have them, too, as have those of :meth:`to_networkx` and :meth:`to_igraph`; files and
-        tables do not.
+        this one have them, too, as have those of :meth:`to_networkx` and :meth:`to_igraph`, and files
+        of GraphML; tables and other files do not.
 
         >>> import networkx as nx
         >>> graph = Graph.from_networkx(nx.karate_club_graph()).subgraph([1, 33])

@@ -100,6 +100,7 @@ class Format:
     :ivar options: which of ``id_base``, ``columns``, ``relabel`` and ``weight_dtype`` apply
     :ivar lists_arcs: ``read`` returns an ArcList, which may be larger than memory, and a Graph only if
         ``directed`` is False
+    :ivar holds_data: files have attributes of vertices and edges
     """
 
     name: str
@@ -109,6 +110,7 @@ class Format:
     beside: Mapping[str, Callable[[str, Graph, BinaryIO], None]] = field(default_factory=dict)
     options: frozenset[str] = frozenset()
     lists_arcs: bool = False
+    holds_data: bool = False
 
 
 def require_no_weights(graph: Graph, format: str) -> None:

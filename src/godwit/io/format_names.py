@@ -36,6 +36,9 @@ FORMATS = {
         certain=True,
         header="a banner, %%MatrixMarket matrix LAYOUT FIELD SYMMETRY",
     ),
+    "graphml": FormatName(
+        "text.graphml", (".graphml",), certain=True, header="XML whose root is <graphml>"
+    ),
     "graphalytics": FormatName("text.graphalytics", (".e",)),
     "webgraph-ascii": FormatName(
         "text.webgraph", (".graph-txt",), header="a line with the number of vertices"

@@ -160,9 +160,10 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 
     What the format cannot hold is refused, not dropped, except for attributes of vertices and edges
-    (:attr:`Graph.vertex_data`, :attr:`Graph.edge_data`): ``errors.LostDataWarning`` names these. The file
-    is complete, or not there. Some formats do not declare everything, and need an argument when they are
-    read again: the kind of weights (Galois: ``weight_dtype=``), directions (CSV: ``directed=False``).
+    (:attr:`Graph.vertex_data`, :attr:`Graph.edge_data`), which GraphML alone has:
+    ``errors.LostDataWarning`` names them. The file is complete, or not there. Some formats do not declare
+    everything, and need an argument when they are read again: the kind of weights (Galois:
+    ``weight_dtype=``), directions (CSV: ``directed=False``).
 
     :param format: a name in :data:`FORMATS`; by the ending of the name if None
     :raises InputError: the format is unknown, or cannot hold the graph's weights, ids or direction
@@ -176,7 +177,7 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     name = Path(path)
     check_ending(name, weighted=graph.is_weighted)
     lost = ", ".join(map(str, (*graph.vertex_data, *graph.edge_data)))
-    if lost:
+    if lost and not chosen.holds_data:
         message = f"{name} does not have the attributes of vertices and edges: {lost}"
         warnings.warn(message, LostDataWarning, stacklevel=3)
     compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())

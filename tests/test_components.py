@@ -136,8 +136,8 @@ class TestResult:
         assert result.count == 4
         assert result.names.tolist() == [0, 1, 4, 6]
         assert result.sizes.tolist() == [1, 3, 2, 1]
-        assert result.largest(3) == [1, 4, 0]
-        assert result.largest(9) == [1, 4, 0, 6]
+        assert result.largest(3) == [(1, 3), (4, 2), (0, 1)]
+        assert result.largest(9) == [(1, 3), (4, 2), (0, 1), (6, 1)]
         assert [result.size(name) for name in range(7)] == [1, 3, 0, 0, 2, 0, 1]
         assert "4 component(s), the largest of 3" in repr(result)
 

@@ -247,7 +247,7 @@ ARGUMENTS: dict[str, Call] = {
     "betweenness' dictionary": lambda graph, one: gw.betweenness_centrality(graph).to_dict()[one],
     "component": lambda graph, one: gw.connected_components(graph).size(graph.ids[0]),
     "largest": lambda graph, one: graph.ids.positions(
-        gw.connected_components(graph).largest(1)
+        [name for name, _ in gw.connected_components(graph).largest(1)]
     ).tolist(),
     "start": lambda graph, one: gw.run(LEAST, graph, {one: 3}).values.tolist(),
     "target of a program": lambda graph, one: gw.run(

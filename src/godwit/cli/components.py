@@ -138,8 +138,8 @@ class _ComponentsQuery(ScoreQuery):
     def highest(self, result: ComponentsResult, count: int) -> list[Facts]:
         ids = result.ids
         return [
-            {"component": ids.in_file[ids.position(name)], "vertices": result.size(name)}
-            for name in result.largest(count)
+            {"component": ids.in_file[ids.position(name)], "vertices": size}
+            for name, size in result.largest(count)
         ]
 
     def details(self, result: ComponentsResult) -> Facts:

@@ -337,7 +337,7 @@ class Graph:
         tables have ``__arrow_c_stream__`` or ``__dataframe__``.
 
         Ids are names, integers or texts: the vertices are those that occur, by ascending id, and functions
-        take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept.
+        take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept, further columns not.
 
         >>> import pandas as pd
         >>> graph = Graph.from_table(pd.DataFrame({"user": [10, 20], "friend": [20, 30]}))

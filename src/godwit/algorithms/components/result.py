@@ -85,14 +85,19 @@ class ComponentsResult(VertexResult):
         """Vertices of each component, int64, in the order of :attr:`names`."""
         return frozen(self._size_by_label[self.names])
 
-    def largest(self, count: int) -> list[Any]:
-        """Return the names of the largest components by id, largest first; ties by first vertex.
+    def largest(self, count: int) -> list[tuple[Any, int]]:
+        """Return names, by id, and sizes of the largest components, largest first; ties by first vertex.
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], vertex_count=4, ids=["Ulm", "Bonn", "Jena", "Köln"])
+        >>> gw.connected_components(graph).largest(2)
+        [('Ulm', 3), ('Köln', 1)]
 
         :raises InputError: ``count`` is not an integer, or negative
         """
         count = min(as_count(count, "count"), self.count)
-        order = np.argsort(-self.sizes, kind="stable")
-        return self.ids.of(self.names[order[:count]])
+        order = np.argsort(-self.sizes, kind="stable")[:count]
+        return list(zip(self.ids.of(self.names[order]), self.sizes[order].tolist(), strict=True))
 
     def size(self, name: Any) -> int:
         """Return the size of the component whose smallest vertex has this id; 0 if there is none.

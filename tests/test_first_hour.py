@@ -105,3 +105,18 @@ def test_researcher(roads: Any, big: tuple[gw.Graph, Any]) -> None:
     lengths = nx.single_source_dijkstra_path_length(roads, "Hamburg", weight="km")
     assert tasks.verified_distances().to_dict() == lengths
     assert tasks.same_on_devices(big[0])
+
+
+def test_fields_by_name() -> None:
+    graph = tasks.roads()
+    kilometres = tasks.verified_distances().to_dict()
+    given = {city: kilometres.get(city, -1) for city in graph.ids}
+    program = gw.StepProgram(
+        "add", fields={"km": "int64"}, steps=[gw.frontier.compute("km", lambda km: km + 1)]
+    )
+    found = program.run(graph, fields={"km": given}).to_dict()
+    assert found == {city: value + 1 for city, value in given.items()}
+    with pytest.raises(
+        gw.errors.InputError, match=r"keys of field 'km' must be all .* 'Catania' is"
+    ):
+        program.run(graph, fields={"km": kilometres})

@@ -67,7 +67,8 @@ class StepProgram:
     :param name: shown in messages and traces
     :param fields: by name: the dtype (int32, uint32, int64, float32 or float64) and the initial value of
         every vertex: a number, ``"degree"`` (out-degree), ``"vertex"`` (its id), an array of shape (n), or
-        a pandas Series, whose labels are the vertices. With a dtype alone, :meth:`run` needs the values
+        a mapping or pandas Series, whose keys are all vertices, by id. With a dtype alone, :meth:`run`
+        needs the values
     :param numbers: by name: the dtype (int64 or float64) and the initial value. ``size`` (of the frontier)
         and ``vertex_count`` always exist
     :param steps: operators and loops, made by functions of :mod:`godwit.frontier`

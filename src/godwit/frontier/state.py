@@ -182,13 +182,17 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
 
 
 def _in_order(initial: Any, graph: Graph, what: str) -> Any:
-    """Return initial values by position; a pandas Series has them by its labels, which are ids."""
-    values = initial if isinstance(initial, Mapping) else graph.ids.by_position(initial, what)
-    if not isinstance(values, Mapping) or values is initial:
+    """Return initial values by position; a mapping and a pandas Series have them by id."""
+    values = graph.ids.by_position(initial, what)
+    if not isinstance(values, Mapping):
         return values
     count = graph.vertex_count
     absent = next((position for position in range(count) if position not in values), None)
     if absent is not None:
+        if isinstance(initial, Mapping):
+            raise InputError(
+                f"the keys of {what} must be all vertices, and {shown(graph.ids[absent])} is missing"
+            )
         raise InputError(
             f"the labels of {what} must be all vertices, and {shown(graph.ids[absent])} is missing; "
             "series.reindex(list(graph.ids), fill_value=0) makes them so, and series.to_numpy() has none"

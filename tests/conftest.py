@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import settings
 
-settings.register_profile("gate", max_examples=24)  # the whole suite shall take minutes
+settings.register_profile("gate", max_examples=16)  # the whole suite shall take minutes
 settings.register_profile("all", max_examples=100)
 settings.load_profile("gate")
 

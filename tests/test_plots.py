@@ -85,7 +85,7 @@ def test_drawings(directed: bool) -> None:
 def test_what_cannot_be_drawn() -> None:
     with pytest.raises(InputError, match=r"10,000 vertices.*neighborhood.*plot_degrees"):
         gw.generators.path(10_000).plot()
-    for values in ([1, 2], ["a", "b", "c"], np.ones((3, 3))):
+    for values in ([1, 2], ["a", "b", "c"], np.ones((3, 3)), [[1], [2, 3], 4]):
         with pytest.raises(InputError, match="a number for each of 3 vertices"):
             gw.generators.path(3).plot(values)
     with pytest.raises(InputError, match="ax must be axes"):

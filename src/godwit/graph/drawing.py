@@ -55,7 +55,10 @@ def _values(values: Any, count: int) -> Array:
 
     :raises InputError: it is not one for each
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, OverflowError):  # lists of different lengths, such objects
+        array = np.empty(0, object)
     if array.shape != (count,) or array.dtype.kind not in "iufb":
         raise InputError(
             f"values must be a number for each of {count} vertices, got {shown(values)}"

@@ -72,6 +72,7 @@ from godwit.io.graph_files import read as read
 from godwit.io.graph_files import write as write
 from godwit.placement import PlacedGraph as PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions as GpuOptions
+from godwit.runtime.random_numbers import random as random
 from godwit.runtime.registry import all_devices as all_devices
 from godwit.runtime.statistics import RunStatistics as RunStatistics
 from godwit.trace import Trace as Trace

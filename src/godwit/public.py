@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from godwit.errors import GodwitError, OperatorError
 from godwit.progress import Bar
 
 _OF_OTHER_LIBRARIES = {
@@ -47,6 +49,7 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
     """Return the function, with what all public functions have in common.
 
     A TypeError for an unknown keyword argument suggests the right name, and ``progress=True`` means a bar.
+    Tracebacks of errors begin here, unless the environment variable ``GODWIT_FULL_TRACEBACK`` is set.
 
     >>> import godwit as gw
     >>> gw.pagerank(gw.generators.star(5), alpha=0.9)
@@ -63,8 +66,13 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             if progress:
                 with Bar(function.__name__) as named["progress"]:
                     return call(*arguments, **named)
+        raised: Exception
         try:
             return function(*arguments, **named)
+        except GodwitError as error:
+            if os.environ.get("GODWIT_FULL_TRACEBACK"):
+                raise
+            raised = error
         except TypeError:
             parameters = inspect.signature(function).parameters
             takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
@@ -72,9 +80,11 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             names = [name for name in parameters if name not in ("self", "cls")]
             if unknown is None or takes_any:
                 raise
-        raise TypeError(
-            f"{function.__name__}() has no argument {unknown!r}: {_suggestion(unknown, names)}"
-        )
+            suggestion = _suggestion(unknown, names)
+            raised = TypeError(f"{function.__name__}() has no argument {unknown!r}: {suggestion}")
+        # Without the frames of Godwit and the errors of compilers, which say nothing to the caller.
+        cause = None if isinstance(raised, OperatorError) else raised.__cause__
+        raise raised.with_traceback(None) from cause
 
     return call
 

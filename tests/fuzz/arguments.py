@@ -142,6 +142,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
     array = np.arange(10)
     on_one = {"graph": GRAPH, "devices": "cpu:0"}
     found = {
+        "random": Target(gw.random, {"vertex": 3, "salt": 1}),
         "bfs": Target(gw.bfs, {**on_one, "source": 0}),
         "sssp": Target(gw.sssp, {**on_one, "source": 0}),
         "pagerank": Target(gw.pagerank, on_one),

@@ -25,6 +25,7 @@ import numpy as np
 from numba.core.extending import _Intrinsic  # Numba has no public test for one
 
 from godwit.errors import OperatorError
+from godwit.runtime.purity import check_purity, place_of
 
 _STANDARD_PACKAGES = sys.stdlib_module_names | {"numpy", "numba"}
 _NUMBERS_AND_TEXT = (bool, int, float, complex, str, bytes)
@@ -33,9 +34,14 @@ _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, since Python 3.13
 
 
 def plain_function(value: Any) -> types.FunctionType | None:
-    """Return the Python function behind a function, a kernel or a Numba dispatcher; else None."""
+    """Return the Python function to compile of a function, a kernel or a Numba dispatcher; else None."""
     value = getattr(value, "py_func", value)
+    value = getattr(value, COMPILED_AS, value) if isinstance(value, types.FunctionType) else value
     return value if isinstance(value, types.FunctionType) else None
+
+
+COMPILED_AS = "__godwit_compiled_as__"
+"""Attribute of public functions that operators may call: the function that stands for it there."""
 
 
 class Content:
@@ -96,7 +102,11 @@ class Content:
             self.add(name)
             self.visit(value, where)
         values = references(plain, self._bindings)
-        for chain in sorted(_loaded_chains(plain.__code__)):
+        chains = _loaded_chains(plain.__code__)
+        if is_users(plain):
+            check_purity(plain, values, chains)
+            where = place_of(plain)
+        for chain in sorted(chains):
             if chain[0] in values:
                 self.add(f"name {chain}")
                 self._visit_chain(values[chain[0]], chain, where)
@@ -115,7 +125,8 @@ class Content:
             except AttributeError:
                 self.add("missing")
                 return
-            if isinstance(value, types.FunctionType) and standard is None:
+            is_function = isinstance(value, types.FunctionType) and not hasattr(value, COMPILED_AS)
+            if is_function and standard is None:
                 path = ".".join(chain[: position + 1])
                 raise OperatorError(
                     f"{where} calls {path}, a Python function that is an attribute of a "

@@ -21,7 +21,7 @@ import numpy as np
 
 from godwit.runtime.checks import FaultRecord, number_function
 from godwit.runtime.constants import check_constants
-from godwit.runtime.content import ADAPTERS, is_users, plain_function, references
+from godwit.runtime.content import ADAPTERS, COMPILED_AS, is_users, plain_function, references
 
 _NUMBERS = "an operator returns one number or a boolean"
 _INTEGERS = "an operator for integers returns integers: write int(...), or declare float64"
@@ -250,9 +250,19 @@ def rebuild(
                 namespace[name] = build_value(value, value_label)
         return stands_for
 
+    def public_stand_in(package: types.ModuleType, name: str) -> types.ModuleType:
+        """Return a module that has what operators may call of Godwit's public functions."""
+        module = types.ModuleType(name)
+        for attribute, value in vars(package).items():
+            if hasattr(value, COMPILED_AS):
+                setattr(module, attribute, build_value(value, attribute))
+        return module
+
     def build_value(value: Any, label: str) -> Any:
         if type(value) is tuple:
             return tuple(build_value(item, label) for item in value)
+        if isinstance(value, types.ModuleType) and value.__name__ == "godwit":
+            return public_stand_in(value, label)
         plain = plain_function(value)
         if plain is None:
             return value

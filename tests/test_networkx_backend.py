@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
@@ -21,6 +20,7 @@ from networkx.utils.backends import _registered_algorithms
 
 import _godwit_networkx
 import godwit.networkx as backend
+import networkx_table
 from godwit.networkx import from_networkx
 from networkx_graphs import networkx_graphs
 
@@ -587,11 +587,10 @@ def test_the_table_has_the_functions_with_networkx_parameters() -> None:
         ], name
 
 
-def test_the_documentation_has_a_row_for_each_function() -> None:
-    page = Path(__file__).resolve().parent.parent / "docs" / "networkx.md"
-    text = page.read_text(encoding="utf-8")
-    for name, row in _godwit_networkx.FUNCTIONS.items():
-        assert f"| `{name}` | {row.notes.replace('``', '`')}" in text
+def test_the_documentation_has_the_table_of_functions() -> None:
+    text = networkx_table.PAGE.read_text(encoding="utf-8")
+    table = text.partition(networkx_table.HEAD)[2].partition("\n\n")[0].strip()
+    assert table.splitlines() == networkx_table.rows(), "run python tests/networkx_table.py"
 
 
 def test_unknown_functions_are_attribute_errors() -> None:
@@ -622,12 +621,14 @@ def test_graphs_are_converted_when_that_is_worth_it() -> None:
     graph = nx.path_graph(200)
     assert "few" in str(backend.should_run("pagerank", (nx.path_graph(5),), {}))
     assert backend.should_run("pagerank", (graph,), {}) is True
+    assert "no time" in str(backend.should_run("ego_graph", (graph, 0), {}))
     for _ in range(2):
         assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
     assert backend.should_run("bfs_edges", (graph, 0), {}) is True
     graph.add_edge(0, 5)
     assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
-    assert backend.should_run("bfs_edges", (from_networkx(graph), 0), {}) is True
+    for name in ("bfs_edges", "ego_graph"):
+        assert backend.should_run(name, (from_networkx(graph), 0), {}) is True
     graph.__networkx_cache__ = None
     assert "cannot be kept" in str(backend.should_run("bfs_edges", (graph, 0), {}))
 

@@ -15,7 +15,8 @@ class Function(NamedTuple):
 
     :ivar module: the module of ``godwit.networkx`` that it is in
     :ivar passes: about how many passes over the graph NetworkX needs; a graph is converted for
-        :data:`MANY`, and for several calls of fewer
+        :data:`MANY`, and for several calls of fewer. 0: it looks at a few nodes, and takes less time than
+        finding the conversion
     :ivar notes: what differs from NetworkX, for its documentation
     :ivar devices: True if the call takes ``devices``
     """
@@ -94,7 +95,7 @@ FUNCTIONS = {
     "edge_betweenness_centrality": Function(
         "centrality", MANY, "Lengths must be positive. Multigraphs are not taken.", devices=True
     ),
-    "ego_graph": Function("operators", LOOKUP, "``undirected`` is not taken for directed graphs."),
+    "ego_graph": Function("operators", 0, "``undirected`` is not taken for directed graphs."),
     "eigenvector_centrality": Function(
         "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
     ),

@@ -74,6 +74,8 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     work = FUNCTIONS[name].passes
     if len(graph) < _LEAST_NODES:
         return f"{len(graph)} nodes are few: a conversion takes longer"
+    if work == 0:
+        return "it looks at a few nodes, which takes NetworkX no time"
     if work >= _PASSES:
         return True
     cache = getattr(graph, "__networkx_cache__", None)

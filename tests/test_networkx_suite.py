@@ -1,0 +1,67 @@
+"""NetworkX's own tests pass with Godwit's functions in the place of NetworkX's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from networkx_suite import files_of_functions
+
+pytestmark = pytest.mark.skipif(
+    "godwit" not in nx.utils.backends.backends,
+    reason="the installed package has no entry points for NetworkX: install it again",
+)
+
+
+def _run(*arguments: str, fallback: bool) -> tuple[int, str]:
+    """Run tests of NetworkX; return how many ran in Godwit, and pytest's last line."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("NETWORKX_")},
+        "NETWORKX_TEST_BACKEND": "godwit",
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        ),
+    }
+    if fallback:
+        environment["NETWORKX_FALLBACK_TO_NX"] = "True"
+    line = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        os.devnull,
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
+    done = subprocess.run(
+        [*line, "-p", "networkx_suite", *arguments],
+        env=environment, cwd=Path(nx.__file__).parents[1], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-2_000:]
+    found = re.search(r"^(\d+) tests ran in Godwit", done.stdout, re.MULTILINE)
+    assert found is not None
+    return int(found[1]), done.stdout.splitlines()[-1]
+
+
+def test_files_of_the_functions() -> None:
+    ran, summary = _run(*files_of_functions(), fallback=True)
+    assert ran > 800
+    assert "xfailed" not in summary
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("fallback", [True, False])
+def test_whole(fallback: bool) -> None:
+    ran, summary = _run("--pyargs", "networkx", fallback=fallback)
+    assert ran > 1000
+    if fallback:  # NetworkX's own: of what it does not have itself
+        assert int(re.findall(r"(\d+) xfailed", summary)[0]) <= 2

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from godwit.algorithms import diameter
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError
-from godwit.graph import build, union_find
+from godwit.graph import blocks, build, union_find
 from godwit.graph.build import _key_bits
 from godwit.graph.csr import Graph
 from graphs import (
@@ -33,7 +33,7 @@ def _small(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small graphs both ways: by compiled code, and by NumPy and SciPy."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "compiled":
-            for module in (build, diameter, union_find):
+            for module in (blocks, build, diameter, union_find):
                 patch.setattr(module, "SMALL_ARCS", 0)
         yield
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.graph.build import arcs_to_rows
+from godwit.graph.build import SMALL_ARCS, arcs_to_rows
 from godwit.graph.rows import (
     Rows,
     bits_of,
@@ -48,7 +48,8 @@ def rows_of_blocks(
     """
     if one_block:
         for sources, targets, weights in blocks():
-            if not both_directions and _are_rows(sources, targets, id_dtype):
+            is_small = len(sources) <= SMALL_ARCS  # sorted in less time than the test is compiled
+            if not (both_directions or is_small) and _are_rows(sources, targets, id_dtype):
                 return Rows(_row_begins(sources, vertex_count), targets, weights)
             return arcs_to_rows(
                 sources, targets, weights, vertex_count, id_dtype, both_directions=both_directions

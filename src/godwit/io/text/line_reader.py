@@ -380,9 +380,9 @@ class _Scan:
             min(self._ids.vertex_count, _LARGEST),
         )
         is_arc = not shape.many and (shape.id_columns, shape.skipped, shape.dropped) == (2, 0, 0)
-        kernel = scanner.SCAN_ARCS if is_arc else scanner.SCAN_ROWS
+        reals = self.kind == REAL or shape.dropped > 0
         window.run(
-            scanner.SCAN_WORDS if shape.words else kernel,
+            scanner.line_scanner(shape.words, shape.words or is_arc, reals),
             *map(np.int64, numbers),
             window.before,
             heads,

@@ -9,6 +9,7 @@ that of the first piece that has one, so it does not depend on the number of thr
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from godwit.io.text.tokens import (
     skip_blanks,
 )
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire
-from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.compile import Kernel, kernel
 from godwit.runtime.cpu.team import ABORT, CURSOR, block_range
 
 _POLL_STEPS = 16_384
@@ -57,6 +58,7 @@ _7, _56 = np.uint64(7), np.uint64(56)
 
 # Bound to kernels when they are compiled.
 _ONLY_ARCS = True
+_REALS = False
 _scan_vertex = scan_id
 
 
@@ -294,12 +296,13 @@ def _scan_row(
             at, status = _scan_weight(text, begin, column, entry, weights, wide_weights, powers)
             if status != FINE:
                 return at, status, low, high, entry
-        for _ in range(dropped):
-            begin = skip_blanks(text, at)
-            _, after = scan_real(text, begin, powers)
-            if begin == at or after < 0:
-                return begin, MALFORMED, low, high, entry
-            at = after
+        if _REALS:
+            for _ in range(dropped):
+                begin = skip_blanks(text, at)
+                _, after = scan_real(text, begin, powers)
+                if begin == at or after < 0:
+                    return begin, MALFORMED, low, high, entry
+                at = after
         if not _word_ends(text, at):
             return at, MALFORMED, low, high, entry
         at = skip_blanks(text, at)
@@ -337,7 +340,7 @@ def _scan_weight(
     text: Any, at: int, column: int, entry: Any, weights: Any, wide_weights: Any, powers: Any
 ) -> Any:
     """Scan a weight of a kind, and store it as that of an entry: the position behind it, status."""
-    if column == REAL:
+    if _REALS and column == REAL:
         bits, after = scan_real(text, at, powers)
         if after < 0:
             return at, MALFORMED
@@ -368,9 +371,13 @@ def copy_words(
             characters[to] = text[to + shift]
 
 
-SCAN_ARCS = kernel(_scan_lines)
-"""Scan lines ``[prefix] SOURCE TARGET [WEIGHT]``."""
-SCAN_WORDS = SCAN_ARCS.bind(_scan_vertex=scan_word)
-"""Scan such lines whose ids are words."""
-SCAN_ROWS = SCAN_ARCS.bind(_ONLY_ARCS=False)
-"""Scan lines of any shape."""
+@cache
+def line_scanner(words: bool, only_arcs: bool, reals: bool) -> Kernel:
+    """Return the kernel that scans lines, which has no code for what they do not contain.
+
+    :param words: ids are words
+    :param only_arcs: lines are ``[prefix] SOURCE TARGET [WEIGHT]``
+    :param reals: there are REAL weights, or numbers that are dropped
+    """
+    scan = scan_word if words else scan_id
+    return Kernel(_scan_lines, {"_scan_vertex": scan, "_ONLY_ARCS": only_arcs, "_REALS": reals})

@@ -101,6 +101,38 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert outputs[0][2] == outputs[1][2]
 
 
+_COMMAND = """
+import sys
+from contextlib import suppress
+from godwit.cli import main
+from godwit.runtime.cpu.compile import _INSTANCES
+with suppress(SystemExit):
+    main(sys.argv[1:])
+for key, instance in _INSTANCES.items():
+    print(*[key.rpartition("_")[0]] * len(instance.dispatcher.overloads), sep="\\n", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("info {}/names.csv", "_mark_targets"),
+        ("info {}/numbers.csv", "_mark_targets _scan_lines count_lines"),
+        (
+            "sssp road:300x300,weights=1..64 --source max-degree --verify --output {}/distances.npy",
+            "_grid_rows _integer_weights _is_sorted _pull _shared",
+        ),
+    ],
+)
+def test_first_commands_need_few_kernels(command: str, expected: str, tmp_path: Path) -> None:
+    """Each takes a quarter of a second or more where the cache is empty, _shared some four."""
+    (tmp_path / "names.csv").write_text("user,friend\na,b\nb,c\nc,d\nd,a\na,c\n")
+    (tmp_path / "numbers.csv").write_text("1,2\n2,3\n3,4\n4,5\n5,1\n")
+    process = [sys.executable, "-c", _COMMAND, *command.format(tmp_path).split()]
+    done = subprocess.run(process, capture_output=True, text=True, check=True)
+    assert sorted(done.stderr.split()) == expected.split()
+
+
 def test_an_unwritable_cache_still_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")

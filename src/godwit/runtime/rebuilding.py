@@ -120,6 +120,10 @@ class Originals:
         raising = None if number is None else self._at_line(number, frames[-1].name)
         if raising is not None:
             return _shortened(f"{function_location(raising, number)} raised {what}")
+        # Code from the cache may have the lines of a file that has changed since.
+        named = [pair for pair in self.users() if frames and pair[0].__name__ == frames[-1].name]
+        if len(named) == 1:
+            return _shortened(f"{function_location(named[0])} raised {what}")
         users = self._user_labels() or [self.name]
         one_of = "one of " if len(users) > 1 else ""
         return _shortened(f"{one_of}{', '.join(users)} raised {what}")

@@ -179,6 +179,36 @@ def test_an_early_signal_ends_the_command_in_one_line(
     assert (process.returncode, output, messages) == (128 + number, "", expected)
 
 
+@linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_within_an_import_waits_for_its_end(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """A library in C that is interrupted while it imports another would print, and raise ImportError."""
+    (tmp_path / "slow.py").write_text(
+        "import os, signal, time\n"
+        f"os.kill(os.getpid(), {int(number)})\n"
+        "try:\n    time.sleep(0.2)\nexcept BaseException:\n    raise ImportError from None\n"
+    )
+    program = (
+        "import godwit.cli as cli\n"
+        "from godwit.cli import application\n"
+        "class Run:\n"
+        "    def main(self, **named):\n"
+        "        import slow\n"
+        "        import time\n"
+        "        time.sleep(20)\n"
+        "application.command = Run\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=15, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )  # fmt: skip
+    expected = "godwit: interrupted\n" if number == signal.SIGINT else ""
+    assert (done.returncode, done.stderr) == (128 + number, expected)
+
+
 def test_handlers_stand_before_anything_is_imported() -> None:
     program = (
         "import sys, _godwit_command;"

@@ -20,6 +20,7 @@ from typing import NoReturn
 _INTERRUPTED = 130
 _TERMINATED = 143
 _RESEND_S = 3.0
+_DEFERRED_S = 0.02
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -51,12 +52,31 @@ def _open_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(_TERMINATED)
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    if not _deferred(number, frame):
+        sys.exit(_TERMINATED)
 
 
-def _interrupt_on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+def _interrupt_on_signal(number: int, frame: FrameType | None) -> None:
+    if not _deferred(number, frame):
+        raise KeyboardInterrupt
+
+
+def _deferred(number: int, frame: FrameType | None) -> bool:
+    """Return True if a module is being imported, and send the signal again a little later.
+
+    Libraries in C that are interrupted while they import others print a traceback, and raise ImportError.
+    """
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    if frame is None or not hasattr(signal, "pthread_kill"):
+        return False
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    again = threading.Timer(_DEFERRED_S, signal.pthread_kill, (main_thread, number))
+    again.daemon = True
+    again.start()
+    return True
 
 
 def _resend_signals() -> None:

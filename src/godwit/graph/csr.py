@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from godwit.arrays import lies_on_gpu
+from godwit.config import readable_bytes
 from godwit.dtypes import (
     ID_DTYPES,
     Array,
@@ -40,6 +41,7 @@ from godwit.graph.attributes import (
 )
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
+from godwit.html_tables import table_of_facts
 from godwit.plots import plot_frequencies
 from godwit.public import public
 
@@ -49,6 +51,10 @@ if TYPE_CHECKING:
     from godwit.graph.arcs import ArcList, ReadOptions
     from godwit.graph.facts import DegreeStatistics
     from godwit.graph.transform import Merge
+
+
+_MOST_SHOWN_WEIGHTS = 1 << 27
+"""A notebook shows the range of that many weights: it takes about 0.1 s, once."""
 
 
 class Graph:
@@ -919,6 +925,43 @@ class Graph:
             f"<Graph: {self.vertex_count:,} vertices, {self.arc_count:,} arcs, {kind}, "
             f"{targets.dtype} ids{weights}>"
         )
+
+    def _repr_html_(self) -> str:
+        return table_of_facts("Graph", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """Return what a notebook shows of the graph, by name."""
+        facts = {
+            "vertices": f"{self.vertex_count:,}",
+            "arcs": f"{self.arc_count:,}, {self.targets.dtype} targets",
+            "directed": "yes" if self._directed else "no: an edge is two arcs, a self-loop one",
+            "weights": self._described_weights(),
+            "ids": self._described_ids(),
+        }
+        for name, columns in (("vertex_data", self._vertex_data), ("edge_data", self._edge_data)):
+            if columns:
+                facts[name] = ", ".join(map(str, columns))
+        facts["memory"] = readable_bytes(self.nbytes)
+        return facts
+
+    def _described_weights(self) -> str:
+        """Return dtype and range of the weights, the range if it is found in a moment."""
+        weights = self.weights
+        if weights is None:
+            return "none"
+        if not 0 < len(weights) <= _MOST_SHOWN_WEIGHTS:
+            return str(weights.dtype)
+        low, high = self.cached("weight range", lambda: (weights.min(), weights.max()))
+        style = ",.6g" if weights.dtype.kind == "f" else ","
+        return f"{weights.dtype}, {low:{style}} to {high:{style}}"
+
+    def _described_ids(self) -> str:
+        """Return the first and the last id, and their kind if they are no range of integers."""
+        ids = self.ids
+        if len(ids) == 0:
+            return "none"
+        first_and_last = f"{shown(ids[0])} to {shown(ids[len(ids) - 1])}"
+        return first_and_last if ids.is_range else f"{ids.kind}, {first_and_last}"
 
 
 def _restored(

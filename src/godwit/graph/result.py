@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from godwit.dtypes import Array, as_count
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_frame, vertex_table
+from godwit.html_tables import table_of_columns
 from godwit.plots import plot_counts
 from godwit.runtime.statistics import RunStatistics
 
@@ -61,7 +61,7 @@ class Result(ABC):
         """
 
     def _repr_html_(self) -> str:
-        return html_of(repr(self), self._first_rows(_SHOWN_ROWS))
+        return table_of_columns(repr(self), self._first_rows(_SHOWN_ROWS + 1), _SHOWN_ROWS)
 
 
 class VertexResult(Result):
@@ -126,26 +126,3 @@ def highest_values(values: Array, count: Any, ids: VertexIds) -> list[tuple[Any,
     )  # -x of the least integer is itself
     order = np.argsort(descending, kind="stable")[: as_count(count, "count")]
     return list(zip(ids.of(order), values[order].tolist(), strict=True))
-
-
-def html_of(title: str, table: dict[str, list[Any]]) -> str:
-    """Return the HTML of a line of text and, below it, of a table.
-
-    :param table: values by column
-    """
-    heads = "".join(f"<th>{escape(name)}</th>" for name in table)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(_text(value))}</td>" for value in row) + "</tr>"
-        for row in zip(*table.values(), strict=True)
-    )
-    return (
-        f"<div><code>{escape(title)}</code>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _text(value: Any) -> str:
-    """Return a value of a table as people read it."""
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
+from godwit.html_tables import table_of_facts
 from godwit.trace import PROGRESS, active, seconds_since
 
 
@@ -148,6 +149,23 @@ class RunStatistics:
             key: value.tolist() if isinstance(value, np.ndarray) else value
             for key, value in plain.items()
         }
+
+    def _repr_html_(self) -> str:
+        return table_of_facts("RunStatistics", self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what a notebook shows: what happened, without counts of 0; a number for each device."""
+        facts: dict[str, Any] = {"devices": list(self.devices), "solver": self.solver}
+        for phase, taken in self.seconds.items():
+            facts[f"seconds: {phase}"] = f"{taken:.6f}"
+        for name, value in vars(self).items():
+            if name in ("devices", "solver", "seconds") or value is None or not np.any(value):
+                continue
+            per_device = value.sum(axis=1) if np.ndim(value) == 2 else value
+            listed = np.atleast_1d(per_device).tolist()
+            texts = [f"{n:,.6g}" if isinstance(n, float) else f"{n:,}" for n in listed]
+            facts[name] = texts if isinstance(value, np.ndarray) else texts[0]
+        return facts
 
 
 @dataclass

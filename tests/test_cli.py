@@ -832,6 +832,26 @@ def check_ends_by_signals(script: str) -> None:
 class TestProcess:
     """What only a process of its own shows."""
 
+    def test_shells_complete_commands_and_options(self, tmp_path: Path) -> None:
+        """The script that is installed asks the command for what may follow."""
+        environment = {**os.environ, "HOME": str(tmp_path), "SHELL": "bash"}
+
+        def output(*arguments: str, **further: str) -> list[str]:
+            run = ["bash", "-c", '"$@"; exit $?', "bash", *GODWIT, *arguments]
+            text = subprocess.run(
+                run, capture_output=True, text=True, check=True, env={**environment, **further}
+            ).stdout
+            return text.split()
+
+        output("--install-completion")
+        script = (tmp_path / ".bash_completions" / "godwit.sh").read_text()
+        assert script.split() == output("--show-completion")
+        asked = {"_GODWIT_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+        assert asked["_GODWIT_COMPLETE"] in script.replace("=", " ").split()
+        assert output(COMP_WORDS="godwit ss", **asked) == ["sssp"]
+        words = output(COMP_WORDS="godwit bfs --so", **asked | {"COMP_CWORD": "2"})
+        assert words == ["--source"]
+
     def test_help_is_quick_because_it_imports_little(self) -> None:
         for arguments in (["--help"], ["--version"], ["sssp", "--help"]):
             done = subprocess.run(

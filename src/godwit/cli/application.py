@@ -58,8 +58,23 @@ def _epilog(examples: str, *paragraphs: str) -> str:
     return "\n\n".join(["Examples:", *lines, *paragraphs])
 
 
+_COMPLETION_HELP = {
+    "install_completion": "Set up completion by the Tab key.",
+    "show_completion": "Print the script of completion.",
+}
+"""Texts for the options of Typer, whose own take three lines of 80 columns."""
+
+
 class _Group(TyperGroup):
     """Group of all commands, whose exceptions become exit statuses."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, those of completion with short texts."""
+        params = super().get_params(ctx)
+        for param in params:
+            if param.name in _COMPLETION_HELP:
+                param.help = _COMPLETION_HELP[param.name]  # type: ignore[attr-defined]
+        return params
 
     def main(
         self,
@@ -94,7 +109,6 @@ app = typer.Typer(
     name="godwit",
     help=_HELP,
     epilog=_epilog(_EXAMPLES, _EXIT_STATUS),
-    add_completion=False,
     rich_markup_mode="rich",
     invoke_without_command=True,
     pretty_exceptions_enable=False,

@@ -4,13 +4,16 @@
     python benchmarks/trace_picture.py run.json zoomed.svg --begin-ms 20 --end-ms 35
 
 A row for each track, devices one below the other; what lies within another span is drawn lower, in front of
-it. Lines across a row are instants. Without the ``--begin-ms`` and ``--end-ms`` it shows all.
+it. Lines across a row are instants. The legend says what the colours are: on tracks of kernels, copies,
+links and waits all spans have one colour, elsewhere all spans of a name. Without the ``--begin-ms`` and
+``--end-ms`` it shows all.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +23,13 @@ STYLE = {"svg.hashsalt": "godwit", "svg.fonttype": "none", "font.size": 8}
 WIDTH_INCHES, ROW_INCHES, MARGIN_INCHES = 9.0, 0.3, 0.7
 LEAST_LABELLED = 0.007
 """Of the width, for each letter of a name, below which it is left out."""
-COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#8c6d31", "#b279a2", "#9d755d")
+COLOURS = (
+    "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#8c6d31", "#b279a2", "#5f6b6d", "#2f4b7c",
+)  # fmt: skip
+HATCHES = ("", "////", "....", "xxxx")
+"""Further kinds than there are colours have them again, hatched."""
+INSTANT_COLOUR = "0.2"
+LEGEND_COLUMNS = 6
 
 Event = dict[str, Any]
 
@@ -56,6 +65,19 @@ def tracks_of(events: list[Event]) -> list[Track]:
     return [found[number] for number in sorted(found, key=lambda number: order[number])]
 
 
+def kind_of(track: Track, span: Event) -> str:
+    """What the colour of a span means: what its track is for, or else its name."""
+    if track.name.startswith("kernel"):
+        return "kernel"
+    if track.name.startswith("copy host -> "):
+        return "copy to a GPU"
+    if track.name.startswith("copy "):
+        return "copy from a GPU"
+    if track.name.startswith("wait"):
+        return "wait"
+    return "segment of a link" if "bytes" in span.get("args", {}) else str(span["name"])
+
+
 def depths_of(spans: list[Event]) -> list[int]:
     """How many spans each lies within; they come in the order of time."""
     open_ends: list[float] = []
@@ -77,19 +99,43 @@ def draw(
     """Draw a timeline, or what of it lies between two times."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     tracks = tracks_of(found["traceEvents"])
-    last_ms = max((span["ts"] + span["dur"] for one in tracks for span in one.spans), default=1e3)
+    ends = [
+        event["ts"] + event.get("dur", 0) for one in tracks for event in one.spans + one.instants
+    ]
     left = 0.0 if begin_ms is None else begin_ms
-    right = last_ms / 1e3 if end_ms is None else end_ms
-    names = sorted({span["name"] for one in tracks for span in one.spans})
-    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+    right = max(ends, default=1e3) / 1e3 if end_ms is None else end_ms
+    shown = [
+        (span["ts"], kind_of(track, span))
+        for track in tracks
+        for span in track.spans
+        if (span["ts"] + span["dur"]) / 1e3 >= left and span["ts"] / 1e3 <= right
+    ]
+    kinds = list(dict.fromkeys(kind for _, kind in sorted(shown)))
+    styles = {
+        kind: {
+            "facecolor": COLOURS[place % len(COLOURS)],
+            "hatch": HATCHES[place // len(COLOURS) % len(HATCHES)],
+        }
+        for place, kind in enumerate(kinds)
+    }
+    instants = {
+        instant["name"]
+        for track in tracks
+        for instant in track.instants
+        if left <= instant["ts"] / 1e3 <= right
+    }
+    entries = len(kinds) + bool(instants)
     with matplotlib.rc_context(STYLE):
-        height = MARGIN_INCHES + ROW_INCHES * len(tracks)
+        rows = len(tracks) + 0.7 * math.ceil(entries / LEGEND_COLUMNS)
+        height = MARGIN_INCHES + ROW_INCHES * rows
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         axes = figure.subplots()
         for row, track in enumerate(tracks):
-            _draw_track(axes, row, track, colours, left, right)
+            _draw_track(axes, row, track, styles, left, right)
             if row and track.process != tracks[row - 1].process:
                 axes.axhline(row - 0.5, color="0.7", linewidth=0.6)
         axes.set_xlim(left, right)
@@ -99,12 +145,22 @@ def draw(
         axes.set_xlabel("ms")
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
+        handles: list[Any] = [
+            Patch(edgecolor="white", linewidth=0.3, label=kind, **style)
+            for kind, style in styles.items()
+        ]
+        if instants:
+            label = f"at an instant: {', '.join(sorted(instants))}"
+            handles.append(Line2D([], [], color=INSTANT_COLOUR, linewidth=0.6, label=label))
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=LEGEND_COLUMNS, frameon=False
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def _draw_track(
-    axes: Any, row: int, track: Track, colours: dict[str, str], left: float, right: float
+    axes: Any, row: int, track: Track, styles: dict[str, dict[str, Any]], left: float, right: float
 ) -> None:
     depths = depths_of(track.spans)
     lanes = 1 + max(depths, default=0)
@@ -114,7 +170,7 @@ def _draw_track(
             continue
         top, height = row - 0.42 + 0.84 * depth / lanes, 0.84 * (1 - depth / lanes)
         axes.broken_barh(
-            [(begin, length)], (top, height), color=colours[span["name"]], linewidth=0.3,
+            [(begin, length)], (top, height), **styles[kind_of(track, span)], linewidth=0.3,
             edgecolor="white",
         )  # fmt: skip
         begin, end = max(begin, left), min(begin + length, right)
@@ -125,7 +181,9 @@ def _draw_track(
             )  # fmt: skip
     for instant in track.instants:
         if left <= instant["ts"] / 1e3 <= right:
-            axes.plot([instant["ts"] / 1e3] * 2, [row - 0.42, row + 0.42], "0.2", linewidth=0.6)
+            axes.plot(
+                [instant["ts"] / 1e3] * 2, [row - 0.42, row + 0.42], INSTANT_COLOUR, linewidth=0.6
+            )
 
 
 def main(arguments: list[str] | None = None) -> None:

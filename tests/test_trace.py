@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 import shutil
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -811,7 +813,9 @@ def test_graphs_of_no_vertices(path: Path) -> None:
     assert read(path).phases[0] == "pagerank"
 
 
-def test_a_picture_shows_every_track(tmp_path: Path, path: Path) -> None:
+@pytest.fixture
+def drawing() -> Any:
+    """The script that draws a timeline."""
     pytest.importorskip("matplotlib")
     spec = importlib.util.spec_from_file_location("trace_picture", BENCHMARKS / "trace_picture.py")
     assert spec is not None
@@ -819,6 +823,35 @@ def test_a_picture_shows_every_track(tmp_path: Path, path: Path) -> None:
     drawing = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = drawing  # where its dataclass looks
     spec.loader.exec_module(drawing)
+    return drawing
+
+
+def test_the_legend_of_a_picture_names_what_is_shown(
+    drawing: Any, tmp_path: Path, path: Path
+) -> None:
+    trace = gw.Trace()
+    for track, name, further in (
+        ("kernel", "slice", {}),
+        ("kernel (2)", "slice", {}),
+        ("copy host -> cuda:0", "copy", {"bytes": 8}),
+        ("copy cuda:0 -> host", "64 MB", {"bytes": 64}),
+        ("router 0 -> cuda:0", "12 items", {"bytes": 12}),
+        ("wait", "a segment", {}),
+        ("worker", "my_function", {}),
+    ):
+        begin = perf_counter()
+        trace.add("cuda:0", track, name, begin, begin + 1e-9, **further)
+    trace.instant("cuda:0", "kernel", "growth")
+    trace.write(path)
+    drawing.main([str(path), str(tmp_path / "all.svg")])
+    text = (tmp_path / "all.svg").read_text()
+    assert re.findall("text-anchor: start[^>]*>([^<]+)<", text) == [
+        "kernel", "copy to a GPU", "copy from a GPU", "segment of a link", "wait", "my_function",
+        "at an instant: growth",
+    ]  # fmt: skip
+
+
+def test_a_picture_shows_every_track(drawing: Any, tmp_path: Path, path: Path) -> None:
     gw.sssp(
         GRAPH, 0, devices=["cpu:0", "cpu:1"], worker=gw.WorkerOptions(capacity_items=2), trace=path
     )

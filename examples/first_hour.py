@@ -177,7 +177,7 @@ def verified_distances() -> gw.PathResult:
     """Return distances that were checked by an independent verifier."""
     graph = roads()
     result = gw.sssp(graph, "Hamburg")
-    gw.verify_sssp(graph, "Hamburg", result.distance, result.predecessor)
+    gw.verify_sssp(graph, result)
     return result
 
 

@@ -309,3 +309,53 @@ def test_a_self_loop_that_a_sum_loses_is_on_no_shortest_path() -> None:
     gw.verify_betweenness_centrality(
         graph, result.centrality, weighted=True, endpoints=True, normalized=False
     )
+
+
+_OF_RESULTS: dict[str, tuple[Any, Any, str]] = {
+    "bfs": (lambda graph: gw.bfs(graph, 10), gw.verify_bfs, "distance"),
+    "sssp": (lambda graph: gw.sssp(graph, 10), gw.verify_sssp, "distance"),
+    "sssp by arcs": (lambda graph: gw.sssp(graph, 10, weighted=False), gw.verify_sssp, "distance"),
+    "pagerank": (gw.pagerank, gw.verify_pagerank, "rank"),
+    "components": (gw.connected_components, gw.verify_connected_components, "label"),
+    "betweenness": (
+        lambda graph: gw.betweenness_centrality(
+            graph, sources=[10, 12], weighted=False, edges=True
+        ),
+        gw.verify_betweenness_centrality,
+        "centrality",
+    ),
+    "katz": (
+        lambda graph: gw.katz_centrality(graph, alpha=1e-3, weighted=False),
+        lambda graph, result: gw.verify_katz_centrality(graph, result, alpha=1e-3, weighted=False),
+        "centrality",
+    ),
+    "hits": (
+        lambda graph: gw.hits(graph, weighted=False),
+        lambda graph, result: gw.verify_hits(graph, result, weighted=False),
+        "authorities",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _OF_RESULTS)
+def test_results_are_verified_as_their_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compute, verify, attribute = _OF_RESULTS[name]
+    graph = gw.generators.rmat(5, 4, seed=2, weights=(1, 9)).with_ids(range(10, 42))
+    result = compute(graph)
+    verify(graph, result)
+    wrong = np.array(getattr(result, attribute)) + 1
+    monkeypatch.setattr(type(result), attribute, property(lambda self: wrong))
+    with pytest.raises(VerificationError):
+        verify(graph, result)
+
+
+def test_results_have_their_arrays() -> None:
+    for verify, arguments in (
+        (gw.verify_bfs, (gw.bfs(PATH, 0), np.arange(5))),
+        (gw.verify_sssp, (0,)),
+        (gw.verify_hits, (gw.hits(PATH), np.full(5, 0.2))),
+        (gw.verify_hits, (np.full(5, 0.2),)),
+        (gw.verify_betweenness_centrality, (gw.betweenness_centrality(PATH), np.zeros(8))),
+    ):
+        with pytest.raises(InputError, match=r"give no others|got neither"):
+            verify(PATH, *arguments)

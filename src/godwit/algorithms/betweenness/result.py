@@ -59,6 +59,11 @@ class BetweennessResult(VertexScores):
         placed: Array = self.location.place(self._edge_array())
         return placed
 
+    @property
+    def has_edges(self) -> bool:
+        """True if the centrality of edges was requested."""
+        return self._edge_centrality is not None
+
     def _edge_array(self) -> Array:
         if self._edge_centrality is None:
             raise InputError(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.betweenness import check_scale, choose_sources, rescale
+from godwit.algorithms.betweenness.result import BetweennessResult
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.dtypes import Array, as_count, as_flag
@@ -34,7 +35,7 @@ _RESCALED_AT = 2.0**512
 
 def verify_betweenness_centrality(
     graph: Graph,
-    centrality: Array,
+    centrality: Array | BetweennessResult,
     edge_centrality: Array | None = None,
     *,
     sources: Sources | None = None,
@@ -51,7 +52,8 @@ def verify_betweenness_centrality(
     If there are more, some are drawn, and every value must be at least what these contribute to it: an
     error that makes values too large is then found only at vertices that no path can lead through.
 
-    :param centrality: (n), as of :func:`godwit.betweenness_centrality`
+    :param centrality: (n), as of :func:`godwit.betweenness_centrality`; or a result, whose values of
+        vertices and, if it has some, of edges are checked, from its sources
     :param edge_centrality: (m), as of :func:`godwit.betweenness_centrality`; None if there is none to check
     :param sources: sources of the result (its ``.sources``); None: all vertices
     :param normalized: as of the result, like ``scale``, ``endpoints`` and ``weighted``
@@ -63,6 +65,12 @@ def verify_betweenness_centrality(
     """
     check_graph(graph)
     n, m = graph.vertex_count, graph.arc_count
+    if isinstance(centrality, BetweennessResult):
+        if edge_centrality is not None or sources is not None:
+            raise InputError("a result has sources and centralities: give no others beside it")
+        edge_centrality = centrality.edge_centrality if centrality.has_edges else None
+        sources = centrality.sources if len(centrality.sources) < n else None
+        centrality = centrality.centrality
     centrality = checked_array(centrality, n, "centrality", "f")
     if edge_centrality is not None:
         edge_centrality = checked_array(edge_centrality, m, "edge_centrality", "f")

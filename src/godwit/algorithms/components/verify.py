@@ -15,6 +15,7 @@ import numpy as np
 
 from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail
 from godwit.algorithms.components import EdgesArgument
+from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
@@ -24,7 +25,7 @@ from godwit.runtime.cpu.compile import kernel
 
 def verify_connected_components(
     graph: EdgesArgument,
-    label: Array,
+    label: Array | ComponentsResult,
     *,
     edge_dtype: Any = None,
     columns: tuple[str, ...] | list[str] | None = None,
@@ -33,11 +34,13 @@ def verify_connected_components(
 
     :param graph: a graph, or edges as of :func:`godwit.connected_components_of_edges`; an iterator has to
         be a new one
-    :param label: (n) integers; edges without a graph have as many vertices
+    :param label: (n) integers, or a result, whose labels are checked; edges without a graph have as many
+        vertices
     :param edge_dtype: as of :func:`godwit.connected_components_of_edges`, like ``columns``
     :raises VerificationError: a rule is broken; names a vertex or an arc
     :raises InputError: an argument is wrong
     """
+    label = label.label if isinstance(label, ComponentsResult) else label
     if isinstance(graph, Graph):
         _check_edges(_rows_of(graph), checked_array(label, graph.vertex_count, "label", "iu"))
         return

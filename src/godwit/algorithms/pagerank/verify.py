@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
+from godwit.algorithms.pagerank.result import PageRankResult
 from godwit.algorithms.pagerank.settings import Distribution, RankSettings
 from godwit.dtypes import Array, as_float
 from godwit.errors import InputError
@@ -27,7 +28,7 @@ _ROUNDINGS = 64
 
 def verify_pagerank(
     graph: Graph,
-    rank: Array,
+    rank: Array | PageRankResult,
     damping: float = 0.85,
     *,
     tolerance: float = 1e-6,
@@ -39,7 +40,7 @@ def verify_pagerank(
     They must be finite, not negative, sum to 1, and be changed by at most ``tolerance`` and some 1e-14
     (float32: 1e-5) for roundings. The largest error is then ``tolerance / (1 - damping)`` in sum.
 
-    :param rank: (n), float64 or float32
+    :param rank: (n), float64 or float32; or a result, whose ranks are checked
     :param damping: which the ranks were computed with, like ``personalization`` and ``weighted``
     :param tolerance: from 0; of a result that has not converged, its ``.residual``
     :raises VerificationError: naming the vertex whose rank changes most
@@ -47,6 +48,7 @@ def verify_pagerank(
     """
     check_graph(graph)
     n = graph.vertex_count
+    rank = rank.rank if isinstance(rank, PageRankResult) else rank
     rank = checked_array(rank, n, "rank", "f")
     tolerance = as_float(tolerance, "tolerance")
     if not tolerance >= 0:

@@ -29,10 +29,11 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.checks import arc_blocks, check_graph, checked_array, fail, first_true
-from godwit.algorithms.paths.result import check_cutoff
+from godwit.algorithms.paths.result import PathResult, check_cutoff
 from godwit.dtypes import Array
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
+from godwit.graph.ids import Sources
 
 RELATIVE_SLACK = 1e-12
 """Largest relative difference of floating-point distances that count as equal."""
@@ -40,38 +41,62 @@ RELATIVE_SLACK = 1e-12
 
 def verify_bfs(
     graph: Graph,
-    sources: Any,
-    distance: Array,
+    sources: Sources | PathResult,
+    distance: Array | None = None,
     predecessor: Array | None = None,
     *,
     cutoff: float | None = None,
 ) -> None:
     """Check distances in arcs from the nearest source, regardless of weights.
 
-    :param sources: a vertex, or several, by id (:attr:`Graph.ids`)
+    >>> import godwit as gw
+    >>> graph = gw.generators.star(5)
+    >>> gw.verify_bfs(graph, gw.bfs(graph, 0))
+
+    :param sources: a vertex, or several, by id (:attr:`Graph.ids`); or a result, whose sources, distances
+        and predecessors are checked
     :param distance: (n); the largest value of an integer dtype, or infinity, marks the unreached
     :param predecessor: (n), -1 for sources and the unreached; None if there are none to check
     :param cutoff: vertices farther away were to be left unreached
     :raises VerificationError: naming a vertex or an arc that breaks a rule
-    :raises InputError: the arrays have a wrong shape or dtype
+    :raises InputError: the arrays have a wrong shape or dtype, or there are none
     """
-    _Verifier(graph, sources, distance, predecessor, cutoff, unit_lengths=True).verify()
+    arrays = _arrays(sources, distance, predecessor)
+    _Verifier(graph, *arrays, cutoff, unit_lengths=True).verify()
 
 
 def verify_sssp(
     graph: Graph,
-    sources: Any,
-    distance: Array,
+    sources: Sources | PathResult,
+    distance: Array | None = None,
     predecessor: Array | None = None,
     *,
     cutoff: float | None = None,
 ) -> None:
     """Check lengths of shortest paths from the nearest source; arcs without weights have length 1.
 
-    Parameters and errors as those of :func:`verify_bfs`.
+    Parameters and errors as those of :func:`verify_bfs`; a result of ``weighted=False`` counts arcs.
     """
-    unit_lengths = isinstance(graph, Graph) and graph.weights is None
-    _Verifier(graph, sources, distance, predecessor, cutoff, unit_lengths=unit_lengths).verify()
+    arrays = _arrays(sources, distance, predecessor)
+    counts_arcs = isinstance(sources, PathResult) and sources.unit_lengths
+    unit_lengths = counts_arcs or (isinstance(graph, Graph) and graph.weights is None)
+    _Verifier(graph, *arrays, cutoff, unit_lengths=unit_lengths).verify()
+
+
+def _arrays(
+    sources: Sources | PathResult, distance: Array | None, predecessor: Array | None
+) -> tuple[Any, Array, Array | None]:
+    """Return sources, distances and predecessors, which a result has.
+
+    :raises InputError: there are no distances, or those of a result and others
+    """
+    if not isinstance(sources, PathResult):
+        if distance is None:
+            raise InputError("distance must be an array, or sources a result, got neither")
+        return sources, distance, predecessor
+    if distance is not None or predecessor is not None:
+        raise InputError("a result has distances and predecessors: give no others beside it")
+    return sources.sources, sources.distance, sources.predecessor
 
 
 class _Verifier:

@@ -17,7 +17,9 @@ from godwit.algorithms.power_iteration.query import (
     power_of_two,
     scaled_to_unit,
 )
+from godwit.algorithms.power_iteration.result import CentralityResult, HitsResult
 from godwit.dtypes import Array, as_flag, as_positive_number
+from godwit.errors import InputError
 from godwit.graph.csr import Graph
 
 _ROUNDING = 1e-12
@@ -25,11 +27,15 @@ _ROUNDING = 1e-12
 
 
 def verify_eigenvector_centrality(
-    graph: Graph, centrality: Array, *, tolerance: float = 1e-6, weighted: bool | None = None
+    graph: Graph,
+    centrality: Array | CentralityResult,
+    *,
+    tolerance: float = 1e-6,
+    weighted: bool | None = None,
 ) -> None:
     """Check that values have L2 norm 1, and that one more iteration changes them little.
 
-    :param centrality: (n), float64 or float32
+    :param centrality: (n), float64 or float32; or a result, whose values are checked
     :param tolerance: largest mean absolute change, of values of one more iteration
     :param weighted: as it was computed, as for :func:`eigenvector_centrality`
     :raises VerificationError: naming the vertex whose value changes most
@@ -47,7 +53,7 @@ def verify_eigenvector_centrality(
 
 def verify_katz_centrality(
     graph: Graph,
-    centrality: Array,
+    centrality: Array | CentralityResult,
     *,
     alpha: float = 0.1,
     beta: float | VertexValues = 1.0,
@@ -60,6 +66,7 @@ def verify_katz_centrality(
     Parameters as for :func:`katz_centrality`; ``tolerance`` is the largest mean absolute change of values
     that are not normalized.
 
+    :param centrality: (n), float64 or float32; or a result, whose values are checked
     :raises VerificationError: naming the vertex whose value changes most
     :raises InputError: a wrong argument
     """
@@ -82,8 +89,8 @@ def verify_katz_centrality(
 
 def verify_hits(
     graph: Graph,
-    hubs: Array,
-    authorities: Array,
+    hubs: Array | HitsResult,
+    authorities: Array | None = None,
     *,
     tolerance: float = 1e-12,
     normalized: bool = True,
@@ -91,8 +98,8 @@ def verify_hits(
 ) -> None:
     """Check that hubs are the sums over authorities, and that one more iteration changes these little.
 
-    :param hubs: (n), float64 or float32
-    :param authorities: (n), float64 or float32
+    :param hubs: (n), float64 or float32; or a result, whose hubs and authorities are checked
+    :param authorities: (n), float64 or float32; None beside a result
     :param tolerance: largest mean absolute change of authorities of L2 norm 1
     :param normalized: both sum to 1; else authorities have L2 norm 1
     :param weighted: as it was computed, as for :func:`hits`
@@ -103,6 +110,13 @@ def verify_hits(
     normalized = as_flag(normalized, "normalized")
     tolerance = as_positive_number(tolerance, "tolerance")
     is_weighted = checks_weights(graph, weighted, "HITS")
+    if isinstance(hubs, HitsResult):
+        if authorities is not None:
+            raise InputError("a result has authorities: give no others beside it")
+        authorities = hubs.authorities
+        hubs = hubs.hubs
+    elif authorities is None:
+        raise InputError("authorities must be an array, or hubs a result, got neither")
     found_hubs = _checked(hubs, graph, "hubs")
     found = _checked(authorities, graph, "authorities")
     if normalized:
@@ -122,8 +136,9 @@ def verify_hits(
         _compare(unit, scaled_to_unit(stepped), tolerance, "authorities")
 
 
-def _checked(values: Array, graph: Graph, name: str) -> Array:
+def _checked(values: Array | CentralityResult, graph: Graph, name: str) -> Array:
     """Return values as float64; VerificationError if one is not finite."""
+    values = values.centrality if isinstance(values, CentralityResult) else values
     checked = checked_array(values, graph.vertex_count, name, "f").astype(np.float64)
     if (v := first_true(~np.isfinite(checked))) is not None:
         fail(f"{name} of vertex {v} is {checked[v]}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +114,84 @@ def test_weights_and_attributes() -> None:
     by_km = gw.Graph.from_networkx(source, "km")
     assert by_km.edge_data["weight"].tolist() == [3, 2, 3, 2]
     assert graph.merge_parallel_arcs("sum").edge_data["note"].tolist() == ["x", "x"]
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.integers(0, 5),
+        st.integers(1, 3),
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from([1.5, -2.0]),
+        st.sampled_from([datetime.date(2020, 1, 1), None]),
+    ),
+    max_size=30,
+)
+FIELDS = ("from", "to", "weight", "note", "km", "since")
+
+
+@pytest.mark.parametrize("names", [True, False], ids=["texts", "numbers"])
+@pytest.mark.parametrize("directed", [True, False])
+@given(rows=ROWS)
+@settings(max_examples=40)
+def test_columns_of_tables_travel(directed: bool, names: bool, rows: list[Any]) -> None:
+    if names:
+        rows = [(f"v{u}", f"v{v}", *values) for u, v, *values in rows]
+    id_type = pa.string() if names else pa.int64()
+    types = [id_type, id_type, pa.int32(), pa.string(), pa.float64(), pa.date32()]
+    columns = [[row[at] for row in rows] for at in range(len(FIELDS))]
+    table = pa.table(dict(zip(FIELDS, map(pa.array, columns, types), strict=True)))
+    graph = gw.Graph.from_table(table, directed=directed)
+    expected = Counter(rows)
+    if not directed:
+        expected += Counter((v, u, *values) for u, v, *values in rows if u != v)
+    assert _rows_of(graph) == expected
+    table = graph.to_arrow()
+    assert table.column_names == ["source", "target", *FIELDS[2:]]
+    back = gw.Graph.from_table(table)
+    assert back.directed == directed
+    assert _rows_of(back) == expected
+    frame = graph.without_weights().to_frame()
+    assert list(frame.columns) == ["source", "target", *FIELDS[3:]]
+    assert len(frame) == len(rows)
+    assert sorted(frame["km"]) == sorted(row[4] for row in rows)
+
+
+def _rows_of(graph: gw.Graph) -> Counter[Any]:
+    ids = list(graph.ids)
+    data = zip(*(graph.edge_data[name].tolist() for name in FIELDS[3:]), strict=True)
+    return Counter(
+        (ids[u], ids[v], int(weight), *values)
+        for (u, v, weight), values in zip(arcs_of(graph), data, strict=True)
+    )
+
+
+def test_no_attribute_of_a_table_is_lost_or_taken_for_another_column() -> None:
+    odd = {"source": [1, 2], "weight": [3, None], 7: [{1}, "x"], "length": [5, 6]}
+    graph = gw.Graph.from_edges([0, 1], [1, 2]).with_edge_data(odd)
+    table = graph.to_arrow()
+    assert table.column_names == ["source", "target", "source_", "weight", "7", "length"]
+    assert table["7"].to_pylist() == ["{1}", "x"]
+    back = gw.Graph.from_table(table)
+    assert not back.is_weighted
+    assert back.edge_data["weight"].tolist() == [3, None]
+    assert gw.Graph.from_table(table, "source", "target", "length").weights.tolist() == [5, 6]
+    weighted = graph.with_weights([8, 9]).to_arrow()
+    assert weighted.column_names == [
+        "source",
+        "target",
+        "weight",
+        "source_",
+        "weight_",
+        "7",
+        "length",
+    ]
+    assert gw.Graph.from_table(weighted).weights.tolist() == [8, 9]
+    frame = pd.DataFrame({"u": [0, 1, 2], "v": [1, 2, 0], "kind": pd.Categorical(["a", "b", "a"])})
+    cut = gw.Graph.from_table(frame[frame["u"] > 0])  # its index has no name
+    assert {name: values.tolist() for name, values in cut.edge_data.items()} == {"kind": ["b", "a"]}
+    with pytest.raises(InputError, match="several columns are called 'b'"):
+        gw.Graph.from_table(pa.table([[0], [1], [2], [3]], ["u", "v", "b", "b"]))
 
 
 def test_results_become_attributes() -> None:

@@ -137,6 +137,19 @@ class ArcList:
         )
         return rows, not both_directions or options.directed is True
 
+    def numbered(self) -> Self:
+        """Return the arcs with their numbers in the list as weights: int64."""
+
+        def blocks() -> Iterator[Block]:
+            first = 0
+            for block in self.arcs.blocks():
+                end = first + len(block.targets)
+                yield block._replace(weights=np.arange(first, end))
+                first = end
+
+        arcs = replace(self.arcs, blocks=blocks, weight_dtype=np.dtype(np.int64))
+        return replace(self, arcs=arcs)
+
 
 class IdTable:
     """The vertices of a file that lists all ids: integers, numbered in ascending order.

@@ -343,12 +343,18 @@ class Graph:
         tables have ``__arrow_c_stream__`` or ``__dataframe__``.
 
         Ids are names, integers or texts: the vertices are those that occur, by ascending id, and functions
-        take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept, further columns not.
+        take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept. Further columns
+        become :attr:`edge_data`: numbers and truth values in arrays of their dtypes, all else as objects,
+        None where a value is missing (NaN in a column of floats). Columns that are not wanted take time
+        and memory: ``table[["user", "friend"]]`` goes without.
 
         >>> import pandas as pd
         >>> graph = Graph.from_table(pd.DataFrame({"user": [10, 20], "friend": [20, 30]}))
         >>> list(graph.ids)
         [10, 20, 30]
+        >>> roads = pd.DataFrame({"from": ["Ulm", "Bonn"], "to": ["Bonn", "Jena"], "road": ["A8", "A4"]})
+        >>> Graph.from_table(roads).edge_data["road"].tolist()
+        ['A4', 'A8']
 
         :param source: name of the column of sources; by default columns are recognized by their usual
             names, else the first two are taken, and a third if it has a usual name of weights
@@ -362,18 +368,27 @@ class Graph:
         """
         from godwit.graph.interchange import tables
 
-        return assemble(*tables.list_table_arcs(table, source, target, weight, directed, relabel))
+        arc_list, options, edge_data = tables.list_table_arcs(
+            table, source, target, weight, directed, relabel
+        )
+        made = assemble(arc_list, options)
+        if edge_data:
+            row_of_arc = assemble(arc_list.numbered(), options).weights
+            edge_data = taken(edge_data, as_array(row_of_arc, "rows"))
+        return made._with_data(NO_COLUMNS, edge_data)
 
     def to_arrow(self) -> Any:
         """Return the arcs as a ``pyarrow.Table``; of an undirected graph each edge once.
 
-        Columns ``source`` and ``target`` hold ids (:attr:`ids`; objects as texts), ``weight`` weights.
-        The metadata of the schema has what :meth:`from_table` needs to make the same graph, vertices
-        without arcs included if ids are consecutive.
+        Columns ``source`` and ``target`` hold ids (:attr:`ids`; objects as texts), ``weight`` weights, and
+        further ones :attr:`edge_data`: objects for which Arrow has no type as texts, and with underscores
+        behind names that other columns have. :attr:`vertex_data` is not in it. The metadata of the schema
+        has what :meth:`from_table` needs to make the same graph, vertices without arcs included if ids are
+        consecutive.
         """
         from godwit.graph.interchange import tables
 
-        return tables.arc_table(self.rows, self.ids, self.directed)
+        return tables.arc_table(self.rows, self.ids, self.directed, self._edge_data)
 
     def to_frame(self) -> Any:
         """Return the table of :meth:`to_arrow` as a ``pandas.DataFrame``, which has no metadata.
@@ -466,7 +481,7 @@ class Graph:
 
         They come from graphs of NetworkX and igraph, and :meth:`with_vertex_data`. Graphs that are made of
         this one have them, too, as have those of :meth:`to_networkx` and :meth:`to_igraph`, and files
-        of GraphML; tables and other files do not.
+        of GraphML; other files do not.
 
         >>> import networkx as nx
         >>> graph = Graph.from_networkx(nx.karate_club_graph()).subgraph([1, 33])
@@ -479,7 +494,8 @@ class Graph:
     def edge_data(self) -> Columns:
         """Attributes of edges but weights: (m) values in the order of ``targets``, by the name.
 
-        As :attr:`vertex_data`. Where several arcs become one, it has the values of the first.
+        As :attr:`vertex_data`, but tables have them, too (:meth:`from_table`, :meth:`to_arrow`,
+        :meth:`to_frame`). Where several arcs become one, it has the values of the first.
         """
         return self._edge_data
 

@@ -256,7 +256,7 @@ class _Survey:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if _is_text(column.type):
+        if is_text(column.type):
             self.texts = True
         elif pa.types.is_integer(column.type):
             extremes = pc.min_max(column).as_py()
@@ -288,7 +288,8 @@ class _Survey:
             raise self._problem(str(error), None) from None
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Return True if Arrow's type is one of texts."""
     import pyarrow as pa
 
     types = pa.types
@@ -296,18 +297,20 @@ def _is_text(kind: Any) -> bool:
 
 
 def _decoded(table: Any) -> list[Any]:
-    """Return the columns of a table, with dictionaries (categoricals) replaced by their values."""
+    """Return the columns of a table as of :func:`plain_column`."""
+    return list(map(plain_column, table.columns))
+
+
+def plain_column(column: Any) -> Any:
+    """Return a column, of a dictionary (a categorical) with its values."""
     import pyarrow as pa
 
-    def plain(column: Any) -> Any:
-        if not pa.types.is_dictionary(column.type):
-            return column
-        kind = column.type.value_type
-        kind = pa.large_string() if _is_text(kind) else kind
-        chunks = (part.dictionary.cast(kind).take(part.indices) for part in column.chunks)
-        return pa.chunked_array(chunks, kind)
-
-    return list(map(plain, table.columns))
+    if not pa.types.is_dictionary(column.type):
+        return column
+    kind = column.type.value_type
+    kind = pa.large_string() if is_text(kind) else kind
+    chunks = (part.dictionary.cast(kind).take(part.indices) for part in column.chunks)
+    return pa.chunked_array(chunks, kind)
 
 
 def _first_null(column: Any) -> int:

@@ -6,24 +6,38 @@ or by the dataframe interchange protocol (``__dataframe__``), which import no ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from godwit.dtypes import Array, as_flag
+import numpy as np
+
+from godwit.dtypes import Array, as_array, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.arcs import ArcList, ReadOptions
+from godwit.graph.attributes import Columns as AttributeColumns
+from godwit.graph.attributes import columns_as_given, taken
 from godwit.graph.ids import VertexIds
 from godwit.graph.rows import Rows, estimate_bytes, require_memory
 from godwit.graph.table_columns import (
+    NAMES,
     Columns,
     arcs_of_tables,
     choose_columns,
+    is_text,
+    plain_column,
     read_metadata,
     row_tables,
     schema_of,
 )
+
+_WEIGHTED = b"godwit.weighted"
+"""Key in the metadata of tables with attributes: ``b"false"`` if no column has weights."""
+
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""Name that pandas gives to an index without a name."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +96,18 @@ def list_table_arcs(
     weight: str | None,
     directed: bool | None,
     relabel: bool | None,
-) -> tuple[ArcList, ReadOptions]:
-    """Return the arcs in a table, and the options given; see :meth:`godwit.Graph.from_table`."""
+) -> tuple[ArcList, ReadOptions, AttributeColumns]:
+    """Return the arcs in a table, the options given, and further columns: a value for each row.
+
+    See :meth:`godwit.Graph.from_table`.
+    """
     directed = None if directed is None else as_flag(directed, "directed")
     relabel = None if relabel is None else as_flag(relabel, "relabel")
     arrow = _arrow_table(table)
     names = [str(name) for name in arrow.column_names]
+    metadata = arrow.schema.metadata or {}
+    if source is None and target is None and metadata.get(_WEIGHTED) == b"false":
+        source, target = NAMES[:2]  # no attribute is taken for weights
     columns = _columns(names, source, target, weight)
     chosen = _check_ids(arrow.select(columns.used))
     options = ReadOptions(directed=directed, relabel=relabel)
@@ -100,17 +120,81 @@ def list_table_arcs(
         one_table=True,
         most_rows=chosen.num_rows,
     )
-    return arc_list, options
+    return arc_list, options, _attributes(arrow, names, columns)
 
 
-def arc_table(rows: Rows, ids: VertexIds, directed: bool) -> Any:
+def _attributes(table: Any, names: list[str], columns: Columns) -> AttributeColumns:
+    """Return the columns of a table that are neither ids nor weights; not the unnamed index of pandas."""
+    used = set(columns.used)
+    further = {
+        at: name
+        for at, name in enumerate(names)
+        if at not in used and not _UNNAMED_INDEX.fullmatch(name)
+    }
+    for at, name in further.items():
+        if names.index(name) != at:
+            raise _problem(f"several columns are called {shown(name)}", None)
+    return columns_as_given({name: _values(table.column(at)) for at, name in further.items()})
+
+
+def _values(column: Any) -> Array:
+    """Return a column as an array: numbers and truth values in their dtypes, all else as objects.
+
+    Where a value is missing, floats are NaN; columns of other types become objects, None among them.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    column = plain_column(column)
+    kind = column.type
+    whole = column.null_count == 0 and (types.is_integer(kind) or types.is_boolean(kind))
+    if whole or types.is_floating(kind):
+        return as_array(column.to_numpy(), "column")
+    if not is_text(kind):
+        return np.fromiter(column.to_pylist(), object, len(column))
+    # A text that occurs several times is one object.
+    encoded = pa.concat_arrays(
+        column.cast(pa.large_string()).chunks or [pa.array([], pa.large_string())]
+    )
+    encoded = encoded.dictionary_encode()
+    distinct = [*encoded.dictionary.to_pylist(), None]
+    indices = encoded.indices.fill_null(len(distinct) - 1).to_numpy()
+    values: Array = np.fromiter(distinct, object, len(distinct))[indices]
+    return values
+
+
+def arc_table(rows: Rows, ids: VertexIds, directed: bool, edge_data: AttributeColumns) -> Any:
     """Return the arcs of a graph as an Arrow table; see :meth:`godwit.Graph.to_arrow`."""
     import pyarrow as pa
 
-    weight_bytes = 0 if rows.weights is None else rows.weights.itemsize
-    require_memory(estimate_bytes(0, rows.arc_count, 16, weight_bytes), "a table of all arcs")
+    value_bytes = sum(values.itemsize for values in edge_data.values())
+    value_bytes += 0 if rows.weights is None else rows.weights.itemsize
+    require_memory(estimate_bytes(0, rows.arc_count, 16, value_bytes), "a table of all arcs")
     tables = list(row_tables(rows, ids, directed))
-    return pa.concat_tables(tables) if tables else schema_of(rows, ids, directed).empty_table()
+    table = pa.concat_tables(tables) if tables else schema_of(rows, ids, directed).empty_table()
+    if not edge_data:
+        return table
+    if not directed:
+        tails = np.repeat(np.arange(rows.vertex_count), np.diff(rows.offsets))
+        edge_data = taken(edge_data, tails <= rows.targets)
+    for given, values in edge_data.items():
+        name = str(given)
+        while name in table.column_names:
+            name += "_"
+        table = table.append_column(name, _arrow_values(values))
+    weighted = b"false" if rows.weights is None else b"true"
+    return table.replace_schema_metadata({**table.schema.metadata, _WEIGHTED: weighted})
+
+
+def _arrow_values(values: Array) -> Any:
+    """Return values as an Arrow array; as texts if Arrow has no type for them."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values.tolist() if values.dtype == object else values)
+    except (pa.ArrowException, OverflowError):
+        texts = (None if value is None else str(value) for value in values.tolist())
+        return pa.array(texts, pa.large_string())
 
 
 def to_frame(table: Any, *, nullable: bool) -> Any:

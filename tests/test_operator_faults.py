@@ -124,7 +124,7 @@ def _doubled(x: Any) -> Any:
 
 
 REFUSED: list[tuple[Callable[[int], Any], str]] = [
-    (_writing, "readonly array"),
+    (_writing, "it writes to an array that it captures"),
     (_calling_itself, "'_calling_itself' calls itself, perhaps by others.*write a loop"),
     (lambda x: TABLE.flat[x], "items of a.flat cannot be indexed; index the array itself"),
     (lambda x: TABLE[x < TABLE].size, "cannot compile"),

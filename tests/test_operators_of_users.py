@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import random
 import time
 import traceback
+import weakref
+from contextlib import suppress
 from random import random as drawn
 from typing import Any
 
@@ -18,6 +22,7 @@ from godwit.errors import GodwitError, InputError, OperatorError
 
 GRAPH = gw.generators.path(5)
 GENERATOR = np.random.default_rng(1)
+ARRAY = np.zeros(5)
 CALLS = 0
 
 
@@ -28,6 +33,17 @@ def _helper(value: float) -> float:
 def _counts(value: float) -> float:
     global CALLS  # noqa: PLW0603
     CALLS += 1
+    return value
+
+
+def _imports(value: float) -> float:
+    import math as inside
+
+    return inside.sqrt(value)
+
+
+def _writes(value: float) -> float:
+    ARRAY[0] += value
     return value
 
 
@@ -50,6 +66,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "print": (lambda value: 1.0 if print(value) else value, r"uses print: .*parameters alone"),
     "time": (lambda value: value + time.time(), r"uses time\.time: .*parameters alone"),
     "global": (_counts, r"'_counts' .* writes CALLS"),
+    "import": (_imports, r"'_imports' .* imports math; write the import above"),
+    "array": (_writes, r"'_writes' .* writes to an array that it captures"),
+    "attribute": (
+        lambda value: math.sqroot(value) + 1,  # type: ignore[attr-defined]
+        r"line \d+\) uses math\.sqroot: module 'math' has no attribute",
+    ),
+    "tuple": (lambda value: (value, 1), r"returns a tuple; an? (operator|predicate) returns"),
+    "text": (lambda value: f"{value}", r"returns a text; an? (operator|predicate) returns"),
 }
 
 
@@ -87,6 +111,19 @@ def test_causes_of_other_errors_stay(tmp_path: Any) -> None:
     with pytest.raises(InputError) as refused:
         gw.bfs(GRAPH, 99)
     assert len(traceback.extract_tb(refused.value.__traceback__)) == 2
+
+
+def test_errors_keep_no_arguments() -> None:
+    graph = gw.generators.path(3)
+    kept = weakref.ref(graph)
+    gc.disable()
+    try:
+        with suppress(InputError):
+            gw.bfs(graph, 99)
+        del graph
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_random_numbers_are_uniform_and_differ() -> None:

@@ -462,7 +462,7 @@ def _sometimes(vertex: int) -> Any:
         ),
         (
             gw.frontier.advance("x", lambda: (1, 2), "min"),
-            "advance into 'x': message returns UniTuple",
+            "advance into 'x': message returns a tuple",
         ),
         (gw.frontier.compute("f", lambda: 1j), "compute 'f': value returns complex128"),
         (

@@ -376,7 +376,7 @@ def test_what_returns_no_number_is_called_by_its_name_and_place() -> None:
         field_dtype="int32", update=lambda field, value: (update(value), field),
     )  # fmt: skip
     line = program.update.__code__.co_firstlineno
-    with pytest.raises(OperatorError, match=rf"'update' \(\S+, line {line}\) returns Tuple"):
+    with pytest.raises(OperatorError, match=rf"'update' \(\S+, line {line}\) returns a tuple"):
         gw.run(program, gw.generators.path(3), {0: 1}, devices="cpu")
 
 

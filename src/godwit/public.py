@@ -84,7 +84,12 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             raised = TypeError(f"{function.__name__}() has no argument {unknown!r}: {suggestion}")
         # Without the frames of Godwit and the errors of compilers, which say nothing to the caller.
         cause = None if isinstance(raised, OperatorError) else raised.__cause__
-        raise raised.with_traceback(None) from cause
+        try:
+            raise raised.with_traceback(None) from cause
+        finally:
+            del (
+                raised
+            )  # whose traceback refers to this frame: a cycle that would keep the arguments
 
     return call
 

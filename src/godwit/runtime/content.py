@@ -122,9 +122,8 @@ class Content:
             standard = owner if _is_standard(owner) else None
             try:
                 value = getattr(owner, name)
-            except AttributeError:
-                self.add("missing")
-                return
+            except AttributeError as error:
+                raise OperatorError(f"{where} uses {'.'.join(chain)}: {error}") from None
             is_function = isinstance(value, types.FunctionType) and not hasattr(value, COMPILED_AS)
             if is_function and standard is None:
                 path = ".".join(chain[: position + 1])

@@ -41,13 +41,19 @@ def check_purity(
 
     :param values: of the global and closure names that it uses
     :param chains: those names, each with the attributes that it reads of it
-    :raises OperatorError: it uses random numbers, input or output, the time, or writes a global name
+    :raises OperatorError: it uses random numbers, input or output, the time, or writes a global name, or
+        imports a module
     """
     for chain in sorted(chains):
         reason = _reason(chain, values)
         if reason:
             raise OperatorError(f"{place_of(function)} uses {'.'.join(chain)}: {reason}")
     for instruction in dis.get_instructions(function.__code__):
+        if instruction.opname == "IMPORT_NAME":
+            raise OperatorError(
+                f"cannot compile {place_of(function)}: it imports {instruction.argval}; write the import "
+                "above the function"
+            )
         if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
             instruction.opname == "STORE_DEREF"
             and instruction.argval in function.__code__.co_freevars

@@ -48,7 +48,14 @@ def wrong_return(what: str, returned: np.dtype[Any] | None, wanted: np.dtype[Any
         rule = _CONDITIONS
     elif wanted is not None and wanted.kind in "iu" and returned.kind == "f":
         rule = _INTEGERS
-    return f"returns {what}; {rule}" if rule else ""
+    return f"returns {type_in_words(what)}; {rule}" if rule else ""
+
+
+def type_in_words(kind: str) -> str:
+    """Return Numba's name of a type in plain words."""
+    return re.sub(
+        r"(Uni|Named|NamedUni)?Tuple\(.*\)", "a tuple", kind.replace("unicode_type", "a text")
+    )
 
 
 @dataclass
@@ -177,10 +184,26 @@ def _reason(lines: list[str]) -> str:
             )
         if reason.endswith(":") and position + 1 < len(lines):
             reason = f"{reason} {lines[position + 1].removeprefix('>>> ')}"
-        return re.sub(
-            r"No implementation of .* found for signature:", "no implementation of", reason
-        )
+        for pattern, text in _IN_PLAIN_WORDS:
+            reason = re.sub(pattern, text, reason)
+        return reason
     return "no reason given"
+
+
+_IN_PLAIN_WORDS = (
+    (r"No implementation of .* found for signature:", "no implementation of"),
+    (
+        r"no implementation of setitem\(readonly array.*",
+        "it writes to an array that it captures; a step program has fields that operators write",
+    ),
+    (r"Literal\[\w+\]\((.*?)\)", r"\1"),
+    (r"(?:readonly )?array\((\w+), (\d)d, \w+\)", r"array(\1, \2d)"),
+    (r"<iv=.*?>", ""),
+    (r"unicode_type", "str"),
+    (r"Untyped global name ('\w+'): .*", r"compiled code cannot use \1"),
+    (r"Cannot bind .* due to \"TypeError: (.*?)\"?\.$", r"\1"),
+)
+"""Numba's words, as patterns, and ours for the same."""
 
 
 def _shortened(message: str) -> str:

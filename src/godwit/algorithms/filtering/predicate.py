@@ -10,7 +10,7 @@ import numpy as np
 
 from godwit.errors import InputError, OperatorError, shown
 from godwit.runtime.content import plain_function
-from godwit.runtime.rebuilding import function_location
+from godwit.runtime.rebuilding import function_location, type_in_words
 
 ITEM_DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
@@ -55,8 +55,8 @@ def not_boolean(predicate: Predicate, what: str) -> str:
     plain = plain_function(predicate)
     assert plain is not None
     return (
-        f"predicate {function_location((plain, plain.__name__))} returns {what}; a predicate returns "
-        "a boolean, such as x > 0"
+        f"predicate {function_location((plain, plain.__name__))} returns {type_in_words(what)}; "
+        "a predicate returns a boolean, such as x > 0"
     )
 
 

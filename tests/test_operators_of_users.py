@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import math
 import random
+import re
 import time
 import traceback
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from random import random as drawn
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 import godwit as gw
 from emulated_grid import emulated_gpus
 from emulated_grid_compiler import COMPILER
-from godwit.errors import GodwitError, InputError, OperatorError
+from godwit.errors import GodwitError, InputError, OperatorError, RunTimeoutError
 
 GRAPH = gw.generators.path(5)
 GENERATOR = np.random.default_rng(1)
@@ -170,3 +172,45 @@ def test_random_numbers_on_gpus() -> None:
     with emulated_gpus(2):
         found = DRAW.run(GRAPH, devices=["cuda:0", "cuda:1"]).fields["number"]
     assert found.tolist() == expected
+
+
+ENDLESS = gw.VertexProgram(
+    name="endless", dtype="int64", combine="min", message=lambda value: value - 1
+)
+
+
+@pytest.mark.parametrize("devices", ["cpu", ["cpu:0", "cpu:1"]])
+def test_a_program_that_never_ends_is_ended(devices: Any) -> None:
+    with pytest.raises(RunTimeoutError, match=r"within 5,000 items: .* max_items=") as caught:
+        gw.run(ENDLESS, GRAPH, {0: 0}, devices=devices, max_items=5000)
+    assert (
+        int(re.findall(r"processed ([\d,]+) items", str(caught.value))[0].replace(",", "")) > 5000
+    )
+    with pytest.raises(InputError, match="max_items must be at least 1"):
+        gw.run(ENDLESS, GRAPH, {0: 0}, max_items=0)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs with")
+def test_a_program_that_never_ends_is_ended_on_gpus() -> None:
+    with emulated_gpus(2), pytest.raises(RunTimeoutError, match="within 50 items"):
+        gw.run(
+            ENDLESS, GRAPH, {0: 0}, devices=["cuda:0", "cuda:1"], max_items=50,
+            gpu=gw.GpuOptions(slice_s=0.01),
+        )  # fmt: skip
+
+
+def test_an_interruption_says_how_far_the_run_was() -> None:
+    def interrupt(processed: int) -> None:  # where Ctrl-C arrives: in the thread that waits
+        raise KeyboardInterrupt
+
+    never = gw.frontier.repeat([gw.frontier.filter(lambda: False)], until=lambda size: size < 0)
+    steps = gw.StepProgram("endless", fields={"a": ("int64", 0)}, steps=[never])
+    runs: list[Callable[[], Any]] = [
+        lambda: gw.run(ENDLESS, GRAPH, {0: 0}, progress=interrupt),
+        lambda: steps.run(GRAPH, progress=interrupt),
+    ]
+    for run in runs:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run()
+        assert "s and processed" in caught.value.__notes__[0]
+        assert len(caught.traceback) <= 4

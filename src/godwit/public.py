@@ -66,10 +66,10 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             if progress:
                 with Bar(function.__name__) as named["progress"]:
                     return call(*arguments, **named)
-        raised: Exception
+        raised: BaseException
         try:
             return function(*arguments, **named)
-        except GodwitError as error:
+        except (GodwitError, KeyboardInterrupt) as error:
             if os.environ.get("GODWIT_FULL_TRACEBACK"):
                 raise
             raised = error

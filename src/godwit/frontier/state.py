@@ -26,13 +26,13 @@ from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph, default_step_devices
 from godwit.runtime.gpu_options import OF_FRONTIERS, OF_STEPS, GpuOptions, check_options, refuse
+from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import PROGRESS, active
 from godwit.worker.options import SolverOptions
-from godwit.worker.solve import make_poll
 
 FieldInitial = int | float | Literal["degree", "vertex"] | Array
 """Initial values of a field."""
@@ -282,16 +282,17 @@ def run_code(
     with statistics.phase("place"):
         positions = None if devices[0].kind == "cpu" else place_positions(placed)
     with statistics.phase("run"):
-        poll = make_poll(options)
+        poll = RunPoll(options.timeout_s, options.progress, active())
         try:
-            if positions is None:
-                from godwit.frontier.cpu.program import run_steps_on_cores
+            with poll.noting_interruptions():
+                if positions is None:
+                    from godwit.frontier.cpu.program import run_steps_on_cores
 
-                counts = run_steps_on_cores(code, graph, devices, state, poll)
-            else:
-                from godwit.frontier.cuda.run import run_steps_on_gpus
+                    counts = run_steps_on_cores(code, graph, devices, state, poll)
+                else:
+                    from godwit.frontier.cuda.run import run_steps_on_gpus
 
-                counts = run_steps_on_gpus(code, positions, state, poll, options.gpu)
+                    counts = run_steps_on_gpus(code, positions, state, poll, options.gpu)
         except StepError as failure:
             raise _user_error(code, graph, failure) from None
     if counts.compile_s:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from godwit.errors import RunTimeoutError
 from godwit.progress import Progress
@@ -20,6 +21,7 @@ class RunPoll:
     :param progress: the user's function, called with the number of processed items
     :param trace: gets that number, too
     :param total: number of items of the whole run, which the user's function gets as well; None: unknown
+    :param max_items: RunTimeoutError once the run has processed more items; None for no limit
     """
 
     def __init__(
@@ -28,29 +30,52 @@ class RunPoll:
         progress: Callable[[int], None] | None,
         trace: Trace | None,
         total: int | None = None,
+        max_items: int | None = None,
     ) -> None:
         self._timeout_s = math.inf if timeout_s is None else timeout_s
         self._progress = progress
         self._trace = trace
         self._total = total
+        self._max_items = max_items
+        self._processed = 0
         self._begin: float | None = None
 
     def __call__(self, processed: int) -> None:
         """Tell the user's function and the trace how far the run is.
 
-        :raises RunTimeoutError: out of time
+        :raises RunTimeoutError: out of time, or too many items
         """
         if self._begin is None:
             self._begin = run_clock()
+        self._processed = int(processed)
         if self.remaining_s() < 0:
             raise RunTimeoutError(
                 f"the run did not finish within {self._timeout_s:g} s ({processed} items processed)"
+            )
+        if self._max_items is not None and processed > self._max_items:
+            raise RunTimeoutError(
+                f"the run did not end within {self._max_items:,} items: it {self._so_far()}. A "
+                "program whose values improve again and again around a cycle never ends; "
+                "max_items=... allows more items"
             )
         if self._trace is not None:
             self._trace.count(PROGRESS, int(processed))
         if self._progress is not None:
             known = self._total is None
             self._progress(processed if known else Progress.of(processed, total=self._total))
+
+    @contextmanager
+    def noting_interruptions(self) -> Iterator[None]:
+        """Add to a KeyboardInterrupt of the block how far the run was."""
+        try:
+            yield
+        except KeyboardInterrupt as interruption:
+            interruption.add_note(f"the run {self._so_far()}; timeout_s=... ends a run by itself")
+            raise
+
+    def _so_far(self) -> str:
+        seconds = 0.0 if self._begin is None else run_clock() - self._begin
+        return f"took {seconds:.1f} s and processed {self._processed:,} items"
 
     def remaining_s(self) -> float:
         """Return the seconds until the time-out, negative after it; infinity if there is none."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from godwit.arrays import ResultLocation, host_array
 from godwit.dataflow.item_router import DEFAULT_RING_ITEMS
-from godwit.dtypes import Array, frozen
+from godwit.dtypes import Array, as_count, frozen
 from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Vertex, VertexIds
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from godwit.worker.cuda.placement import GpuPlacement
 
 _ITEM_BYTES = 16
+_MAX_ITEMS = 1 << 30
+"""Default limit of a run, or n^2 where that is more: what Bellman-Ford needs at most."""
 _SMALL_VALUES = 1 << 23
 """NumPy converts fewer values than these faster than a team of threads wakes up."""
 
@@ -101,6 +103,7 @@ def run(
     execution: str = "auto",
     results: str = "host",
     timeout_s: float | None = None,
+    max_items: int | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
     worker: WorkerOptions | None = None,
@@ -117,13 +120,15 @@ def run(
     :param execution: ``"asynchronous"`` (also ``"auto"``) or ``"bulk-synchronous"``: in supersteps, each of
         which processes due items once, before all devices meet
     :param results: as for :func:`bfs`
-    :param trace: likewise
+    :param max_items: the run ends with an error after it has processed more items (a vertex may be one
+        several times). None: the larger of 2^30 and n^2, more than programs that end need
+    :param trace: as for :func:`bfs`
     :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.highest()``,
         ``.to_frame()``, ``.statistics``
     :raises InputError: a wrong argument
     :raises OperatorError: an operator does not compile
     :raises ValueOverflowError: a value does not fit the program's 32-bit integers
-    :raises RunTimeoutError: out of time
+    :raises RunTimeoutError: out of time, or more than ``max_items``
     """
     if not isinstance(program, VertexProgram):
         raise InputError(
@@ -147,9 +152,16 @@ def run(
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:
             target = ids.position(target, "target")
-        solution = solve(
-            program, placed, start, options, limit=limit, target=target, parameters=parameters
-        )
+        if max_items is None:
+            max_items = max(_MAX_ITEMS, placed.graph.vertex_count**2)
+        else:
+            max_items = as_count(max_items, "max_items", 1)
+        poll = RunPoll(options.timeout_s, options.progress, active(), max_items=max_items)
+        with poll.noting_interruptions():
+            solution = solve(
+                program, placed, start, options,
+                limit=limit, target=target, parameters=parameters, poll=poll,
+            )  # fmt: skip
         add_placement(solution.statistics, placed, graph)
         solution.values = options.location.place(solution.values)
         if solution.fields is not None:
@@ -186,6 +198,7 @@ def solve(
     target: int | None = None,
     parameters: Mapping[str, float] | None = None,
     result_dtype: Any = None,
+    poll: ProgressPoll | None = None,
 ) -> Solution:
     """Run a vertex program on a placed graph, with checked arguments.
 
@@ -198,20 +211,22 @@ def solve(
         the run ends when no message can improve it any more
     :param result_dtype: of the resulting values, if not the program's: a wider integer dtype, whose
         identity replaces the program's
+    :param poll: what the calling thread repeats during the run; None: what the options ask for
     :raises ValueOverflowError: a 32-bit integer was too narrow for a value
     :raises RunTimeoutError: out of time
     """
     check_asynchronous(placed.context.devices, options.gpu)
     placement = place_parts(placed)
     asked: dict[str, Any] = {"limit": limit, "target": target, "parameters": parameters}
+    poll = poll or make_poll(options)
     if placement is None:
-        return _solve_on_cores(program, placed, start, options, result_dtype, asked)
-    return _solve_on_gpus(program, placed, placement, start, options, result_dtype, asked)
+        return _solve_on_cores(program, placed, start, options, result_dtype, asked, poll)
+    return _solve_on_gpus(program, placed, placement, start, options, result_dtype, asked, poll)
 
 
 def _solve_on_cores(
     program: VertexProgram, placed: PlacedGraph, start: Start, options: SolverOptions,
-    result_dtype: Any, asked: dict[str, Any],
+    result_dtype: Any, asked: dict[str, Any], poll: ProgressPoll | None,
 ) -> Solution:  # fmt: skip
     from godwit.worker.cpu.engine import run_program
 
@@ -239,7 +254,7 @@ def _solve_on_cores(
             capacity_items,
             in_steps=options.in_steps,
         )
-        counts = run_program(program.operators, devices, parts, run_options, make_poll(options))
+        counts = run_program(program.operators, devices, parts, run_options, poll)
     _take_counts(statistics, counts, program)
     with statistics.phase("gather"):
         values = layout.gather([part.values for part in parts])
@@ -254,7 +269,7 @@ def _solve_on_cores(
 
 def _solve_on_gpus(
     program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, start: Start,
-    options: SolverOptions, result_dtype: Any, asked: dict[str, Any],
+    options: SolverOptions, result_dtype: Any, asked: dict[str, Any], poll: ProgressPoll | None,
 ) -> Solution:  # fmt: skip
     from godwit.worker.cuda.engine import run_program
 
@@ -276,7 +291,7 @@ def _solve_on_gpus(
         destination = _destination(program, placed.layout, result_dtype, options.location)
         chosen_by = (worker, options.in_steps, options.gpu)
         counts, chosen = run_program(
-            program.operators, placement, parts, chosen_by, choose, destination, make_poll(options)
+            program.operators, placement, parts, chosen_by, choose, destination, poll
         )
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window

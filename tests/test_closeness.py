@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from godwit.algorithms.distances import cpu
+from godwit.algorithms.distances.cpu import CpuSearches
 from godwit.algorithms.distances.query import DistanceSums
 from godwit.algorithms.distances.sums import SumQuery, sum_distances
 from godwit.algorithms.distances.verify import verify_sums
@@ -83,7 +84,7 @@ def test_any_graph_as_networkx(way: str, graph: Graph, data: st.DataObject) -> N
 
 def _sums(graph: Graph, *, some: bool, weighted: bool = False) -> DistanceSums:
     vertices = np.arange(0, graph.vertex_count, 40) if some else None
-    return sum_distances(SumQuery(graph, vertices, None, weighted, outward=True))[0]
+    return sum_distances(SumQuery(graph, vertices, None, weighted, outward=True), CpuSearches())
 
 
 @pytest.mark.parametrize("spec", ["rmat:10,seed=2", "road:40x40,seed=2", "caterpillar:500x3"])

@@ -21,6 +21,7 @@ from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
+from godwit.algorithms.distances import cuda as distances_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
@@ -178,6 +179,32 @@ def test_shortest_paths_compile(dtypes: tuple[str, ...], architecture: str) -> N
     assert b".text.work\0" in cubin(text, (), architecture)
     code = cubin(sssp_rows.source(ids, weights), (), architecture)
     assert b".text.write_weight_keys\0" in code
+
+
+@pytest.mark.parametrize(
+    ("ids", "lanes", "by_vertex", "weights", "architecture"),
+    [
+        pytest.param(*variant, name, marks=_unless(place % 3 == 0))
+        for place, (variant, name) in enumerate(
+            zip(
+                [
+                    (INT32, 32, True, None), (INT64, 32, False, "float32"), (INT32, 8, False, "int32"),
+                    (INT32, 2, False, "float64"), (INT64, 2, False, None), (INT32, 8, False, "int64"),
+                ],
+                ARCHITECTURES,
+                strict=True,
+            )
+        )
+    ],
+    ids=str,
+)  # fmt: skip
+def test_distances_compile(
+    ids: Any, lanes: int, by_vertex: bool, weights: Any, architecture: str
+) -> None:
+    hops = distances_steps.hops_source(ids, lanes, by_vertex=by_vertex)
+    lengths = distances_steps.lengths_source(ids, None if weights is None else np.dtype(weights))
+    for text in (hops, lengths):
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 @each_architecture

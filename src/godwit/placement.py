@@ -118,7 +118,9 @@ class PlacedGraph:
             )
 
     def reweighted(self, graph: Graph) -> PlacedGraph:
-        """Return a graph with the same arcs and other weights, on the same devices; closed with this.
+        """Return a graph with the same vertices and other weights or arcs, on the same devices.
+
+        It is closed with this.
 
         :param graph: kept by the caller, as by :meth:`Graph.cached`: it is placed once
         """

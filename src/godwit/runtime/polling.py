@@ -22,6 +22,7 @@ class RunPoll:
     :param trace: gets that number, too
     :param total: number of items of the whole run, which the user's function gets as well; None: unknown
     :param max_items: RunTimeoutError once the run has processed more items; None for no limit
+    :ivar before: items processed by earlier parts of the run, each of which counts from 0
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class RunPoll:
         total: int | None = None,
         max_items: int | None = None,
     ) -> None:
+        self.before = 0
         self._timeout_s = math.inf if timeout_s is None else timeout_s
         self._progress = progress
         self._trace = trace
@@ -47,6 +49,8 @@ class RunPoll:
         """
         if self._begin is None:
             self._begin = run_clock()
+        if self.before:
+            processed = self.before + processed
         self._processed = int(processed)
         if self.remaining_s() < 0:
             raise RunTimeoutError(

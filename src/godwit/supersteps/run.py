@@ -253,6 +253,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
     :param source: as of :func:`step_source`
     :param arguments: (devices) structs, whose member ``stage`` is filled in here
     :param functions: a user's operators
+    :param threads: of a block, if the options do not say
     :ivar exchange: how the devices reach each other's arrays
     :ivar exchange_on_host: makes the host's copies after each superstep but the last; called with its
         phase, the next phase and the state
@@ -272,13 +273,14 @@ class StepPlan(SlicedRun, Generic[Placed]):
         arguments: Array,
         gpu: GpuOptions,
         functions: Sequence[DeviceFunction] = (),
+        threads: int = THREADS,
     ) -> None:
         super().__init__(placement, gpu)
         self.placement: Placed = placement
         self.arguments = arguments
         self._stage = {name: arguments["stage"][name] for name in STAGE.names or ()}
         self.functions = tuple(functions)
-        self._threads = max(64, gpu.threads or THREADS)
+        self._threads = max(64, gpu.threads or threads)
         self.shared_bytes = 0
         self.exchange = Exchange(placement, by_host=copies_by_host(placement, gpu))
         self.exchange_s = 0.0

@@ -328,7 +328,7 @@ def _require_run_memory(
     )
 
 
-def make_poll(options: SolverOptions, total: int | None = None) -> ProgressPoll | None:
+def make_poll(options: SolverOptions, total: int | None = None) -> RunPoll | None:
     """Return a function that the calling thread repeats during a run: for the time-out and progress.
 
     :param total: number of items of the whole run, if it is known

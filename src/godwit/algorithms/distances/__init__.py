@@ -2,17 +2,18 @@
 
 Numbers of arcs are found by searches from many sources at once, in the bits of words; lengths by weights,
 and numbers of arcs in graphs with many levels, by searches side by side. Sources are shared out over the
-threads of the CPU (cpu.py). Each row is what :func:`godwit.bfs` or :func:`godwit.sssp` returns.
+threads of the CPU (cpu.py) or over GPUs (cuda.py). Each row is what :func:`godwit.bfs` or
+:func:`godwit.sssp` returns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.algorithms.distances.cpu import Work, find_distances, in_bits
+from godwit.algorithms.distances.cpu import CpuSearches, in_bits
 from godwit.algorithms.distances.query import DistanceQuery, DistanceSums
 from godwit.algorithms.distances.result import DistancesResult
 from godwit.algorithms.distances.sums import SumQuery, sum_distances
@@ -21,16 +22,26 @@ from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
+from godwit.placement import PlacedGraph, default_step_devices
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
+from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device
-from godwit.runtime.registry import DevicesArgument, resolve_devices
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, on_cores
+from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
 from godwit.worker.solve import make_poll
+
+if TYPE_CHECKING:
+    from godwit.algorithms.distances.cuda import GpuSearches
+
+_LEAST_GPU_WORK = 1 << 22
+"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
+_SHARED_VISITS = 64
+"""About the number of searches in bits that share the visit of an arc."""
 
 
 @public
@@ -56,7 +67,9 @@ def distances(
 
     Row i is what :func:`bfs`, or by weights :func:`sssp`, returns for source i. One call takes many sources
     in much less time than a call for each. Numbers of arcs are found for 64 or more sources at once, in the
-    bits of words (Then et al., PVLDB 8, 2014); lengths by searches side by side, one on each thread.
+    bits of words (Then et al., PVLDB 8, 2014); lengths by searches side by side, of which each thread of
+    the CPU, or each block of threads of a GPU, does one. Several GPUs share the sources, each with the
+    whole graph.
 
     :param sources: a vertex, or several, by id as for :func:`bfs`: a row for each, in the order given; of a
         set, in the order of its iteration. A vertex may be given several times
@@ -66,13 +79,13 @@ def distances(
     :param weighted: None: lengths are sums of weights where the graph has some (as for :func:`sssp`, they
         must not be negative); True: the same, and a graph without is refused; False: arcs are counted
     :param cutoff: farther vertices count as not reached
-    :param devices: of the CPU, one at a time: ``"cpu"`` is all cores, ``"cpu:0"`` one. So far the CPU
-        computes for GPUs, too, as ``.statistics.devices`` says
+    :param devices: as for :func:`bfs`, but CPU devices one at a time: ``"cpu"`` is all cores, ``"cpu:0"``
+        one, and a number means all cores where there is no GPU; None also leaves small work to the CPU
     :param results: where ``.distance`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: as for :func:`bfs`: the number of sources begun so far, with ``.total``
     :param trace: as for :func:`bfs`
-    :param gpu: not used so far
+    :param gpu: how kernels are run
     :returns: ``.distance`` (sources, targets), int32 for numbers of arcs, int64 for integer weights,
         float64 for others; the largest value of the dtype, or infinity, where there is no path.
         ``.sources``, ``.targets``, ``.to_dict()``, ``.to_arrow()``, ``.statistics``
@@ -84,22 +97,34 @@ def distances(
     :raises RunTimeoutError: out of time
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
-    with recorded(trace, "distances"):
-        plain, device = _on_cores(graph, devices, "distances")
+    if devices is None and isinstance(graph, Graph):
+        devices = _default_devices(graph, _number_of(sources))
+    with recorded(trace, "distances"), on_gpus_or_cores(graph, devices, "distances") as (
+        plain, device, placed,
+    ):  # fmt: skip
         weighted = uses_weights(plain, weighted)
         rows = plain.ids.in_order(sources, "sources")
         columns = None if targets is None else plain.ids.in_order(targets, "targets")
         limit = check_cutoff(cutoff)
         if weighted:
             check_weights(plain)
-        check_options((device,), options.gpu, "distances", OF_STEPS)
+        used = (device,) if placed is None else placed.context.devices
+        check_options(used, options.gpu, "distances", OF_STEPS)
         matrix = _Matrix(plain, rows, columns, weighted, limit)
-        statistics = new_statistics((device,), matrix.query)
+        statistics = _new_statistics(used, matrix.query)
         poll = make_poll(options, len(matrix.query.sources))
-        with statistics.phase("run"):
-            found, work = find_distances(matrix.query, device.threads, poll)
-            add_work(statistics, work)
-            distance = matrix.arranged(found)
+        if placed is None:
+            with statistics.phase("run"):
+                searches = CpuSearches(device.threads, poll)
+                distance = matrix.arranged(searches.distances(matrix.query))
+                _add_work(statistics, searches)
+        else:
+            gpu_searches = _searches_on_gpus(placed, statistics, options, poll)
+            with statistics.phase("run"):
+                found = gpu_searches.distances(matrix.query, options.location)
+                distance = matrix.arranged(found)
+            gpu_searches.report()
+            add_placement(statistics, placed, graph)
         return DistancesResult(
             plain, rows, columns, distance, statistics, location=options.location
         )
@@ -141,8 +166,10 @@ def run_sums(
     :param outward: distances from the vertices to the others; False: from the others to the vertices
     :raises InputError: and other errors, as of :func:`distances`
     """
-    with recorded(trace, name):
-        plain, device = _on_cores(graph, devices, name)
+    if devices is None and isinstance(graph, Graph):
+        count = graph.vertex_count if vertices is None else _number_of(vertices)
+        devices = _default_devices(graph, count)
+    with recorded(trace, name), on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
         weighted = uses_weights(plain, weighted)
         ids = plain.ids
         chosen = (
@@ -151,13 +178,22 @@ def run_sums(
         counted = None if others is None else ids.one_or_several(others, "sources", or_none=True)
         if weighted:
             check_weights(plain)
-        check_options((device,), options.gpu, name, OF_STEPS)
+        used = (device,) if placed is None else placed.context.devices
+        check_options(used, options.gpu, name, OF_STEPS)
         query = SumQuery(plain, chosen, counted, weighted, outward)
-        statistics = new_statistics((device,), query.from_others)
+        statistics = _new_statistics(used, query.from_others)
         poll = make_poll(options, query.searches)
-        with statistics.phase("run"):
-            sums, work = sum_distances(query, device.threads, poll)
-            add_work(statistics, work)
+        if placed is None:
+            with statistics.phase("run"):
+                searches = CpuSearches(device.threads, poll)
+                sums = sum_distances(query, searches)
+                _add_work(statistics, searches)
+        else:
+            gpu_searches = _searches_on_gpus(placed, statistics, options, poll)
+            with statistics.phase("run"):
+                sums = sum_distances(query, gpu_searches)
+            gpu_searches.report()
+            add_placement(statistics, placed, graph)
         return SumsOutcome(plain, chosen, sums, statistics)
 
 
@@ -193,7 +229,7 @@ class _Matrix:
             found = found[self._row_index]
         if self._column_index is not None:
             found = found[:, self._column_index]
-        return np.ascontiguousarray(found.T) if self.is_transposed else found
+        return found.T.copy() if self.is_transposed else found
 
 
 def _distinct(vertices: Array) -> tuple[Array | None, Array]:
@@ -204,24 +240,38 @@ def _distinct(vertices: Array) -> tuple[Array | None, Array]:
     return index, distinct
 
 
-def _on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:
-    """Return a graph and the CPU's device; all cores where GPUs were asked for."""
-    if (
-        isinstance(graph, Graph)
-        and devices is not None
-        and resolve_devices(devices)[0].kind != "cpu"
-    ):
-        devices = "cpu"
-    return on_cores(graph, devices, what)
+def _number_of(vertices: Any) -> int:
+    """Return the number of vertices of an argument that has not been checked."""
+    try:
+        return len(vertices)
+    except TypeError:
+        return 1
 
 
-def new_statistics(devices: tuple[Device, ...], query: DistanceQuery) -> RunStatistics:
+def _default_devices(graph: Graph, searches: int) -> DevicesArgument:
+    """Return the CPU for small work; for larger one GPU, or several if there are many searches."""
+    if searches * (graph.vertex_count + graph.arc_count) < _LEAST_GPU_WORK:
+        return "cpu"
+    # Searches in bits share the visits of arcs.
+    return default_step_devices(graph, searches=searches // _SHARED_VISITS)
+
+
+def _new_statistics(devices: tuple[Device, ...], query: DistanceQuery) -> RunStatistics:
     """Return statistics of a run on some devices."""
     solver = "bit-parallel" if in_bits(query) else "side by side"
     return RunStatistics(tuple(one.name for one in devices), solver)
 
 
-def add_work(statistics: RunStatistics, work: Work) -> None:
+def _add_work(statistics: RunStatistics, searches: CpuSearches) -> None:
     """Add the work of a run on the CPU."""
-    statistics.processed_items = np.array([work.reached], np.int64)
-    statistics.arcs_relaxed = np.array([work.visits], np.int64)
+    statistics.processed_items = np.array([searches.reached], np.int64)
+    statistics.arcs_relaxed = np.array([searches.visits], np.int64)
+
+
+def _searches_on_gpus(
+    placed: PlacedGraph, statistics: RunStatistics, options: SolverOptions, poll: RunPoll | None
+) -> GpuSearches:
+    from godwit.algorithms.distances.cuda import GpuSearches
+
+    placed.check_all_duplicated("searches from many sources run")
+    return GpuSearches(placed, statistics, options.gpu, poll)

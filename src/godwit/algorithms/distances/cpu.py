@@ -6,8 +6,7 @@ weights, and in graphs with many levels, from one source at a time (single_sourc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.distances import bits, single_source
 from godwit.algorithms.distances.query import (
-    FARTHEST,
     HOP_FIELDS,
     LARGEST,
     LENGTH_FIELDS,
@@ -25,9 +23,9 @@ from godwit.algorithms.distances.query import (
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
 from godwit.graph.rows import require_memory
-from godwit.runtime.cpu.team import CURSOR, borrowed_team, new_control
-
-Poll = Callable[[int], None]
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import CURSOR, borrowed_team, new_control, run_team
+from godwit.runtime.polling import RunPoll
 
 _WIDE_WORDS = 4
 """Words of bits of a vertex, where there are enough sources."""
@@ -35,81 +33,185 @@ _WIDE_SOURCES = 256
 """Sources a thread that are enough."""
 _DEEP_LEVELS = 128
 """Levels of a search from the vertex of highest degree from which a graph is deep."""
+_DEEP_ARCS = 1 << 20
+"""Arcs that such a search visits at most: deep graphs are narrow."""
 _ALONE_WORK = 200_000
 """Vertices and arcs, over all searches, below which one thread does all."""
 _TALLY_WORDS = 16
 """Words between the tallies of two threads, in other cache lines."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """Work of a run.
+class CpuSearches:
+    """Searches on the CPU.
 
+    :param threads: upper limit; fewer run where memory is short
+    :param poll: called now and then with the number of sources begun; an exception ends the run
     :ivar reached: pairs of a source and a vertex that it reaches
     :ivar visits: arcs visited, once for all sources of a search in bits; of searches from one source each,
         vertices visited
     """
 
-    reached: int
-    visits: int
+    def __init__(self, threads: int | None = None, poll: RunPoll | None = None) -> None:
+        self._threads = threads
+        self._poll = poll
+        self.reached = 0
+        self.visits = 0
 
+    def distances(self, query: DistanceQuery) -> Array:
+        """Return the matrix of distances: (k, t), with a row per source.
 
-def find_distances(
-    query: DistanceQuery, threads: int | None = None, poll: Poll | None = None
-) -> tuple[Array, Work]:
-    """Return the matrix of distances: (k, t), with a row per source.
+        :raises GraphTooLargeError: the matrix, or the arrays of one thread, do not fit
+        :raises ValueOverflowError: a sum of integer weights is too large
+        """
+        rows, columns = query.shape
+        require_memory(rows * columns * query.dtype.itemsize, f"{rows:,} x {columns:,} distances")
+        matrix = np.empty((rows, columns), query.dtype)
+        if rows == 0:
+            return matrix
+        if in_bits(query):
+            matrix.fill(query.unreached)
+            self._search_in_bits(query, "matrix", matrix)
+        else:
+            self._search_singly(query, matrix, None)
+            query.check_overflow(matrix)
+        return matrix
 
-    :param threads: upper limit; fewer run where memory is short
-    :param poll: called now and then with the number of sources begun; an exception ends the run
-    :raises GraphTooLargeError: the matrix, or the arrays of one thread, do not fit
-    :raises ValueOverflowError: a sum of integer weights is too large
-    """
-    rows, columns = query.shape
-    require_memory(rows * columns * query.dtype.itemsize, f"{rows:,} x {columns:,} distances")
-    if rows == 0:
-        return np.empty((rows, columns), query.dtype), Work(0, 0)
-    if in_bits(query):
-        matrix = np.full((rows, columns), query.unreached, query.dtype)
-        return matrix, _search_in_bits(query, "matrix", matrix, threads, poll)[1]
-    matrix = np.empty((rows, columns), query.dtype)
-    work = _search_singly(query, matrix, None, threads, poll)
-    if query.may_overflow and bool((matrix == FARTHEST).any()):
-        query.raise_overflow()
-    return matrix, work
+    def sums_by_source(self, query: DistanceQuery) -> DistanceSums:
+        """Return sums over the targets, for each source; errors as of :meth:`distances`."""
+        count = len(query.sources)
+        if query.weighted:
+            sums = np.zeros((count, LENGTH_FIELDS))
+            if count:
+                self._search_singly(query, None, sums)
+            query.check_overflow(sums[:, LARGEST])
+            return DistanceSums.of_lengths(sums)
+        fields = np.zeros((count, HOP_FIELDS), np.int64)
+        if count and in_bits(query):
+            self._search_in_bits(query, "source", fields)
+        elif count:
+            self._search_singly(query, None, fields)
+        return DistanceSums.of_hops(fields)
 
+    def sums_by_vertex(self, query: DistanceQuery) -> DistanceSums:
+        """Return sums over the sources, for each vertex, of distances in arcs.
 
-def sum_by_source(
-    query: DistanceQuery, threads: int | None = None, poll: Poll | None = None
-) -> tuple[DistanceSums, Work]:
-    """Return sums over the targets, for each source. Arguments and errors as of :func:`find_distances`."""
-    count = len(query.sources)
-    if query.weighted:
-        sums = np.zeros((count, LENGTH_FIELDS))
-        work = _search_singly(query, None, sums, threads, poll) if count else Work(0, 0)
-        if query.may_overflow and bool((sums[:, LARGEST] >= FARTHEST).any()):
-            query.raise_overflow()
-        return DistanceSums.of_lengths(sums), work
-    fields = np.zeros((count, HOP_FIELDS), np.int64)
-    work = Work(0, 0)
-    if count and in_bits(query):
-        work = _search_in_bits(query, "source", fields, threads, poll)[1]
-    elif count:
-        work = _search_singly(query, None, fields, threads, poll)
-    return DistanceSums.of_hops(fields), work
+        :raises GraphTooLargeError: the arrays of one thread do not fit
+        """
+        n = query.graph.vertex_count
+        if len(query.sources) == 0 or n == 0:
+            return DistanceSums.of_hops(np.zeros((n, HOP_FIELDS), np.int64))
+        return DistanceSums.of_hops(self._search_in_bits(query, "vertex", None))
 
+    def _most_threads(self) -> int:
+        return config.thread_count() if self._threads is None else self._threads
 
-def sum_by_vertex(
-    query: DistanceQuery, threads: int | None = None, poll: Poll | None = None
-) -> tuple[DistanceSums, Work]:
-    """Return sums over the sources, for each vertex, of distances in arcs.
+    def _affordable_threads(self, query: DistanceQuery, parts: int, each_bytes: int) -> int:
+        """Return the number of threads for a number of parts that memory allows."""
+        graph = query.graph
+        threads = self._most_threads()
+        if parts * (graph.vertex_count + graph.arc_count) < _ALONE_WORK:
+            threads = 1
+        threads = max(1, min(threads, parts))
+        while threads > 1 and config.missing_memory_bytes(threads * each_bytes) is not None:
+            threads -= 1
+        require_memory(threads * each_bytes, "a search from many sources")
+        return threads
 
-    Arguments and errors as of :func:`find_distances`.
-    """
-    n = query.graph.vertex_count
-    if len(query.sources) == 0 or n == 0:
-        return DistanceSums.of_hops(np.zeros((n, HOP_FIELDS), np.int64)), Work(0, 0)
-    fields, work = _search_in_bits(query, "vertex", None, threads, poll)
-    return DistanceSums.of_hops(fields), work
+    def _search_in_bits(self, query: DistanceQuery, form: str, results: Array | None) -> Array:
+        """Search from many sources at once; return the results.
+
+        :param form: as of :data:`bits.KERNELS`
+        :param results: array of the form ``"matrix"`` or ``"source"``; for ``"vertex"`` a new one is
+            returned
+        """
+        rows = query.rows
+        into = query.in_rows
+        none = frozen(np.empty(0, np.int64)), rows.targets
+        n, count = rows.vertex_count, len(query.sources)
+        available = self._most_threads()
+        words = _WIDE_WORDS if count >= _WIDE_SOURCES * available else 1
+        together = min(64 * words, -(-count // available))
+        ids = rows.targets.dtype
+        each = n * (3 * 8 * words + 2 * ids.itemsize + 8 * HOP_FIELDS * (form == "vertex"))
+        threads = self._affordable_threads(query, -(-count // together), each)
+        columns = query.column_of()
+        nothing = np.empty((0, 0), np.int64)
+        per_thread = [
+            (
+                bits.Workspace(
+                    (_aligned(n * words), _aligned(n * words), _aligned(n * words)),
+                    (np.empty(n + 1, ids), np.empty(n + 1, ids)),
+                ),
+                bits.Records(
+                    columns,
+                    query.shape[1],
+                    np.empty((0, 0), np.int32) if form != "matrix" or results is None else results,
+                    np.zeros((n, HOP_FIELDS), np.int64) if form == "vertex" else nothing,
+                    nothing if form != "source" or results is None else results,
+                    np.zeros(64 * words if form == "source" else 0, np.int64),
+                ),
+            )
+            for _ in range(threads)
+        ]
+        arguments = (
+            rows.offsets, rows.targets, *(none if into is None else into.rows[:2]),
+            frozen(query.sources, np.int64), together, np.int64(query.limit),
+        )  # fmt: skip
+        self._run(bits.KERNELS[words, form], arguments, per_thread, count)
+        if form == "vertex":
+            results, *others = (records.by_vertex for _, records in per_thread)
+            for other in others:
+                largest = np.maximum(results[:, LARGEST], other[:, LARGEST])
+                results += other
+                results[:, LARGEST] = largest
+        assert results is not None
+        return results
+
+    def _search_singly(
+        self, query: DistanceQuery, matrix: Array | None, sums: Array | None
+    ) -> None:
+        """Search from one source at a time on each thread; fill in the matrix, or sums."""
+        rows, dtype = query.rows, query.dtype
+        each = single_source.search_bytes(query)
+        threads = self._affordable_threads(query, len(query.sources), each)
+        targets = np.empty(0, np.int64) if query.targets is None else query.targets
+        records = single_source.Records(
+            query.column_of(),
+            frozen(targets, np.int64),
+            np.empty((0, 0), dtype) if matrix is None else matrix,
+            np.empty((0, 0), np.float64 if query.weighted else np.int64) if sums is None else sums,
+        )
+        weights = rows.weights if query.weighted else None
+        arguments = (
+            rows.offsets, rows.targets, frozen(np.empty(0) if weights is None else weights),
+            frozen(query.sources, np.int64), dtype.type(query.limit),
+        )  # fmt: skip
+        per_thread = [(single_source.make_search(query), records) for _ in range(threads)]
+        search = single_source.KERNELS[dtype.kind if query.weighted else "hops"]
+        self._run(search, arguments, per_thread, len(query.sources))
+
+    def _run(
+        self,
+        search: Any,
+        arguments: tuple[Any, ...],
+        per_thread: Sequence[tuple[Any, ...]],
+        count: int,
+    ) -> None:
+        """Run a kernel on a thread for each entry of ``per_thread``."""
+        size, poll = len(per_thread), self._poll
+        control = new_control()
+        tallies = np.zeros((size, _TALLY_WORDS), np.int64)
+        report = None if poll is None else lambda: poll(min(int(control[CURSOR]), count))
+        with borrowed_team(size) as team:
+            tasks = [
+                (search, (rank, size, control, *arguments, *own, tallies[rank]))
+                for rank, own in enumerate(per_thread)
+            ]
+            team.run(tasks, control, report)
+        self.reached += int(tallies[:, 0].sum())
+        self.visits += int(tallies[:, 1].sum())
+        if poll is not None:
+            poll.before += count
 
 
 def in_bits(query: DistanceQuery) -> bool:
@@ -126,103 +228,41 @@ def _find_is_deep(graph: Graph) -> bool:
     n = graph.vertex_count
     if n <= _DEEP_LEVELS:
         return False
-    source = np.array([int(np.argmax(graph.out_degree()))])
-    query = DistanceQuery(graph, source, None, False, cutoff=_DEEP_LEVELS)
-    fields = np.zeros((1, HOP_FIELDS), np.int64)
-    _search_singly(query, None, fields, 1, None)
-    return bool(fields[0, LARGEST] >= _DEEP_LEVELS)
+    source = int(np.argmax(graph.out_degree()))
+    queue = np.empty(n, graph.targets.dtype)
+    arguments = (graph.offsets, graph.targets, source, np.zeros(n, np.uint8), queue)
+    levels = run_team(_count_levels, *arguments, threads=1, brief=True)[0]
+    return bool(levels >= _DEEP_LEVELS)
 
 
-def _affordable_threads(
-    query: DistanceQuery, parts: int, each_bytes: int, threads: int | None
-) -> int:
-    """Return the number of threads for a number of parts that memory allows."""
-    graph = query.graph
-    threads = config.thread_count() if threads is None else threads
-    if parts * (graph.vertex_count + graph.arc_count) < _ALONE_WORK:
-        threads = 1
-    threads = max(1, min(threads, parts))
-    while threads > 1 and config.missing_memory_bytes(threads * each_bytes) is not None:
-        threads -= 1
-    require_memory(threads * each_bytes, "a search from many sources")
-    return threads
-
-
-def _search_in_bits(
-    query: DistanceQuery, form: str, results: Array | None, threads: int | None, poll: Poll | None
-) -> tuple[Array, Work]:
-    """Search from many sources at once; return the results and the work.
-
-    :param form: as of :data:`bits.KERNELS`
-    :param results: array of the form ``"matrix"`` or ``"source"``; for ``"vertex"`` a new one is returned
-    """
-    rows = query.rows
-    into = query.in_rows
-    none = frozen(np.empty(0, np.int64)), rows.targets
-    n, count = rows.vertex_count, len(query.sources)
-    available = config.thread_count() if threads is None else threads
-    words = _WIDE_WORDS if count >= _WIDE_SOURCES * available else 1
-    together = min(64 * words, -(-count // available))
-    ids = rows.targets.dtype
-    each = n * (3 * 8 * words + 2 * ids.itemsize + 8 * HOP_FIELDS * (form == "vertex"))
-    threads = _affordable_threads(query, -(-count // together), each, threads)
-    columns = query.column_of()
-    nothing = np.empty((0, 0), np.int64)
-    per_thread = [
-        (
-            bits.Workspace(
-                (_aligned(n * words), _aligned(n * words), _aligned(n * words)),
-                (np.empty(n + 1, ids), np.empty(n + 1, ids)),
-            ),
-            bits.Records(
-                columns,
-                query.shape[1],
-                np.empty((0, 0), np.int32) if form != "matrix" or results is None else results,
-                np.zeros((n, HOP_FIELDS), np.int64) if form == "vertex" else nothing,
-                nothing if form != "source" or results is None else results,
-                np.zeros(64 * words if form == "source" else 0, np.int64),
-            ),
-        )
-        for _ in range(threads)
-    ]
-    arguments = (
-        rows.offsets, rows.targets, *(none if into is None else into.rows[:2]),
-        frozen(query.sources, np.int64), together, np.int64(query.limit),
-    )  # fmt: skip
-    work = _run(bits.KERNELS[words, form], arguments, per_thread, count, poll)
-    if form == "vertex":
-        results, *others = (records.by_vertex for _, records in per_thread)
-        for other in others:
-            largest = np.maximum(results[:, LARGEST], other[:, LARGEST])
-            results += other
-            results[:, LARGEST] = largest
-    assert results is not None
-    return results, work
-
-
-def _search_singly(
-    query: DistanceQuery, matrix: Array | None, sums: Array | None, threads: int | None,
-    poll: Poll | None,
-) -> Work:  # fmt: skip
-    """Search from one source at a time on each thread; fill in the matrix, or sums."""
-    rows, dtype = query.rows, query.dtype
-    each = single_source.search_bytes(query)
-    threads = _affordable_threads(query, len(query.sources), each, threads)
-    targets = np.empty(0, np.int64) if query.targets is None else query.targets
-    records = single_source.Records(
-        query.column_of(),
-        frozen(targets, np.int64),
-        np.empty((0, 0), dtype) if matrix is None else matrix,
-        np.empty((0, 0), np.float64 if query.weighted else np.int64) if sums is None else sums,
-    )
-    weights = rows.weights if query.weighted else None
-    arguments = (
-        rows.offsets, rows.targets, frozen(np.empty(0) if weights is None else weights),
-        frozen(query.sources, np.int64), dtype.type(query.limit),
-    )  # fmt: skip
-    per_thread = [(single_source.make_search(query), records) for _ in range(threads)]
-    kernel = single_source.KERNELS[dtype.kind if query.weighted else "hops"]
-    return _run(kernel, arguments, per_thread, len(query.sources), poll)
+@kernel
+def _count_levels(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, source: int, seen: Any,
+    queue: Any,
+) -> int:  # fmt: skip
+    """Return the number of levels of a search that ends after _DEEP_LEVELS levels, or _DEEP_ARCS arcs."""
+    seen[source] = 1
+    queue[0] = source
+    head = 0
+    tail = 1
+    level = 0
+    arcs = 0
+    while head < tail and level < _DEEP_LEVELS:
+        end = tail
+        for i in range(head, end):
+            v = queue[i]
+            arcs += offsets[v + 1] - offsets[v]
+            if arcs > _DEEP_ARCS:
+                return level
+            for arc in range(offsets[v], offsets[v + 1]):
+                u = targets[arc]
+                if seen[u] == 0:
+                    seen[u] = 1
+                    queue[tail] = u
+                    tail += 1
+        head = end
+        level += 1
+    return level
 
 
 def _aligned(words: int) -> Array:
@@ -230,21 +270,3 @@ def _aligned(words: int) -> Array:
     room = np.empty(words + 8, np.int64)
     begin = -(room.ctypes.data // 8) % 8
     return room[begin : begin + words]
-
-
-def _run(
-    kernel: Any, arguments: tuple[Any, ...], per_thread: Sequence[tuple[Any, ...]], count: int,
-    poll: Poll | None,
-) -> Work:  # fmt: skip
-    """Run a kernel on a thread for each entry of ``per_thread``."""
-    size = len(per_thread)
-    control = new_control()
-    tallies = np.zeros((size, _TALLY_WORDS), np.int64)
-    report = None if poll is None else lambda: poll(min(int(control[CURSOR]), count))
-    with borrowed_team(size) as team:
-        tasks = [
-            (kernel, (rank, size, control, *arguments, *own, tallies[rank]))
-            for rank, own in enumerate(per_thread)
-        ]
-        team.run(tasks, control, report)
-    return Work(int(tallies[:, 0].sum()), int(tallies[:, 1].sum()))

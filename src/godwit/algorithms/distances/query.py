@@ -115,8 +115,14 @@ class DistanceQuery:
         columns[self.targets] = np.arange(len(self.targets))
         return columns
 
-    def raise_overflow(self) -> None:
-        """Raise ValueOverflowError for a distance that has reached :data:`FARTHEST`."""
+    def check_overflow(self, distances: Any) -> None:
+        """Check distances, on the host or on a GPU, or largest distances of sums.
+
+        :raises ValueOverflowError: one of them has reached :data:`FARTHEST`, which is infinity in sums
+        """
+        farthest = FARTHEST if distances.dtype == self.dtype else math.inf
+        if not self.may_overflow or not bool((distances == farthest).any()):
+            return
         raise ValueOverflowError(
             f"with weights up to {check_weights(self.graph)}, a distance reaches 2^63 - 2 or more, beyond "
             "the range of int64 distances; give the weights as float64, or a cutoff"

@@ -406,7 +406,7 @@ def _add_integers(
     high += low >> 32
     sums[_at(row), _at(COUNT)] = count
     sums[_at(row), _at(TOTAL)] = high * 4294967296.0 + (low & 0xFFFFFFFF)
-    sums[_at(row), _at(LARGEST)] = largest
+    sums[_at(row), _at(LARGEST)] = np.inf if largest == FARTHEST else largest
     sums[_at(row), _at(RECIPROCALS)] = reciprocals
 
 

@@ -7,19 +7,12 @@ asked for. The choice depends on the query alone, and sums of integers are the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from godwit.algorithms.distances.cpu import (
-    Work,
-    find_distances,
-    in_bits,
-    sum_by_source,
-    sum_by_vertex,
-)
+from godwit.algorithms.distances.cpu import in_bits
 from godwit.algorithms.distances.query import (
     COUNT,
     FRACTIONS,
@@ -88,45 +81,44 @@ class SumQuery:
         return np.arange(self.graph.vertex_count) if vertices is None else vertices
 
 
-def sum_distances(
-    query: SumQuery, threads: int | None = None, poll: Callable[[int], None] | None = None
-) -> tuple[DistanceSums, Work]:
-    """Return sums for each vertex of a query, computed on the CPU.
+class Searches(Protocol):
+    """Searches on some devices."""
 
-    :param threads: upper limit
-    :param poll: called now and then with the number of searches begun
-    :raises GraphTooLargeError: the arrays of one thread do not fit into memory
+    def distances(self, query: DistanceQuery) -> Array:
+        """Return the matrix of distances, on the host: (k, t), with a row per source."""
+
+    def sums_by_source(self, query: DistanceQuery) -> DistanceSums:
+        """Return sums over the targets, for each source."""
+
+    def sums_by_vertex(self, query: DistanceQuery) -> DistanceSums:
+        """Return sums over the sources, for each vertex, of distances in arcs."""
+
+
+def sum_distances(query: SumQuery, searches: Searches) -> DistanceSums:
+    """Return sums for each vertex of a query.
+
+    :raises GraphTooLargeError: the arrays of one thread, or of a GPU, do not fit into memory
     :raises ValueOverflowError: a sum of integer weights is too large
     """
     if not query.begins_at_others:
-        return sum_by_source(query.from_vertices, threads, poll)
-    searches = query.from_others
-    if not in_bits(searches):
-        return _sum_rows(searches, threads, poll)
-    sums, work = sum_by_vertex(searches, threads, poll)
-    return sums if query.vertices is None else sums.take(query.vertices), work
+        return searches.sums_by_source(query.from_vertices)
+    from_others = query.from_others
+    if not in_bits(from_others):
+        return _sum_rows(from_others, searches)
+    sums = searches.sums_by_vertex(from_others)
+    return sums if query.vertices is None else sums.take(query.vertices)
 
 
-def _sum_rows(
-    query: DistanceQuery, threads: int | None, poll: Callable[[int], None] | None
-) -> tuple[DistanceSums, Work]:
+def _sum_rows(query: DistanceQuery, searches: Searches) -> DistanceSums:
     """Add up the rows of a matrix in their order; only a block of rows is in memory."""
     rows, columns = query.shape
     sums = _RowSums(query)
-    work = Work(0, 0)
     block = max(1, _BLOCK_DISTANCES // max(1, columns))
     for begin in range(0, rows, block):
         part = replace(query, sources=query.sources[begin : begin + block])
-        report = None if poll is None else partial(_report_from, poll, begin)
-        distances, done = find_distances(part, threads, report)
-        work = Work(work.reached + done.reached, work.visits + done.visits)
-        for row in distances:
+        for row in searches.distances(part):
             sums.add(row)
-    return sums.sums(), work
-
-
-def _report_from(poll: Callable[[int], None], begin: int, count: int) -> None:
-    poll(begin + count)
+    return sums.sums()
 
 
 class _RowSums:

@@ -1,0 +1,285 @@
+"""Distances from many sources, and sums of them, on GPUs: bit for bit those of the CPU.
+
+Without a GPU the kernels run on emulated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import godwit as gw
+from emulated_grid import COMPILER, Machine, emulated_gpus
+from godwit.algorithms.distances import cpu, cuda
+from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError, ValueOverflowError
+from godwit.graph.csr import Graph
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
+from gpu_endpoints import needs_gpu, on_endpoints
+from graphs import graphs
+from references import CLOSE
+from search_ways import searching
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
+DEVICES = [["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:1", "cuda:1"]]
+SOME_DEVICES = [
+    pytest.param(devices, marks=() if devices == DEVICES[1] else pytest.mark.thorough)
+    for devices in DEVICES
+]
+FUNCTIONS = (gw.closeness_centrality, gw.harmonic_centrality, gw.eccentricity)
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[Machine]:
+    with emulated_gpus(2) as machine:
+        yield machine
+
+
+@pytest.fixture(params=["in bits", "one by one"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each way to search by numbers of arcs."""
+    monkeypatch.setattr(cpu, "is_deep", lambda graph: request.param == "one by one")
+    return str(request.param)
+
+
+def check_distances(
+    graph: Graph, devices: Any, sources: Any, *arguments: Any, **settings: Any
+) -> None:
+    """Compare a matrix with the CPU's."""
+    gpu = settings.pop("gpu", None)
+    expected = gw.distances(graph, sources, *arguments, devices="cpu", **settings)
+    found = gw.distances(graph, sources, *arguments, devices=devices, gpu=gpu, **settings)
+    assert found.distance.dtype == expected.distance.dtype
+    np.testing.assert_array_equal(found.distance, expected.distance)
+    assert found.sources == expected.sources
+    assert found.targets == expected.targets
+    assert found.statistics.devices[0].startswith("cuda")
+
+
+def check_sums(graph: Graph, devices: Any, vertices: Any = None, **settings: Any) -> None:
+    """Compare centralities with the CPU's."""
+    for weighted in {False, graph.is_weighted}:
+        for function in FUNCTIONS:
+            expected = function(graph, vertices, weighted=weighted, devices="cpu")
+            found = function(graph, vertices, weighted=weighted, devices=devices, **settings)
+            assert found.vertices == expected.vertices
+            if weighted:
+                np.testing.assert_allclose(found._scores, expected._scores, **CLOSE)
+            else:
+                np.testing.assert_array_equal(found._scores, expected._scores)
+
+
+@needs_compiler
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shallow", [False, True])
+@given(data=st.data())
+def test_any_graph(gpus: Machine, weighted: bool, shallow: bool, data: st.DataObject) -> None:
+    graph = data.draw(graphs(min_vertices=1, weighted=weighted))
+    some = st.lists(st.integers(0, graph.vertex_count - 1), min_size=1, max_size=5)
+    devices = data.draw(st.sampled_from(DEVICES), "devices")
+    gpus.seed = data.draw(st.integers(0, 9), "seed")
+    with searching("in bits" if shallow else "one by one"):
+        check_distances(
+            graph, devices, data.draw(some), data.draw(st.none() | some),
+            cutoff=data.draw(st.none() | st.integers(0, 5)),
+        )  # fmt: skip
+        check_sums(graph, devices, data.draw(st.none() | some))
+
+
+def zoo() -> dict[str, Graph]:
+    """Graphs that kernels have a case for: long rows in and out, sliced rows, deep and narrow ones."""
+    star = gw.generators.star(4300)
+    both = np.concatenate([np.zeros(700, int), np.arange(1, 701)])
+    return {
+        "rmat": gw.generators.rmat(9, 8, weights=(1, 64), seed=2),
+        "road": gw.generators.road(12, 17, weights=(1, 9), seed=4),
+        "star": star,
+        "long rows": Graph.from_edges(both, np.roll(both, 700), np.arange(1400) % 7),
+        "directed": Graph.from_edges(*np.random.default_rng(3).integers(0, 300, (2, 900))),
+        "floats": gw.generators.watts_strogatz(200, seed=1).with_random_weights(0.5, 9.0, seed=1),
+        "two parts": Graph.from_edges([0, 1, 3], [1, 0, 4], [2, 0, 5], vertex_count=6),
+    }
+
+
+NAMES = [
+    pytest.param(name, marks=() if name in ("directed", "two parts") else pytest.mark.thorough)
+    for name in zoo()
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lanes", [2, 8, 32])
+def test_lines_of_any_width(
+    gpus: Machine, name: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "is_deep", lambda graph: False)
+    monkeypatch.setattr(cuda, "LINES", (lanes,))
+    graph = zoo()[name].without_weights()
+    n = graph.vertex_count
+    sources = np.random.default_rng(lanes).permutation(n)[:90]
+    for devices in DEVICES[:2]:
+        check_distances(graph, devices, sources)
+        check_distances(graph, devices, sources, np.arange(0, n, 3), cutoff=2)
+        check_distances(graph, devices, sources[:7], [n - 1, 0, n - 1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("devices", SOME_DEVICES, ids="-".join)
+def test_sums(gpus: Machine, name: str, devices: list[str], way: str) -> None:
+    graph = zoo()[name]
+    few = np.arange(0, graph.vertex_count, 40)
+    check_sums(graph, devices, few)
+    if graph.vertex_count < 1000:
+        check_sums(graph, devices)
+    sources = few[::2]
+    for weighted in {False, graph.is_weighted}:
+        expected = gw.harmonic_centrality(graph, sources=sources, weighted=weighted, devices="cpu")
+        found = gw.harmonic_centrality(graph, sources=sources, weighted=weighted, devices=devices)
+        np.testing.assert_allclose(found.centrality, expected.centrality, **CLOSE)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("spread", [0.3, 4])
+def test_lengths(gpus: Machine, dtype: str, spread: float) -> None:
+    """Bit by bit, also where the first step is far from right."""
+    graph = gw.generators.road(14, 15, seed=1)
+    weights = np.random.default_rng(2).lognormal(3, spread, graph.arc_count).astype(dtype)
+    graph = Graph(*graph.rows[:2]).with_weights(weights)
+    check_distances(graph, ["cuda:0", "cuda:1"], range(0, graph.vertex_count, 4))
+    check_distances(graph, "cuda", range(9), range(30), cutoff=40)
+
+
+@needs_compiler
+def test_sums_of_integers_that_overflow(gpus: Machine) -> None:
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 3], [2**62, 2**62 - 3, 2])
+    check_distances(graph, "cuda", [1, 2])
+    for ask in (gw.distances, gw.eccentricity):
+        with pytest.raises(ValueOverflowError):
+            ask(graph, [0], devices="cuda")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "gpu",
+    [GpuOptions(slice_s=0), ExperimentOptions(threads=64, blocks=1), GpuOptions(transport="host")],
+    ids=str,
+)
+def test_whatever_the_options(gpus: Machine, gpu: GpuOptions, way: str) -> None:
+    graph = zoo()["rmat"]
+    check_distances(graph, ["cuda:0", "cuda:1"], range(0, 500, 3), weighted=False, gpu=gpu)
+    check_distances(graph, ["cuda:0", "cuda:1"], range(0, 500, 30), gpu=gpu)
+    check_sums(graph.without_weights(), ["cuda:0", "cuda:1"], gpu=gpu)
+
+
+@needs_compiler
+def test_queries_of_a_placed_graph(gpus: Machine) -> None:
+    """One after the other, of any kind; the second of a kind compiles nothing."""
+    graph = zoo()["directed"]
+    with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
+        for count in (200, 3, 70):
+            expected = gw.distances(graph, range(count), devices="cpu").distance
+            np.testing.assert_array_equal(gw.distances(placed, range(count)).distance, expected)
+            for function in FUNCTIONS:
+                expected = function(graph, range(count), devices="cpu")
+                assert function(placed, range(count)).to_dict() == expected.to_dict()
+        again = gw.distances(placed, range(70))
+        assert "compile" not in again.statistics.seconds
+        assert again.statistics.processed_items.sum() == (again.distance != again.unreached).sum()
+    with (
+        gw.place(graph, "cuda", duplication="1-hop") as placed,
+        pytest.raises(InputError, match="1-hop"),
+    ):
+        gw.distances(placed, 0)
+
+
+@needs_compiler
+def test_rows_in_pieces(gpus: Machine, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short, some rows at a time."""
+    graph = zoo()["rmat"]
+    monkeypatch.setattr(cuda, "_MEMORY_SHARE", 1 << 10)
+    for weighted in (False, True):
+        check_distances(graph, ["cuda:0", "cuda:1"], range(400), weighted=weighted)
+    check_sums(graph, "cuda", range(0, 500, 9))
+
+
+def test_too_little_memory() -> None:
+    if COMPILER is None:
+        pytest.skip("no g++ to compile kernels with")
+    with emulated_gpus(1, memory_bytes=1 << 20), pytest.raises(GraphTooLargeError):
+        gw.distances(gw.generators.star(30_000), range(100), devices="cuda")
+
+
+@needs_compiler
+def test_timeout_and_progress(gpus: Machine) -> None:
+    graph = zoo()["rmat"]
+    begun: list[Any] = []
+    gw.closeness_centrality(
+        graph, weighted=False, devices="cuda", progress=begun.append, gpu=GpuOptions(slice_s=0)
+    )
+    assert begun == sorted(begun)
+    assert begun[-1] == graph.vertex_count == begun[-1].total
+    with pytest.raises(RunTimeoutError):
+        gw.distances(graph, range(400), devices="cuda", timeout_s=1e-3)
+    check_distances(graph, "cuda", range(40))  # after a run that was given up
+
+
+@needs_compiler
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_accesses_race(seed: int) -> None:
+    with emulated_gpus(1, checks=True, seed=seed):
+        for name in ("directed", "road", "long rows"):
+            graph = zoo()[name]
+            for deep in (False, True):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(cpu, "is_deep", lambda graph, deep=deep: deep)
+                    check_distances(graph, "cuda", range(0, 160, 3), weighted=False)
+                    check_sums(graph, "cuda", range(0, 160, 30))
+                    check_sums(graph.without_weights(), "cuda")
+
+
+@pytest.mark.gpu
+@needs_gpu
+@on_endpoints
+@pytest.mark.parametrize("name", zoo())
+def test_on_gpus(name: str, devices: list[str], way: str) -> None:
+    graph = zoo()[name]
+    check_distances(graph, devices, range(0, graph.vertex_count, 2), weighted=False)
+    check_distances(graph, devices, range(0, graph.vertex_count, 5), [0, 3, 1])
+    check_sums(graph, devices)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize(
+    "spec", ["rmat:14", "road:300x300,weights=1..1000", "watts-strogatz:20000"]
+)
+def test_large_graphs_on_a_gpu(spec: str) -> None:
+    graph = gw.generate(spec)
+    sources = np.random.default_rng(1).integers(0, graph.vertex_count, 700)
+    check_distances(graph, "cuda:0", sources)
+    check_distances(graph, "cuda:0", sources, weighted=False)
+    check_sums(graph, "cuda:0", sources[:50])
+    if not spec.startswith("road"):
+        check_sums(graph, "cuda:0")
+
+
+@pytest.mark.gpu
+@needs_gpu
+@on_endpoints
+def test_results_on_a_gpu(devices: list[str], way: str) -> None:
+    graph = zoo()["rmat"]
+    for weighted in (False, True):
+        expected = gw.distances(graph, range(80), weighted=weighted, devices="cpu").distance
+        found = gw.distances(
+            graph, range(80), weighted=weighted, devices=devices, results="cuda:0"
+        ).distance
+        assert found.device.id == 0
+        np.testing.assert_array_equal(found.get(), expected)

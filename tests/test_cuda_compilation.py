@@ -244,7 +244,7 @@ class TestOperators:
     @pytest.mark.parametrize(
         ("function", "message"),
         [
-            (lambda value: (value, 1), r"'f' \(test_cuda_comp\S+, line \d+\) returns Tuple"),
+            (lambda value: (value, 1), r"'f' \(test_cuda_comp\S+, line \d+\) returns a tuple"),
             (lambda value: None, r"returns nothing \(None\); an operator returns one number"),
             (lambda value: value + 1j, "returns complex128"),
             (lambda value: value.size, r"'f' \(\S+, line \d+\): Unknown attribute 'size'"),

@@ -53,6 +53,24 @@ LEVELS = levels("levels")
 LEVELS_TURNED = levels("levels turned", direction="auto", candidates=lambda level: level == FAR)
 LEVELS_PULLED = levels("levels pulled", direction="pull", candidates=lambda level: level == FAR)
 
+
+def _bits(combine: Any, direction: Any) -> gw.StepProgram:
+    """The bits that arrive, until none improves a vertex."""
+    return gw.StepProgram(
+        name=f"bits by {combine}",
+        fields={"bits": "int64"},
+        steps=[
+            gw.frontier.repeat(
+                [gw.frontier.advance("bits", lambda bits: bits, combine, direction=direction)],
+                until=lambda size: size == 0,
+            )
+        ],
+    )
+
+
+GAINED_BITS = _bits("or", "auto")
+LOST_BITS = _bits("and", "push")
+
 ARCS = gw.StepProgram(
     name="arcs",
     fields={"label": ("int32", "vertex"), "seen": ("int64", 0)},

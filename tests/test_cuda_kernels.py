@@ -32,6 +32,7 @@ from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
 from godwit.worker.cuda.program import Variant
 from godwit.worker.program import VertexProgram
+from programs import GAINED
 
 _NEEDED = ("numba_cuda", "cuda")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -64,6 +65,7 @@ PROGRAMS: dict[str, tuple[VertexProgram, list[Variant]]] = {
     "sssp float64": (sssp.PROGRAMS["float64"], _variants("float32", "float64")),
     "widest path": (WIDEST_PATH, _variants(None, "float64")),
     "residual pagerank": (RESIDUAL_PAGERANK, _variants(None, packs=False)),
+    "bits": (GAINED, _variants(None)),
 }
 
 

@@ -286,9 +286,9 @@ def _program(*steps: Any, **fields: Any) -> gw.StepProgram:
             "advance into 'x': at names the field 'f', which is not of integers",
         ),
         (
-            lambda: gw.frontier.advance("x", lambda: 1, "or"),
+            lambda: gw.frontier.advance("x", lambda: 1, "xor"),
             InputError,
-            "combine must be one of 'add'",
+            "combine must be one of 'min', 'max', 'or', 'and', 'add', got 'xor'",
         ),
         (
             lambda: gw.frontier.advance("x", lambda: 1, "min", candidates=lambda: True),

@@ -27,6 +27,7 @@ from step_programs import (
     ARCS,
     COMPONENTS,
     EVERYTHING,
+    GAINED_BITS,
     GREEDY_COLOURING,
     K_CORE,
     LEVELS,
@@ -367,8 +368,9 @@ def test_too_many_fields_for_a_kernel() -> None:
 def test_programs_compile(architecture: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
     pytest.importorskip("numba_cuda", reason="needs the extra 'cuda'")
-    text = ProgramText(EVERYTHING.code, np.int32, np.dtype(np.float32))
-    assert cubin(text.source, text.functions, architecture)
+    for program, weight in ((EVERYTHING, np.dtype(np.float32)), (GAINED_BITS, None)):
+        text = ProgramText(program.code, np.int32, weight)
+        assert cubin(text.source, text.functions, architecture)
 
 
 @pytest.mark.gpu

@@ -15,12 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.worker.program import identity_of
+from godwit.worker.program import Combine, identity_of
 
 SIZE, VERTEX_COUNT = 0, 1
 """Indexes of the numbers that every program has: size of the frontier, and number of vertices."""
-
-Combine = Literal["add", "min", "max"]
 
 PULL_SHARE = 16
 """``direction="auto"`` pulls while more than one in this number of vertices is in the frontier."""

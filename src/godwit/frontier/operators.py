@@ -23,7 +23,8 @@ import numpy as np
 
 from godwit.dataflow.operators import adapt
 from godwit.errors import InputError, OperatorError, shown
-from godwit.frontier.code import Combine, Instruction, Operator, Read
+from godwit.frontier.code import Instruction, Operator, Read
+from godwit.worker.program import COMBINES, Combine, check_bitwise
 
 Function = Callable[..., Any]
 Of = Literal["frontier", "all"]
@@ -65,7 +66,7 @@ def advance(
 
     :param into: the field: its new value is the old one combined with all messages to the vertex
     :param message: the value that is sent along an arc
-    :param combine: ``"add"``, ``"min"`` or ``"max"``
+    :param combine: ``"add"``, ``"min"`` or ``"max"``; ``"or"`` or ``"and"``: of the bits of integers
     :param keep: condition on the arcs to go along; None: all
     :param at: the vertex that messages go to: ``"target"``, ``"source"``, or a field of integers that names
         a vertex: of the source (``"parent"``) or of the target (``"parent_at_target"``)
@@ -77,7 +78,7 @@ def advance(
         ``"add"``, that got a message. ``"kept"``: it stays unchanged
     :raises InputError: an unknown option, or two that do not go together
     """
-    _check_choice("combine", combine, ("add", "min", "max"))
+    _check_choice("combine", combine, COMBINES)
     _check_choice("direction", direction, ("push", "pull", "auto"))
     _check_choice("frontier", frontier, ("reached", "kept"))
     if direction == "push" and candidates is not None:
@@ -90,11 +91,13 @@ def advance(
 
     def resolve(names: Names) -> Instruction:
         index = next(names.indexes)
+        field = names.field_index(into, label)
+        check_bitwise(combine, names.fields[into], label)
         return Instruction(
             "advance",
             index,
             label,
-            into=names.field_index(into, label),
+            into=field,
             combine=combine,
             value=names.operator(label, "message", index, message, "arc"),
             keep=names.condition(label, "keep", index, keep, "arc"),
@@ -169,7 +172,9 @@ def compute(field: str, value: Function, of: Of = "frontier") -> Step:
     return Step(label, resolve)
 
 
-def reduce(number: str, value: Function, combine: Combine, of: Of = "frontier") -> Step:
+def reduce(
+    number: str, value: Function, combine: Literal["add", "min", "max"], of: Of = "frontier"
+) -> Step:
     """Set a number to the combination of a value of every vertex of the frontier.
 
     The previous value is overwritten: to accumulate, :func:`assign` the sum to another number. Of no

@@ -2,8 +2,8 @@
 
 Every vertex has a *value*, into which the messages that reach it are combined. An active vertex is
 processed: its message is sent along its out-arcs. Values either only improve (``combine`` min or max: BFS,
-shortest paths, labels) or accumulate (``combine`` add: residual PageRank; processing takes the value,
-leaving zero, and passes it to ``update``).
+shortest paths, labels; ``"or"`` and ``"and"``: sets of bits) or accumulate (``combine`` add: residual
+PageRank; processing takes the value, leaving zero, and passes it to ``update``).
 
 A program names neither devices nor an order of work: every schedule gives the same result, up to rounding
 where floating-point values accumulate.
@@ -22,6 +22,11 @@ import numpy as np
 from godwit.dataflow.operators import adapt
 from godwit.dtypes import Array, as_array, as_float
 from godwit.errors import InputError, shown
+
+Combine = Literal["min", "max", "or", "and", "add"]
+COMBINES: tuple[Combine, ...] = ("min", "max", "or", "and", "add")
+BITWISE = ("or", "and")
+"""Combinations of the bits of integers: values improve as bits are set (or) or cleared (and)."""
 
 Operator = Callable[..., Any]
 Initial = float | Array | Callable[[Array], Any] | None
@@ -42,7 +47,7 @@ class ProgramOperators:
     """
 
     name: str
-    combine: Literal["min", "max", "add"]
+    combine: Combine
     value_dtype: np.dtype[Any]
     message: Operator
     activate: Operator
@@ -74,15 +79,15 @@ class VertexProgram:
     :param name: shown in messages and traces
     :param message: ``message(value, weight, degree, vertex, field, ...)``: the value sent along an arc of
         ``weight`` (1 where the graph has none) from a vertex of this value, out-degree, id and field
-    :param combine: how messages are combined: ``"min"``, ``"max"`` or ``"add"``
+    :param combine: how messages are combined: ``"min"``, ``"max"``, ``"or"`` or ``"and"`` (of the bits of
+        integers), or ``"add"``
     :param dtype: of the values: int32, uint32, int64, float32 or float64. The message is converted to it; a
         floating-point message for integers is an OperatorError before anything runs. An integer that does
         not fit 32 bits ends the run with an error
     :param initial: initial value of every vertex: a number, an array of shape (n), or a function of the
         array of vertex ids. Default: the value that every message improves on (0 for ``"add"``)
-    :param activate: ``activate(value, ...)``: True if a vertex of this value needs processing. For min and
-        max it is called for vertices that improved, and by default all of them are processed; add requires
-        it
+    :param activate: ``activate(value, ...)``: True if a vertex of this value needs processing. For add it
+        is required; otherwise it is called for vertices that improved, and by default all are processed
     :param update: ``update(field, value, ...)``: the vertex's new field when its value is taken
     :param field_dtype: of the fields, if the program has them
     :param field_initial: initial field of every vertex, as ``initial``
@@ -96,7 +101,7 @@ class VertexProgram:
 
     name: str
     message: Operator
-    combine: Literal["min", "max", "add"]
+    combine: Combine
     dtype: Any = "float64"
     initial: Initial = None
     activate: Operator | None = None
@@ -112,8 +117,10 @@ class VertexProgram:
         _check_initial(self.initial, "initial")
         _check_initial(self.field_initial, "field_initial")
         dtype = _value_dtype(self.dtype, "dtype")
-        if not isinstance(self.combine, str) or self.combine not in ("min", "max", "add"):
-            raise InputError(f"combine must be 'min', 'max' or 'add', got {shown(self.combine)}")
+        if not isinstance(self.combine, str) or self.combine not in COMBINES:
+            known = ", ".join(map(repr, COMBINES))
+            raise InputError(f"combine must be one of {known}, got {shown(self.combine)}")
+        check_bitwise(self.combine, dtype, f"vertex program {self.name!r}")
         if self.combine == "add" and self.activate is None:
             raise InputError(
                 "a program that adds must say which values are to be processed: activate"
@@ -179,10 +186,18 @@ class VertexProgram:
         return np.array([*numbers, 0.0], np.float64)
 
 
+def check_bitwise(combine: str, dtype: np.dtype[Any], where: str) -> None:
+    """Raise InputError if a program combines bits of floating-point values."""
+    if combine in BITWISE and dtype.kind == "f":
+        raise InputError(f"{where}: combine={combine!r} is for integers, got {dtype.name}")
+
+
 def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
     """Return the value of a dtype that every message improves on, or that adds nothing."""
-    if combine == "add":
+    if combine in ("add", "or"):
         return dtype.type(0)
+    if combine == "and":
+        return ~dtype.type(0)
     if dtype.kind == "f":
         return dtype.type(np.inf if combine == "min" else -np.inf)
     limits = np.iinfo(dtype)

@@ -148,7 +148,7 @@ def run(
         start = ids.by_position(start, "start", complete_is_array=False)
         if not isinstance(start, Mapping) and not (isinstance(start, str) and start == "all"):
             start = _start_values(start, placed.graph.vertex_count)
-        if program.combine == "add" and (limit is not None or target is not None):
+        if program.combine not in ("min", "max") and (limit is not None or target is not None):
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:
             target = ids.position(target, "target")

@@ -15,7 +15,7 @@ from godwit.errors import InputError, shown
 from godwit.graph.partition.layout import LocalGraph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.worker.program import Initial, VertexProgram
+from godwit.worker.program import BITWISE, Initial, VertexProgram
 
 Start = Literal["all"] | Array | Mapping[int, Any]
 """Initial work: all vertices with their initial values, or with those of an array of shape (n); or some
@@ -225,6 +225,9 @@ class _PartBuilder:
     def _combined(self, before: Any, values: Any) -> Any:
         if self._program.combine == "add":
             return (before + values).astype(self._program.dtype)
+        if self._program.combine in BITWISE:
+            combined = np.bitwise_or if self._program.combine == "or" else np.bitwise_and
+            return combined(before, values).astype(self._program.dtype)
         is_better = values < before if self._program.combine == "min" else values > before
         return np.where(is_better, values, before)
 

@@ -169,28 +169,19 @@ def is_dense(state: Any) -> bool:
     return bool(state.words[LISTED] * _DENSE > state.offsets.size)
 
 
-# How messages are delivered and merged; `improves` is less or greater.
-
-
-def less(candidate: Any, current: Any) -> bool:
-    """Return True if a candidate improves a minimum."""
-    return bool(candidate < current)
-
-
-def greater(candidate: Any, current: Any) -> bool:
-    """Return True if a candidate improves a maximum."""
-    return bool(candidate > current)
+# How messages are delivered and merged; for `improves` and `combined` see runtime/cpu/combinations.py.
 
 
 def deliver_better(
-    field: Any, accumulator: Any, vertex: Any, candidate: Any, improves: Any
+    field: Any, accumulator: Any, vertex: Any, candidate: Any, improves: Any, combined: Any
 ) -> bool:
-    """Combine a message by min or max; return True if it is better than all before it."""
+    """Combine a message with those before it; return True if it improves both them and the field."""
     if not improves(candidate, field[_at(vertex)]):
         return False
     current = load_relaxed(accumulator, vertex)
     while improves(candidate, current):
-        if compare_exchange(accumulator, vertex, current, candidate):
+        new = accumulator.dtype.type(combined(candidate, current))
+        if compare_exchange(accumulator, vertex, current, new):
             return True
         current = load_relaxed(accumulator, vertex)
     return False
@@ -202,9 +193,9 @@ def deliver_sum(accumulator: Any, vertex: Any, amount: Any) -> bool:
     return True
 
 
-def better(total: Any, candidate: Any, improves: Any) -> Any:
-    """Return the better of two values."""
-    return candidate if improves(candidate, total) else total
+def better(total: Any, candidate: Any, improves: Any, combined: Any) -> Any:
+    """Return the combination of two values of one dtype."""
+    return combined(candidate, total) if improves(candidate, total) else total
 
 
 def is_to_pull(state: Any) -> bool:

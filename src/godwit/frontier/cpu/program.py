@@ -25,6 +25,7 @@ from godwit.frontier.cpu import operators as templates
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs
 from godwit.runtime.content import ADAPTERS
+from godwit.runtime.cpu.combinations import COMBINED, IMPROVES
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cpu.team import new_control, run_team
 from godwit.runtime.cpu.values import by_reference, fits, returned
@@ -37,8 +38,8 @@ ONE_THREAD_WORK = 30_000
 
 _ARC = "source, target, arc"
 _TEMPLATES = (
-    "is_to_pull", "push", "pull", "select", "select_arcs", "compute", "reduce", "assign", "less",
-    "greater", "better", "deliver_better", "deliver_sum", "vertex_named", "fail",
+    "is_to_pull", "push", "pull", "select", "select_arcs", "compute", "reduce", "assign",
+    "better", "deliver_better", "deliver_sum", "vertex_named", "fail",
 )  # fmt: skip
 _DTYPES = ("int32", "uint32", "int64", "float32", "float64")
 _NOTHING = np.empty(0, np.int64)
@@ -74,6 +75,7 @@ def run_steps_on_cores(
         shared,
         threads=threads,
         control=control,
+        prepared=True,
         poll=None if poll is None else lambda: poll(int(words[templates.PROCESSED])),
         tracks=None
         if devices[0].shares_memory
@@ -152,6 +154,8 @@ class ProgramText:
             "fits": fits,
             "returned": returned,
             **{name: getattr(templates, name) for name in _TEMPLATES},
+            **{f"improves_{name}": function for name, function in IMPROVES.items()},
+            **{f"combined_{name}": function for name, function in COMBINED.items()},
             **{f"to_{name}": getattr(np, name) for name in _DTYPES},
             "condition": np.bool_,
             "inf": np.inf,
@@ -191,9 +195,8 @@ class ProgramText:
         i, field = step.index, f"state.fields[{step.into}]"
         kept = f"state.accumulators[{self._accumulators.index(accumulators)}]"
         start = _literal(accumulators.identity)
-        better = {"min": "less", "max": "greater"}.get(step.combine)
         convert = f"to_{dtype.name}"
-        if better is None:
+        if step.combine == "add":
             new = f"{field}[at(vertex)] + {kept}[at(vertex)]"
             self._define(f"fold_{i}", "total, value", "return total + value")
             self._define(
@@ -203,12 +206,14 @@ class ProgramText:
                 f"deliver_{i}", "state, vertex, sent", f"return deliver_sum({kept}, vertex, sent)"
             )
         else:
-            new = f"{kept}[at(vertex)]"
-            self._define(f"fold_{i}", "total, value", f"return better(total, value, {better})")
+            improves, combined = f"improves_{step.combine}", f"combined_{step.combine}"
+            new = f"{combined}({kept}[at(vertex)], {field}[at(vertex)])"
+            fold = f"better(total, value, {improves}, {combined})"
+            self._define(f"fold_{i}", "total, value", f"return {convert}({fold})")
             self._define(
                 f"accept_{i}",
                 "state, vertex, total",
-                f"if not {better}(total, {field}[at(vertex)]):",
+                f"if not {improves}(total, {field}[at(vertex)]):",
                 "    return False",
                 f"{kept}[at(vertex)] = total",
                 "return True",
@@ -216,7 +221,7 @@ class ProgramText:
             self._define(
                 f"deliver_{i}",
                 "state, vertex, sent",
-                f"return deliver_better({field}, {kept}, vertex, sent, {better})",
+                f"return deliver_better({field}, {kept}, vertex, sent, {improves}, {combined})",
             )
         self._define(f"identity_{i}", "", f"return to_{wide.name}({start})")
         self._define(
@@ -286,8 +291,10 @@ class ProgramText:
         dtype = self._code.number_dtype(step.into)
         self._adapter(step, step.value, "state, vertex", converted=dtype)
         i = step.index
-        better = {"min": "less", "max": "greater"}.get(step.combine)
-        fold = "total + value" if better is None else f"better(total, value, {better})"
+        how = step.combine
+        fold = f"better(total, value, improves_{how}, combined_{how})"
+        if how == "add":
+            fold = "total + value"
         self._define(f"fold_{i}", "total, value", f"return {fold}")
         start = _literal(identity_of(step.combine, dtype).item())
         self._define(f"identity_{i}", "", f"return to_{dtype.name}({start})")

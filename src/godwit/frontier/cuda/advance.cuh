@@ -195,7 +195,8 @@ __device__ __forceinline__ void thread_merge(const Step &step, i64 position,
                                              typename Step::Wide total, Tally &tally) {
     using Field = typename Step::Field;
     const Field before = field_here<Field>(step.arguments, Step::FIELD)[position];
-    if constexpr (Step::COMBINE == COMBINE_ADD) total += static_cast<typename Step::Wide>(before);
+    if constexpr (Step::COMBINE != COMBINE_MIN && Step::COMBINE != COMBINE_MAX)
+        total = combined<Step::COMBINE>(static_cast<typename Step::Wide>(before), total);
     const Field after = thread_fit<Field>(total, tally);
     thread_publish<Field, Step::SHARED>(step.arguments, Step::FIELD, position, after);
 }

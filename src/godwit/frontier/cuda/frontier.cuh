@@ -15,6 +15,7 @@
 // The generated source defines, before this file: Id, Weight, FIELDS, SLOTS, PULLS.
 #pragma once
 
+#include "runtime/cuda/include/bitwise.cuh"
 #include "runtime/cuda/include/schedule.cuh"
 #include "supersteps/halos.cuh"
 
@@ -65,7 +66,7 @@ struct Arguments {
 // members without room in a queue; LONG: members with more than SHORT_ROW_ARCS arcs.
 enum FrontierCount : u32 { PROCESSED, MEMBERS, TOTAL, TOO_LARGE, STRAY, ARCS, MISSED, LONG };
 
-enum Combine : u32 { COMBINE_ADD, COMBINE_MIN, COMBINE_MAX };
+enum Combine : u32 { COMBINE_ADD, COMBINE_MIN, COMBINE_MAX, COMBINE_OR, COMBINE_AND };
 
 // Words of the state, behind the numbers.
 constexpr u32 SIZE = 0, FAILED = 24, REDUCTIONS = 25, OPERATORS = 26, QUEUE = 27, FORM = 28,
@@ -101,12 +102,19 @@ __device__ __forceinline__ To thread_fit(From value, Tally &tally) {
 
 template <Combine how, class T>
 __device__ __forceinline__ bool is_better(T candidate, T current) {
-    return how == COMBINE_MIN ? candidate < current : candidate > current;
+    if constexpr (how == COMBINE_OR)
+        return (candidate & ~current) != 0;
+    else if constexpr (how == COMBINE_AND)
+        return (~candidate & current) != 0;
+    else
+        return how == COMBINE_MIN ? candidate < current : candidate > current;
 }
 
 template <Combine how, class T>
 __device__ __forceinline__ T combined(T total, T value) {
     if constexpr (how == COMBINE_ADD) return total + value;
+    if constexpr (how == COMBINE_OR) return total | value;
+    if constexpr (how == COMBINE_AND) return total & value;
     return is_better<how>(value, total) ? value : total;
 }
 
@@ -122,7 +130,13 @@ __device__ __forceinline__ bool combine_at(T *place, T value, bool looks = true)
         return true;
     } else if constexpr (!is_float<T>) {
         if (looks && !is_better<how>(value, load_relaxed(place))) return false;
-        T old = how == COMBINE_MIN ? atomicMin(place, value) : atomicMax(place, value);
+        T old;
+        if constexpr (how == COMBINE_OR)
+            old = thread_or(place, value);
+        else if constexpr (how == COMBINE_AND)
+            old = thread_and(place, value);
+        else
+            old = how == COMBINE_MIN ? atomicMin(place, value) : atomicMax(place, value);
         return is_better<how>(value, old);
     } else {
         using Bits = typename BitsOf<sizeof(T)>::Type;

@@ -11,6 +11,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import frozen
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
+from godwit.runtime.cpu.combinations import COMBINED, IMPROVES
 from godwit.runtime.cpu.compile import Kernel, kernel
 from godwit.runtime.cpu.team import ABORT, borrowed_team, new_control, thread_track
 from godwit.runtime.cpu.values import FROM_BITS, by_reference, returned
@@ -33,7 +34,7 @@ from godwit.worker.cpu.mailbox import new_mailboxes
 from godwit.worker.cpu.shared_memory import run_shared
 from godwit.worker.cpu.supersteps import run_in_steps
 from godwit.worker.cpu.worker import PUBLISHED_WORDS, Worklist, run_worker
-from godwit.worker.program import ProgramOperators
+from godwit.worker.program import BITWISE, ProgramOperators
 from godwit.worker.task import PlacedPart, Seeds, WorklistOperators, WorklistOptions
 
 RING_ITEMS = 4096
@@ -77,19 +78,12 @@ def _one_bucket(buckets_per_unit: float, value: Any) -> int:
     return 0
 
 
-def _less(candidate: Any, current: Any) -> bool:
-    return bool(candidate < current)
-
-
-def _greater(candidate: Any, current: Any) -> bool:
-    return bool(candidate > current)
-
-
 def _never(candidate: Any, current: Any) -> bool:
     return False
 
 
-_IMPROVES = {"min": _less, "max": _greater, "add": _never}
+def _message(candidate: Any, current: Any) -> Any:
+    return candidate
 
 
 def worklist_operators(
@@ -117,8 +111,10 @@ def worklist_operators(
         "activate": program.activate,
         "update": program.update or relax.update,
         "priority": program.priority,
-        "improves": _IMPROVES[program.combine],
+        "improves": IMPROVES.get(program.combine, _never),
+        "combined": COMBINED.get(program.combine, _message),
         "ACCUMULATES": program.combine == "add",
+        "BITWISE": program.combine in BITWISE,
         "HAS_FIELD": program.field_dtype is not None,
         "WEIGHTED": weighted,
         "SHARED": shared,
@@ -283,7 +279,7 @@ def run_threads(
                 (kernel, (rank, threads, control, worklists[rank], *common))
                 for rank in range(threads)
             ]
-            codes = team.run(tasks, control, _team_poll(worklists, poll))
+            codes = team.run(tasks, control, _team_poll(worklists, poll), prepared=True)
             if worker.GROW not in codes or control[ABORT]:
                 break
             shared[shared_memory.WANTS_ROOM] = 0

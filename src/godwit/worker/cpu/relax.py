@@ -2,8 +2,10 @@
 
 There are two kinds of program, distinguished at compile time by ACCUMULATES:
 
-- *improving* (combine min or max): a vertex's value only improves, so items may arrive in any order and
-  twice. An item whose value is no longer the vertex's is useless: a better one is queued.
+- *improving* (combine min, max, or, and): a vertex's value only improves, so items may arrive in any order
+  and twice. An item whose value is no longer the vertex's is useless: a better one is queued. So an item
+  has the value that its vertex got; for ``or`` and ``and`` that is not the message, but its
+  combination with earlier ones.
 - *accumulating* (combine add): messages add up in the vertex's value; processing takes the value (leaving
   zero), passes it to ``update`` and sends it along the arcs. Invariant: a vertex is queued if and only if
   ``activate`` accepts its value.
@@ -38,6 +40,7 @@ from godwit.worker.cpu.worker import ARCS, FILTERED, USELESS, push_local, push_t
 
 # Bound by the instantiation.
 ACCUMULATES = False
+BITWISE = False  # combine or, and
 HAS_FIELD = False
 WEIGHTED = False
 SHARED = False  # several threads relax into the same values
@@ -81,6 +84,11 @@ def improves(candidate: Any, current: Any) -> bool:
     raise NotImplementedError
 
 
+def combined(candidate: Any, current: Any) -> Any:
+    """Return the value that a candidate makes of a worse one (improving programs)."""
+    raise NotImplementedError
+
+
 def activate(value: Any, p: Any) -> bool:
     """Return True if a vertex of this value needs processing."""
     raise NotImplementedError
@@ -119,27 +127,30 @@ def to_sum(worklist: Any, old: Any, amount: Any) -> Any:
 def to_message(worklist: Any, wide: Any, value: Any) -> Any:
     """Return the message of a vertex's value as a value.
 
-    In an improving program of integers the identity does not fit either, since it means "not reached". (A
-    vertex whose own value is the identity may send it.)
+    In a program of integers that combines by min or max the identity does not fit either, since it means
+    "not reached". (A vertex whose own value is the identity may send it.)
     """
-    if CHECKS_RANGE and not ACCUMULATES and wide == IDENTITY and value != IDENTITY:
+    if CHECKS_RANGE and not ACCUMULATES and not BITWISE and wide == IDENTITY and value != IDENTITY:
         worklist.bins.header[OVERFLOWED] = NO_VALUE
     return to_value(worklist, wide)
 
 
-def improve(values: Any, index: int, candidate: Any) -> bool:
-    """Set the element to the candidate if that is better; return True if it was."""
+def improve(values: Any, index: int, candidate: Any) -> tuple[bool, Any]:
+    """Combine the candidate with the element if it is better; return (True if it was, new element)."""
     if SHARED:
         current = load_relaxed(values, index)
         while improves(candidate, current):
-            if compare_exchange(values, index, current, candidate):
-                return True
+            new = VALUE(combined(candidate, current))
+            if compare_exchange(values, index, current, new):
+                return True, new
             current = load_relaxed(values, index)
-        return False
-    if improves(candidate, load(values, index)):
-        store(values, index, candidate)
-        return True
-    return False
+        return False, current
+    current = load(values, index)
+    if improves(candidate, current):
+        new = VALUE(combined(candidate, current))
+        store(values, index, new)
+        return True, new
+    return False, current
 
 
 def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
@@ -233,13 +244,15 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
                 send_halo(worklist, state, halo, candidate)
         elif not improves(limit, candidate):
             if SHARED or target < state.owned:
-                if improve(state.values, target, candidate):
-                    note_target(state, target, candidate)
-                    push_local(worklist, target, candidate)
+                improved, new = improve(state.values, target, candidate)
+                if improved:
+                    note_target(state, target, new)
+                    push_local(worklist, target, new)
             elif improves(candidate, load(state.halo_values, target - state.owned)):
                 halo = target - state.owned
-                store(state.halo_values, halo, candidate)
-                send_halo(worklist, state, halo, candidate)
+                new = VALUE(combined(candidate, load(state.halo_values, halo)))
+                store(state.halo_values, halo, new)
+                send_halo(worklist, state, halo, new)
             else:
                 worklist.counts[FILTERED] += 1
 
@@ -291,8 +304,8 @@ def pack_halo(state: Any, key: int, value: Any) -> tuple[int, Any]:
 
 
 def unpack_owned(state: Any, key: int, value: Any) -> tuple[int, Any]:
-    """Return the item unchanged: senders use the receiver's own index."""
-    return key, value
+    """Return the item with the value that its vertex gets by it; its key is the receiver's own index."""
+    return key, VALUE(combined(value, load(state.values, key)))
 
 
 def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
@@ -302,7 +315,8 @@ def receive_vertex(worklist: Any, state: Any, key: int, value: Any) -> int:
         return KEEP if active else DROP
     if improves(load_relaxed(state.limit, 0), value):
         return DROP
-    if improve(state.values, key, value):
+    improved, _ = improve(state.values, key, value)
+    if improved:
         note_target(state, key, value)
         return KEEP
     return DROP

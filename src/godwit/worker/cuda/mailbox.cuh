@@ -125,7 +125,7 @@ __device__ __forceinline__ void grid_receive(Worker<P> &worker, u32 round) {
                 worker.thread_deliver(item.vertex, made);
             } else {
                 if (improves<P>(worker.limit, item.value)) continue;
-                if (!thread_improve<P>(&part.values[item.vertex], item.value)) continue;
+                if (!thread_combine<P>(&part.values[item.vertex], item.value)) continue;
                 __threadfence();
                 worker.thread_deliver(item.vertex, item.value);
             }

@@ -2,15 +2,16 @@
 // priorities.
 //
 // The generated `Program` (program.py) has the types Value, Field, Weight, Id, the constants accumulates,
-// maximizes, has_field, weighted, prioritized, …, and the operators, compiled from Python, with the types
-// that Numba inferred for their results. There are two kinds of program, as on the CPU
+// maximizes, bitwise, has_field, weighted, prioritized, …, and the operators, compiled from Python, with
+// the types that Numba inferred for their results. There are two kinds of program, as on the CPU
 // (worker/cpu/relax.py):
 //
-// - improving (min, max): a value only improves, so items may arrive in any order and twice;
+// - improving (min, max, or, and): a value only improves, so items may arrive in any order and twice.
+//   `bitwise` programs combine bits: by "or" if they maximize, otherwise by "and";
 // - accumulating (add): messages add up; processing takes the value, leaving zero.
 #pragma once
 
-#include "runtime/cuda/include/memory.cuh"
+#include "runtime/cuda/include/bitwise.cuh"
 
 template <class T>
 struct Limits;
@@ -71,14 +72,14 @@ __device__ __forceinline__ typename P::Value to_sum(typename P::Value old, typen
     return to_value<P>(sum, overflow);
 }
 
-// Convert the message of a vertex's value to a value. In an improving program of integers the identity does
-// not fit either, since it means "not reached".
+// Convert the message of a vertex's value to a value. For min and max of integers the identity does not fit
+// either, since it means "not reached".
 template <class P, class Wide>
 __device__ __forceinline__ typename P::Value to_message(Wide wide, typename P::Value value,
                                                         u32 *overflow) {
     using Value = typename P::Value;
     Value made = to_value<P>(wide, overflow);
-    if constexpr (!is_float<Value> && !P::accumulates) {
+    if constexpr (!is_float<Value> && !P::accumulates && !P::bitwise) {
         if (made == P::identity() && value != P::identity())
             *reinterpret_cast<volatile u32 *>(overflow) = 1;
     }
@@ -87,7 +88,10 @@ __device__ __forceinline__ typename P::Value to_message(Wide wide, typename P::V
 
 template <class P>
 __device__ __forceinline__ bool improves(typename P::Value candidate, typename P::Value current) {
-    return P::maximizes ? candidate > current : candidate < current;
+    if constexpr (P::bitwise)
+        return P::maximizes ? (candidate & ~current) != 0 : (~candidate & current) != 0;
+    else
+        return P::maximizes ? candidate > current : candidate < current;
 }
 
 template <class T>
@@ -141,6 +145,20 @@ __device__ __forceinline__ bool thread_improve(typename P::Value *place,
     } else {
         Value old = P::maximizes ? atomicMax(place, candidate) : atomicMin(place, candidate);
         return improves<P>(candidate, old);
+    }
+}
+
+// Combine a value with the candidate; return true if that improved it. The candidate is then the new value.
+template <class P>
+__device__ __forceinline__ bool thread_combine(typename P::Value *place,
+                                               typename P::Value &candidate) {
+    if constexpr (P::bitwise) {
+        const auto old = P::maximizes ? thread_or(place, candidate) : thread_and(place, candidate);
+        const bool is_better = improves<P>(candidate, old);
+        candidate = P::maximizes ? candidate | old : candidate & old;
+        return is_better;
+    } else {
+        return thread_improve<P>(place, candidate);
     }
 }
 

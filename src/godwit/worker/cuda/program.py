@@ -13,7 +13,7 @@ import numpy as np
 
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks, number_bits
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.worker.program import ProgramOperators
+from godwit.worker.program import BITWISE, ProgramOperators
 
 THREADS = 1024
 """Largest number of threads of a block."""
@@ -183,7 +183,8 @@ def source(program: ProgramOperators, variant: Variant, parameter_count: int) ->
         )
     flags = {
         "accumulates": program.combine == "add",
-        "maximizes": program.combine == "max",
+        "maximizes": program.combine in ("max", "or"),
+        "bitwise": program.combine in BITWISE,
         "has_field": program.field_dtype is not None,
         "weighted": variant.weight_dtype is not None,
         "prioritized": program.priority is not None,

@@ -127,7 +127,7 @@ struct Worker {
 
     // Deliver messages to N targets of each lane. Called by whole warps.
     template <u32 N>
-    __device__ __forceinline__ void warp_relax(const Id (&target)[N], const Value (&candidate)[N],
+    __device__ __forceinline__ void warp_relax(const Id (&target)[N], Value (&candidate)[N],
                                                bool (&in)[N]) {
         if constexpr (P::accumulates) {
             warp_accumulate(target, candidate, in);
@@ -145,7 +145,7 @@ struct Worker {
             if (!in[i]) continue;
             bool better = improves<P>(candidate[i], current[i]);
             if (!better && target[i] >= part.owned) filtered += 1;
-            in[i] = better && thread_improve<P>(address_of(target[i]), candidate[i]);
+            in[i] = better && thread_combine<P>(address_of(target[i]), candidate[i]);
             any = any || in[i];
         }
         if (!__any_sync(FULL_WARP, any)) return;

@@ -30,7 +30,7 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
     if constexpr (P::uses_vertex) id = part.vertices[vertex];
     Value candidate = worker.message(value, weight, degree, id, typename P::Field(0));
     if (improves<P>(worker.limit, candidate)) return;
-    if (!thread_improve<P>(address, candidate)) {
+    if (!thread_combine<P>(address, candidate)) {
         if (!ours) worker.filtered += 1;
     } else if (!ours) {
         worker.thread_set_halo_pending(target - part.owned);

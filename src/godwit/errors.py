@@ -119,11 +119,10 @@ class ValueOverflowError(GodwitError, OverflowError):
 
 
 class RunTimeoutError(GodwitError, TimeoutError):
-    """A run did not finish within its ``timeout_s``, or the ``max_items`` of :func:`godwit.run`; it was
-    stopped, and the devices are free.
+    """A run did not finish within its ``timeout_s``, or within the ``max_items`` of :func:`godwit.run`.
 
-    Operators that do not return are stopped as well, except predicates of ``gw.filter`` on GPUs:
-    loops in these must terminate.
+    It was stopped, and the devices are free. Operators that do not return are stopped as well, except
+    predicates of ``gw.filter`` on GPUs: loops in these must terminate.
     """
 
 

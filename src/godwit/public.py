@@ -87,9 +87,8 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
         try:
             raise raised.with_traceback(None) from cause
         finally:
-            del (
-                raised
-            )  # whose traceback refers to this frame: a cycle that would keep the arguments
+            # Its traceback refers to this frame: a cycle that would keep the arguments.
+            del raised
 
     return call
 

@@ -21,6 +21,5 @@ __device__ __forceinline__ i64 halo_slot(const u32 *needs, const Id *slots, i64 
 template <class Stage>
 __device__ __forceinline__ bool is_read_at(const Stage &stage, const u32 *mask, u32 device,
                                            i64 own) {
-    const u32 *bits = mask + device * (stage.capacity / 32);
-    return bits[own >> 5] >> (own & 31) & 1;
+    return has_bit(mask + device * (stage.capacity / 32), own);
 }

@@ -158,7 +158,9 @@ def _gpus_or_cores(devices: DevicesArgument) -> tuple[Device, ...]:
     return resolve_devices("cpu") if is_number and chosen[0].kind == "cpu" else chosen
 
 
-def add_placement(statistics: RunStatistics, placed: PlacedGraph, graph: GraphArgument) -> None:
-    """Add the time of a placement to the statistics of the query that made it."""
-    if placed is not graph:
+def add_placement(
+    statistics: RunStatistics, placed: PlacedGraph | None, graph: GraphArgument
+) -> None:
+    """Add the time of a placement, if any, to the statistics of the query that made it."""
+    if placed is not None and placed is not graph:
         statistics.seconds = {**placed.seconds, **statistics.seconds}

@@ -218,7 +218,8 @@ def solve(
     check_asynchronous(placed.context.devices, options.gpu)
     placement = place_parts(placed)
     asked: dict[str, Any] = {"limit": limit, "target": target, "parameters": parameters}
-    poll = poll or make_poll(options)
+    if poll is None:
+        poll = make_poll(options)
     if placement is None:
         return _solve_on_cores(program, placed, start, options, result_dtype, asked, poll)
     return _solve_on_gpus(program, placed, placement, start, options, result_dtype, asked, poll)

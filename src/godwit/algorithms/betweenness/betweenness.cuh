@@ -79,8 +79,8 @@ __device__ __forceinline__ void team_take(Search &search) {
                     search.depths()[own] = search.depth;
                 }
             }
-            search.warp_append(&search.counters()->taken_tail, search.place<Id>(given.layout.taken),
-                               __ballot_sync(FULL_WARP, is_fresh), own);
+            warp_append(&search.counters()->taken_tail, search.place<Id>(given.layout.taken),
+                        is_fresh, static_cast<Id>(own));
         }
     }
     search.team.wait(*search.block);

@@ -230,40 +230,30 @@ struct Search {
         }
 #pragma unroll
         for (u32 i = 0; i < UNROLL; i++) {
-            u32 votes = __ballot_sync(FULL_WARP, fresh[i]);
-            if (votes == 0) continue;
+            if (!__any_sync(FULL_WARP, fresh[i])) continue;
             i64 own = target[i] - first();
             bool is_mine = devices == 1 || (own >= 0 && own < given.stage.capacity);
-            u32 kept = __ballot_sync(FULL_WARP, fresh[i] && is_mine);
-            warp_append(&counters()->tail, place<Id>(given.layout.order), kept, own);
-            if (kept >> lane_id() & 1) {
+            bool is_kept = fresh[i] && is_mine, sends = fresh[i] && !is_mine;
+            warp_append(&counters()->tail, place<Id>(given.layout.order), is_kept,
+                        static_cast<Id>(own));
+            if (is_kept) {
                 set_bits(set(depth + 1) + (target[i] >> 5), 1u << (target[i] & 31));
                 depths()[own] = depth + 1;
                 found += 1;
                 found_arcs += given.out.offsets[own + 1] - given.out.offsets[own];
             }
-            if (kept != votes) warp_send(target[i], fresh[i] && !is_mine);
+            if (devices > 1 && __any_sync(FULL_WARP, sends)) warp_send(target[i], sends);
         }
-    }
-
-    // Append the vertices of the lanes in `votes`. All lanes take part.
-    __device__ __forceinline__ void warp_append(u64 *tail, Id *list, u32 votes, i64 own) const {
-        if (votes == 0) return;
-        u64 begin = 0;
-        if (lane_id() == 0) begin = atomicAdd(tail, static_cast<u64>(__popc(votes)));
-        begin = __shfl_sync(FULL_WARP, begin, 0);
-        u32 below = votes & ((1u << lane_id()) - 1);
-        if (votes >> lane_id() & 1) list[begin + __popc(below)] = static_cast<Id>(own);
     }
 
     __device__ __forceinline__ void warp_send(Id target, bool sends) {
         u32 owner = sends ? static_cast<u32>(target / given.stage.capacity) : device();
         for (u32 other = 0; other < devices; other++) {
-            u32 votes = __ballot_sync(FULL_WARP, sends && owner == other);
-            if (votes == 0) continue;
+            const bool is_its = sends && owner == other;
+            if (!__any_sync(FULL_WARP, is_its)) continue;
             Id *inbox = at(other, place<Id>(given.layout.inbox)) + device() * given.stage.capacity;
             inbox += counters()->sent_before[depth & 1][other];
-            warp_append(&counters()->sent[depth & 1][other], inbox, votes, target);
+            warp_append(&counters()->sent[depth & 1][other], inbox, is_its, target);
         }
         if (sends) atomicAdd(&block->sums.counts[SENT], 1ull);
     }
@@ -285,8 +275,7 @@ struct Search {
             bool counts[UNROLL];
             double value[UNROLL];
 #pragma unroll
-            for (u32 i = 0; i < UNROLL; i++)
-                counts[i] = asks[i] && (wanted[target[i] >> 5] >> (target[i] & 31) & 1);
+            for (u32 i = 0; i < UNROLL; i++) counts[i] = asks[i] && has_bit(wanted, target[i]);
 #pragma unroll
             for (u32 i = 0; i < UNROLL; i++) value[i] = counts[i] ? values()[target[i]] : 0;
 #pragma unroll

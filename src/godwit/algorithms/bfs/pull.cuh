@@ -7,10 +7,6 @@ constexpr u32 PULL_SPAN = 16;       // limit of words that a warp claims at a ti
 constexpr u32 PULL_WORDS = 4;       // words of these with loads in flight at a time
 constexpr u32 PULL_ALONE_ARCS = 8;  // arcs that a lane tests before its warp helps
 
-__device__ __forceinline__ bool has_bit(const u32 *bitmap, Id position) {
-    return bitmap[position >> 5] >> (position & 31) & 1;
-}
-
 // Search the row of each lane's vertex, behind its head, for a visited neighbour. All lanes participate.
 // Returns in bit 0 whether there is one, above it the number of arcs that the lane examined.
 __device__ __noinline__ u32 warp_search_row(const Rows<Id> &rows, const u32 *visited, bool searches,

@@ -65,7 +65,7 @@ def closeness_centrality(
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: as for :func:`bfs`: the number of searches begun so far, with ``.total``
     :param trace: as for :func:`bfs`
-    :param gpu: not used so far
+    :param gpu: how kernels are run
     :returns: ``.centrality`` (of each of ``.vertices``, ascending by position), ``.highest(count)``,
         ``.to_dict()``, ``.statistics``
     :raises InputError: a vertex out of range, a negative or NaN weight, several devices of the CPU, or

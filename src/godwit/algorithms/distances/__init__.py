@@ -26,7 +26,6 @@ from godwit.placement import PlacedGraph, default_step_devices
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
-from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -73,9 +72,9 @@ def distances(
 
     :param sources: a vertex, or several, by id as for :func:`bfs`: a row for each, in the order given; of a
         set, in the order of its iteration. A vertex may be given several times
-    :param targets: likewise, a column for each; None: all vertices, in the order of the graph. A search
-        ends when all of them are reached; if they are fewer than sources, searches begin at the targets and
-        follow arcs backwards, except by weights that are floating-point numbers
+    :param targets: a column for each, by id as the sources; None: all vertices, in the order of the graph.
+        A search ends when all of them are reached; if they are fewer than sources, searches begin at the
+        targets and follow arcs backwards, except by weights that are floating-point numbers
     :param weighted: None: lengths are sums of weights where the graph has some (as for :func:`sssp`, they
         must not be negative); True: the same, and a graph without is refused; False: arcs are counted
     :param cutoff: farther vertices count as not reached
@@ -108,23 +107,14 @@ def distances(
         limit = check_cutoff(cutoff)
         if weighted:
             check_weights(plain)
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "distances", OF_STEPS)
         matrix = _Matrix(plain, rows, columns, weighted, limit)
-        statistics = _new_statistics(used, matrix.query)
-        poll = make_poll(options, len(matrix.query.sources))
-        if placed is None:
-            with statistics.phase("run"):
-                searches = CpuSearches(device.threads, poll)
-                distance = matrix.arranged(searches.distances(matrix.query))
-                _add_work(statistics, searches)
-        else:
-            gpu_searches = _searches_on_gpus(placed, statistics, options, poll)
-            with statistics.phase("run"):
-                found = gpu_searches.distances(matrix.query, options.location)
-                distance = matrix.arranged(found)
-            gpu_searches.report()
-            add_placement(statistics, placed, graph)
+        searches, statistics = _new_searches(
+            "distances", device, placed, options, matrix.query, len(matrix.query.sources)
+        )
+        with statistics.phase("run"):
+            distance = matrix.arranged(searches.distances(matrix.query))
+        searches.report(statistics)
+        add_placement(statistics, placed, graph)
         return DistancesResult(
             plain, rows, columns, distance, statistics, location=options.location
         )
@@ -162,7 +152,7 @@ def run_sums(
 
     :param name: of the algorithm, in messages
     :param vertices: by id; None: all
-    :param others: likewise
+    :param others: by id; None: all
     :param outward: distances from the vertices to the others; False: from the others to the vertices
     :raises InputError: and other errors, as of :func:`distances`
     """
@@ -178,22 +168,14 @@ def run_sums(
         counted = None if others is None else ids.one_or_several(others, "sources", or_none=True)
         if weighted:
             check_weights(plain)
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, name, OF_STEPS)
         query = SumQuery(plain, chosen, counted, weighted, outward)
-        statistics = _new_statistics(used, query.from_others)
-        poll = make_poll(options, query.searches)
-        if placed is None:
-            with statistics.phase("run"):
-                searches = CpuSearches(device.threads, poll)
-                sums = sum_distances(query, searches)
-                _add_work(statistics, searches)
-        else:
-            gpu_searches = _searches_on_gpus(placed, statistics, options, poll)
-            with statistics.phase("run"):
-                sums = sum_distances(query, gpu_searches)
-            gpu_searches.report()
-            add_placement(statistics, placed, graph)
+        searches, statistics = _new_searches(
+            name, device, placed, options, query.from_others, query.searches
+        )
+        with statistics.phase("run"):
+            sums = sum_distances(query, searches)
+        searches.report(statistics)
+        add_placement(statistics, placed, graph)
         return SumsOutcome(plain, chosen, sums, statistics)
 
 
@@ -256,22 +238,28 @@ def _default_devices(graph: Graph, searches: int) -> DevicesArgument:
     return default_step_devices(graph, searches=searches // _SHARED_VISITS)
 
 
-def _new_statistics(devices: tuple[Device, ...], query: DistanceQuery) -> RunStatistics:
-    """Return statistics of a run on some devices."""
+def _new_searches(
+    name: str,
+    device: Device,
+    placed: PlacedGraph | None,
+    options: SolverOptions,
+    query: DistanceQuery,
+    total: int,
+) -> tuple[CpuSearches | GpuSearches, RunStatistics]:
+    """Return what searches on the GPUs of a placed graph, or on a device of the CPU, and its statistics.
+
+    :param name: of the algorithm, in messages
+    :param total: number of searches
+    :raises InputError: options that the devices do not take
+    """
+    devices = (device,) if placed is None else placed.context.devices
+    check_options(devices, options.gpu, name, OF_STEPS)
     solver = "bit-parallel" if in_bits(query) else "side by side"
-    return RunStatistics(tuple(one.name for one in devices), solver)
-
-
-def _add_work(statistics: RunStatistics, searches: CpuSearches) -> None:
-    """Add the work of a run on the CPU."""
-    statistics.processed_items = np.array([searches.reached], np.int64)
-    statistics.arcs_relaxed = np.array([searches.visits], np.int64)
-
-
-def _searches_on_gpus(
-    placed: PlacedGraph, statistics: RunStatistics, options: SolverOptions, poll: RunPoll | None
-) -> GpuSearches:
+    statistics = RunStatistics(tuple(one.name for one in devices), solver)
+    poll = make_poll(options, total)
+    if placed is None:
+        return CpuSearches(device.threads, poll), statistics
     from godwit.algorithms.distances.cuda import GpuSearches
 
     placed.check_all_duplicated("searches from many sources run")
-    return GpuSearches(placed, statistics, options.gpu, poll)
+    return GpuSearches(placed, options.gpu, options.location, poll), statistics

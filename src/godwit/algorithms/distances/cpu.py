@@ -19,6 +19,7 @@ from godwit.algorithms.distances.query import (
     LENGTH_FIELDS,
     DistanceQuery,
     DistanceSums,
+    add_hop_fields,
 )
 from godwit.dtypes import Array, frozen
 from godwit.graph.csr import Graph
@@ -26,6 +27,7 @@ from godwit.graph.rows import require_memory
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import CURSOR, borrowed_team, new_control, run_team
 from godwit.runtime.polling import RunPoll
+from godwit.runtime.statistics import RunStatistics
 
 _WIDE_WORDS = 4
 """Words of bits of a vertex, where there are enough sources."""
@@ -46,16 +48,19 @@ class CpuSearches:
 
     :param threads: upper limit; fewer run where memory is short
     :param poll: called now and then with the number of sources begun; an exception ends the run
-    :ivar reached: pairs of a source and a vertex that it reaches
-    :ivar visits: arcs visited, once for all sources of a search in bits; of searches from one source each,
-        vertices visited
     """
 
     def __init__(self, threads: int | None = None, poll: RunPoll | None = None) -> None:
         self._threads = threads
         self._poll = poll
-        self.reached = 0
-        self.visits = 0
+        self._reached = 0  # pairs of a source and a vertex that it reaches
+        # Arcs, once for all sources of a search in bits; of searches from one source each, vertices.
+        self._visits = 0
+
+    def report(self, statistics: RunStatistics) -> None:
+        """Add the counts of all runs to statistics."""
+        statistics.processed_items = np.array([self._reached], np.int64)
+        statistics.arcs_relaxed = np.array([self._visits], np.int64)
 
     def distances(self, query: DistanceQuery) -> Array:
         """Return the matrix of distances: (k, t), with a row per source.
@@ -161,9 +166,7 @@ class CpuSearches:
         if form == "vertex":
             results, *others = (records.by_vertex for _, records in per_thread)
             for other in others:
-                largest = np.maximum(results[:, LARGEST], other[:, LARGEST])
-                results += other
-                results[:, LARGEST] = largest
+                add_hop_fields(results, other)
         assert results is not None
         return results
 
@@ -208,8 +211,8 @@ class CpuSearches:
                 for rank, own in enumerate(per_thread)
             ]
             team.run(tasks, control, report)
-        self.reached += int(tallies[:, 0].sum())
-        self.visits += int(tallies[:, 1].sum())
+        self._reached += int(tallies[:, 0].sum())
+        self._visits += int(tallies[:, 1].sum())
         if poll is not None:
             poll.before += count
 

@@ -8,7 +8,6 @@ from there: in the order of vertices or targets, or as sums.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,6 +22,7 @@ from godwit.algorithms.distances.query import (
     LENGTH_FIELDS,
     DistanceQuery,
     DistanceSums,
+    add_hop_fields,
 )
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
@@ -134,10 +134,22 @@ class HopsPhase(IntEnum):
     BEGIN, PUSH, PULL, QUEUE, DELIVER, SUM = range(6)
 
 
+class HopsWord(IntEnum):
+    """Words of the state of hops.cuh that are read when a run has ended."""
+
+    ALL_FOUND, ALL_VISITED = 9, 10
+
+
 class LengthsPhase(IntEnum):
     """Phases of lengths.cuh."""
 
     SEARCH, DELIVER, SUM = range(3)
+
+
+class LengthsWord(IntEnum):
+    """Words of the state of lengths.cuh that are read when a run has ended."""
+
+    ALL_VISITED, ALL_FOUND = 1, 2
 
 
 def hops_source(id_dtype: np.dtype[Any], lanes: int, *, by_vertex: bool) -> str:
@@ -150,7 +162,7 @@ def hops_source(id_dtype: np.dtype[Any], lanes: int, *, by_vertex: bool) -> str:
         "algorithms/distances/hops.cuh",
         HOPS_ARGUMENTS,
         types={"Id": c_type(id_dtype)},
-        enums=(HopsPhase,),
+        enums=(HopsPhase, HopsWord),
         work="grid_hops",
     )
     return f"#define LANES {lanes}u\n#define BY_VERTEX {str(by_vertex).lower()}\n{text}"
@@ -169,7 +181,7 @@ def lengths_source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) 
         "algorithms/distances/lengths.cuh",
         LENGTHS_ARGUMENTS,
         types={"Id": c_type(id_dtype), "Weight": c_type(weight), "Result": c_type(result)},
-        enums=(LengthsPhase,),
+        enums=(LengthsPhase, LengthsWord),
         work="grid_lengths",
     )
     return f"#define UNIT_LENGTHS {str(weight_dtype is None).lower()}\n{text}"
@@ -217,38 +229,40 @@ Take = Callable[["_SearchPlan", Sequence[_Piece]], None]
 class GpuSearches:
     """Searches on the GPUs of a placed graph.
 
-    :param statistics: get seconds, and by :meth:`report` the counts
+    :param location: of matrices
     :param poll: called now and then with the number of sources begun; an exception ends the run
     """
 
     def __init__(
-        self, placed: PlacedGraph, statistics: RunStatistics, gpu: GpuOptions, poll: RunPoll | None
+        self,
+        placed: PlacedGraph,
+        gpu: GpuOptions,
+        location: ResultLocation,
+        poll: RunPoll | None,
     ) -> None:
         self._placed = placed
-        self._statistics = statistics
         self._gpu = gpu
+        self._location = location
         self._poll = poll
         devices = len(placed.context.devices)
         self._reached, self._visits, self._steps = np.zeros((3, devices), np.int64)
         self._seconds: dict[str, float] = {}
 
-    def report(self) -> None:
-        """Add the seconds and counts of all runs to the statistics."""
-        self._statistics.split_run(self._seconds)
-        self._statistics.processed_items = self._reached
-        self._statistics.arcs_relaxed = self._visits
-        self._statistics.rounds = self._steps
+    def report(self, statistics: RunStatistics) -> None:
+        """Add the seconds and counts of all runs to statistics."""
+        statistics.split_run(self._seconds)
+        statistics.processed_items = self._reached
+        statistics.arcs_relaxed = self._visits
+        statistics.rounds = self._steps
 
-    def distances(self, query: DistanceQuery, location: ResultLocation | None = None) -> Any:
+    def distances(self, query: DistanceQuery) -> Any:
         """Return the matrix of distances: (k, t), with a row per source.
 
-        :param location: of the matrix; None: the host
         :raises GraphTooLargeError: need against free
         :raises ValueOverflowError: a sum of integer weights is too large
         """
-        location = ResultLocation() if location is None else location
         rows, columns = query.shape
-        matrix = _Matrix(rows * columns, query.dtype, location)
+        matrix = _Matrix(rows * columns, query.dtype, self._location)
         if rows * columns:
             self._run(query, "matrix", matrix)
         found = matrix.array.reshape(rows, columns)
@@ -285,9 +299,7 @@ class GpuSearches:
             for part, arrays, _ in plan.members(pieces):
                 found = arrays.vertex_sums[part].download(np.int64, n * _FIELDS)
                 by_vertex = found.reshape(-1, _FIELDS)[plan.first.numbering.position]
-                largest = np.maximum(fields[:, LARGEST], by_vertex[:, LARGEST])
-                np.add(fields, by_vertex, out=fields)
-                fields[:, LARGEST] = largest
+                add_hop_fields(fields, by_vertex)
 
         if n and len(query.sources):
             self._run(query, "vertices", take)
@@ -429,7 +441,9 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
     """
 
     found_word: int
+    """Word of the state with the number of pairs of a source and a vertex that it reaches."""
     visited_word: int
+    """Word of the state with the number of arcs, or of vertices, that were visited."""
     item_bytes: int
     """Bytes of a distance while it is computed."""
 
@@ -571,7 +585,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
 class _HopsPlan(_SearchPlan):
     """Searches in the bits of lines."""
 
-    found_word, visited_word = 9, 10
+    found_word, visited_word = HopsWord.ALL_FOUND, HopsWord.ALL_VISITED
     item_bytes = 4
 
     def __init__(self, target: Placed, lanes: int, gpu: GpuOptions, *, by_vertex: bool) -> None:
@@ -621,7 +635,7 @@ class _HopsPlan(_SearchPlan):
 class _LengthsPlan(_SearchPlan):
     """Searches by blocks, each from a source of its own."""
 
-    found_word, visited_word = 2, 1
+    found_word, visited_word = LengthsWord.ALL_FOUND, LengthsWord.ALL_VISITED
     item_bytes = 8
 
     def __init__(self, target: Placed, gpu: GpuOptions, *, weighted: bool) -> None:
@@ -685,7 +699,5 @@ def _first_step(weights: Array) -> int:
 def _limit_word(query: DistanceQuery) -> int:
     """Return the largest distance that counts as reached as a word."""
     if query.dtype.kind == "f":
-        return int(
-            np.float64(query.limit if math.isfinite(query.limit) else np.inf).view(np.uint64)
-        )
+        return int(np.float64(query.limit).view(np.uint64))
     return int(query.limit)

@@ -62,7 +62,7 @@ struct Arguments {
     Rows<Id> in;        // the same if the graph is symmetric
     const Id *sources;  // positions
     u32 *seen;          // [owned][LANES]
-    u32 *bits[2];       // likewise
+    u32 *bits[2];       // [owned][LANES]
     u32 *queued;        // a bit for each own vertex
     u32 *united;        // [rows above 4096 in-arcs][LANES], zero between supersteps
     Id *queue[2];       // [owned]
@@ -126,7 +126,7 @@ struct Hops {
     }
 
     __device__ __forceinline__ bool is_wanted(i64 own) const {
-        return !given.wanted || (given.wanted[own >> 5] >> (own & 31) & 1);
+        return !given.wanted || has_bit(given.wanted, own);
     }
 
     // Record that the sources in the groups' words `fresh` have reached own vertices. All lanes take part.
@@ -162,15 +162,8 @@ struct Hops {
     }
 
     // Append own vertices to a queue. All lanes take part.
-    __device__ __forceinline__ void warp_append(Id *queue, bool appends, i64 own) const {
-        u32 votes = __ballot_sync(FULL_WARP, appends);
-        if (votes == 0) return;
-        u64 begin = 0;
-        if (lane_id() == 0)
-            begin = atomicAdd(&team.control->cursors[1], static_cast<u64>(__popc(votes)));
-        begin = __shfl_sync(FULL_WARP, begin, 0);
-        u32 below = votes & ((1u << lane_id()) - 1);
-        if (appends) queue[begin + static_cast<u32>(__popc(below))] = static_cast<Id>(own);
+    __device__ __forceinline__ void warp_enqueue(Id *queue, bool appends, i64 own) const {
+        warp_append(&team.control->cursors[1], queue, appends, static_cast<Id>(own));
     }
 
     // Unite the frontiers of the tails of in-arcs, each group of a row of its own, until no bit of `missing` is
@@ -312,7 +305,7 @@ struct Push {
                 u32 bit = 1u << (heads[i] & 31);
                 appends = !(atomicOr(hops.given.queued + (heads[i] >> 5), bit) & bit);
             }
-            hops.warp_append(queue, appends, heads[i]);
+            hops.warp_enqueue(queue, appends, heads[i]);
         }
     }
 };
@@ -441,7 +434,7 @@ __device__ __forceinline__ void team_queue(Hops &hops) {
         bool is_there = own < hops.owned();
         bool is_reached = hops.group_any(is_there && hops.frontier[hops.word(own)] != 0);
         if (is_there) hops.next[hops.word(own)] = 0;
-        hops.warp_append(queue, is_reached && hops.place == 0, own);
+        hops.warp_enqueue(queue, is_reached && hops.place == 0, own);
     }
 }
 

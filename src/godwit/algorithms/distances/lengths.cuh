@@ -128,17 +128,6 @@ struct Search {
     __device__ __forceinline__ void thread_leave(u32 which, u32 own) const {
         atomicAnd(waits(which) + (own >> 5), ~(1u << (own & 31)));
     }
-
-    // Append own vertices to a list of the block. All lanes take part.
-    __device__ __forceinline__ void warp_append(u32 *list, u32 *size, bool appends, u32 own) const {
-        u32 votes = __ballot_sync(FULL_WARP, appends);
-        if (votes == 0) return;
-        u32 begin = 0;
-        if (lane_id() == 0) begin = atomicAdd(size, static_cast<u32>(__popc(votes)));
-        begin = __shfl_sync(FULL_WARP, begin, 0);
-        u32 below = votes & ((1u << lane_id()) - 1);
-        if (appends) list[begin + static_cast<u32>(__popc(below))] = own;
-    }
 };
 
 // The visitor of a schedule: lower the distances of the heads of arcs, and list these.
@@ -179,8 +168,8 @@ struct Relax {
                 is_near = joins && is_within && search.thread_join(0, head[i]);
                 is_far = joins && !is_within && search.thread_join(1, head[i]);
             }
-            search.warp_append(search.near(next), &search.shared.near[next], is_near, head[i]);
-            search.warp_append(search.far(), &search.shared.far, is_far, head[i]);
+            warp_append(&search.shared.near[next], search.near(next), is_near, head[i]);
+            warp_append(&search.shared.far, search.far(), is_far, head[i]);
         }
     }
 };
@@ -254,8 +243,8 @@ __device__ __forceinline__ bool block_raise_bound(Search &search, u32 which) {
             if (is_near) is_near = search.thread_join(0, own);
         }
         __syncthreads();
-        search.warp_append(list, &shared.kept, is_far, own);
-        search.warp_append(search.near(which), &shared.near[which], is_near, own);
+        warp_append(&shared.kept, list, is_far, own);
+        warp_append(&shared.near[which], search.near(which), is_near, own);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -339,8 +328,7 @@ __device__ __forceinline__ void team_sum_lengths(const Arguments &given, const T
         double total = 0, reciprocal = 0;
         for (i64 own = threadIdx.x; own < given.stage.owned; own += blockDim.x) {
             u64 value = values[own];
-            if (value == UNREACHED || (given.wanted && !(given.wanted[own >> 5] >> (own & 31) & 1)))
-                continue;
+            if (value == UNREACHED || (given.wanted && !has_bit(given.wanted, own))) continue;
             double length = FLOATS ? length_of(value) : static_cast<double>(value);
             mine[0] += 1;
             mine[1] += value & 0xffffffffull;

@@ -39,6 +39,13 @@ def reciprocal_parts(level: Any) -> tuple[Any, Any]:
     return one // level, ((one % level) << 32) // level
 
 
+def add_hop_fields(fields: Array, others: Array) -> None:
+    """Add fields of sums of distances in arcs to others for the same vertices: int64 (k, HOP_FIELDS)."""
+    largest = np.maximum(fields[:, LARGEST], others[:, LARGEST])
+    fields += others
+    fields[:, LARGEST] = largest
+
+
 @dataclass(frozen=True)
 class DistanceQuery:
     """A checked query of a graph.

@@ -49,8 +49,7 @@ __device__ __forceinline__ void team_sum_hops(const Team &team, const Value *val
         u64 mine[FIELDS] = {};
         for (i64 position = threadIdx.x; position < positions; position += blockDim.x) {
             i64 distance = hops(values[static_cast<i64>(row) * stride + position]);
-            if (distance < 0 || (wanted && !(wanted[position >> 5] >> (position & 31) & 1)))
-                continue;
+            if (distance < 0 || (wanted && !has_bit(wanted, position))) continue;
             Reciprocal reciprocal(static_cast<u64>(distance));
             mine[COUNT] += 1;
             mine[TOTAL] += static_cast<u64>(distance);

@@ -167,8 +167,7 @@ struct PushArcs {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            const bool is_final =
-                search.corrects && !(arguments.open[target[i] >> 5] >> (target[i] & 31) & 1);
+            const bool is_final = search.corrects && !has_bit(arguments.open, target[i]);
             if (!there[i] || is_final) continue;
             to[i] = search.along(load_relaxed(arguments.distances + rows[i]),
                                  load_once(arguments.out_weights + arcs[i]));

@@ -75,7 +75,6 @@ def run_steps_on_cores(
         shared,
         threads=threads,
         control=control,
-        prepared=True,
         poll=None if poll is None else lambda: poll(int(words[templates.PROCESSED])),
         tracks=None
         if devices[0].shares_memory

@@ -159,7 +159,8 @@ __device__ __forceinline__ void team_arcs(const Step &step, const Team &team, St
                     thread_touch(touched, rows[i]);
             }
             if (!lists) continue;
-            const u32 place = warp_place(&own_queues(arguments).queued[next], is_new);
+            const u32 place =
+                warp_place(&own_queues(arguments).queued[next], __ballot_sync(FULL_WARP, is_new));
             if (is_new) thread_put(arguments, next, place, rows[i], tally);
             tally.members += is_new;
         }
@@ -231,7 +232,7 @@ __device__ __forceinline__ void team_fetch(const Step &step, const Team &team, T
                     &accumulators_of<Wide>(arguments, Step::SLOT, stage.device)[position], value);
                 is_new = thread_touch_first(touched, position);
             }
-            const u32 place = warp_place(&queues.queued[next], is_new);
+            const u32 place = warp_place(&queues.queued[next], __ballot_sync(FULL_WARP, is_new));
             if (is_new) thread_put(arguments, next, place, local, tally);
         }
     }

@@ -16,7 +16,7 @@ __device__ __forceinline__ void team_filter(const Step &step, const Team &team, 
                          [&](i64 local, bool is_member) {
                              tally.processed += is_member;
                              const bool stays = is_member && step.keep(first + local, tally);
-                             const u32 place = warp_place(count, stays);
+                             const u32 place = warp_place(count, __ballot_sync(FULL_WARP, stays));
                              if (stays) {
                                  thread_count_member(arguments, local, tally);
                                  thread_put(arguments, next, place, local, tally);

@@ -82,15 +82,6 @@ __device__ __forceinline__ u32 warp_places(u32 *count, u32 amount) {
     return __shfl_sync(FULL_WARP, begin, WARP - 1) + end - amount;
 }
 
-// Reserve a place for each lane with an item. Called by whole warps.
-__device__ __forceinline__ u32 warp_place(u32 *count, bool has) {
-    const u32 all = __ballot_sync(FULL_WARP, has);
-    u32 begin = 0;
-    if (lane_id() == 0 && all) begin = atomicAdd(count, static_cast<u32>(__popc(all)));
-    begin = __shfl_sync(FULL_WARP, begin, 0);
-    return begin + __popc(all & ((1u << lane_id()) - 1));
-}
-
 __device__ __forceinline__ void thread_put(const Arguments &arguments, u32 which, u32 place,
                                            i64 local, Tally &tally) {
     if (place < arguments.queue_room)

@@ -141,14 +141,11 @@ class Team:
         poll: Callable[[], None] | None = None,
         poll_interval_s: float = 0.02,
         tracks: Sequence[tuple[str, str]] | None = None,
-        prepared: bool = False,
     ) -> list[Any]:
         """Run task i on thread i; return their results in order.
 
         Where a trace is recorded, the time of each is noted: on a track of the host's, or on that which
         ``tracks`` says, by process and name.
-
-        ``prepared``: the caller has compiled all kernels for arguments of these types.
 
         If a task raises, or the caller is interrupted, or ``poll`` (called every
         ``poll_interval_s`` in the calling thread) raises, the abort word is set, all threads are
@@ -162,7 +159,7 @@ class Team:
         interruption, or GRACE_S after the first failure, they are left behind.
         """
         outcomes: list[tuple[Any, BaseException | None] | None] = [None] * len(tasks)
-        if poll is not None and not prepared:
+        if poll is not None:
             # The poll may measure the time, for which this thread compiles.
             for function, arguments in {id(task[0]): task for task in tasks}.values():
                 if isinstance(function, Kernel):
@@ -307,7 +304,6 @@ def run_team(
     poll: Callable[[], None] | None = None,
     tracks: Sequence[tuple[str, str]] | None = None,
     brief: bool = False,
-    prepared: bool = False,
 ) -> list[Any]:
     """Call ``function(rank, size, control, *arguments)`` on ``size`` threads at once.
 
@@ -315,7 +311,6 @@ def run_team(
     :param tracks: of each thread, as for :meth:`Team.run`
     :param brief: with these arguments it takes milliseconds, so that Ctrl-C may wait for it: a team of
         one is then the calling thread, which spares waking another
-    :param prepared: the caller has compiled the kernel for arguments of these types
     :returns: the results by rank
     """
     size = config.thread_count() if threads is None else threads
@@ -325,7 +320,7 @@ def run_team(
         return [function(0, 1, control, *arguments)]
     with borrowed_team(size) as team:
         tasks = [(function, (rank, size, control, *arguments)) for rank in range(size)]
-        return team.run(tasks, control, poll, tracks=tracks, prepared=prepared)
+        return team.run(tasks, control, poll, tracks=tracks)
 
 
 def block_range(rank: int, size: int, count: int) -> tuple[int, int]:

@@ -215,7 +215,7 @@ def run_workers(
     if not options.in_steps:
         common = (mailboxes, published, np.zeros(devices, np.int64), control)
         last = (options.window,)
-    compile_s = _prepare(operators, kernel, states[0], (worklists[0], *common, states[0], *last))
+    compile_s = _prepare(kernel, (worklists[0], *common, states[0], *last))
 
     trace = active()
     tracks = [
@@ -271,7 +271,7 @@ def run_threads(
     control = new_control()
     growths = 0
     common = (published, shared, frontier, frontier_items, state)
-    compile_s = _prepare(operators, kernel, state, (0, threads, control, worklists[0], *common))
+    compile_s = _prepare(kernel, (0, threads, control, worklists[0], *common))
     trace = active()
     with borrowed_team(threads) as team:
         while True:
@@ -279,7 +279,7 @@ def run_threads(
                 (kernel, (rank, threads, control, worklists[rank], *common))
                 for rank in range(threads)
             ]
-            codes = team.run(tasks, control, _team_poll(worklists, poll), prepared=True)
+            codes = team.run(tasks, control, _team_poll(worklists, poll))
             if worker.GROW not in codes or control[ABORT]:
                 break
             shared[shared_memory.WANTS_ROOM] = 0
@@ -323,21 +323,10 @@ def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
     return instance
 
 
-def _prepare(
-    operators: WorklistOperators, kernel: Kernel, state: Any, arguments: tuple[Any, ...]
-) -> float:
-    """Compile or load the kernel before the threads start; return the seconds spent.
-
-    The kernel is prepared once for each combination of dtypes of the state's arrays: the other
-    arguments have the same types in every run of the operators.
-    """
-    dtypes = tuple(array.dtype.str for array in state if isinstance(array, np.ndarray))
-    if (kernel.__name__, dtypes) in operators.compiled:
-        return 0.0
+def _prepare(kernel: Kernel, arguments: tuple[Any, ...]) -> float:
+    """Compile or load the kernel before the threads start; return the seconds spent."""
     begin = perf_counter()
-    kernel.prepare(*arguments)
-    operators.compiled[kernel.__name__, dtypes] = True
-    return seconds_since(begin, "compile")
+    return seconds_since(begin, "compile") if kernel.prepare(*arguments) else 0.0
 
 
 def _new_worklists(

@@ -91,6 +91,12 @@ __device__ __forceinline__ void store_system(T *place, T value) {
     *reinterpret_cast<volatile T *>(place) = value;
 }
 
+// Whether a bit of a bitmap is set.
+template <class Index>
+__device__ __forceinline__ bool has_bit(const u32 *bitmap, Index index) {
+    return bitmap[index >> 5] >> (index & 31) & 1;
+}
+
 // Set bits of a word; the old ones are not returned.
 __device__ __forceinline__ void set_bits(u32 *place, u32 bits) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(place), "r"(bits) : "memory");

@@ -1,4 +1,5 @@
-// Primitives of a warp: sums over its lanes, and rows dealt out to lanes or found by their chunks.
+// Primitives of a warp: sums over its lanes, places of a list for them, and rows dealt out to lanes or found by
+// their chunks.
 #pragma once
 
 #include "runtime/cuda/include/memory.cuh"
@@ -33,6 +34,24 @@ __device__ __forceinline__ T warp_sum(T amount) {
     for (u32 step = WARP / 2; step > 0; step /= 2)
         amount += __shfl_down_sync(FULL_WARP, amount, step);
     return amount;
+}
+
+// Reserve a place of a list for each lane in `votes`, in the order of lanes; return the lane's. `count` is of the
+// places that are taken. All lanes come, with the same votes.
+template <class Count>
+__device__ __forceinline__ Count warp_place(Count *count, u32 votes) {
+    if (votes == 0) return 0;
+    Count begin = 0;
+    if (lane_id() == 0) begin = atomicAdd(count, static_cast<Count>(__popc(votes)));
+    const u32 below = votes & ((1u << lane_id()) - 1);
+    return __shfl_sync(FULL_WARP, begin, 0) + static_cast<Count>(__popc(below));
+}
+
+// Append the items of the lanes that say so to a list, in the order of lanes. All lanes come.
+template <class Count, class Item>
+__device__ __forceinline__ void warp_append(Count *count, Item *list, bool appends, Item item) {
+    const Count place = warp_place(count, __ballot_sync(FULL_WARP, appends));
+    if (appends) list[place] = item;
 }
 
 // Return the lane whose row has arc `number` of the rows of all lanes, one behind the other: the first lane

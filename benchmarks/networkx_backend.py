@@ -1,14 +1,19 @@
 """NetworkX's functions: NetworkX's own code beside Godwit's backend, on real graphs, in one process.
 
     python benchmarks/networkx_backend.py [--data FOLDER] [--graphs NAMES] [--functions NAMES]
-        [--limit SECONDS] [--runs N] [--device NAME] [--conversion]
+        [--devices cpu,cuda] [--limit SECONDS] [--runs N] [--output FILE]
+    python benchmarks/networkx_backend.py --render FILES
+    python benchmarks/networkx_backend.py --conversion [--data FOLDER] [--graphs NAMES]
 
-Prints a table per graph, aligned and in Markdown at once. Every call is made through NetworkX's dispatch,
-results are used (iterators to their end, dictionaries filled), and the median of the runs counts. NetworkX
-runs once, with a limit; where its whole run takes minutes, it is given a few of the nodes, and its time is
-multiplied: such times begin with ≈. ``first`` is a call on a graph that is not converted yet, ``later`` one
-on a graph that is; ``conversion`` is what conversion has of the first. A * stands where Godwit's
-``should_run`` leaves the first call to NetworkX, unless Godwit is asked for by name.
+Prints a table per graph, aligned and in Markdown at once, of seconds. Every call is made through NetworkX's
+dispatch, results are used (iterators to their end, dictionaries filled), and the median of the runs counts.
+NetworkX runs once, with a limit (">"); where its whole run takes minutes, it is given a few of the nodes,
+and its time is multiplied ("≈"). For each device, ``first`` is a call on a graph that is not converted yet,
+and ``x`` how many times faster than NetworkX a call is on a graph that is. ``first x`` is the same of a
+first call on the first device, with a * where Godwit's ``should_run`` leaves this call to NetworkX, unless
+Godwit is asked for by name. Functions that the GPU has no part in have no times there.
+
+``--output`` keeps the numbers, which ``--render`` prints again, of several runs as one.
 
 ``--conversion`` measures conversions alone, beside igraph's and SciPy's, and what Godwit adds to
 ``import networkx``.
@@ -17,6 +22,7 @@ on a graph that is; ``conversion`` is what conversion has of the first. A * stan
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -34,6 +40,7 @@ import networkx as nx
 import numpy as np
 
 import godwit as gw
+from _godwit_networkx import FUNCTIONS
 from godwit.networkx import from_networkx, should_run
 
 GRAPHS = {
@@ -125,6 +132,11 @@ ROWS = [
 ]  # fmt: skip
 
 
+Record = dict[str, Any]
+"""Of a row: ``function``, ``is_dispatched``, ``networkx`` (seconds), ``about`` (what stands before these),
+``godwit`` (seconds of a first call and of a later one, by device), or ``error``."""
+
+
 class _TooLongError(Exception):
     """NetworkX's call passed its limit."""
 
@@ -183,29 +195,33 @@ def forget(graph: Any) -> None:
     graph.__networkx_cache__.clear()
 
 
-def measured(row: Row, graph: Any, nodes: list[Any], arguments: argparse.Namespace) -> list[str]:
-    """Return the cells of a row."""
+def measured(row: Row, graph: Any, nodes: list[Any], arguments: argparse.Namespace) -> Record:
+    """Return the seconds of a row."""
     function = getattr(nx, row.function)
     given = row.arguments(nodes)
     own, factor = row.sampled(nodes) if row.sampled else (given, 1.0)
-    about = "≈ " if row.sampled else ""
     forget(graph)
-    expected = should_run(row.function, (graph,), given)
-    named: dict[str, Any] = {"backend": "godwit"}
-    if arguments.device and "Additional parameters" in (function.__doc__ or ""):
-        named["devices"] = arguments.device
-    try:
-        use(function(graph, **given, **named))  # compiles
-    except (nx.NetworkXException, NotImplementedError) as error:
-        return [row.name, "", "", "", "", f"{type(error).__name__}"]
-    first, later = [], []
-    for _ in range(arguments.runs):
-        forget(graph)
-        first.append(seconds(lambda: function(graph, **given, **named)))
-        later.append(seconds(lambda: function(graph, **given, **named)))
-    with_conversion, without = statistics.median(first), statistics.median(later)
-    star = "" if expected is True else "*"
-    share = f"{max(0.0, 1 - without / with_conversion):.0%}"
+    record: Record = {
+        "function": row.name,
+        "is_dispatched": should_run(row.function, (graph,), given) is True,
+        "about": "≈ " if row.sampled else "",
+        "godwit": {},
+    }
+    for device in arguments.devices.split(","):
+        if device != "cpu" and not FUNCTIONS[row.function].devices:
+            continue
+        nx.config.backends.godwit.devices = device
+        try:
+            use(function(graph, **given, backend="godwit"))  # compiles
+        except (nx.NetworkXException, NotImplementedError) as error:
+            record["error"] = type(error).__name__
+            return record
+        first, later = [], []
+        for _ in range(arguments.runs):
+            forget(graph)
+            first.append(seconds(lambda: function(graph, **given, backend="godwit")))
+            later.append(seconds(lambda: function(graph, **given, backend="godwit")))
+        record["godwit"][device] = statistics.median(first), statistics.median(later)
     forget(graph)
     try:
         with limit(arguments.limit):
@@ -215,13 +231,36 @@ def measured(row: Row, graph: Any, nodes: list[Any], arguments: argparse.Namespa
                 taken = statistics.median(
                     seconds(lambda: function(graph, **own, backend="networkx")) for _ in range(5)
                 )
-        taken *= factor
+        record["networkx"] = taken * factor
     except _TooLongError:
-        taken, about = arguments.limit, "> "
-    return [
-        row.name, f"{about}{number(taken)}", number(without), number(with_conversion), share,
-        f"{about}{number(taken / without)} x", f"{about}{number(taken / with_conversion)} x{star}",
-    ]  # fmt: skip
+        record["networkx"], record["about"] = arguments.limit, "> "
+    return record
+
+
+def show_graph(measurement: dict[str, Any]) -> None:
+    """Print the table of a graph."""
+    print(f"{measurement['graph']}\n")
+    devices = measurement["devices"]
+    heads = ["function", "NetworkX"]
+    for device in devices:
+        heads += [f"{device} first", device, "x"]
+    rows = [_cells(record, devices) for record in measurement["records"]]
+    show([*heads, "first x"], rows)
+
+
+def _cells(record: Record, devices: list[str]) -> list[str]:
+    if "error" in record:
+        return [record["function"], record["error"], *[""] * (3 * len(devices) + 1)]
+    about, taken, found = record["about"], record["networkx"], record["godwit"]
+    cells = [record["function"], f"{about}{number(taken)}"]
+    for device in devices:
+        if device in found:
+            first, later = found[device]
+            cells += [number(first), number(later), f"{about}{number(taken / later)}"]
+        else:
+            cells += ["", "", ""]
+    star = "" if record["is_dispatched"] else "*"
+    return [*cells, f"{about}{number(taken / found[devices[0]][0])}{star}"]
 
 
 def number(value: float) -> str:
@@ -303,7 +342,9 @@ def parsed() -> argparse.Namespace:
     made.add_argument("--functions", default="", help="names, with commas; default: all")
     made.add_argument("--limit", type=float, default=60.0, help="seconds for a call of NetworkX")
     made.add_argument("--runs", type=int, default=3)
-    made.add_argument("--device", help="devices of Godwit; default: the CPU, or as configured")
+    made.add_argument("--devices", default="cpu", help="of Godwit, with commas")
+    made.add_argument("--output", type=Path, help="a JSON file, which gets the numbers")
+    made.add_argument("--render", type=Path, nargs="+", help="print the tables of such files")
     made.add_argument("--conversion", action="store_true", help="measure conversions alone")
     found = made.parse_args()
     unknown = set(found.graphs.split(",")) - set(GRAPHS)
@@ -314,10 +355,15 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parsed()
-    wanted = [name for name in arguments.functions.split(",") if name]
+    if arguments.render:
+        for file in arguments.render:
+            for measurement in json.loads(file.read_text()):
+                show_graph(measurement)
+        return
     if "godwit" not in nx.utils.backends.backends:
         raise SystemExit("NetworkX does not know Godwit: install the package (pip install -e .)")
     nx.config.warnings_to_ignore.add("cache")
+    measurements = []
     for name in arguments.graphs.split(","):
         file = arguments.data / GRAPHS[name]
         if not file.exists():
@@ -325,21 +371,33 @@ def main() -> None:
             continue
         graph = read(file)
         kind = "directed" if graph.is_directed() else "undirected"
-        print(f"{name}: {kind}, {len(graph):,} nodes, {graph.number_of_edges():,} edges\n")
+        title = f"{name}: {kind}, {len(graph):,} nodes, {graph.number_of_edges():,} edges"
         if arguments.conversion:
+            print(f"{title}\n")
             show(["conversion", "seconds", "million edges/s"], conversions(graph, arguments.runs))
             continue
-        nodes = sorted(graph, key=graph.degree, reverse=True)
-        rows = [
-            measured(row, graph, nodes, arguments)
-            for row in ROWS
-            if row.kind in (None, kind) and (not wanted or row.function in wanted)
-        ]
-        heads = ["function", "NetworkX", "later", "first", "conversion", "speed-up", "of the first"]
-        show(heads, rows)
+        measurement: dict[str, Any] = {
+            "graph": title, "devices": arguments.devices.split(","), "records": []
+        }  # fmt: skip
+        measurements.append(measurement)
+        for record in records(graph, kind, arguments):
+            measurement["records"].append(record)
+            if arguments.output:  # again and again: nothing is lost if the benchmark is stopped
+                arguments.output.write_text(json.dumps(measurements, indent=1))
+        show_graph(measurement)
     if arguments.conversion:
         with_godwit, without = (1e3 * value for value in import_seconds())
         print(f"import networkx: {with_godwit:.1f} ms with Godwit, {without:.1f} ms without")
+
+
+def records(graph: Any, kind: str, arguments: argparse.Namespace) -> Iterator[Record]:
+    """Yield the record of each row that suits the graph and is asked for, in their order."""
+    wanted = [name for name in arguments.functions.split(",") if name]
+    nodes = sorted(graph, key=graph.degree, reverse=True)
+    for row in ROWS:
+        if row.kind in (None, kind) and (not wanted or row.function in wanted):
+            print(f"{row.name} ...", file=sys.stderr, flush=True)
+            yield measured(row, graph, nodes, arguments)
 
 
 if __name__ == "__main__":

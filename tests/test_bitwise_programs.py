@@ -62,15 +62,13 @@ def test_bits_arrive_at_all_that_are_reached(
     _check(graph, bits, devices, execution)
 
 
-@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs with")
-def test_bits_arrive_on_gpus(count: int) -> None:
-    graph = gw.generators.rmat(6, 3, seed=3)
+def test_bits_arrive_on_gpus() -> None:
+    graph = gw.generators.rmat(5, 3, seed=3)
     bits = np.random.default_rng(1).integers(-(2**63), 2**63, graph.vertex_count)
     bits *= np.arange(len(bits)) % 3 == 0
-    with emulated_gpus(count, checks=True, seed=count):
-        for execution in ("asynchronous", "bulk-synchronous"):
-            _check(graph, bits, [f"cuda:{index}" for index in range(count)], execution)
+    with emulated_gpus(2, checks=True, seed=2):
+        _check(graph, bits, ["cuda:0", "cuda:1"], "asynchronous")
 
 
 @pytest.mark.gpu

@@ -25,7 +25,7 @@ each_team = pytest.mark.parametrize("threads", [1, 2, 3])
 def all_threads() -> Iterator[None]:
     """Within the block small graphs are not left to one thread."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_ALONE_ARCS", 0)
+        patch.setattr(module, "ALONE_ARCS", 0)
         patch.setattr(module, "_CHUNK", 2)
         yield
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from godwit.runtime.statistics import RunStatistics, WorklistCounts
 from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.delta import choose_delta, choose_gpu_window
 from godwit.worker.options import SUPERSTEP_HOPS, SolverOptions, WorkerOptions, query_options
+from godwit.worker.predecessors import Origin, Predecessors, path_by, predecessors_of
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.query import GraphArgument, add_placement, place_parts, placed_for_query
 from godwit.worker.task import Destination, Start, WorklistOptions, make_parts
@@ -58,6 +60,7 @@ class Solution(VertexResult):
     fields: Array | None
     statistics: RunStatistics
     graph: Graph
+    _origin: Origin | None = field(default=None, repr=False, compare=False)
 
     @property
     def ids(self) -> VertexIds:
@@ -71,6 +74,58 @@ class Solution(VertexResult):
         if self.fields is not None:
             columns.append(Column("field", host_array(self.fields)))
         return columns
+
+    @property
+    def predecessor(self) -> Array:
+        """The number of the vertex from which each one got its value, shape (n), dtype of the targets.
+
+        For programs without fields that combine by min or max, whose messages are no worse for a better
+        value. -1 for vertices that have their own initial value, or were not reached; otherwise an
+        in-neighbour whose message equals the value. Of several it is the smallest that has a better value;
+        if all have an equal one, the smallest of those that are the fewest arcs away from another value.
+        Where values improve along arcs (longest paths, negative weights), paths have as few arcs as
+        possible instead, and of several predecessors the smallest is taken. Predecessors never lead in a
+        circle, and do not depend on devices. CPUs compute them on first use, by the program's operators.
+
+        :raises InputError: a program of another kind, or the solution was pickled
+        :raises OperatorError: no message equals the value of a vertex
+        """
+        location = self._known_origin.location
+        before: Array = location.place(self._predecessors.before)
+        return before
+
+    @cached_property
+    def _predecessors(self) -> Predecessors:
+        with self.statistics.phase("predecessors"):
+            return predecessors_of(self.graph, host_array(self.values), self._known_origin)
+
+    @property
+    def _known_origin(self) -> Origin:
+        if self._origin is None:
+            raise InputError("a solution that was pickled has no predecessors")
+        return self._origin
+
+    def path_to(self, vertex: Vertex) -> list[Any]:
+        """Return the vertices by which a vertex got its value, from one with its own initial value on.
+
+        >>> import godwit as gw
+        >>> hops = gw.VertexProgram("hops", lambda value: value + 1, "min", dtype="int32")
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.run(hops, graph, {"Bonn": 0}).path_to("Jena")
+        ['Bonn', 'Ulm', 'Jena']
+
+        :param vertex: an id (:attr:`Graph.ids`), as are those of the path
+        :raises InputError: the vertex does not exist, or was not reached; or as :attr:`predecessor`
+        :raises OperatorError: as :attr:`predecessor`
+        """
+        position = self.ids.position(vertex)
+        if not self._predecessors.is_reached[position]:
+            raise InputError(f"vertex {shown(self.ids[position])} was not reached from the start")
+        return self.ids.of(path_by(self._predecessors.before, position))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the program."""
+        return {**self.__dict__, "_origin": None}
 
     def to_dict(self) -> dict[Any, int | float]:
         """Return the value of every vertex, by its id (:attr:`Graph.ids`)."""
@@ -123,8 +178,9 @@ def run(
     :param max_items: the run ends with an error after it has processed more items (a vertex may be one
         several times). None: the larger of 2^30 and n^2, more than programs that end need
     :param trace: as for :func:`bfs`
-    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.to_dict()``, ``.highest()``,
-        ``.to_frame()``, ``.statistics``
+    :returns: ``.values`` and ``.fields`` (shape (n) each, or None), ``.predecessor`` and
+        ``.path_to(vertex)`` (min and max programs), ``.to_dict()``, ``.highest()``, ``.to_frame()``,
+        ``.statistics``
     :raises InputError: a wrong argument
     :raises OperatorError: an operator does not compile
     :raises ValueOverflowError: a value does not fit the program's 32-bit integers
@@ -163,6 +219,13 @@ def run(
                 limit=limit, target=target, parameters=parameters, poll=poll,
             )  # fmt: skip
         add_placement(solution.statistics, placed, graph)
+        solution._origin = Origin(
+            program,
+            start.copy() if isinstance(start, np.ndarray) else start,
+            program.parameter_values(parameters),
+            limit is not None or target is not None,
+            options.location,
+        )
         solution.values = options.location.place(solution.values)
         if solution.fields is not None:
             solution.fields = options.location.place(solution.fields)

@@ -12,6 +12,7 @@ import numpy as np
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_array
 from godwit.errors import InputError, shown
+from godwit.graph.csr import Graph
 from godwit.graph.partition.layout import LocalGraph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
@@ -202,7 +203,8 @@ class _PartBuilder:
                 here = np.flatnonzero(layout.owner[vertices] == device)
                 keys, values = layout.local_index[vertices[here]].astype(np.int64), given[here]
             is_number = not isinstance(part.values, np.ndarray)
-            values = self._combined(part.values if is_number else part.values[keys], values)
+            before = part.values if is_number else part.values[keys]
+            values = _combined(program, before, values)
             part.seeds = Seeds(keys, values, part.graph.vertex_count if some_are_active else 0)
             if not self._fills:
                 part.values[keys] = values
@@ -220,41 +222,67 @@ class _PartBuilder:
         else:
             is_number = not isinstance(part.values, np.ndarray)
             value = part.values if is_number else part.values[part.target]
-        self._limits[0] = self._combined(self._limits[0], value)
-
-    def _combined(self, before: Any, values: Any) -> Any:
-        if self._program.combine == "add":
-            return (before + values).astype(self._program.dtype)
-        if self._program.combine in BITWISE:
-            combined = np.bitwise_or if self._program.combine == "or" else np.bitwise_and
-            return combined(before, values).astype(self._program.dtype)
-        is_better = values < before if self._program.combine == "min" else values > before
-        return np.where(is_better, values, before)
+        self._limits[0] = _combined(self._program, self._limits[0], value)
 
     def _initial(
         self, initial: Initial, identity: Any, local: LocalGraph, dtype: np.dtype[Any]
     ) -> Any:
         """Return initial values or fields of a device's vertices: a new array, or a number for all."""
-        vertices, count = local.vertices, self._placed.graph.vertex_count
-        if initial is None:
-            return self._repeated(identity, len(vertices), dtype)
-        if callable(initial):
-            made = as_array(initial(vertices), "initial")
-            if made.shape not in ((), vertices.shape):
-                raise InputError(
-                    f"initial must return a number, or one for each of {len(vertices)} vertices, "
-                    f"got an array of shape {made.shape}"
-                )
-            return np.array(np.broadcast_to(_as_values(made, dtype), vertices.shape))
-        whole = as_array(initial, "initial")
-        if whole.ndim == 0:
-            return self._repeated(_as_values(whole, dtype), len(vertices), dtype)
-        if whole.shape != (count,):
-            raise InputError(f"initial values must have shape ({count},), got {whole.shape}")
-        return _as_values(whole[vertices], dtype)
+        count = self._placed.graph.vertex_count
+        made = _initial_values(initial, identity, local.vertices, count, dtype)
+        return made if made.ndim else self._repeated(made, len(local.vertices), dtype)
 
     def _repeated(self, number: Any, count: int, dtype: np.dtype[Any]) -> Any:
         return dtype.type(number) if self._fills else np.full(count, number, dtype)
+
+
+def initial_state(program: VertexProgram, start: Start, graph: Graph) -> tuple[Array, Array]:
+    """Return the value with which each vertex begins, shape (n), and True for those of the initial work."""
+    count = graph.vertex_count
+    vertices = np.arange(count, dtype=graph.targets.dtype)
+    initial = start if isinstance(start, np.ndarray) else program.initial
+    made = _initial_values(initial, program.identity, vertices, count, program.dtype)
+    values = np.array(np.broadcast_to(made, (count,)), program.dtype)
+    if not isinstance(start, Mapping):
+        return values, np.full(count, True)
+    is_start = np.full(count, False)
+    given = np.fromiter(start, np.int64, len(start))
+    values[given] = _combined(program, values[given], _start_values(program, start))
+    is_start[given] = True
+    return values, is_start
+
+
+def _initial_values(
+    initial: Initial, identity: Any, vertices: Array, count: int, dtype: np.dtype[Any]
+) -> Any:
+    """Return initial values or fields of some of ``count`` vertices: a new array, or a number for all."""
+    if initial is None:
+        return dtype.type(identity)
+    if callable(initial):
+        made = as_array(initial(vertices), "initial")
+        if made.shape not in ((), vertices.shape):
+            raise InputError(
+                f"initial must return a number, or one for each of {len(vertices)} vertices, "
+                f"got an array of shape {made.shape}"
+            )
+        return np.array(np.broadcast_to(_as_values(made, dtype), vertices.shape))
+    whole = as_array(initial, "initial")
+    if whole.ndim == 0:
+        return _as_values(whole, dtype)
+    if whole.shape != (count,):
+        raise InputError(f"initial values must have shape ({count},), got {whole.shape}")
+    return _as_values(whole[vertices], dtype)
+
+
+def _combined(program: VertexProgram, before: Any, values: Any) -> Any:
+    """Return values combined into those before."""
+    if program.combine == "add":
+        return (before + values).astype(program.dtype)
+    if program.combine in BITWISE:
+        combined = np.bitwise_or if program.combine == "or" else np.bitwise_and
+        return combined(before, values).astype(program.dtype)
+    is_better = values < before if program.combine == "min" else values > before
+    return np.where(is_better, values, before)
 
 
 def _start_values(program: VertexProgram, start: Mapping[int, Any]) -> Array:

@@ -15,8 +15,9 @@ every number of threads and devices:
 
 Rule 1 is one parallel pass. If the graph has in-arcs (it is undirected, or its reverse has been built),
 every vertex searches its own; in sorted rows the first tight arc is the answer, soon after a BFS.
-Otherwise vertices push their ids along their out-arcs, and the smallest stays. Rule 2 is a serial search
-from the settled vertices; most graphs do not need it.
+Otherwise vertices push their ids along their out-arcs, and the smallest stays. Rule 2 is a pass that notes
+tight arcs of equal distance, and the serial search of vertex programs (worker/predecessors.py); most graphs
+do not need it.
 """
 
 from __future__ import annotations
@@ -29,18 +30,12 @@ from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs_at_hand
-from godwit.runtime.cpu.atomics import fetch_min, load_acquire
+from godwit.runtime.cpu.atomics import fetch_min
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range, run_team
+from godwit.runtime.cpu.team import barrier, block_range, next_range, run_team
+from godwit.worker.predecessors import ALONE_ARCS, EQUAL, OPEN, SETTLED, candidates_of, search
 
-# Graphs of fewer arcs are processed by one thread: waking others takes longer.
-_ALONE_ARCS = 60_000
 _CHUNK = 512  # vertices that a thread claims at a time
-
-# States of a vertex in the search of rule 2.
-_SETTLED = 0
-_OPEN = 1
-_NEW = 2  # got a predecessor in this round, perhaps not the smallest yet
 
 # Cast of an index that is not negative: saves Numba's test for Python's a[-1].
 _at: Any = np.uint64
@@ -69,10 +64,10 @@ def predecessors(
         return predecessor
     sources = np.unique(np.asarray(sources, np.int64))
     unit = unit_lengths or graph.weights is None
-    candidates = _candidates(predecessor)
+    candidates = candidates_of(predecessor)
     unreached = unreached_of(distance.dtype)
-    brief = graph.vertex_count + graph.arc_count < _ALONE_ARCS
-    if graph.arc_count < _ALONE_ARCS:
+    brief = graph.vertex_count + graph.arc_count < ALONE_ARCS
+    if graph.arc_count < ALONE_ARCS:
         threads = 1
     elif threads is None:
         threads = config.thread_count()
@@ -209,66 +204,32 @@ def finish_ties(graph: Graph, distance: Array, predecessor: Array, sources: Arra
     :param predecessor: (n) changed; -1 for reached vertices that have none yet
     :param sources: (k) vertex ids, each once
     """
-    n = graph.vertex_count
-    unreached = unreached_of(distance.dtype)
-    state = np.full(n, _SETTLED, np.uint8)
-    state[(distance != unreached) & (predecessor < 0)] = _OPEN
-    state[sources] = _SETTLED
-    queue = np.empty(int(np.count_nonzero(state)), graph.targets.dtype)
+    state = np.full(graph.vertex_count, SETTLED, np.uint8)
+    state[(distance != unreached_of(distance.dtype)) & (predecessor < 0)] = OPEN
+    state[sources] = SETTLED
+    kinds = np.zeros(graph.arc_count, np.uint8)
     run_team(
-        _ties, graph.offsets, graph.targets, _lengths(graph, False), distance, unreached,
-        _candidates(predecessor), state, queue, threads=1,
+        _ties, graph.offsets, graph.targets, _lengths(graph, False), distance, state, kinds,
+        threads=1 if graph.arc_count < ALONE_ARCS else config.thread_count(),
     )  # fmt: skip
-
-
-def _candidates(predecessor: Array) -> Array:
-    """Return predecessors as unsigned numbers: -1 is larger than every id, the identity of min."""
-    return predecessor.view(np.uint32 if predecessor.itemsize == 4 else np.uint64)
-
-
-def _offer(
-    u: Any, offsets: Any, targets: Any, lengths: Any, distance: Any, candidates: Any, state: Any,
-    queue: Any, tail: int,
-) -> int:  # fmt: skip
-    """Offer a settled vertex as predecessor to its open neighbours at equal distance."""
-    here = distance[_at(u)]
-    for arc in range(offsets[_at(u)], offsets[_at(u) + _at(1)]):
-        v = targets[_at(arc)]
-        if state[_at(v)] == _SETTLED or distance[_at(v)] != here:
-            continue
-        if distance.dtype.type(here + lengths[_at(arc)]) != here:
-            continue
-        candidates[_at(v)] = min(candidates[_at(v)], candidates.dtype.type(u))
-        if state[_at(v)] == _OPEN:
-            state[_at(v)] = _NEW
-            queue[_at(tail)] = v
-            tail += 1
-    return tail
+    search(graph, kinds, EQUAL, candidates_of(predecessor), state)
 
 
 @kernel
 def _ties(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
-    unreached: Any, candidates: Any, state: Any, queue: Any,
+    state: Any, kinds: Any,
 ) -> None:  # fmt: skip
-    """Run the rounds of rule 2 on one thread: the vertices settled in a round are a range of the queue."""
-    head = 0
-    tail = 0
-    for u in range(state.size):
-        if state[_at(u)] == _SETTLED and distance[_at(u)] != unreached:
-            tail = _offer(
-                u, offsets, targets, lengths, distance, candidates, state, queue, tail
-            )  # fmt: skip
-        if u & 4095 == 0 and load_acquire(control, ABORT) != 0:
-            return
-    while head < tail:
-        end = tail
-        for i in range(head, end):
-            state[_at(queue[_at(i)])] = _SETTLED
-        for i in range(head, end):
-            tail = _offer(
-                queue[_at(i)], offsets, targets, lengths, distance, candidates, state, queue, tail
-            )  # fmt: skip
-            if i & 4095 == 0 and load_acquire(control, ABORT) != 0:
-                return
-        head = end
+    """Note the tight arcs between vertices of equal distance that lead to open ones."""
+    while True:
+        begin, end = next_range(control, _CHUNK, offsets.size - 1)
+        if begin == end:
+            break
+        for u in range(begin, end):
+            here = distance[_at(u)]
+            for arc in range(offsets[_at(u)], offsets[_at(u + 1)]):
+                v = targets[_at(arc)]
+                if state[_at(v)] != OPEN or distance[_at(v)] != here:
+                    continue
+                if distance.dtype.type(here + lengths[_at(arc)]) == here:
+                    kinds[_at(arc)] = EQUAL

@@ -26,6 +26,7 @@ from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
 from godwit.placement import PlacedGraph
 from godwit.runtime.statistics import RunStatistics
+from godwit.worker.predecessors import path_by
 
 _HOST = ResultLocation()
 
@@ -189,10 +190,7 @@ class PathResult(VertexResult):
             raise InputError(
                 f"vertex {shown(self.graph.ids[position])} was not reached from the source"
             )
-        path = [position]
-        while (before := int(self._predecessor[path[-1]])) >= 0:
-            path.append(before)
-        return path[::-1]
+        return path_by(self._predecessor, position)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the placed graph."""

@@ -13,6 +13,8 @@ and ``x`` how many times faster than NetworkX a call is on a graph that is. ``fi
 first call on the first device, with a * where Godwit's ``should_run`` leaves this call to NetworkX, unless
 Godwit is asked for by name. Functions that the GPU has no part in have no times there.
 
+Calls of Godwit end after 40 s, too (">").
+
 ``--output`` keeps the numbers, which ``--render`` prints again, of several runs as one.
 
 ``--conversion`` measures conversions alone, beside igraph's and SciPy's, and what Godwit adds to
@@ -57,7 +59,7 @@ GRAPHS = {
 class Row:
     """A call to measure.
 
-    :ivar arguments: of the call, after the graph; functions get the graph's nodes, of highest degree first
+    :ivar arguments: of the call, after the graph; functions get the nodes, of highest out-degree first
     :ivar sampled: arguments of a smaller call for NetworkX, and the number of such calls in a whole one
     :ivar kind: ``"undirected"`` or ``"directed"`` where the function takes no other graphs
     """
@@ -83,7 +85,7 @@ def _source_by_length(nodes: list[Any]) -> dict[str, Any]:
 
 
 def _pair(nodes: list[Any]) -> dict[str, Any]:
-    return {"source": nodes[0], "target": nodes[len(nodes) // 2]}
+    return {"source": nodes[0], "target": nodes[len(nodes) // 100]}
 
 
 def _drawn(nodes: list[Any], count: int) -> list[Any]:
@@ -131,6 +133,11 @@ ROWS = [
     Row("reciprocity", kind="directed"),
 ]  # fmt: skip
 
+
+_LONG_SECONDS = 4.0
+"""Calls of Godwit that take longer are measured once."""
+_MOST_SECONDS = 40
+"""Limit of a call of Godwit."""
 
 Record = dict[str, Any]
 """Of a row: ``function``, ``is_dispatched``, ``networkx`` (seconds), ``about`` (what stands before these),
@@ -212,12 +219,16 @@ def measured(row: Row, graph: Any, nodes: list[Any], arguments: argparse.Namespa
             continue
         nx.config.backends.godwit.devices = device
         try:
-            use(function(graph, **given, backend="godwit"))  # compiles
+            with limit(_MOST_SECONDS):
+                taken = seconds(lambda: function(graph, **given, backend="godwit"))  # compiles
         except (nx.NetworkXException, NotImplementedError) as error:
             record["error"] = type(error).__name__
             return record
+        except _TooLongError:
+            record["godwit"][device] = None
+            continue
         first, later = [], []
-        for _ in range(arguments.runs):
+        for _ in range(arguments.runs if taken < _LONG_SECONDS else 1):
             forget(graph)
             first.append(seconds(lambda: function(graph, **given, backend="godwit")))
             later.append(seconds(lambda: function(graph, **given, backend="godwit")))
@@ -254,12 +265,16 @@ def _cells(record: Record, devices: list[str]) -> list[str]:
     about, taken, found = record["about"], record["networkx"], record["godwit"]
     cells = [record["function"], f"{about}{number(taken)}"]
     for device in devices:
-        if device in found:
+        if device in found and found[device] is None:
+            cells += [f"> {_MOST_SECONDS}", f"> {_MOST_SECONDS}", ""]
+        elif device in found:
             first, later = found[device]
             cells += [number(first), number(later), f"{about}{number(taken / later)}"]
         else:
             cells += ["", "", ""]
     star = "" if record["is_dispatched"] else "*"
+    if found[devices[0]] is None:
+        return [*cells, star]
     return [*cells, f"{about}{number(taken / found[devices[0]][0])}{star}"]
 
 
@@ -393,7 +408,8 @@ def main() -> None:
 def records(graph: Any, kind: str, arguments: argparse.Namespace) -> Iterator[Record]:
     """Yield the record of each row that suits the graph and is asked for, in their order."""
     wanted = [name for name in arguments.functions.split(",") if name]
-    nodes = sorted(graph, key=graph.degree, reverse=True)
+    degree = graph.out_degree if graph.is_directed() else graph.degree
+    nodes = sorted(graph, key=degree, reverse=True)
     for row in ROWS:
         if row.kind in (None, kind) and (not wanted or row.function in wanted):
             print(f"{row.name} ...", file=sys.stderr, flush=True)

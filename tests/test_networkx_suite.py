@@ -62,6 +62,7 @@ def test_files_of_the_functions() -> None:
 @pytest.mark.parametrize("fallback", [True, False])
 def test_whole(fallback: bool) -> None:
     ran, summary = _run("--pyargs", "networkx", fallback=fallback)
-    assert ran > 1000
+    # Without it, a test that also calls what Godwit does not have is an expected failure.
+    assert ran > (1000 if fallback else 200)
     if fallback:  # NetworkX's own: of what it does not have itself
         assert int(re.findall(r"(\d+) xfailed", summary)[0]) <= 2

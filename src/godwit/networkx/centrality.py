@@ -13,7 +13,7 @@ import godwit as gw
 from godwit.dtypes import Array
 from godwit.errors import ConvergenceError
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.options import RELEASE, devices_for, refusals
+from godwit.networkx.options import RELEASE, on_devices, refusals
 from godwit.networkx.results import values_by_node
 from godwit.runtime.registry import DevicesArgument
 
@@ -47,9 +47,8 @@ def pagerank(
         raise nx.PowerIterationFailedConvergence(max_iter)
     with refusals():
         result = gw.pagerank(
-            G.weighted(weight), alpha, tolerance=len(G) * tol, max_iterations=max_iter,
-            personalization=restart, initial=_distribution(G, nstart),
-            devices=devices_for(devices),
+            on_devices(G, G.weighted(weight), devices), alpha, tolerance=len(G) * tol,
+            max_iterations=max_iter, personalization=restart, initial=_distribution(G, nstart),
         )  # fmt: skip
     if not result.converged:
         raise nx.PowerIterationFailedConvergence(max_iter)
@@ -137,8 +136,9 @@ def _dependencies(
     rows = graph.lengths(weight)
     with refusals():
         return gw.betweenness_centrality(
-            rows, sources=sources, scale="sum", weighted=None if weight is not None else False,
-            devices=devices_for(devices), **named,
+            on_devices(graph, rows, devices, chooses=True), sources=sources, scale="sum",
+            weighted=None if weight is not None else False,
+            **named,
         )  # fmt: skip
 
 
@@ -206,8 +206,7 @@ def eigenvector_centrality(
 
     def run() -> Any:
         return gw.eigenvector_centrality(
-            G.weighted(weight), tolerance=tol, max_iterations=max_iter, start=start,
-            devices=devices_for(devices),
+            on_devices(G, G.weighted(weight), devices), tolerance=tol, max_iterations=max_iter, start=start,
         )  # fmt: skip
 
     return _iterated(G, run, max_iter, nstart)
@@ -237,9 +236,8 @@ def katz_centrality(
 
     def run() -> Any:
         return gw.katz_centrality(
-            G.weighted(weight), alpha=alpha, beta=constant, tolerance=tol, max_iterations=max_iter,
-            start=_distribution(G, nstart), normalized=bool(normalized),
-            devices=devices_for(devices),
+            on_devices(G, G.weighted(weight), devices), alpha=alpha, beta=constant, tolerance=tol,
+            max_iterations=max_iter, start=_distribution(G, nstart), normalized=bool(normalized),
         )  # fmt: skip
 
     return _iterated(G, run, max_iter, nstart)
@@ -266,9 +264,9 @@ def hits(
     with refusals():
         try:
             result = gw.hits(
-                G.weighted("weight"), tolerance=tol / len(G), start=_distribution(G, nstart),
-                max_iterations=_ITERATIONS_OF_A_RESTART * max_iter, normalized=bool(normalized),
-                devices=devices_for(devices),
+                on_devices(G, G.weighted("weight"), devices), tolerance=tol / len(G),
+                start=_distribution(G, nstart), normalized=bool(normalized),
+                max_iterations=_ITERATIONS_OF_A_RESTART * max_iter,
             )  # fmt: skip
         except ConvergenceError as error:
             raise NotImplementedError(str(error)) from error

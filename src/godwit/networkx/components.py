@@ -11,14 +11,14 @@ import numpy as np
 import godwit as gw
 from godwit.dtypes import Array
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.options import devices_for
+from godwit.networkx.options import on_devices
 from godwit.networkx.searches import BreadthFirst, runs
 from godwit.runtime.registry import DevicesArgument
 
 
 def _labels(graph: ArrayGraph, devices: DevicesArgument) -> Array:
     """Return the position of the first node of each node's component."""
-    return gw.connected_components(graph.structure, devices=devices_for(devices)).label
+    return gw.connected_components(on_devices(graph, graph.structure, devices)).label
 
 
 def _count(graph: ArrayGraph, devices: DevicesArgument) -> int:

@@ -15,7 +15,7 @@ from godwit.dtypes import Array
 from godwit.networkx.components import _is_connected
 from godwit.networkx.graph import ArrayGraph
 from godwit.networkx.kernels import roots
-from godwit.networkx.options import RELEASE, devices_for, existing, refusals
+from godwit.networkx.options import RELEASE, existing, on_devices, refusals
 from godwit.networkx.results import values_by_node
 from godwit.networkx.searches import BreadthFirst, search
 from godwit.networkx.weighted import _sources
@@ -35,8 +35,8 @@ def closeness_centrality(
     vertices = None if u is None else existing(G, u, _missing(distance).format(u))
     with refusals():
         result = gw.closeness_centrality(
-            G.lengths(distance), vertices, wf_improved=bool(wf_improved),
-            devices=devices_for(devices),
+            on_devices(G, G.lengths(distance), devices, chooses=True), vertices,
+            wf_improved=bool(wf_improved),
         )  # fmt: skip
     return values_by_node(G, result.centrality) if u is None else result.centrality[0].item()
 
@@ -51,8 +51,8 @@ def harmonic_centrality(
     vertices = None if nbunch is None else G.positions(nodes)
     with refusals():
         result = gw.harmonic_centrality(
-            G.lengths(distance), vertices, sources=None if others is None else G.positions(others),
-            devices=devices_for(devices),
+            on_devices(G, G.lengths(distance), devices, chooses=True), vertices,
+            sources=None if others is None else G.positions(others),
         )  # fmt: skip
     values = np.zeros(len(G))
     values[slice(None) if vertices is None else np.sort(vertices)] = result.centrality
@@ -65,8 +65,8 @@ def _sums(
     """Return sums over the distances from each node, or from some by ascending position, to all."""
     with refusals():
         return run_sums(
-            "distances", graph.lengths(weight), vertices, None, None, outward=True,
-            devices=devices_for(devices), trace=None, options=query_options(),
+            "distances", on_devices(graph, graph.lengths(weight), devices, chooses=True), vertices,
+            None, None, outward=True, devices=None, trace=None, options=query_options(),
         ).sums  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
+from godwit.placement import PlacedGraph
 
 
 @dataclass
@@ -49,6 +50,7 @@ class ArrayGraph:
     :param nodes: the nodes, in order
     :param structure: the graph of their positions, without weights and parallel arcs
     :param multiplicity: of a multigraph, the number of parallel edges of each arc
+    :ivar placements: on devices, by the identity of what is placed, and the names of the devices
     """
 
     __networkx_backend__ = "godwit"
@@ -65,6 +67,7 @@ class ArrayGraph:
         self.node_data: list[dict[Any, Any]] | None = None
         self.origin: weakref.ref[Any] | None = None
         self.__networkx_cache__: dict[str, Any] = {}
+        self.placements: dict[tuple[int, tuple[str, ...]], PlacedGraph] = {}
         self._lengths: dict[Any, Graph] = {}
         self._sums: dict[Any, Graph] = {}
 

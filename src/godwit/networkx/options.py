@@ -8,8 +8,13 @@ from typing import Any
 
 import networkx as nx
 
+import godwit as gw
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError
+from godwit.graph.csr import Graph
 from godwit.networkx.graph import ArrayGraph
+from godwit.placement import devices_to_keep
+from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices
+from godwit.worker.query import GraphArgument
 
 RELEASE = tuple(map(int, nx.__version__.split(".")[:2]))
 """Release of NetworkX: what its functions return differs between some."""
@@ -23,11 +28,35 @@ def existing(graph: ArrayGraph, node: Any, message: str) -> int:
         raise nx.NodeNotFound(message) from None
 
 
-def devices_for(devices: Any) -> Any:
-    """Return the devices of a call: its own, else those of ``nx.config.backends.godwit``."""
-    if devices is not None or "godwit" not in nx.config.backends:
-        return devices
-    return nx.config.backends.godwit.devices
+_MOST_PLACED = 4
+"""Placements that are kept with a graph: with different weights, or in two directions."""
+
+
+def on_devices(
+    graph: ArrayGraph, rows: Graph, devices: DevicesArgument, *, chooses: bool = False
+) -> GraphArgument:
+    """Return a graph on the devices of a call, or of the configuration; its placement is kept.
+
+    Without any, it goes to GPUs where there are some.
+
+    :param graph: keeps the placement
+    :param rows: what is placed: arcs of the graph, with some weights
+    :param chooses: without any, it is not placed: the function chooses between GPUs and the CPU
+    """
+    if devices is None and "godwit" in nx.config.backends:
+        devices = nx.config.backends.godwit.devices
+    if devices is None:
+        if chooses or not gpu_names():
+            return rows
+        devices = devices_to_keep(rows)
+    key = (id(rows), tuple(device.name for device in resolve_devices(devices)))
+    placements = graph.placements
+    placed = placements.get(key)
+    if placed is None:
+        placed = placements[key] = gw.place(rows, devices)
+        for oldest in list(placements)[:-_MOST_PLACED]:
+            placements.pop(oldest, None)  # freed when no call uses it
+    return placed
 
 
 @contextmanager

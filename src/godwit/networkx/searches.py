@@ -25,7 +25,7 @@ from godwit.networkx.kernels import (
     length_path,
     tree_of_distances,
 )
-from godwit.networkx.options import devices_for, refusals
+from godwit.networkx.options import on_devices, refusals
 from godwit.runtime.registry import DevicesArgument
 
 
@@ -104,12 +104,13 @@ class ByLength:
     """A search by lengths of edges; attributes as of :class:`Search`."""
 
     def __init__(
-        self, rows: gw.Graph, sources: Sequence[int], cutoff: Any, devices: DevicesArgument
-    ) -> None:
+        self, graph: ArrayGraph, rows: gw.Graph, sources: Sequence[int], cutoff: Any,
+        devices: DevicesArgument,
+    ) -> None:  # fmt: skip
         self._rows = rows
         self._sources = np.array(sources, np.int64)
         with refusals():
-            found = gw.sssp(rows, self._sources, cutoff=cutoff, devices=devices_for(devices))
+            found = gw.sssp(on_devices(graph, rows, devices), self._sources, cutoff=cutoff)
         self.distance = found.distance
         self.reached = found.reached
         self.count = int(np.count_nonzero(self.reached))
@@ -162,7 +163,7 @@ def search(
         return BreadthFirst(graph, sources, _farthest(cutoff, len(graph)), backward=backward)
     if cutoff is not None and not cutoff >= 0:
         raise NotImplementedError(f"the cutoff is {cutoff}: only sources are within it")
-    return ByLength(rows.reverse if backward else rows, sources, cutoff, devices)
+    return ByLength(graph, rows.reverse if backward else rows, sources, cutoff, devices)
 
 
 def levels(cutoff: Any, count: int) -> int:

@@ -13,6 +13,7 @@ from types import GeneratorType
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -452,6 +453,19 @@ def test_iterated_centralities(name: str, graph: Any, data: st.DataObject) -> No
     _check_numbers(name, graph, tolerance=1e-6, **arguments)
 
 
+def _dominant_hits(graph: nx.Graph, normalized: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return hub and authority scores by NumPy's decomposition, from equal scores on."""
+    matrix = nx.to_numpy_array(graph)
+    _, values, vectors = np.linalg.svd(matrix)
+    space = vectors[np.isclose(values, values[0])]
+    authorities = space.T @ (space @ np.ones(len(graph)))
+    authorities /= np.linalg.norm(authorities)
+    hubs = matrix @ authorities
+    if normalized:
+        return hubs / hubs.sum(), authorities / authorities.sum()
+    return abs(hubs), abs(authorities)
+
+
 def test_hits() -> None:
     graph = nx.gnp_random_graph(40, 0.2, seed=3, directed=True)
     for (_, _, data), weight in zip(graph.edges(data=True), range(1000), strict=False):
@@ -465,8 +479,11 @@ def test_hits() -> None:
                 assert found == pytest.approx(expected, abs=1e-6)
     with pytest.raises(nx.PowerIterationFailedConvergence):
         backend.hits(arrays, max_iter=0)
-    with pytest.raises(NotImplementedError, match="converge"):
-        backend.hits(from_networkx(nx.path_graph(200), {"weight": 1}), max_iter=1)
+    hard = nx.path_graph(200)  # ARPACK's turn: two singular values are close
+    for normalized in (True, False):
+        outcome = backend.hits(from_networkx(hard, {"weight": 1}), normalized=normalized)
+        for found, expected in zip(outcome, _dominant_hits(hard, normalized), strict=True):
+            assert [abs(value) for value in found.values()] == pytest.approx(expected, abs=1e-6)
     assert backend.hits(from_networkx(nx.Graph(), {"weight": 1})) == ({}, {})
 
 
@@ -629,6 +646,13 @@ def test_graphs_are_converted_when_that_is_worth_it() -> None:
     assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
     for name in ("bfs_edges", "ego_graph"):
         assert backend.should_run(name, (from_networkx(graph), 0), {}) is True
+    pieces = nx.disjoint_union(graph, nx.path_graph(10))
+    for weighted in ("single_source_dijkstra", "single_source_bellman_ford_path_length"):
+        assert backend.should_run(weighted, (pieces, 3), {}) is True
+        assert "few" in str(backend.should_run(weighted, (pieces, 205), {"weight": None}))
+    assert backend.should_run("multi_source_dijkstra", (pieces, {205, 3}), {}) is True
+    assert "few" in str(backend.should_run("multi_source_dijkstra", (pieces, [205, 200]), {}))
+    assert backend.should_run("harmonic_centrality", (pieces,), {"sources": iter([205])}) is True
     graph.__networkx_cache__ = None
     assert "cannot be kept" in str(backend.should_run("bfs_edges", (graph, 0), {}))
 

@@ -106,7 +106,7 @@ FUNCTIONS = {
     "hits": Function(
         "centrality",
         MANY,
-        "Power iterations instead of ARPACK: ``max_iter`` counts 20 of them.",
+        "Up to 100 power iterations, and only then ARPACK.",
         devices=True,
     ),
     "in_degree_centrality": Function("structure", LOOKUP),

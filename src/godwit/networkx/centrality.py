@@ -243,8 +243,8 @@ def katz_centrality(
     return _iterated(G, run, max_iter, nstart)
 
 
-_ITERATIONS_OF_A_RESTART = 20
-"""Iterations that ARPACK, which NetworkX uses, makes between two restarts."""
+_MOST_ITERATIONS = 100
+"""Power iterations after which ARPACK, which NetworkX uses, is faster: two singular values are close."""
 
 
 def hits(
@@ -261,13 +261,34 @@ def hits(
         return {}, {}
     if max_iter <= 0:
         raise nx.PowerIterationFailedConvergence(max_iter)
+    start = _distribution(G, nstart)
     with refusals():
         try:
             result = gw.hits(
-                on_devices(G, G.weighted("weight"), devices), tolerance=tol / len(G),
-                start=_distribution(G, nstart), normalized=bool(normalized),
-                max_iterations=_ITERATIONS_OF_A_RESTART * max_iter,
+                on_devices(G, G.weighted("weight"), devices), tolerance=tol / len(G), start=start,
+                normalized=bool(normalized), max_iterations=min(max_iter, _MOST_ITERATIONS),
             )  # fmt: skip
-        except ConvergenceError as error:
-            raise NotImplementedError(str(error)) from error
-    return values_by_node(G, result.hubs), values_by_node(G, result.authorities)
+        except ConvergenceError:
+            hubs, authorities = _singular_vectors(G.weighted("weight"), start, max_iter, tol)
+            if normalized:
+                hubs, authorities = hubs / hubs.sum(), authorities / authorities.sum()
+        else:
+            hubs, authorities = result.hubs, result.authorities
+    return values_by_node(G, hubs), values_by_node(G, authorities)
+
+
+def _singular_vectors(
+    rows: gw.Graph, start: Array | None, max_iter: int, tol: float
+) -> tuple[Array, Array]:
+    """Return hub and authority scores by ARPACK, as NetworkX does; it raises SciPy's exceptions."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import svds
+
+    n = rows.vertex_count
+    weights = np.ones(rows.arc_count) if rows.weights is None else rows.weights.astype(np.float64)
+    matrix = csr_array((weights, rows.targets, rows.offsets), shape=(n, n))
+    if start is None:  # another would be drawn at random
+        start = np.ones(n)
+    _, _, vectors = svds(matrix, k=1, maxiter=max_iter, tol=tol, v0=start)
+    authorities = vectors.flatten().real
+    return matrix @ authorities, authorities

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,32 @@ _LEAST_NODES = 64
 _PASSES = 2.0
 """Passes over a graph that take NetworkX as long as a conversion."""
 
+_PART = 8
+"""1 / the part of the nodes that a single search has to reach to be worth a conversion."""
+
 _SPENT = "godwit_passes"
+
+
+def _reaches_few(graph: Any, arguments: dict[str, Any]) -> bool:
+    """Return True if a search from the call's source, or sources, ends within a part of the graph.
+
+    That is found by a search of this part, which takes much less time than a conversion.
+    """
+    sources = arguments.get("sources", [arguments["source"]] if "source" in arguments else None)
+    if not isinstance(sources, Collection) or arguments.get("target") is not None:
+        return False
+    try:
+        reached = set(sources)
+    except TypeError:
+        return False
+    frontier, enough = reached, len(graph) // _PART
+    while frontier and len(reached) < enough:
+        following: set[Any] = set()
+        for node in frontier:
+            following.update(graph._adj.get(node, ()))
+        frontier = following - reached
+        reached = reached | frontier
+    return len(reached) < enough
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
@@ -76,12 +102,15 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
         return f"{len(graph)} nodes are few: a conversion takes longer"
     if work == 0:
         return "it looks at a few nodes, which takes NetworkX no time"
-    if work >= _PASSES:
-        return True
     cache = getattr(graph, "__networkx_cache__", None)
+    is_converted = cache is not None and bool(cache.get("backends", {}).get("godwit"))
+    if work >= _PASSES:
+        if not is_converted and _reaches_few(graph, _arguments(name, args, kwargs)):
+            return "it reaches few nodes: a conversion takes longer"
+        return True
     if cache is None:
         return "the graph's conversion cannot be kept, and takes longer than this call"
-    if cache.get("backends", {}).get("godwit"):
+    if is_converted:
         return True
     spent = cache.get(_SPENT, 0.0)
     if spent >= _PASSES:

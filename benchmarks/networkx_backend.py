@@ -333,7 +333,7 @@ def import_seconds(runs: int = 30) -> tuple[float, float]:
     taken: dict[str, list[float]] = {"": [], _ONLY_OTHERS: []}
     for _ in range(runs):
         for before, times in taken.items():
-            line = f"{program.format(before)} print(time.perf_counter() - t)"
+            line = f"{program.format(before)} print(time.perf_counter() - t)".strip()
             done = subprocess.run(
                 [sys.executable, "-c", line], capture_output=True, text=True, check=True
             )

@@ -41,8 +41,7 @@ def _row(name: str) -> str:
     cugraph = "" if name in _NOT_IN_NX_CUGRAPH else "yes"
     if name in _NO_WEIGHTS_IN_NX_CUGRAPH:
         cugraph = "no weights"
-    # So far the CPU computes distances between many vertices for GPUs, too.
-    gpu = "yes" if row.devices and row.module != "distances" else ""
+    gpu = "yes" if row.devices else ""
     cells = [
         f"`{name}`", "SciPy" if name in _SCIPY else "Python", cugraph, "yes", gpu, gpu,
         row.notes.replace("``", "`"),

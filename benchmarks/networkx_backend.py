@@ -11,9 +11,8 @@ NetworkX runs once, with a limit (">"); where its whole run takes minutes, it is
 and its time is multiplied ("≈"). For each device, ``first`` is a call on a graph that is not converted yet,
 and ``x`` how many times faster than NetworkX a call is on a graph that is. ``first x`` is the same of a
 first call on the first device, with a * where Godwit's ``should_run`` leaves this call to NetworkX, unless
-Godwit is asked for by name. Functions that the GPU has no part in have no times there.
-
-Calls of Godwit end after 40 s, too (">").
+Godwit is asked for by name. Behind a first call's seconds is the share that conversion has of them.
+Functions that the GPU has no part in have no times there. Calls of Godwit end after 40 s, too (">").
 
 ``--output`` keeps the numbers, which ``--render`` prints again, of several runs as one.
 
@@ -269,7 +268,11 @@ def _cells(record: Record, devices: list[str]) -> list[str]:
             cells += [f"> {_MOST_SECONDS}", f"> {_MOST_SECONDS}", ""]
         elif device in found:
             first, later = found[device]
-            cells += [number(first), number(later), f"{about}{number(taken / later)}"]
+            cells += [
+                f"{number(first)} ({max(0.0, 1 - later / first):.0%})",
+                number(later),
+                f"{about}{number(taken / later)}",
+            ]
         else:
             cells += ["", "", ""]
     star = "" if record["is_dispatched"] else "*"

@@ -479,6 +479,8 @@ def test_hits() -> None:
                 assert found == pytest.approx(expected, abs=1e-6)
     with pytest.raises(nx.PowerIterationFailedConvergence):
         backend.hits(arrays, max_iter=0)
+    with pytest.raises(nx.PowerIterationFailedConvergence):
+        backend.hits(from_networkx(nx.path_graph(200), {"weight": 1}), max_iter=1)
     hard = nx.path_graph(200)  # ARPACK's turn: two singular values are close
     for normalized in (True, False):
         outcome = backend.hits(from_networkx(hard, {"weight": 1}), normalized=normalized)

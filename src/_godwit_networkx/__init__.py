@@ -106,7 +106,7 @@ FUNCTIONS = {
     "hits": Function(
         "centrality",
         MANY,
-        "Up to 100 power iterations, and only then ARPACK.",
+        "Power iterations, ``max_iter`` on the CPU, and only then ARPACK.",
         devices=True,
     ),
     "in_degree_centrality": Function("structure", LOOKUP),

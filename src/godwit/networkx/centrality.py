@@ -15,6 +15,7 @@ from godwit.errors import ConvergenceError
 from godwit.networkx.graph import ArrayGraph
 from godwit.networkx.options import RELEASE, on_devices, refusals
 from godwit.networkx.results import values_by_node
+from godwit.placement import PlacedGraph
 from godwit.runtime.registry import DevicesArgument
 
 
@@ -243,8 +244,8 @@ def katz_centrality(
     return _iterated(G, run, max_iter, nstart)
 
 
-_MOST_ITERATIONS = 100
-"""Power iterations after which ARPACK, which NetworkX uses, is faster: two singular values are close."""
+_GPU_ITERATIONS = 20
+"""Power iterations that GPUs make for one that is asked for, before ARPACK on the CPU is faster."""
 
 
 def hits(
@@ -263,10 +264,12 @@ def hits(
         raise nx.PowerIterationFailedConvergence(max_iter)
     start = _distribution(G, nstart)
     with refusals():
+        graph = on_devices(G, G.weighted("weight"), devices)
+        is_on_gpus = isinstance(graph, PlacedGraph) and graph.context.devices[0].kind == "cuda"
         try:
             result = gw.hits(
-                on_devices(G, G.weighted("weight"), devices), tolerance=tol / len(G), start=start,
-                normalized=bool(normalized), max_iterations=min(max_iter, _MOST_ITERATIONS),
+                graph, tolerance=tol / len(G), start=start, normalized=bool(normalized),
+                max_iterations=max_iter * (_GPU_ITERATIONS if is_on_gpus else 1),
             )  # fmt: skip
         except ConvergenceError:
             hubs, authorities = _singular_vectors(G.weighted("weight"), start, max_iter, tol)
@@ -280,15 +283,18 @@ def hits(
 def _singular_vectors(
     rows: gw.Graph, start: Array | None, max_iter: int, tol: float
 ) -> tuple[Array, Array]:
-    """Return hub and authority scores by ARPACK, as NetworkX does; it raises SciPy's exceptions."""
+    """Return hub and authority scores by ARPACK, as NetworkX does."""
     from scipy.sparse import csr_array
-    from scipy.sparse.linalg import svds
+    from scipy.sparse.linalg import ArpackNoConvergence, svds
 
     n = rows.vertex_count
     weights = np.ones(rows.arc_count) if rows.weights is None else rows.weights.astype(np.float64)
     matrix = csr_array((weights, rows.targets, rows.offsets), shape=(n, n))
     if start is None:  # another would be drawn at random
         start = np.ones(n)
-    _, _, vectors = svds(matrix, k=1, maxiter=max_iter, tol=tol, v0=start)
+    try:
+        _, _, vectors = svds(matrix, k=1, maxiter=max_iter, tol=tol, v0=start)
+    except ArpackNoConvergence as error:
+        raise nx.PowerIterationFailedConvergence(max_iter) from error
     authorities = vectors.flatten().real
     return matrix @ authorities, authorities

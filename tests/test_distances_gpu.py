@@ -46,6 +46,12 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+one_by_one_with_all = pytest.mark.parametrize(
+    "way", ["in bits", pytest.param("one by one", marks=pytest.mark.thorough)], indirect=True
+)
+"""Marks tests whose searches one by one take the emulator long: they run with ``--all``."""
+
+
 def check_distances(
     graph: Graph, devices: Any, sources: Any, *arguments: Any, **settings: Any
 ) -> None:
@@ -171,6 +177,7 @@ def test_sums_of_integers_that_overflow(gpus: Machine) -> None:
     [GpuOptions(slice_s=0), ExperimentOptions(threads=64, blocks=1), GpuOptions(transport="host")],
     ids=str,
 )
+@one_by_one_with_all
 def test_whatever_the_options(gpus: Machine, gpu: GpuOptions, way: str) -> None:
     graph = zoo()["rmat"]
     check_distances(graph, ["cuda:0", "cuda:1"], range(0, 500, 3), weighted=False, gpu=gpu)
@@ -200,6 +207,7 @@ def test_queries_of_a_placed_graph(gpus: Machine) -> None:
 
 
 @needs_compiler
+@one_by_one_with_all
 def test_rows_in_pieces(gpus: Machine, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where memory is short, some rows at a time."""
     graph = zoo()["rmat"]

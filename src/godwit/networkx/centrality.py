@@ -138,8 +138,7 @@ def _dependencies(
     with refusals():
         return gw.betweenness_centrality(
             on_devices(graph, rows, devices, chooses=True), sources=sources, scale="sum",
-            weighted=None if weight is not None else False,
-            **named,
+            weighted=None if weight is not None else False, **named,
         )  # fmt: skip
 
 
@@ -207,7 +206,8 @@ def eigenvector_centrality(
 
     def run() -> Any:
         return gw.eigenvector_centrality(
-            on_devices(G, G.weighted(weight), devices), tolerance=tol, max_iterations=max_iter, start=start,
+            on_devices(G, G.weighted(weight), devices), tolerance=tol, max_iterations=max_iter,
+            start=start,
         )  # fmt: skip
 
     return _iterated(G, run, max_iter, nstart)

@@ -77,13 +77,13 @@ def _reaches_few(graph: Any, arguments: dict[str, Any]) -> bool:
         reached = set(sources)
     except TypeError:
         return False
-    frontier, enough = reached, len(graph) // _PART
+    frontier, enough = set(reached), len(graph) // _PART
     while frontier and len(reached) < enough:
         following: set[Any] = set()
         for node in frontier:
             following.update(graph._adj.get(node, ()))
         frontier = following - reached
-        reached = reached | frontier
+        reached |= frontier
     return len(reached) < enough
 
 

@@ -61,7 +61,7 @@ _at: Any = np.uint64
 
 @dataclass(frozen=True)
 class Origin:
-    """What a solution was computed from, beside the graph.
+    """A vertex program with its input but the graph, from which a solution was computed.
 
     :param start: initial work, by position
     :param parameters: values of the program's parameters, float64

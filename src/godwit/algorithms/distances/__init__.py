@@ -246,7 +246,7 @@ def _new_searches(
     query: DistanceQuery,
     total: int,
 ) -> tuple[CpuSearches | GpuSearches, RunStatistics]:
-    """Return what searches on the GPUs of a placed graph, or on a device of the CPU, and its statistics.
+    """Return searches on the GPUs of a placed graph, or on a device of the CPU, and new statistics of them.
 
     :param name: of the algorithm, in messages
     :param total: number of searches

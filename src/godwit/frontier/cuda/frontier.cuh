@@ -19,15 +19,6 @@
 #include "runtime/cuda/include/schedule.cuh"
 #include "supersteps/halos.cuh"
 
-template <u32 bytes>
-struct BitsOf {
-    using Type = u64;
-};
-template <>
-struct BitsOf<4> {
-    using Type = u32;
-};
-
 // Counts of a device's queues (queue.cuh); the list of the positions that it has sent to follows in memory.
 struct QueueControl {
     u32 queued[2];

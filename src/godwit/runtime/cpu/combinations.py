@@ -1,7 +1,7 @@
-"""How a message is combined with a value that it improves, for compiled code.
+"""Comparisons and combinations of a message and a value, for compiled code.
 
-``improves(candidate, current)`` is True if the candidate is better than the current value, and
-``combined(candidate, current)`` is the value that a better candidate makes of it.
+``improves(candidate, current)`` returns True if the candidate is better than the current value;
+``combined(candidate, current)`` returns the new value if it is. Messages that are added improve nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ def _clears_bits(candidate: Any, current: Any) -> bool:
     return bool((candidate & current) != current)
 
 
+def _never(candidate: Any, current: Any) -> bool:
+    return False
+
+
 def _candidate(candidate: Any, current: Any) -> Any:
     return candidate
 
@@ -43,6 +47,7 @@ IMPROVES: dict[str, Callable[[Any, Any], bool]] = {
     "max": _greater,
     "or": _adds_bits,
     "and": _clears_bits,
+    "add": _never,
 }
 """``improves`` by the name of the combination."""
 
@@ -51,5 +56,6 @@ COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     "max": _candidate,
     "or": _bits_of_either,
     "and": _bits_of_both,
+    "add": _candidate,
 }
 """``combined`` by the name of the combination."""

@@ -245,7 +245,7 @@ class _Instance:
 
 
 def _types_key(arguments: tuple[Any, ...]) -> tuple[bytes, ...] | None:
-    """Return what tells types of arguments apart, found much faster than the types; None if unknown."""
+    """Return a key that differs between types of arguments, faster than Numba's types; None if unknown."""
     try:
         return tuple(map(compute_fingerprint, arguments))
     except NotImplementedError:

@@ -78,14 +78,6 @@ def _one_bucket(buckets_per_unit: float, value: Any) -> int:
     return 0
 
 
-def _never(candidate: Any, current: Any) -> bool:
-    return False
-
-
-def _message(candidate: Any, current: Any) -> Any:
-    return candidate
-
-
 def worklist_operators(
     program: ProgramOperators, *, shared: bool, weighted: bool, item_bytes: int
 ) -> WorklistOperators:
@@ -111,8 +103,8 @@ def worklist_operators(
         "activate": program.activate,
         "update": program.update or relax.update,
         "priority": program.priority,
-        "improves": IMPROVES.get(program.combine, _never),
-        "combined": COMBINED.get(program.combine, _message),
+        "improves": IMPROVES[program.combine],
+        "combined": COMBINED[program.combine],
         "ACCUMULATES": program.combine == "add",
         "BITWISE": program.combine in BITWISE,
         "HAS_FIELD": program.field_dtype is not None,

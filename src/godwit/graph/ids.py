@@ -269,7 +269,8 @@ class VertexIds:
 
         Arguments and errors as of :meth:`in_order`.
         """
-        return np.unique(self.in_order(given, what, or_none=or_none))
+        positions = self.in_order(given, what, or_none=or_none)
+        return positions if len(positions) < 2 else np.unique(positions)
 
     def in_order(self, given: Any, what: str, *, or_none: bool = False) -> Array:
         """Return the positions of one id or several, in the order given: int64 (k).

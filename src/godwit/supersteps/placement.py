@@ -48,6 +48,8 @@ Outcome = TypeVar("Outcome")
 
 _COPY_ROOM = 4
 """A GPU has ample room for a copy of a graph if so many would fit."""
+_RUNS_PER_LOOK = 16
+"""Runs on copies after which free memory is looked at: that takes as long as labelling a small graph."""
 
 
 class StepPlacement(GpuEndpoints[StepPart]):
@@ -87,6 +89,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.devices = tuple(devices)
         self.seconds: dict[str, float] = {}
         self._copies: list[StepPlacement] = []
+        self._runs_on_copies = 0
         self.copies_fit = True
         self._copying = Lock()
         self.device_arrays: list[DeviceArray] = []
@@ -343,8 +346,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
                 self.copies_fit = False
                 self.drop_copies()
                 raise
-        if copies.is_narrow():
+        if self._runs_on_copies % _RUNS_PER_LOOK == 0 and copies.is_narrow():
             self.drop_copies()
+        self._runs_on_copies += 1
         return outcome
 
     def has_room_for_copy(self) -> bool:

@@ -287,6 +287,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
         self._outcomes: list[Array] = []
+        self._controls = np.zeros(len(placement.parts), STEP_OUTCOME)
         begin = perf_counter()
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
         for part in placement.parts:
@@ -368,8 +369,10 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self._stage["begins"][:] = is_first
 
     def controls(self) -> Array:
-        """Return the outcomes of the latest launch, by device."""
-        return np.concatenate(self._outcomes)
+        """Return the outcomes of the latest launch, by device; the next call replaces them."""
+        for device, outcome in enumerate(self._outcomes):  # np.concatenate takes 60 us of structs
+            self._controls[device] = outcome[0]
+        return self._controls
 
     def close(self) -> None:
         """Free what the plan alone has."""

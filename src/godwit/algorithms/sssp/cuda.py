@@ -169,11 +169,11 @@ def search_on_gpu(
         )
     seconds: dict[str, float] = {}
     with placement.held():
-        key = ("sssp", dtype.name, gpu)
+        key = ("sssp", dtype, gpu)
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit)
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
-        plan.arrays.cleared.add(dtype.name)
+        plan.arrays.cleared.add(plan.dtype_name)
         controls = plan.controls()
         words, counts = controls["state"][0], controls["run_counts"][0]
         distance = None
@@ -214,7 +214,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
         seconds["rows"] = perf_counter() - begin
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
-        self.dtype = dtype
+        self.dtype, self.dtype_name = dtype, dtype.name
+        self._farthest = self._bits(_UNREACHED[self.dtype_name]) - 1
         self.arrays = placement.kept(SsspArrays)
         self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
         self._point()
@@ -233,7 +234,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         left = max(
             left_rows_bytes("mixed", rows, placement.capacity) for rows in (out_rows, in_rows)
         )
-        distances = arrays.distances[self.dtype.name]
+        distances = arrays.distances[self.dtype_name]
         bitmap = placement.count // 8
         placement.reserve(
             (distances, [self.dtype.itemsize * placement.count]),
@@ -292,9 +293,9 @@ class _SsspPlan(StepPlan[StepPlacement]):
             self._seeds = PinnedBuffer(seeds.nbytes)
         self._seeds.upload(seeds)
         struct["seeds"], struct["seed_count"] = self._seeds.pointer, len(seeds)
-        is_cleared = self.dtype.name in self.arrays.cleared
+        is_cleared = self.dtype_name in self.arrays.cleared
         struct["cleared"] = struct["active"] if is_cleared else placement.parts[0].owned
-        farthest = self._bits(_UNREACHED[self.dtype.name]) - 1
+        farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
 
     def without_arcs(self, sources: Array) -> Array:
@@ -305,7 +306,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def deliver(self, location: ResultLocation) -> tuple[Any, float]:
         """Return the distances of all vertices, and the seconds that it took."""
-        name = self.dtype.name
+        name = self.dtype_name
         wide = "float64" if self.dtype.kind == "f" else "int64"
         return deliver_vertices(
             self.placement,

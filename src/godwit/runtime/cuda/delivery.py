@@ -118,17 +118,18 @@ def _arguments_dtype(conversion: Conversion) -> np.dtype[Any]:
 class _Gather:
     """The kernel in a stream, ready to be started.
 
+    :param kernel: as of :func:`source`
     :param count: results of a start, at most
     """
 
     def __init__(
-        self, index: int, stream: Stream, conversion: Conversion, id_dtype: Any, count: int
+        self, kernel: driver.Kernel, stream: Stream, conversion: Conversion, count: int
     ) -> None:
         self._arguments = np.zeros(1, _arguments_dtype(conversion))
         blocks = -(-count // (_BLOCK_THREADS * _RESULTS_PER_THREAD))
-        multiprocessors = driver.properties(index).multiprocessors
+        multiprocessors = driver.properties(kernel.index).multiprocessors
         self._launch = driver.Launch(
-            load(index, source(conversion, id_dtype)).kernel("deliver"),
+            kernel,
             stream,
             blocks=max(1, min(blocks, _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)),
             threads=_BLOCK_THREADS,
@@ -196,6 +197,7 @@ class Delivery:
         self._vertices = vertices
         self._indexes = [share.index for share in shares]
         self._gathers: dict[Any, _Gather] = {}
+        self._kernels: dict[Any, driver.Kernel] = {}
 
     def gatherer(self, gpu: int | None) -> int:
         """Return the number of the share whose GPU gathers all values for a GPU, or the host."""
@@ -242,10 +244,11 @@ class Delivery:
             if self._positions is not None and not joined:
                 nbytes = conversion.dtype.itemsize * _end(self.shares)
                 joined = _scratch(self.shares[number].index, nbytes, held)
-            for piece in self._pieces(number, values, conversion, joined):
+            pieces = self._pieces(number, values, conversion, joined)
+            for piece in pieces:
                 to = address + piece.begin * conversion.result_dtype.itemsize
                 self._start_to_gpu(piece, conversion, gpu, to, held)
-            self._synchronize()
+            self._synchronize(pieces)
 
     def _start_to_gpu(
         self, piece: _Piece, conversion: Conversion, gpu: int, to: int, held: ExitStack
@@ -286,9 +289,9 @@ class Delivery:
             for piece in pieces:
                 self._start(piece, conversion, address + piece.begin * item)
         else:
-            self._synchronize()  # values may still be on their way to the gatherer
+            self._synchronize(pieces)  # values may still be on their way to the gatherer
             self._bring(pieces, conversion, array)
-        self._synchronize()
+        self._synchronize(pieces)
         for piece in pieces:
             copied(f"cuda:{self.shares[piece.number].index}", HOST, piece.count * item, begin)
 
@@ -303,7 +306,7 @@ class Delivery:
                 _store(small[0], taken[0], array)
                 return
             for index in self._indexes:
-                load(index, source(conversion, self.id_dtype)).kernel("deliver")  # by one thread
+                self.kernel(index, conversion)  # by one thread
             arguments = (self, iter(small), taken, conversion, array)
             if workers == 1:
                 _bring_pieces(0, 1, new_control(), *arguments)
@@ -364,13 +367,23 @@ class Delivery:
         if gather is None:
             share = self.shares[piece.number]
             count = self.count if self._positions is not None else share.count
-            gather = _Gather(share.index, share.stream, conversion, self.id_dtype, count)
+            kernel = self.kernel(share.index, conversion)
+            gather = _Gather(kernel, share.stream, conversion, count)
             self._gathers[key] = gather
         gather.start(conversion, piece.values, piece.positions, piece.count, to)
 
-    def _synchronize(self) -> None:
-        for share in self.shares:
-            share.stream.synchronize()
+    def kernel(self, index: int, conversion: Conversion) -> driver.Kernel:
+        """Return the kernel on a GPU, loaded by the first call."""
+        key = index, conversion.dtype, conversion.result_dtype, conversion.bound
+        if key not in self._kernels:
+            text = source(conversion, self.id_dtype)
+            self._kernels[key] = load(index, text).kernel("deliver")
+        return self._kernels[key]
+
+    def _synchronize(self, pieces: Sequence[_Piece]) -> None:
+        """Wait until pieces are written; values are joined in the stream of their only piece."""
+        for number in {piece.number for piece in pieces}:
+            self.shares[number].stream.synchronize()
 
 
 def _end(shares: Sequence[Share]) -> int:
@@ -398,7 +411,7 @@ def _bring_pieces(
         stream = staging.stream(index)
         if index not in gathers:
             most = STAGING_BYTES // conversion.result_dtype.itemsize
-            gathers[index] = _Gather(index, stream, conversion, delivery.id_dtype, most)
+            gathers[index] = _Gather(delivery.kernel(index, conversion), stream, conversion, most)
         gathers[index].start(
             conversion, piece.values, piece.positions, piece.count, staging.pointer
         )

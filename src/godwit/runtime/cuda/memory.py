@@ -328,7 +328,8 @@ class PinnedBuffer(_Closing):
 
     def upload(self, array: Array) -> None:
         """Copy a NumPy array to the beginning of the buffer, while no kernel reads it."""
-        self.array(np.uint8)[: array.nbytes] = array.view(np.uint8).ravel()
+        array = np.ascontiguousarray(array)
+        ctypes.memmove(self.pointer, array.ctypes.data, array.nbytes)
 
     def fill_bytes(self, byte: int) -> None:
         """Set every byte."""

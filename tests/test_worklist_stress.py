@@ -123,7 +123,7 @@ def _devices(graph: Graph, devices: int, generator: np.random.Generator) -> dict
 @pytest.fixture
 def small_teams(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Even tiny graphs are worked off by all threads of ``"cpu"``, from a frontier that overflows."""
-    monkeypatch.setattr(vertex, "SERIAL_ARCS", 0)
+    monkeypatch.setattr(vertex, "ARCS_PER_THREAD", 1)
     monkeypatch.setattr(vertex, "SMALLEST_FRONTIER", 3)
     return monkeypatch
 

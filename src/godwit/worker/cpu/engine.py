@@ -39,8 +39,8 @@ from godwit.worker.task import PlacedPart, Seeds, WorklistOperators, WorklistOpt
 
 RING_ITEMS = 4096
 """Default number of slots of a mailbox."""
-SERIAL_ARCS = 20_000
-"""Graphs with fewer arcs run faster on one thread."""
+ARCS_PER_THREAD = 50_000
+"""A thread with fewer arcs to relax takes longer to wake and to meet than it saves."""
 SMALLEST_FRONTIER = 4096
 
 
@@ -144,8 +144,7 @@ def run_program(
         names = [device.name for device in devices]
         return run_workers(operators, states, seeds, options, poll, names)
     graph = parts[0].graph
-    if len(graph.targets) < SERIAL_ARCS:
-        threads = 1
+    threads = max(1, min(threads, len(graph.targets) // ARCS_PER_THREAD))
     frontier_items = max(SMALLEST_FRONTIER, len(graph.vertices))
     return run_threads(operators, states[0], parts[0].seeds, options, threads, frontier_items, poll)
 

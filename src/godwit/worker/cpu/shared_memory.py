@@ -9,9 +9,14 @@ bucket. A program without priority has one bucket, and ends when it is empty.
 In a round every thread
 1. claims chunks of the frontier by the cursor and processes them; then its own bin, up to FUSION_LIMIT
    items (FUSION_ITEMS, or 0 where rounds are supersteps);
-2. publishes its lowest bucket; **meets** the others;
+2. publishes its lowest bucket, and how many items it has; **meets** the others;
 3. reads the lowest bucket of all (none: the end), copies its own bin of it to the frontier; **meets** the
    others.
+
+Where few items are left, as along a path, meetings would take longer than all work. If one thread has all
+of at most NARROW_ITEMS items, it works alone instead of step 3, bucket after bucket, until it has more than
+ALONE_ITEMS; if several have, all copy all of their items to the frontier, from which rank 0 takes them.
+Since all threads read the same published numbers, all know who works alone.
 
 There are two cursors and two tails of the frontier (by round parity): a slow thread may still read those of
 the previous round while rank 0 resets those of the next one.
@@ -38,6 +43,7 @@ from godwit.worker.cpu.bins import (
     BUCKETS,
     CHUNK_ITEMS,
     FAR,
+    FAR_LOWEST,
     ITEM_WORDS,
     NO_BUCKET,
     OVERFLOWED,
@@ -63,6 +69,7 @@ from godwit.worker.cpu.worker import (
     NEXT_INITIAL,
     PROCESSED,
     PUBLISHED_WORDS,
+    QUEUED,
     RESUME_BEGIN,
     RESUME_END,
     ROUND_PARITY,
@@ -80,6 +87,10 @@ from godwit.worker.cpu.worker import (
 FRONTIER_CHUNK = 32
 INITIAL_CHUNK = 256
 FUSION_ITEMS = 1024
+NARROW_ITEMS = 64
+ALONE_ITEMS = 256
+ALONE_STEPS = 1 << 14
+"""Items that a thread processes alone, at most, before it looks whether the run is to end."""
 
 # Sources of a round's items.
 FRONTIER = 0
@@ -171,29 +182,87 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
         process(worklist, state, key, value)
 
 
+def share_bin(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
+              source: int) -> bool:  # fmt: skip
+    """Copy the own items of a bin to the frontier; return False if they do not fit."""
+    bins = worklist.bins
+    while bins.tail[source] != 0:
+        position = bins.head[source]
+        end = (position | (CHUNK_ITEMS - 1)) + 1
+        if bins.tail[source] > position and bins.tail[source] < end:
+            end = bins.tail[source]
+        items = end - position
+        begin = fetch_add(shared, tail, items)
+        if begin + items > capacity:
+            # Threads read the frontier up to its capacity when the tail is beyond it, so this thread
+            # must fill all positions from `begin` to there.
+            items = max(0, capacity - begin)
+        for index in range(begin, begin + items):
+            key, value = pop_bin(bins, source)
+            set_frontier_item(frontier, index, key, value)
+        bins.header[WAITING] -= items
+        if begin + items >= capacity:
+            return False
+    return True
+
+
 def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
                  bucket: int) -> None:  # fmt: skip
     """Copy the own items of a bucket to the frontier, as far as it has room."""
-    bins = worklist.bins
     near = 1 + (bucket & (BUCKETS - 1))
-    for source in (URGENT, near):
-        while bins.tail[source] != 0:
-            position = bins.head[source]
-            end = (position | (CHUNK_ITEMS - 1)) + 1
-            if bins.tail[source] > position and bins.tail[source] < end:
-                end = bins.tail[source]
-            items = end - position
-            begin = fetch_add(shared, tail, items)
-            if begin + items > capacity:
-                # Threads read the frontier up to its capacity when the tail is beyond it, so this thread
-                # must fill all positions from `begin` to there.
-                items = max(0, capacity - begin)
-            for index in range(begin, begin + items):
-                key, value = pop_bin(bins, source)
-                set_frontier_item(frontier, index, key, value)
-            bins.header[WAITING] -= items
-            if begin + items >= capacity:
-                return
+    if share_bin(worklist, frontier, capacity, shared, tail, URGENT):
+        share_bin(worklist, frontier, capacity, shared, tail, near)
+
+
+def share_all(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int) -> None:
+    """Copy all own items to the frontier, as far as it has room."""
+    bins = worklist.bins
+    for source in range(URGENT, FAR + 1):
+        if not share_bin(worklist, frontier, capacity, shared, tail, source):
+            return
+    bins.header[FAR_LOWEST] = NO_BUCKET
+
+
+def work_alone(worklist: Any, state: Any) -> bool:
+    """Process own items in the order of buckets while few are queued; return False if there is no room."""
+    bins = worklist.bins
+    counts = worklist.counts
+    near = 1 + (bins.header[BASE] & (BUCKETS - 1))
+    for _ in range(ALONE_STEPS):
+        source = near
+        if bins.tail[URGENT] != 0:
+            source = URGENT
+        elif bins.tail[near] == 0:
+            if bins.tail[FAR] != 0 and not has_room(bins, BUCKETS):
+                return False
+            bucket = lowest_bucket(bins)
+            if bucket == NO_BUCKET:
+                return True
+            bins.header[BASE] = bucket
+            counts[THRESHOLD_CHANGES] += 1
+            near = 1 + (bucket & (BUCKETS - 1))
+            continue
+        if not has_room(bins, fanout(state, peek_key(bins, source, 0))):
+            return False
+        key, value = pop_bin(bins, source)
+        bins.header[WAITING] -= 1
+        counts[PROCESSED] += 1
+        process(worklist, state, key, value)
+        if bins.header[WAITING] > ALONE_ITEMS:
+            return True
+    return True
+
+
+def queued_items(published: Any, size: int) -> tuple[int, int]:
+    """Return the number of all items that are queued, and the last rank that has some."""
+    total = 0
+    holder = 0
+    for rank in range(size):
+        queued = load_relaxed(published, rank * PUBLISHED_WORDS + QUEUED)
+        if queued != 0:
+            total += queued
+            holder = rank
+    return total, holder
 
 
 def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
@@ -204,15 +273,20 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
     counts = worklist.counts
     parity = counts[ROUND_PARITY]
     bucket = counts[CURRENT_BUCKET]
+    claims = True  # this thread takes items of the frontier
+    has_all_room = True
     while True:
-        tail = min(load_acquire(shared, TAILS + 8 * parity), capacity)
-        has_all_room = push_seeds(worklist) and process_round(
-            worklist, state, shared, control, frontier, tail, parity, bucket
+        tail = min(load_acquire(shared, TAILS + 8 * parity), capacity) if claims else 0
+        has_all_room = (
+            has_all_room
+            and push_seeds(worklist)
+            and process_round(worklist, state, shared, control, frontier, tail, parity, bucket)
         )
         if has_all_room and bins.tail[FAR] != 0:
             has_all_room = has_room(bins, BUCKETS)
         if has_all_room:
             store_relaxed(published, mine + LOWEST, lowest_bucket(bins))
+            store_relaxed(published, mine + QUEUED, bins.header[WAITING])
         else:
             counts[WANTED_ROOM] = 1
             store_release(shared, WANTS_ROOM, 1)
@@ -239,6 +313,14 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
         if bins.header[BASE] == NO_BUCKET or bins.header[BASE] < bucket:
             bins.header[BASE] = bucket
         parity = 1 - parity
-        share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket)
+        queued, holder = queued_items(published, size)
+        claims = True
+        if queued > NARROW_ITEMS or counts[FUSION_LIMIT] == 0:
+            share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket)
+        elif queued > load_relaxed(published, holder * PUBLISHED_WORDS + QUEUED):
+            share_all(worklist, frontier, capacity, shared, TAILS + 8 * parity)
+            claims = rank == 0
+        elif rank == holder:
+            has_all_room = work_alone(worklist, state)
         if not barrier(control, size):
             return ABORTED

@@ -427,7 +427,7 @@ def test_small_queries_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulated_gpus(1):
         found = gw.betweenness_centrality(graph)
         assert found.statistics.devices == ("cpu",)
-        monkeypatch.setattr("godwit.algorithms.betweenness._LEAST_GPU_WORK", 1)
+        monkeypatch.setenv("GODWIT_DEVICES", "cuda")
         assert gw.betweenness_centrality(graph).statistics.devices == ("cuda:0",)
 
 

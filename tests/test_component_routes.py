@@ -26,7 +26,7 @@ class _StreamedError(Exception):
 @pytest.fixture(autouse=True)
 def gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody names a device."""
-    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+    monkeypatch.setenv("GODWIT_DEVICES", "cuda")
 
 
 @pytest.fixture

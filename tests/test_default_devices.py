@@ -15,7 +15,7 @@ from gpu_endpoints import names_of
 
 @pytest.fixture(autouse=True)
 def gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+    monkeypatch.setenv("GODWIT_DEVICES", "cuda")
 
 
 @pytest.fixture
@@ -43,7 +43,6 @@ class TestOneQuery:
     ) -> None:
         options: dict[str, Any] = {"sources": [0, 1, 2]}
         expected = gw.betweenness_centrality(graph, devices="cpu", **options)
-        monkeypatch.setattr("godwit.algorithms.betweenness._LEAST_GPU_WORK", 0)
         monkeypatch.setattr(placement, "_LONG_QUERY_ARCS", 2 * graph.arc_count)
         with emulated_gpus(2):
             found = gw.betweenness_centrality(graph, **options)
@@ -51,6 +50,45 @@ class TestOneQuery:
             np.testing.assert_allclose(found.centrality, expected.centrality, rtol=1e-9)
             few = gw.betweenness_centrality(graph, sources=[0])
             assert few.statistics.devices == ("cuda:0",)
+
+
+class TestSmallQueries:
+    """Of graphs that are not placed: cores are done before a GPU has the graph."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_preferred(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GODWIT_DEVICES")
+
+    def test_cores_answer(self, graph: gw.Graph) -> None:
+        with emulated_gpus(1):
+            for found in (
+                gw.bfs(graph, 0),
+                gw.sssp(graph, 0),
+                gw.connected_components(graph),
+                gw.pagerank(graph),
+                gw.katz_centrality(graph, alpha=1e-3),
+                gw.betweenness_centrality(graph, sources=[0]),
+            ):
+                assert found.statistics.devices == ("cpu",)
+
+    def test_gpus_answer_if_the_work_is_long(
+        self, graph: gw.Graph, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(placement, "_GPU_CALL_NS", 0)
+        monkeypatch.setattr("godwit.config.thread_count", lambda: 2)
+        with emulated_gpus(1):
+            assert gw.pagerank(graph).statistics.devices == ("cuda:0",)
+            assert gw.sssp(graph, 0).statistics.devices == ("cuda:0",)
+            assert gw.connected_components(graph).statistics.devices == ("cpu",)
+
+    def test_gpus_answer_if_an_option_is_theirs(self, graph: gw.Graph) -> None:
+        with emulated_gpus(1):
+            steps = gw.bfs(graph, 0, execution="bulk-synchronous")
+            assert steps.statistics.devices == ("cuda:0",)
+            found = gw.connected_components(graph, gpu=gw.GpuOptions(slice_s=1.0))
+            assert found.statistics.devices == ("cuda:0",)
+            with gw.place(graph) as placed:
+                assert gw.bfs(placed, 0).statistics.devices == ("cuda:0",)
 
 
 class TestPlaced:

@@ -279,7 +279,7 @@ def test_what_is_chosen() -> None:
 @pytest.mark.usefixtures("apart")
 def test_one_gpu_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """For supersteps, where the host would copy; what else runs asynchronously takes all."""
-    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+    monkeypatch.setenv("GODWIT_DEVICES", "cuda")
     monkeypatch.setattr(placement, "_ROOM", 10**9)
     graph = gw.generators.rmat(7, 16, seed=5)
     one: list[Any] = [

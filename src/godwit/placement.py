@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
+from godwit import config
 from godwit.dataflow.context import Context
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
@@ -195,6 +196,24 @@ _LONG_QUERY_ARCS = 1 << 36
 """Arcs that a query visits in about a second, after which placing a graph on further GPUs pays."""
 _ROOM = 4
 """A GPU has room for a graph, and for what engines make of it, if this many copies of it fit."""
+
+
+_GPU_CALL_NS = 3e6
+_GPU_ARC_NS = 1.2
+"""Time after which a graph that is not placed lies on a GPU with its rows, and time for each of its arcs
+(benchmarks/zoo.py)."""
+
+
+def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
+    """Return True if all cores are done with a query before the graph is on a GPU, if there is one.
+
+    False where ``GODWIT_DEVICES`` is ``"cuda"``.
+
+    :param core_ns: nanoseconds that the query takes on all cores, for each arc
+    """
+    if not gpu_names() or config.preferred_devices() == "cuda":
+        return False
+    return graph.arc_count * (core_ns - _GPU_ARC_NS) < _GPU_CALL_NS
 
 
 def default_devices(graph: Graph, *, searches: int = 1) -> DevicesArgument:

@@ -125,6 +125,12 @@ class SolverOptions:
             )
 
     @property
+    def asks_for_gpu(self) -> bool:
+        """True if an option says how GPUs run, or that they have the result."""
+        is_plain = self.execution == "auto" and self.worker == DEFAULT_WORKER_OPTIONS
+        return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS or self.location.gpu is not None
+
+    @property
     def in_steps(self) -> bool:
         """True if a vertex program must run in supersteps; other algorithms have their own rules."""
         return self.execution == "bulk-synchronous"

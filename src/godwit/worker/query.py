@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from godwit import config
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
@@ -13,6 +14,7 @@ from godwit.graph.partition.layout import Duplication
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
+    cores_are_sooner,
     default_step_devices,
     devices_to_keep,
     place_for_one_query,
@@ -21,6 +23,7 @@ from godwit.public import public
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
+from godwit.worker.options import SolverOptions
 
 if TYPE_CHECKING:
     from godwit.worker.cuda.placement import GpuPlacement
@@ -84,6 +87,27 @@ def _place_on_gpus(placed: PlacedGraph) -> GpuPlacement:
     from godwit.worker.cuda.placement import GpuPlacement
 
     return GpuPlacement(placed.context.devices, placed.layout.parts)
+
+
+def devices_for_one_query(
+    graph: GraphArgument,
+    devices: DevicesArgument,
+    options: SolverOptions,
+    core_ns: float,
+    *,
+    scales: bool = True,
+) -> DevicesArgument:
+    """Return the devices of an argument; for None all cores, if they are done before a GPU begins.
+
+    A graph that is placed, or options that ask for a GPU, leave the argument as it is.
+
+    :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph
+    :param scales: further cores share this time; otherwise it is that of all cores
+    """
+    if devices is not None or not isinstance(graph, Graph) or options.asks_for_gpu:
+        return devices
+    cores = config.thread_count() if scales else 1
+    return "cpu" if cores_are_sooner(graph, core_ns / cores) else None
 
 
 @contextmanager

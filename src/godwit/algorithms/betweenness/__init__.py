@@ -45,11 +45,16 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    devices_for_one_query,
+    on_gpus_or_cores,
+)
 from godwit.worker.solve import make_poll
 
-_LEAST_GPU_WORK = 1 << 22
-"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
+_CORE_NS = 12.0
+"""Nanoseconds that a core takes for each arc in a search (benchmarks/zoo.py)."""
 
 
 @public
@@ -124,10 +129,12 @@ def betweenness_centrality(
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     if devices is None and isinstance(graph, Graph):
         searches = _number_of_searches(graph, sources, samples)
-        work = searches * (graph.vertex_count + graph.arc_count)
-        if work < _LEAST_GPU_WORK or (weighted is not False and graph.is_weighted):
+        core_ns = searches * _CORE_NS
+        if weighted is not False and graph.is_weighted:
             devices = "cpu"
         else:
+            devices = devices_for_one_query(graph, devices, options, core_ns)
+        if devices is None:
             devices = default_step_devices(graph, searches=searches)
     with recorded(trace, "betweenness"), on_gpus_or_cores(graph, devices, "betweenness") as (
         plain, device, placed,

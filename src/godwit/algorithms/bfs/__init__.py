@@ -46,6 +46,7 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
+    devices_for_one_query,
     placed_for_query,
 )
 from godwit.worker.solve import make_poll, solve
@@ -93,6 +94,10 @@ def run_bfs(
 _WIDE_DEGREE = 4
 """Arcs per vertex from which a graph is expected to have few, wide frontiers."""
 
+
+_WIDE_NS, _THIN_NS = 0.5, 7.0
+"""Nanoseconds of a search for each arc on the CPU, whatever the number of cores (benchmarks/zoo.py): most
+arcs of a wide graph are not looked at, and few vertices of a thin one are searched at a time."""
 
 _SEARCHES_PER_REVERSE = 8
 """Searches of a placed graph on CPUs after which its reverse is made: it takes as long as these lose."""
@@ -258,8 +263,9 @@ def bfs(
     :param graph: a graph, or one placed on devices by :func:`place`
     :param source: a vertex, or several: by id where the graph has ids of its own (``graph.ids.own``), else
         by numbers from 0
-    :param devices: None for the best choice: the first GPU, since placing a graph on several takes longer
-        than a search gains (but all if it does not fit there), or all cores. Names: ``"cuda"`` (all GPUs),
+    :param devices: None for the best choice: all cores if there is no GPU, or if they are done before the
+        graph is on one; else the first GPU, since placing a graph on several takes longer than a search
+        gains (but all if it does not fit there). Names: ``"cuda"`` (all GPUs),
         ``"cuda:1"``, ``"cpu"`` (all cores), ``["cpu:0", "cpu:1"]`` (virtual devices). A number of GPUs, or
         of virtual devices if there is no GPU
     :param partition: how the graph is divided over several devices; see :func:`place`
@@ -296,6 +302,9 @@ def bfs(
     )
     if devices is None and isinstance(graph, Graph) and options.execution == "bulk-synchronous":
         devices = default_step_devices(graph)
+    if partition is None:
+        core_ns = _WIDE_NS if isinstance(graph, Graph) and _is_wide(graph) else _THIN_NS
+        devices = devices_for_one_query(graph, devices, options, core_ns, scales=False)
     with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:
         result = run_bfs(placed, source, target=target, cutoff=cutoff, options=options)
         add_placement(result.statistics, placed, graph)

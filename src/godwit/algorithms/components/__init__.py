@@ -39,6 +39,7 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
+    devices_for_one_query,
     on_gpus_or_cores,
     placed_for_query,
 )
@@ -55,6 +56,8 @@ MERGES: tuple[Merge, ...] = ("auto", "tree", "direct")
 _STREAM_METHODS = ("auto", "hook", "rem")
 _SHORT_DEGREE = 4
 """Mean degree below which Afforest gains nothing, since hardly any row can be left out."""
+_CORE_NS = 1.0
+"""Nanoseconds that all cores take for each arc, however many they are (benchmarks/zoo.py)."""
 _MAX_ROUNDS = 1 << 20
 _MORE_ROUNDS = 2
 """Further neighbours that Afforest links on GPUs where first neighbours have not joined most vertices."""
@@ -121,6 +124,8 @@ def connected_components(
     if not isinstance(plain, Graph):
         raise InputError(f"{not_a_graph(plain)}; connected_components_of_edges takes edges")
     query = _Query.checked(plain, method, rounds, jumps, merge, has_gpu_options=gpu is not None)
+    if not query.keeps_graph and merge == "auto":
+        devices = devices_for_one_query(graph, devices, options, _CORE_NS, scales=False)
     with recorded(trace, "connected_components"):
         return _find(graph, query, devices, options)
 

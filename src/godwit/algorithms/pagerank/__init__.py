@@ -35,11 +35,14 @@ from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
+    devices_for_one_query,
     on_gpus_or_cores,
     placed_for_query,
 )
 from godwit.worker.solve import make_poll
 
+_CORE_NS = 24.0
+"""Nanoseconds that a core takes for each arc in all iterations (benchmarks/zoo.py)."""
 _MAX_ITERATIONS = 100
 """Default limit of iterations."""
 
@@ -136,6 +139,7 @@ def pagerank(
                 )
         with recorded(trace, "pagerank"):
             return _push(graph, devices, options, definition)
+    devices = devices_for_one_query(graph, devices, options, _CORE_NS)
     with recorded(trace, "pagerank"), on_gpus_or_cores(graph, devices, "pagerank") as (
         plain, device, placed,
     ):  # fmt: skip

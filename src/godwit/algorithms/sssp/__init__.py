@@ -42,6 +42,7 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     add_placement,
+    devices_for_one_query,
     placed_for_query,
 )
 from godwit.worker.solve import make_poll, solve
@@ -141,6 +142,8 @@ def run_sssp(
     return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
 
 
+_CORE_NS = 60.0
+"""Nanoseconds that a core takes for each arc of a graph (benchmarks/zoo.py)."""
 _WIDE_DEGREE = 4
 _HUB_FACTOR = 16
 """A graph has hubs if a vertex has this many times the mean number of arcs."""
@@ -261,6 +264,8 @@ def sssp(
         progress=progress,
         results=results,
     )
+    if partition is None:
+        devices = devices_for_one_query(graph, devices, options, _CORE_NS)
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp

@@ -30,9 +30,11 @@ class PlacedGraph:
     :ivar context: the devices; closed with this
     :ivar duplication: as the user chose; None: as suits the algorithm
     :ivar is_kept: True if :func:`godwit.place` made it: its first query makes what pays after several
+    :ivar names_devices: the user named the devices; otherwise cores take over what is slow on GPUs
     :ivar searches: number of searches on CPUs that in-arcs would have made faster, or have made
     :ivar suits_steps: False once supersteps turned out not to suit the graph
     :ivar given_up: algorithms that have another way than the one that turned out not to suit the graph
+    :ivar slow: algorithms that cores have taken over from GPUs
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
 
@@ -53,10 +55,13 @@ class PlacedGraph:
         self._layout: Layout | None = None
         self._resources: dict[Callable[[PlacedGraph], Placement], Placement] = {}
         self.is_kept = False
+        self.names_devices = True
         self.searches = 0
         self.suits_steps = True
         self.given_up: set[str] = set()
+        self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
+        self._on_cores: PlacedGraph | None = None
         self._placing = threading.Lock()
 
     @property
@@ -136,6 +141,15 @@ class PlacedGraph:
             self._reweighted.append(made)
             return made
 
+    def on_cores(self) -> PlacedGraph:
+        """Return the graph placed on all cores, made once; it is closed with this."""
+        self.check_open()
+        with self._placing:
+            if self._on_cores is None:
+                self._on_cores = PlacedGraph(self.graph, Context("cpu"), None, self._seed, None)
+                self._on_cores.is_kept = self.is_kept
+            return self._on_cores
+
     def _lay_out(self) -> Layout:
         begin = perf_counter()
         parts = len(self.context.devices)
@@ -159,6 +173,8 @@ class PlacedGraph:
             self._resources.clear()
         for made in self._reweighted:
             made.close()
+        if self._on_cores is not None:
+            self._on_cores.close()
         self._layout = None
         self.context.close()
 
@@ -183,6 +199,7 @@ def place_for_one_query(
         raise not_a_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)
     placed = PlacedGraph(graph, context, partition, seed, duplication)
+    placed.names_devices = names_devices(devices)
     several_cpus = len(context.devices) > 1 and not context.devices[0].delivers
     if several_cpus or partition is not None:
         _ = placed.layout
@@ -196,6 +213,11 @@ _LONG_QUERY_ARCS = 1 << 36
 """Arcs that a query visits in about a second, after which placing a graph on further GPUs pays."""
 _ROOM = 4
 """A GPU has room for a graph, and for what engines make of it, if this many copies of it fit."""
+
+
+def names_devices(devices: DevicesArgument) -> bool:
+    """Return True if the user chose devices: by an argument, or GPUs by ``GODWIT_DEVICES=cuda``."""
+    return devices is not None or config.preferred_devices() == "cuda"
 
 
 _GPU_CALL_NS = 3e6

@@ -5,11 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from godwit.errors import RunTimeoutError
 from godwit.progress import Progress
 from godwit.runtime.cpu.compile_time import run_clock
 from godwit.trace import PROGRESS, Trace
+
+_FIRST_LOOK_S = 2e-3
+"""Seconds for which a run goes on at least: less is not worth another launch."""
+
+
+class CoresAreFasterError(Exception):
+    """A run on GPUs ended since cores will be sooner; the caller runs it there. Users never see it."""
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The time after which a run on GPUs is to end if all cores are likely to be sooner.
+
+    Searches of long, narrow graphs keep a few threads of a GPU busy, of which each is slower than a core. A
+    run that has taken as long as cores need for all of it ends if, at its pace, what is left takes longer
+    than that. So a query takes at most some twice the time of the better way.
+
+    :param cores_s: seconds that all cores need
+    :param total: items of the whole run
+    :param unfinished: items that the progress counts before they are done
+    """
+
+    cores_s: float
+    total: int
+    unfinished: int = 0
 
 
 class RunPoll:
@@ -22,6 +48,7 @@ class RunPoll:
     :param trace: gets that number, too
     :param total: number of items of the whole run, which the user's function gets as well; None: unknown
     :param max_items: RunTimeoutError once the run has processed more items; None for no limit
+    :param hand_over: ends the run with CoresAreFasterError; None: never
     :ivar before: items processed by earlier parts of the run, each of which counts from 0
     """
 
@@ -32,6 +59,7 @@ class RunPoll:
         trace: Trace | None,
         total: int | None = None,
         max_items: int | None = None,
+        hand_over: HandOver | None = None,
     ) -> None:
         self.before = 0
         self._timeout_s = math.inf if timeout_s is None else timeout_s
@@ -39,6 +67,8 @@ class RunPoll:
         self._trace = trace
         self._total = total
         self._max_items = max_items
+        self._hand_over = hand_over
+        self._looked_s, self._seen = 0.0, 0
         self._processed = 0
         self._begin: float | None = None
 
@@ -46,6 +76,7 @@ class RunPoll:
         """Tell the user's function and the trace how far the run is.
 
         :raises RunTimeoutError: out of time, or too many items
+        :raises CoresAreFasterError: see :class:`HandOver`
         """
         if self._begin is None:
             self._begin = run_clock()
@@ -62,11 +93,26 @@ class RunPoll:
                 "program whose values improve again and again around a cycle never ends; "
                 "max_items=... allows more items"
             )
+        if self._hand_over is not None:
+            self._look_at_pace(self._hand_over, run_clock() - self._begin)
         if self._trace is not None:
             self._trace.count(PROGRESS, int(processed))
         if self._progress is not None:
             known = self._total is None
             self._progress(processed if known else Progress.of(processed, total=self._total))
+
+    def _look_at_pace(self, hand_over: HandOver, now_s: float) -> None:
+        """End the run if cores are likely to be sooner; look again after twice the time."""
+        if now_s < self._next_look_s(hand_over):
+            return
+        done = max(0, self._processed - hand_over.unfinished)
+        left = max(0, hand_over.total - done)
+        if left * (now_s - self._looked_s) > (done - self._seen) * hand_over.cores_s:
+            raise CoresAreFasterError
+        self._looked_s, self._seen = now_s, done
+
+    def _next_look_s(self, hand_over: HandOver) -> float:
+        return max(_FIRST_LOOK_S, hand_over.cores_s, 2 * self._looked_s)
 
     @contextmanager
     def noting_interruptions(self) -> Iterator[None]:
@@ -85,3 +131,11 @@ class RunPoll:
         """Return the seconds until the time-out, negative after it; infinity if there is none."""
         begin = run_clock() if self._begin is None else self._begin
         return self._timeout_s - (run_clock() - begin)
+
+    def until_look_s(self) -> float:
+        """Return the seconds after which a kernel is to end so that this can be called in time."""
+        remaining = self.remaining_s()
+        if self._hand_over is None or self._begin is None:
+            return remaining
+        due = self._next_look_s(self._hand_over) - (run_clock() - self._begin)
+        return min(remaining, due)

@@ -13,6 +13,7 @@ from godwit.errors import InputError, shown
 from godwit.graph.rows import require_memory
 from godwit.progress import ProgressArgument
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
+from godwit.runtime.polling import HandOver
 
 Execution = Literal["auto", "asynchronous", "bulk-synchronous"]
 EXECUTIONS: tuple[Execution, ...] = ("auto", "asynchronous", "bulk-synchronous")
@@ -99,6 +100,7 @@ class SolverOptions:
     :param timeout_s: RunTimeoutError after this number of seconds
     :param progress: called repeatedly with the number of items processed until then
     :param location: where GPUs leave their results
+    :param hand_over: when a run on GPUs is to end, as cores are faster; None: never
     :raises InputError: a value is out of range, or of another type
     """
 
@@ -108,6 +110,7 @@ class SolverOptions:
     timeout_s: float | None = None
     progress: Callable[[int], None] | None = None
     location: ResultLocation = field(default_factory=ResultLocation)
+    hand_over: HandOver | None = None
 
     def __post_init__(self) -> None:
         self.execution = as_execution(self.execution)
@@ -125,10 +128,15 @@ class SolverOptions:
             )
 
     @property
-    def asks_for_gpu(self) -> bool:
-        """True if an option says how GPUs run, or that they have the result."""
+    def asks_for_kernels(self) -> bool:
+        """True if an option says how devices run."""
         is_plain = self.execution == "auto" and self.worker == DEFAULT_WORKER_OPTIONS
-        return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS or self.location.gpu is not None
+        return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS
+
+    @property
+    def asks_for_gpu(self) -> bool:
+        """True if an option says how devices run, or that a GPU has the result."""
+        return self.asks_for_kernels or self.location.gpu is not None
 
     @property
     def in_steps(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
 
 from godwit import config
 from godwit.errors import InputError, shown
@@ -17,9 +19,11 @@ from godwit.placement import (
     cores_are_sooner,
     default_step_devices,
     devices_to_keep,
+    names_devices,
     place_for_one_query,
 )
 from godwit.public import public
+from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
@@ -60,10 +64,11 @@ def place(
     is_text = isinstance(duplication, str)
     if duplication is not None and not (is_text and duplication in ("1-hop", "all")):
         raise InputError(f"duplication must be '1-hop' or 'all', got {shown(duplication)}")
+    is_choice = names_devices(devices)
     if devices is None and isinstance(graph, Graph):
         devices = devices_to_keep(graph)
     placed = place_for_one_query(graph, devices, partition, seed=seed, duplication=duplication)
-    placed.is_kept = True
+    placed.is_kept, placed.names_devices = True, is_choice
     try:
         place_parts(placed)
     except BaseException:
@@ -123,6 +128,40 @@ def placed_for_query(
         return
     with place_for_one_query(graph, devices, partition) as placed:
         yield placed
+
+
+Answer = TypeVar("Answer")
+
+
+def on_gpus_unless_slow(
+    placed: PlacedGraph,
+    name: str,
+    options: SolverOptions,
+    run: Callable[[PlacedGraph, SolverOptions], Answer],
+    cores_s: float,
+) -> Answer:
+    """Return what a search returns, run on all cores if that turns out to be faster (:class:`HandOver`).
+
+    Cores take over only if neither devices nor options were named, and then at once in later queries.
+
+    :param name: of the algorithm, by which the graph remembers that GPUs are slow
+    :param run: runs the search, which visits all vertices, on a placed graph
+    :param cores_s: seconds that all cores need
+    """
+    on_gpus = placed.context.devices[0].kind == "cuda"
+    if placed.names_devices or options.asks_for_kernels or not on_gpus:
+        return run(placed, options)
+    begin = perf_counter()
+    if name not in placed.slow:
+        hand_over = HandOver(cores_s, placed.graph.vertex_count)
+        try:
+            return run(placed, replace(options, hand_over=hand_over))
+        except CoresAreFasterError:
+            placed.slow.add(name)
+    if options.timeout_s is not None:
+        left_s = options.timeout_s - (perf_counter() - begin)
+        options = replace(options, timeout_s=max(left_s, 1e-9))
+    return run(placed.on_cores(), options)
 
 
 @contextmanager

@@ -398,9 +398,10 @@ def make_poll(options: SolverOptions, total: int | None = None) -> RunPoll | Non
     :param total: number of items of the whole run, if it is known
     """
     trace = active()
-    if options.timeout_s is None and options.progress is None and trace is None:
+    seldom = options.timeout_s is None and options.progress is None and trace is None
+    if seldom and options.hand_over is None:
         return None
-    return RunPoll(options.timeout_s, options.progress, trace, total)
+    return RunPoll(options.timeout_s, options.progress, trace, total, hand_over=options.hand_over)
 
 
 def _reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:

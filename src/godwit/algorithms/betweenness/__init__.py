@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from godwit import config
 from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies, sums_of_edges
 from godwit.algorithms.betweenness.path_counts import check_lengths
 from godwit.algorithms.betweenness.result import BetweennessResult
@@ -30,7 +31,7 @@ from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
-from godwit.placement import PlacedGraph, default_step_devices
+from godwit.placement import PlacedGraph, default_step_devices, names_devices
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import (
@@ -40,6 +41,7 @@ from godwit.runtime.gpu_options import (
     GpuOptions,
     check_options,
 )
+from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
@@ -53,6 +55,8 @@ from godwit.worker.query import (
 )
 from godwit.worker.solve import make_poll
 
+_VERTEX_S, _ARC_S = 25e-9, 5e-9
+"""Seconds of a search of a narrow graph on a core for each vertex and each arc (benchmarks/zoo.py)."""
 _CORE_NS = 12.0
 """Nanoseconds that a core takes for each arc in a search (benchmarks/zoo.py)."""
 
@@ -127,6 +131,7 @@ def betweenness_centrality(
     :raises RunTimeoutError: out of time
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
+    is_choice = graph.names_devices if isinstance(graph, PlacedGraph) else names_devices(devices)
     if devices is None and isinstance(graph, Graph):
         searches = _number_of_searches(graph, sources, samples)
         core_ns = searches * _CORE_NS
@@ -159,9 +164,12 @@ def betweenness_centrality(
         )
         sums = None
         if placed is not None and len(chosen) > 0:
+            if not (is_choice or weighted or options.asks_for_kernels):
+                options = replace(options, hand_over=_hand_over(plain, len(chosen)))
             sums = _sum_on_gpus(
                 placed, chosen, endpoints, edges, weighted, scales, statistics, options
             )
+            options = replace(options, hand_over=None)
         with statistics.phase("run"):
             if sums is None:
                 sums = sum_dependencies(
@@ -184,6 +192,13 @@ def betweenness_centrality(
         )
 
 
+def _hand_over(graph: Graph, sources: int) -> HandOver:
+    """Return when cores take over: each of them searches alone."""
+    search_s = _VERTEX_S * graph.vertex_count + _ARC_S * graph.arc_count
+    rounds = -(-sources // config.thread_count())
+    return HandOver(rounds * search_s, sources, unfinished=1)
+
+
 def _check_placed(placed: PlacedGraph, *, edges: bool, weighted: bool) -> None:
     if weighted and edges:
         raise InputError(
@@ -199,7 +214,7 @@ def _sum_on_gpus(
 ) -> DependencySums | None:  # fmt: skip
     """Sum dependencies on GPUs, and scale those on vertices.
 
-    :returns: None if there are too many paths for float64, and the CPU has to
+    :returns: None if there are too many paths for float64, or cores are faster, and the CPU has to
     """
     if weighted:
         from godwit.algorithms.betweenness.cuda_weighted import sum_weighted_dependencies
@@ -216,10 +231,19 @@ def _sum_on_gpus(
     query = DependencyQuery(
         sources, endpoints, edges, options.gpu, options.location, scales.vertices, scales.sources
     )
+    if options.hand_over is not None and "betweenness" in placed.slow:
+        statistics.begin_on(["cpu"])
+        return None
     poll = make_poll(options, len(sources))
     steps = place_positions(placed)
-    with statistics.phase("run"):
-        outcome = sum_on_gpus(steps, query, poll)
+    try:
+        with statistics.phase("run"):
+            outcome = sum_on_gpus(steps, query, poll)
+    except CoresAreFasterError:
+        placed.slow.add("betweenness")
+        statistics.split_run({"slow": statistics.seconds["run"]})
+        statistics.begin_on(["cpu"])
+        return None
     if outcome.vertices is None:
         statistics.split_run({"overflow": sum(outcome.seconds.values())})
         statistics.begin_on(["cpu"])

@@ -47,6 +47,7 @@ from godwit.worker.query import (
     GraphArgument,
     add_placement,
     devices_for_one_query,
+    on_gpus_unless_slow,
     placed_for_query,
 )
 from godwit.worker.solve import make_poll, solve
@@ -99,8 +100,15 @@ _WIDE_NS, _THIN_NS = 0.5, 7.0
 """Nanoseconds of a search for each arc on the CPU, whatever the number of cores (benchmarks/zoo.py): most
 arcs of a wide graph are not looked at, and few vertices of a thin one are searched at a time."""
 
+_VERTEX_S, _ARC_S = 10e-9, 2.3e-9
+"""Seconds of a search of a narrow graph on the CPU for each vertex and each arc (benchmarks/zoo.py)."""
+
 _SEARCHES_PER_REVERSE = 8
 """Searches of a placed graph on CPUs after which its reverse is made: it takes as long as these lose."""
+
+
+def _narrow_s(graph: Graph) -> float:
+    return _VERTEX_S * graph.vertex_count + _ARC_S * graph.arc_count
 
 
 def _is_wide(graph: Graph) -> bool:
@@ -306,6 +314,14 @@ def bfs(
         core_ns = _WIDE_NS if isinstance(graph, Graph) and _is_wide(graph) else _THIN_NS
         devices = devices_for_one_query(graph, devices, options, core_ns, scales=False)
     with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:
-        result = run_bfs(placed, source, target=target, cutoff=cutoff, options=options)
+        result = on_gpus_unless_slow(
+            placed,
+            "bfs",
+            options,
+            lambda placed, options: run_bfs(
+                placed, source, target=target, cutoff=cutoff, options=options
+            ),
+            _narrow_s(placed.graph),
+        )
         add_placement(result.statistics, placed, graph)
         return result

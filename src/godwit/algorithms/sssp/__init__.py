@@ -43,6 +43,7 @@ from godwit.worker.query import (
     GraphArgument,
     add_placement,
     devices_for_one_query,
+    on_gpus_unless_slow,
     placed_for_query,
 )
 from godwit.worker.solve import make_poll, solve
@@ -142,6 +143,8 @@ def run_sssp(
     return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
 
 
+_VERTEX_S, _ARC_S = 120e-9, 5e-9
+"""Seconds of a search of a narrow graph on the CPU for each vertex and each arc (benchmarks/zoo.py)."""
 _CORE_NS = 60.0
 """Nanoseconds that a core takes for each arc of a graph (benchmarks/zoo.py)."""
 _WIDE_DEGREE = 4
@@ -269,6 +272,14 @@ def sssp(
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp
-        result = search(placed, source, target=target, cutoff=cutoff, options=options)
+        result = on_gpus_unless_slow(
+            placed,
+            "bfs" if counts_arcs else "sssp",
+            options,
+            lambda placed, options: search(
+                placed, source, target=target, cutoff=cutoff, options=options
+            ),
+            _VERTEX_S * placed.graph.vertex_count + _ARC_S * placed.graph.arc_count,
+        )
         add_placement(result.statistics, placed, graph)
         return result

@@ -229,9 +229,9 @@ class SlicedRun:
                 poll(progress)
 
     def _slice_s(self, poll: ProgressPoll | None) -> float:
-        """Return the length of the next slice: it ends when the time of the run is over."""
+        """Return the length of the next slice: it ends when the poll has to look."""
         if isinstance(poll, RunPoll):
-            return min(self.gpu.slice_s, max(_SHORTEST_SLICE_S, poll.remaining_s()))
+            return min(self.gpu.slice_s, max(_SHORTEST_SLICE_S, poll.until_look_s()))
         return self.gpu.slice_s
 
     def _take_faults(self) -> list[list[int]]:

@@ -32,7 +32,7 @@ def pace(clock: Clock, poll: RunPoll, rate: Callable[[float], float], seconds: f
     done, begin = 0.0, clock.now
     poll(0)
     while clock.now - begin < seconds:
-        step = min(0.1, max(1e-4, poll.until_look_s()))
+        step = min(0.01, max(1e-4, poll.until_look_s()))
         done += rate(clock.now - begin) * step
         clock.now += step
         try:

@@ -11,6 +11,7 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
 from godwit.runtime import polling
+from godwit.runtime.cuda import driver
 from godwit.runtime.polling import CoresAreFasterError, HandOver, RunPoll
 
 
@@ -110,3 +111,18 @@ def test_named_gpus_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = gw.generate("path:300")
     with emulated_gpus(1), gw.place(graph, "cuda:0") as placed:
         assert gw.bfs(placed, 0).statistics.devices == ("cuda:0",)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+@pytest.mark.parametrize("name", QUERIES)
+def test_cores_take_over_from_a_real_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+    graph = gw.generate("path:1000000,weights=1..9")
+    with gw.place(graph, "cpu") as cores:
+        expected = QUERIES[name](cores)
+    with gw.place(graph) as placed:
+        for _ in range(2):
+            np.testing.assert_allclose(QUERIES[name](placed), expected, rtol=1e-12)
+        if name != "sssp":  # a cutoff of 900 is reached soon
+            assert name in placed.slow

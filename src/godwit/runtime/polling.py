@@ -17,7 +17,14 @@ _FIRST_LOOK_S = 2e-3
 
 
 class CoresAreFasterError(Exception):
-    """A run on GPUs ended since cores will be sooner; the caller runs it there. Users never see it."""
+    """A run on GPUs ended since cores will be sooner; the caller runs it there. Users never see it.
+
+    :ivar elapsed_s: seconds that the run took, without compilation
+    """
+
+    def __init__(self, elapsed_s: float) -> None:
+        super().__init__()
+        self.elapsed_s = elapsed_s
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class RunPoll:
         done = max(0, self._processed - hand_over.unfinished)
         left = max(0, hand_over.total - done)
         if left * (now_s - self._looked_s) > (done - self._seen) * hand_over.cores_s:
-            raise CoresAreFasterError
+            raise CoresAreFasterError(now_s)
         self._looked_s, self._seen = now_s, done
 
     def _next_look_s(self, hand_over: HandOver) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from godwit import config
@@ -151,16 +150,14 @@ def on_gpus_unless_slow(
     on_gpus = placed.context.devices[0].kind == "cuda"
     if placed.names_devices or options.asks_for_kernels or not on_gpus:
         return run(placed, options)
-    begin = perf_counter()
     if name not in placed.slow:
         hand_over = HandOver(cores_s, placed.graph.vertex_count)
         try:
             return run(placed, replace(options, hand_over=hand_over))
-        except CoresAreFasterError:
+        except CoresAreFasterError as slow:
             placed.slow.add(name)
-    if options.timeout_s is not None:
-        left_s = options.timeout_s - (perf_counter() - begin)
-        options = replace(options, timeout_s=max(left_s, 1e-9))
+            if options.timeout_s is not None:
+                options = replace(options, timeout_s=max(options.timeout_s - slow.elapsed_s, 1e-9))
     return run(placed.on_cores(), options)
 
 

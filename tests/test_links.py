@@ -454,6 +454,19 @@ def test_a_function_decides() -> None:
     assert routed(by_size) == [list(range(11)), [11], [11]]
 
 
+def test_any_gives_to_the_output_with_most_room() -> None:
+    """Few segments at a time, as from a slow sender: the first output always has a free buffer."""
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        router = gw.Router([context.host], context.endpoints, "any", packet_bytes=8, buffers=3)
+        outputs = [router.output(endpoint) for endpoint in context.endpoints]
+        requested = [[output.receive() for _ in range(3)] for output in outputs]
+        with router.input(context.host) as link:
+            for number in range(6):
+                link.send(np.array([number]))
+        taken = [[request.wait(LONG_S) for request in requests] for requests in requested]
+        assert [rows(segments) for segments in taken] == [[0, 2, 4], [1, 3, 5]]
+
+
 def test_any_takes_each_once() -> None:
     found = routed("any", 100)
     assert sorted(itertools.chain(*found)) == list(range(100))

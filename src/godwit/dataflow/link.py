@@ -363,7 +363,8 @@ class Link:
             priority = _as_priority(priority, "the priority of a segment")
         for group in groups:
             offer = Offer(segment, message, -priority, tuple(group), not further)
-            for receiver in group:
+            # Those with most room first: one that always has some would take all, and others idle.
+            for receiver in sorted(group, key=Receiver.taken_buffers):
                 receiver.post([offer])
 
     def _end(self) -> None:

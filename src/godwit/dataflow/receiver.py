@@ -361,6 +361,10 @@ class Receiver:
         heapify(self._offers)
         self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
 
+    def taken_buffers(self) -> int:
+        """Return how many buffers are not free, or how many there are before the first request."""
+        return self.buffers - len(self._free)
+
     @property
     def has_offers(self) -> bool:
         """True if an unclaimed offer is queued."""

@@ -145,14 +145,14 @@ def test_the_first_search_compiles_in_a_second_process(
     if broken:
         monkeypatch.setattr(ahead, "_PROGRAM", "raise SystemExit(1)")
     graph = Graph.from_edges([0, 1], [1, 2], np.array([2, 3], np.int32), directed=False)
-    with ahead.search_ahead("sssp", "road:3x3,weights=1..2", "cpu", predecessors=False) as process:
-        process.wait(graph)
+    with ahead.search_ahead("sssp", "road:3x3,weights=1..2", "cpu") as process:
+        process.wait(graph, predecessors=False)
         kept = [path.name for path in tmp_path.glob("cache/cpu/*")]
     assert [name.rpartition("_")[0] for name in kept] == ([] if broken else ["_shared"])
     for command, spec in (("bfs", "road:3x3,weights=1..2"), ("sssp", "road:3x3")):
         monkeypatch.setenv("GODWIT_CACHE", str(tmp_path / command))
-        with ahead.search_ahead(command, spec, "cpu", predecessors=False) as process:
-            assert process.wait(graph) == 0.0
+        with ahead.search_ahead(command, spec, "cpu") as process:
+            assert process.wait(graph, predecessors=False) == 0.0
 
 
 def test_an_unwritable_cache_still_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

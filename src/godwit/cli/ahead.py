@@ -25,9 +25,7 @@ _PROGRAM = """
 import sys, numpy, godwit
 weights = numpy.ones(1, sys.argv[1])
 graph = godwit.Graph.from_edges([0], [1], weights, directed=False)
-result = godwit.sssp(graph, 0, devices="cpu")
-if sys.argv[2:]:
-    result.predecessor
+godwit.sssp(graph, 0, devices="cpu")
 """
 _LONGEST_S = 60.0
 
@@ -36,10 +34,9 @@ class SearchAhead:
     """Process that compiles :func:`godwit.sssp` for all cores; a context manager, which ends it.
 
     :param weights: dtype of the weights; None: nothing is compiled
-    :param predecessors: whether predecessors are wanted, too
     """
 
-    def __init__(self, weights: str | None, *, predecessors: bool) -> None:
+    def __init__(self, weights: str | None) -> None:
         self._weights = weights
         self._process: Popen[bytes] | None = None
         if weights is None or config.thread_count() == 1 or not _nothing_is_compiled():
@@ -47,10 +44,9 @@ class SearchAhead:
         from subprocess import DEVNULL, Popen
 
         # -P: what lies in the current folder is not imported. A new session gets no Ctrl-C.
-        command = [sys.executable, "-P", "-c", _PROGRAM, weights]
         with suppress(OSError):
             self._process = Popen(
-                [*command, "predecessors"] if predecessors else command,
+                [sys.executable, "-P", "-c", _PROGRAM, weights],
                 stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True,
             )  # fmt: skip
 
@@ -62,8 +58,11 @@ class SearchAhead:
             self._process.kill()
             self._process.wait()
 
-    def wait(self, graph: Graph) -> float:
-        """Wait until the code for this graph is in the cache; return the seconds, 0 if it never will be."""
+    def wait(self, graph: Graph, *, predecessors: bool) -> float:
+        """Wait until the code for this graph is in the cache; return the seconds, 0 if it never will be.
+
+        :param predecessors: compile what computes predecessors meanwhile
+        """
         if self._process is None or graph.weights is None or graph.weights.dtype != self._weights:
             return 0.0
         from subprocess import TimeoutExpired
@@ -71,12 +70,26 @@ class SearchAhead:
         from godwit.trace import seconds_since
 
         begin = perf_counter()
+        if predecessors:
+            _compile_predecessors(graph)
         with suppress(TimeoutExpired):
             self._process.wait(_LONGEST_S)
         return seconds_since(begin, "compile")
 
 
-def search_ahead(command: str, graph: str, devices: Any, *, predecessors: bool) -> SearchAhead:
+def _compile_predecessors(graph: Graph) -> None:
+    """Compile what computes predecessors, by computing those of a search that reached nothing."""
+    import numpy as np
+
+    from godwit.algorithms.paths.predecessors import predecessors, unreached_of
+
+    assert graph.weights is not None
+    dtype = np.dtype(np.float64 if graph.weights.dtype.kind == "f" else np.int64)
+    nowhere = np.full(graph.vertex_count, unreached_of(dtype))
+    predecessors(graph, nowhere, np.zeros(0, np.int64), unit_lengths=False)
+
+
+def search_ahead(command: str, graph: str, devices: Any) -> SearchAhead:
     """Return a process that compiles what a command needs, as far as its arguments say.
 
     :param graph: GRAPH as on the command line
@@ -86,7 +99,7 @@ def search_ahead(command: str, graph: str, devices: Any, *, predecessors: bool) 
 
     chosen = resolve_devices(devices)
     weights = _likely_weights(graph) if command == "sssp" and chosen[0].shares_memory else None
-    return SearchAhead(weights, predecessors=predecessors)
+    return SearchAhead(weights)
 
 
 def _likely_weights(graph: str) -> str | None:

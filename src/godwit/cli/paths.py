@@ -76,8 +76,9 @@ class _PathsQuery(GraphQuery):
         with display.waiting("partitioning"):
             placed = gw.place(graph, **self.placement)
         with placed:
+            with_predecessors = self.predecessors or self.options.verify
             with display.waiting("compiling (once)"):
-                waited_s = self.ahead.wait(graph)
+                waited_s = self.ahead.wait(graph, predecessors=with_predecessors)
             with display.bar(f"running {self.command}") as progress:
                 result: PathResult = getattr(gw, self.command)(
                     placed, sources, target=self._target, progress=progress, **self.arguments
@@ -85,7 +86,7 @@ class _PathsQuery(GraphQuery):
                 seconds = result.statistics.seconds
                 if waited_s > 0:
                     seconds["compile"] = waited_s + seconds.get("compile", 0.0)
-                if self.predecessors or self.options.verify:
+                if with_predecessors:
                     _ = result.predecessor
             if self.options.json or self.options.verbose:  # counting cut arcs takes a pass over all
                 self._partition = partition_facts(placed.partition)
@@ -307,8 +308,7 @@ def paths(
     """
     command = str(context.command.name)
     where = run.arguments
-    needs_predecessors = predecessors or options.verify
-    with search_ahead(command, graph, where["devices"], predecessors=needs_predecessors) as ahead:
+    with search_ahead(command, graph, where["devices"]) as ahead:
         # These import the large libraries.
         from godwit.algorithms.paths.result import check_cutoff
         from godwit.worker.options import WorkerOptions, as_execution

@@ -1,6 +1,8 @@
 """What a user waits for before the first answer: import, and the first query of a fresh process.
 
     python benchmarks/cold_start.py [--runs N]
+    python benchmarks/cold_start.py --commands [--runs N]      # first commands, each with an empty cache
+    python benchmarks/cold_start.py --calls [--runs N]         # later calls on a graph of ten vertices
     python benchmarks/cold_start.py --device cuda:0 [--runs N] [--json FILE]
 
 Each run is a process of its own. The cache of compiled code is warm, as it is from the second process on;
@@ -14,12 +16,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from time import time
+from time import perf_counter, time
+
+_COMMANDS = {
+    "README's": "sssp road:1000x1000,weights=1..64 --source max-degree --verify --output {}/out.npy",
+    "five lines of names": "info {}/names.csv",
+    "five lines of numbers": "info {}/numbers.csv",
+}
+_TABLES = {
+    "names": "user,friend\na,b\nb,c\nc,d\nd,a\na,c\n",
+    "numbers": "1,2\n2,3\n3,4\n4,5\n5,1\n",
+}
 
 _PROGRAM = """
 import json
@@ -155,17 +169,81 @@ def print_steps(rows: list[dict[str, object]]) -> None:
         print(f"| {step:<16} | " + " | ".join(cells) + " |")
 
 
+def time_commands(runs: int) -> None:
+    """Print the seconds of each command, of its wall clock and of the CPU for all its processes."""
+    print(f"{'empty cache':24}{'seconds':>10}{'of CPU':>10}   (least of {runs}; median)")
+    for name, command in _COMMANDS.items():
+        wall, cpu = [], []
+        for _ in range(runs):
+            with tempfile.TemporaryDirectory() as folder:
+                for table, text in _TABLES.items():
+                    (Path(folder) / f"{table}.csv").write_text(text)
+                words = [sys.executable, "-m", "godwit", *command.format(folder).split()]
+                environment = {**os.environ, "GODWIT_CACHE": f"{folder}/cache"}
+                before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
+                subprocess.run(words, env=environment, capture_output=True, check=True)
+                wall.append(perf_counter() - begin)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        medians = f"{statistics.median(wall):.2f}, {statistics.median(cpu):.2f}"
+        print(f"{name:24}{min(wall):10.2f}{min(cpu):10.2f}   {medians}")
+
+
+def time_calls(runs: int) -> None:
+    """Print the milliseconds of calls on a graph of ten vertices, one after the other in each round."""
+    import numpy as np
+
+    import godwit as gw
+
+    rng = np.random.default_rng(1)
+    sources, targets = rng.integers(0, 10, (2, 20))
+    weights = rng.integers(1, 9, 20).astype(np.int32)
+    graph = gw.Graph.from_edges(sources, targets, weights, directed=False)
+    program = gw.VertexProgram(
+        name="lengths", dtype="int64", combine="min",
+        message=lambda value, weight: value + weight, priority=lambda value: value,
+    )  # fmt: skip
+    with gw.place(graph, "cpu") as placed:
+        calls: dict[str, Callable[[], object]] = {
+            "bfs": lambda: gw.bfs(graph, 0, devices="cpu"),
+            "bfs, placed": lambda: gw.bfs(placed, 0),
+            "sssp": lambda: gw.sssp(graph, 0, devices="cpu"),
+            "sssp, placed": lambda: gw.sssp(placed, 0),
+            "gw.run, placed": lambda: gw.run(program, placed, {0: 0}),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(2 + runs):
+            for name, call in calls.items():
+                begin = perf_counter()
+                call()
+                seconds[name].append(perf_counter() - begin)
+    print(f"{'ten vertices':24}{'least ms':>10}{'median':>10}")
+    for name, found in seconds.items():
+        median = statistics.median(found[2:])
+        print(f"{name:24}{1e3 * min(found[2:]):10.3f}{1e3 * median:10.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--commands", action="store_true", help="time the first commands")
+    parser.add_argument(
+        "--calls", action="store_true", help="time calls on a graph of ten vertices"
+    )
     parser.add_argument("--device", help="such as cuda:0: to the first answer on it")
     parser.add_argument(
         "--graph", default="rmat:18,edge_factor=24,seed=1,weights=1..64", help="for --device"
     )
     parser.add_argument("--json", help="file to write the steps to, for --device")
     arguments = parser.parse_args()
+    if arguments.commands:
+        time_commands(arguments.runs)
+        return
+    if arguments.calls:
+        time_calls(100 * arguments.runs)
+        return
     if arguments.device:
         rows = on_device(arguments.device, arguments.graph, arguments.runs)
         print_steps(rows)

@@ -146,6 +146,7 @@ def test_every_remote_vertex_duplicated(devices: list[str], partition: str) -> N
 def test_examples(devices: list[str]) -> None:
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples"))
     try:
+        from fewest_hops import fewest_hops
         from residual_pagerank import residual_pagerank
         from widest_path import widest_path
     finally:
@@ -157,6 +158,8 @@ def test_examples(devices: list[str]) -> None:
         source = graph.highest_degree_vertex()
         wide = widest_path(graph, source, devices="cpu")
         assert np.array_equal(widest_path(graph, source, devices=devices), wide)
+        hops = fewest_hops(graph, source, devices="cpu")
+        assert np.array_equal(fewest_hops(graph, source, devices=devices), hops)
         epsilon = 1e-7
         exact = residual_pagerank(graph, epsilon=1e-12, devices="cpu")
         rank = residual_pagerank(graph, epsilon=epsilon, devices=devices)

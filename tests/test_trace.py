@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import re
@@ -11,6 +10,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -25,7 +25,7 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import trace as tracing
 from godwit.cli.application import app
-from godwit.errors import FileError, GodwitError, InputError, RunTimeoutError
+from godwit.errors import FileError, FormatError, GodwitError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.slices import SlicedRun
@@ -33,7 +33,6 @@ from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.trace import Trace, active, recorded, seconds_since
 from worklist_operators import split, split_fanout, split_owner, split_state
 
-BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 GRAPH = gw.generate("rmat:9,seed=1,weights=1..64")
 ROAD = gw.generators.path(64)
 
@@ -813,22 +812,11 @@ def test_graphs_of_no_vertices(path: Path) -> None:
     assert read(path).phases[0] == "pagerank"
 
 
-@pytest.fixture
-def drawing() -> Any:
-    """The script that draws a timeline."""
-    pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("trace_picture", BENCHMARKS / "trace_picture.py")
-    assert spec is not None
-    assert spec.loader is not None
-    drawing = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = drawing  # where its dataclass looks
-    spec.loader.exec_module(drawing)
-    return drawing
+pictures = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
 
 
-def test_the_legend_of_a_picture_names_what_is_shown(
-    drawing: Any, tmp_path: Path, path: Path
-) -> None:
+@pictures
+def test_the_legend_of_a_picture_names_what_is_shown(tmp_path: Path) -> None:
     trace = gw.Trace()
     for track, name, further in (
         ("kernel", "slice", {}),
@@ -842,8 +830,7 @@ def test_the_legend_of_a_picture_names_what_is_shown(
         begin = perf_counter()
         trace.add("cuda:0", track, name, begin, begin + 1e-9, **further)
     trace.instant("cuda:0", "kernel", "growth")
-    trace.write(path)
-    drawing.main([str(path), str(tmp_path / "all.svg")])
+    trace.write(tmp_path / "all.svg")
     text = (tmp_path / "all.svg").read_text()
     assert re.findall("text-anchor: start[^>]*>([^<]+)<", text) == [
         "kernel", "copy to a GPU", "copy from a GPU", "segment of a link", "wait", "my_function",
@@ -851,20 +838,41 @@ def test_the_legend_of_a_picture_names_what_is_shown(
     ]  # fmt: skip
 
 
-def test_a_picture_shows_every_track(drawing: Any, tmp_path: Path, path: Path) -> None:
-    gw.sssp(
-        GRAPH, 0, devices=["cpu:0", "cpu:1"], worker=gw.WorkerOptions(capacity_items=2), trace=path
-    )
-    drawing.main([str(path), str(tmp_path / "all.svg")])
+@pictures
+def test_a_picture_shows_every_track(tmp_path: Path, path: Path) -> None:
+    options = gw.WorkerOptions(capacity_items=2)
+    gw.sssp(GRAPH, 0, devices=["cpu:0", "cpu:1"], worker=options, trace=path)
+    trace = gw.Trace.read(path)
+    assert trace.to_dict() == json.loads(path.read_text())
+    trace.write(tmp_path / "all.svg")
     text = (tmp_path / "all.svg").read_text()
     for shown in ("host: phases", "cpu:0: worker", "cpu:1: worker", ">sssp<", ">run<", ">work<"):
         assert shown in text
     assert "items processed" not in text
-    tracks = drawing.tracks_of(json.loads(path.read_text())["traceEvents"])
-    assert (tracks[0].process, tracks[0].name) == ("host", "phases")
-    names = [span["name"] for span in tracks[0].spans]
-    assert drawing.depths_of(tracks[0].spans)[names.index("run")] == 1
-    run = read(path).phase("run")
-    end_ms = run["ts"] / 1e3
-    drawing.main([str(path), str(tmp_path / "early.svg"), "--end-ms", str(end_ms - 1e-3)])
-    assert ">work<" not in (tmp_path / "early.svg").read_text()
+    assert trace.plot().get_yticklabels()[0].get_text() == "host: phases"
+    end_ms = read(path).phase("run")["ts"] / 1e3
+    drawn = trace.plot(end_ms=end_ms - 1e-3)
+    assert "work" not in [text.get_text() for text in drawn.texts]
+    assert drawn.get_xlim() == (0, end_ms - 1e-3)
+    with pytest.raises(InputError, match="begin_ms must be less than end_ms, got 2 and 1"):
+        trace.plot(begin_ms=2, end_ms=1)
+
+
+@pictures
+def test_a_trace_is_a_picture_where_its_path_ends_so(tmp_path: Path) -> None:
+    gw.bfs(GRAPH, 0, devices="cpu", trace=tmp_path / "run.PNG")
+    assert (tmp_path / "run.PNG").read_bytes().startswith(b"\x89PNG")
+    godwit("bfs", "rmat:8", "-s", "0", "--trace", tmp_path / "run.pdf")
+    assert (tmp_path / "run.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": [1]}'],
+)
+def test_what_is_no_timeline_is_refused(content: str, path: Path) -> None:
+    path.write_text(content)
+    with pytest.raises(FormatError, match="not a timeline"):
+        gw.Trace.read(path)
+    with pytest.raises(FileError, match="cannot read"):
+        gw.Trace.read(path.with_name("absent.json"))

@@ -93,6 +93,26 @@ def test_widest_path(devices: Any) -> None:
 
 
 @each_devices
+@pytest.mark.parametrize("name", ["grid", "random undirected", "random directed"])
+def test_fewest_hops(devices: Any, name: str) -> None:
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = named_graph(name)
+    graph = graph.without_weights().with_random_weights(1, 3, seed=1)
+    module = example("fewest_hops")
+    length, hops = module.fewest_hops(graph, 0, devices=devices)
+    rows = graph.merge_parallel_arcs("min").to_scipy().astype(np.float64)
+    rows.data = rows.data * 2**20 + 1  # exact
+    expected = dijkstra(rows, indices=0)
+    reached = np.isfinite(expected)
+    np.testing.assert_array_equal(reached, length < 2**31 - 1)
+    np.testing.assert_array_equal(length[reached] * 2**20 + hops[reached], expected[reached])
+    far = int(np.argmax(np.where(reached, hops, 0)))
+    path = gw.run(module.FEWEST_HOPS, graph, {0: 0}, devices=devices).path_to(far)
+    assert len(path) == hops[far] + 1
+
+
+@each_devices
 @pytest.mark.parametrize("name", ["grid", "complete", "random undirected"])
 def test_residual_pagerank_equals_networkx(devices: Any, name: str) -> None:
     import networkx

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +27,29 @@ _MOST_POINTS = 2000
 COLOR = "#1f5f8b"
 
 
+def require_matplotlib() -> Any:
+    """Return the module; raise InputError if it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError("plots need matplotlib: pip install matplotlib") from None
+    return matplotlib
+
+
+def is_picture(target: str | os.PathLike[str]) -> bool:
+    """Return True if a path ends as one of a picture does."""
+    return Path(target).suffix.lower() in FORMS
+
+
 def new_axes(axes: Axes | None = None) -> Axes:
     """Return the axes, or new ones of a new figure; without lines above and to the right.
 
     :raises InputError: matplotlib is not installed, or these are no axes
     """
-    try:
-        from matplotlib import pyplot
-        from matplotlib.axes import Axes
-    except ImportError:
-        raise InputError("plots need matplotlib: pip install matplotlib") from None
+    require_matplotlib()
+    from matplotlib import pyplot
+    from matplotlib.axes import Axes
+
     if axes is None:
         _, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
     if not isinstance(axes, Axes):
@@ -124,23 +138,23 @@ def check_plot(target: str | None, input_path: str) -> None:
     """
     if target is None:
         return
-    if Path(target).suffix.lower() not in FORMS:
+    if not is_picture(target):
         raise InputError(f"--plot must end in .pdf, .png or .svg, got {target!r}")
-    try:
-        import matplotlib
-    except ImportError:
-        raise InputError("plots need matplotlib: pip install matplotlib") from None
-    matplotlib.use("Agg")
+    require_matplotlib().use("Agg")
     check_writable(target, input_path)
 
 
-def save_plot(axes: Axes, target: str) -> None:
+def save_plot(axes: Axes, target: str | os.PathLike[str]) -> None:
     """Write the figure of axes to a file, which exists completely or not at all.
 
     :raises FileError: writing failed, and a previous file is unchanged
     """
     picture = io.BytesIO()
     figure: Any = axes.figure
-    figure.savefig(picture, format=Path(target).suffix.lower()[1:], dpi=200)
+    form = Path(target).suffix.lower()[1:]
+    # Without the date, the file of the same plot is the same.
+    figure.savefig(
+        picture, format=form, dpi=200, metadata={"Date": None} if form == "svg" else None
+    )
     with replacing(Path(target)) as file:
         file.write(picture.getvalue())

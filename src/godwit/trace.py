@@ -22,10 +22,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from godwit.errors import FileError, InputError, shown
+from godwit.errors import FileError, FormatError, InputError, shown
 from godwit.files import check_writable, replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 HOST = "host"
 """The process that is no device."""
@@ -126,13 +129,93 @@ class Trace:
         return {"traceEvents": [*places.metadata(), *written], "displayTimeUnit": "ms"}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace as JSON, for ui.perfetto.dev or chrome://tracing.
+        """Write the trace as JSON, for ui.perfetto.dev or chrome://tracing; as a picture if the path ends
+        in .pdf, .png or .svg.
 
+        :raises InputError: a picture, and matplotlib is not installed
         :raises FileError: the file cannot be written
         """
+        from godwit.plots import is_picture, require_matplotlib, save_plot
+
+        if is_picture(path):
+            matplotlib = require_matplotlib()
+            from matplotlib.figure import Figure
+
+            from godwit.trace_plot import STYLE, plot_timeline
+
+            with matplotlib.rc_context(STYLE):
+                events = self.to_dict()["traceEvents"]
+                save_plot(plot_timeline(events, Figure(), None, None), path)
+            return
         text = json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
         with replacing(path) as file:
             file.write(text.encode())
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Trace:
+        """Return a trace that :meth:`write` wrote as JSON, for example to plot it.
+
+        :raises FileError: the file cannot be read
+        :raises FormatError: it is no timeline of Godwit's
+        """
+        try:
+            with open(path, "rb") as file:
+                events = json.load(file)["traceEvents"]
+        except OSError as error:
+            raise FileError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FormatError(
+                os.fspath(path), "not a timeline in the Chrome trace event format"
+            ) from error
+        trace = cls()
+        trace._begin_s = 0.0
+        try:
+            names = {
+                (event["name"], event["pid"], event["tid"]): event["args"]["name"]
+                for event in events
+                if event["ph"] == "M" and "name" in event["args"]
+            }
+            for event in events:
+                if event["ph"] in (_SPAN, _INSTANT, _COUNTER):
+                    process = names["process_name", event["pid"], 0]
+                    track = names.get(("thread_name", event["pid"], event["tid"]), event["name"])
+                    begin_s = event["ts"] / 1e6
+                    end_s = begin_s + event.get("dur", 0) / 1e6
+                    noted = (process, track, event["name"], begin_s, end_s, event.get("args", {}))
+                    trace._events.append((event["ph"], *noted))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                os.fspath(path), f"not a timeline that Godwit wrote: {error!r}"
+            ) from error
+        return trace
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        begin_ms: float | None = None,
+        end_ms: float | None = None,
+    ) -> Axes:
+        """Draw the timeline with matplotlib: a row for each track, and a legend of the colours.
+
+        :param ax: axes to draw on; by default those of a new figure
+        :param begin_ms: what ends before this time is left out, in milliseconds from the trace's beginning
+        :param end_ms: what begins after this time is left out
+        :raises InputError: matplotlib is not installed, or an argument is wrong
+        """
+        from godwit.dtypes import as_float
+        from godwit.plots import new_axes, require_matplotlib
+        from godwit.trace_plot import plot_timeline
+
+        begin = None if begin_ms is None else as_float(begin_ms, "begin_ms")
+        end = None if end_ms is None else as_float(end_ms, "end_ms")
+        if begin is not None and end is not None and not begin < end:
+            raise InputError(f"begin_ms must be less than end_ms, got {begin:g} and {end:g}")
+        require_matplotlib()
+        from matplotlib import pyplot
+
+        place = pyplot.figure() if ax is None else new_axes(ax)
+        return plot_timeline(self.to_dict()["traceEvents"], place, begin, end)
 
 
 TraceArgument = str | os.PathLike[str] | Trace | None
@@ -179,13 +262,17 @@ def require_writable(path: Any, input_path: str | None = None) -> None:
     """Check before a run whether its trace can be written.
 
     :param input_path: what is read; writing over it is refused
-    :raises InputError: it is no path, or that of what is read
+    :raises InputError: it is no path, or that of what is read, or that of a picture without matplotlib
     :raises FileError: the file cannot be written
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(
             f"trace must be a path such as 'run.json', or a godwit.Trace, got {shown(path)}"
         )
+    from godwit.plots import is_picture, require_matplotlib
+
+    if is_picture(path):
+        require_matplotlib()
     check_writable(path, input_path)
 
 

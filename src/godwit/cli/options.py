@@ -169,7 +169,8 @@ class ResultOptions(ReportOptions):
     """Options of what to print, write and verify.
 
     :param trace: Write a timeline of the run (phases, kernels, copies, threads), such as run.json: open it
-        at ui.perfetto.dev or chrome://tracing. It is written also if the run fails or is interrupted.
+        at ui.perfetto.dev or chrome://tracing; a picture of it if FILE ends in .pdf, .png or .svg. It is
+        written also if the run fails or is interrupted.
     :param plot: Draw the result: a picture as the ending says, .pdf, .png or .svg.
     :param verbose: Show how it was computed, too: devices, seconds of each phase, work.
     :param verify: Check the result by a serial method that does not depend on how it was computed; exit

@@ -11,7 +11,7 @@ import numpy as np
 
 from godwit.dtypes import Array, frozen
 from godwit.errors import InputError
-from godwit.graph.build import row_sources
+from godwit.graph.build import SMALL_ARCS, row_sources
 from godwit.graph.hashing import mix
 from godwit.graph.rows import Rows, bits_of, row_range, thread_count_for
 from godwit.graph.transform import sorted_rows
@@ -64,10 +64,15 @@ def degree_statistics(rows: Rows) -> DegreeStatistics:
     if rows.vertex_count == 0:
         return DegreeStatistics(0, 0, 0.0, 0.0, 0, 0, 0)
     degree = np.diff(rows.offsets)
-    # Two threads that set the same entry write the same value, so plain stores suffice.
     reached = np.zeros(rows.vertex_count, np.uint8)
-    threads = thread_count_for(rows.arc_count)
-    loops = run_team(_mark_targets, rows.offsets, rows.targets, reached, threads=threads)
+    if rows.arc_count <= SMALL_ARCS:  # without compiled code
+        reached[rows.targets] = 1
+        sources = row_sources(rows.offsets, rows.targets.dtype)
+        loops = [np.count_nonzero(rows.targets == sources)]
+    else:
+        # Two threads that set the same entry write the same value, so plain stores suffice.
+        threads = thread_count_for(rows.arc_count)
+        loops = run_team(_mark_targets, rows.offsets, rows.targets, reached, threads=threads)
     no_arc_out = degree == 0
     return DegreeStatistics(
         min=int(degree.min()),

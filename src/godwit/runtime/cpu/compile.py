@@ -17,12 +17,14 @@ enumerations, tuples of these, NumPy dtypes and small arrays).
 from __future__ import annotations
 
 import hashlib
+import operator
 import pickle
 import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache as once
 from typing import Any, NoReturn
 
 import numba
@@ -32,7 +34,10 @@ from numba.core import compiler
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.serialize import dumps
-from numba.core.untyped_passes import LiteralUnroll
+from numba.core.typed_passes import InlineOverloads, NopythonRewrites
+from numba.core.types.functions import BaseFunction
+from numba.core.typing.context import Context as TypingContext
+from numba.core.untyped_passes import InlineClosureLikes, InlineInlinables, LiteralUnroll
 
 from godwit import cache
 from godwit.errors import OperatorError
@@ -57,11 +62,53 @@ class _InlinedLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class _RememberingContext(TypingContext):
+    """Numba's typing context, which types a call of one of Numba's functions once for the same types.
+
+    It shares all state with the context that it stands for. Numba tries a dozen templates for an addition,
+    each time that one is typed, which would be a fifth of the time of compiling.
+    """
+
+    __slots__ = ("signatures",)
+
+    def __init__(self, context: Any) -> None:
+        self.__dict__ = context.__dict__
+        self.signatures: dict[Any, Any] = {}
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        """Return the signature of a call."""
+        resolve: Any = super().resolve_function_type
+        function = self._lookup_global(func) or func  # type: ignore[no-untyped-call]
+        if kws or not isinstance(function, BaseFunction | str):
+            return resolve(func, args, kws)
+        key = (function, tuple(args))
+        try:
+            signature = self.signatures.get(key)
+        except TypeError:  # the index of a static access is a slice
+            return resolve(func, args, kws)
+        if signature is None:
+            signature = resolve(func, args, kws)
+            if signature is not None:
+                self.signatures[key] = signature
+        return signature
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        """Return the signature of an assignment to an element."""
+        return self.resolve_function_type(operator.setitem, (target, index, value), {})
+
+
+@once
+def _remembering(context: Any, kind: str) -> Any:
+    """Return the context of a kind of compiler: what other options compile is another signature's."""
+    return _RememberingContext(context)
+
+
 class _InlinedCompiler(compiler.Compiler):
     """Compiler for functions that are only ever inlined."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)  # type: ignore[no-untyped-call]
+        self.state.typingctx = _remembering(self.state.typingctx, type(self).__name__)
         self.state.flags.no_compile = True
         codegen = self.state.targetctx.codegen()
         self.state.library = _InlinedLibrary(codegen, "inlined")  # type: ignore[no-untyped-call]
@@ -73,6 +120,36 @@ class _InlinedCompiler(compiler.Compiler):
         entry_point: Any = list[Any]().append
         self.state.targetctx.insert_user_function(entry_point, result.fndesc, [result.library])
         return result._replace(entry_point=entry_point)
+
+
+_NEEDLESS_PASSES = (InlineClosureLikes, InlineInlinables, InlineOverloads, NopythonRewrites)
+
+
+class _FewerPasses(compiler.Compiler):
+    """Compiler without the passes for array expressions and functions within functions.
+
+    Godwit's compiled functions create no arrays and define no functions.
+    """
+
+    def define_pipelines(self) -> Any:
+        """Return the usual passes without those."""
+        pipelines = super().define_pipelines()  # type: ignore[no-untyped-call]
+        for pipeline in pipelines:
+            pipeline.passes = [each for each in pipeline.passes if each[0] not in _NEEDLESS_PASSES]
+            pipeline.finalize()
+        return pipelines
+
+
+class _HelperCompiler(_FewerPasses, _InlinedCompiler):
+    """Compiler for Godwit's functions below an entry."""
+
+
+class _EntryCompiler(_FewerPasses):
+    """Compiler for Godwit's entries."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+        self.state.typingctx = _remembering(self.state.typingctx, type(self).__name__)
 
 
 class _OperatorCompiler(_InlinedCompiler):
@@ -97,7 +174,7 @@ class _OperatorCompiler(_InlinedCompiler):
 # (_nrt) is off: arrays that are handed around cost up to ten times less, and compiled code creates
 # none.
 _HELPER_OPTIONS: dict[str, Any] = {
-    "pipeline_class": _InlinedCompiler,
+    "pipeline_class": _HelperCompiler,
     "nogil": True,
     "forceinline": True,
     "error_model": "numpy",
@@ -267,8 +344,12 @@ def _instantiate(
     file_name = f"<godwit>/{key}.py"  # errors are read by the suffix
 
     def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
-        options = _ENTRY_OPTIONS if is_entry else _USER_OPTIONS if by_user else _HELPER_OPTIONS
-        return numba.njit(**options)(rebuilt)
+        if is_entry:
+            options = (
+                _ENTRY_OPTIONS if by_user else _ENTRY_OPTIONS | {"pipeline_class": _EntryCompiler}
+            )
+            return numba.njit(**options)(rebuilt)
+        return numba.njit(**_USER_OPTIONS)(rebuilt) if by_user else _helper(rebuilt)
 
     def shared(plain: types.FunctionType) -> Any:
         return _shared_helper(plain, bindings)
@@ -300,7 +381,7 @@ def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> An
     if key not in _HELPERS:
 
         def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
-            return numba.njit(**_HELPER_OPTIONS)(rebuilt)
+            return _helper(rebuilt)
 
         def shared(below: types.FunctionType) -> Any:
             return _shared_helper(below, bindings)
@@ -309,6 +390,28 @@ def _shared_helper(plain: types.FunctionType, bindings: Mapping[str, Any]) -> An
             plain, bindings, _HELPERS_MODULE, f"<{_HELPERS_MODULE}>", compiled, shared
         )
     return _HELPERS[key]
+
+
+def _helper(rebuilt: types.FunctionType) -> Any:
+    """Return a helper's dispatcher, which compiles it once for all constants of a type.
+
+    Numba would compile it for each: ``has_room(bins, 1)`` and ``has_room(bins, 256)`` are two functions.
+    """
+    dispatcher = numba.njit(**_HELPER_OPTIONS)(rebuilt)
+    call_template = dispatcher.get_call_template
+
+    def get_call_template(arguments: Any, keywords: Any) -> Any:
+        plain = {name: _without_constant(value) for name, value in keywords.items()}
+        return call_template(tuple(map(_without_constant, arguments)), plain)
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher
+
+
+def _without_constant(argument: Any) -> Any:
+    """Return the type of an integer that is a constant; any other type as it is."""
+    is_constant = isinstance(argument, numba.types.IntegerLiteral)
+    return numba.types.unliteral(argument) if is_constant else argument
 
 
 class _KeptCode(NullCache):

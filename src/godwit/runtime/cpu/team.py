@@ -272,9 +272,33 @@ _idle_teams: list[Team] = []
 _idle_lock = threading.Lock()
 
 
+class _CallingThread:
+    """A team of one, the calling thread, which spares waking another."""
+
+    def run(
+        self,
+        tasks: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
+        control: np.ndarray[Any, np.dtype[np.int64]],
+        poll: Callable[[], None] | None = None,
+        tracks: Sequence[tuple[str, str]] | None = None,
+    ) -> list[Any]:
+        """Run the task; return its result in a list."""
+        return [function(*arguments) for function, arguments in tasks]
+
+
+_calling_thread = _CallingThread()
+
+
 @contextmanager
-def borrowed_team(size: int) -> Iterator[Team]:
-    """Provide a team of at least ``size`` threads exclusively during the block."""
+def borrowed_team(size: int, *, brief: bool = False) -> Iterator[Team | _CallingThread]:
+    """Provide a team of at least ``size`` threads exclusively during the block.
+
+    :param brief: its runs take milliseconds, so that Ctrl-C may wait for them, and have no poll: a team of
+        one is then the calling thread
+    """
+    if brief and size == 1 and active() is None:
+        yield _calling_thread
+        return
     team = None
     with _idle_lock:
         for candidate in _idle_teams:
@@ -309,16 +333,13 @@ def run_team(
 
     :param threads: size of the team; all that the process may use by default
     :param tracks: of each thread, as for :meth:`Team.run`
-    :param brief: with these arguments it takes milliseconds, so that Ctrl-C may wait for it: a team of
-        one is then the calling thread, which spares waking another
+    :param brief: with these arguments it takes milliseconds; see :func:`borrowed_team`
     :returns: the results by rank
     """
     size = config.thread_count() if threads is None else threads
     if control is None:
         control = new_control()
-    if brief and size == 1 and poll is None and active() is None:
-        return [function(0, 1, control, *arguments)]
-    with borrowed_team(size) as team:
+    with borrowed_team(size, brief=brief and poll is None) as team:
         tasks = [(function, (rank, size, control, *arguments)) for rank in range(size)]
         return team.run(tasks, control, poll, tracks=tracks)
 

@@ -41,6 +41,8 @@ RING_ITEMS = 4096
 """Default number of slots of a mailbox."""
 ARCS_PER_THREAD = 50_000
 """A thread with fewer arcs to relax takes longer to wake and to meet than it saves."""
+BRIEF_ARCS = 4096
+"""On graphs with fewer vertices and arcs programs of Godwit's take at most some milliseconds."""
 SMALLEST_FRONTIER = 4096
 
 
@@ -264,7 +266,9 @@ def run_threads(
     common = (published, shared, frontier, frontier_items, state)
     compile_s = _prepare(kernel, (0, threads, control, worklists[0], *common))
     trace = active()
-    with borrowed_team(threads) as team:
+    # A user's program has a poll always.
+    brief = poll is None and len(state.offsets) + len(state.targets) < BRIEF_ARCS
+    with borrowed_team(threads, brief=brief) as team:
         while True:
             tasks = [
                 (kernel, (rank, threads, control, worklists[rank], *common))
@@ -350,7 +354,9 @@ def _new_worklists(
 def _lowest_seed_bucket(
     operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions
 ) -> int:
-    values = np.unique(np.concatenate([seed.values for seed in seeds]))
+    values = np.concatenate([seed.values for seed in seeds])
+    if len(values) > 1:
+        values = np.unique(values)
     if len(values) == 0:
         return NO_BUCKET
     urgency = operators.bindings.get("priority")
@@ -393,7 +399,10 @@ def _check_codes(codes: Sequence[int], worklists: Sequence[Worklist]) -> None:
 
 
 def _collect(worklists: Sequence[Worklist], growths: int, compile_s: float) -> WorklistCounts:
-    counts = np.stack([worklist.counts for worklist in worklists])
+    if len(worklists) == 1:
+        counts = worklists[0].counts.reshape(1, -1)
+    else:
+        counts = np.stack([worklist.counts for worklist in worklists])
     return WorklistCounts(
         processed_items=counts[:, worker.PROCESSED],
         useless_items=counts[:, worker.USELESS],

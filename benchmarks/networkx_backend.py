@@ -4,6 +4,7 @@
         [--devices cpu,cuda] [--limit SECONDS] [--runs N] [--output FILE]
     python benchmarks/networkx_backend.py --render FILES
     python benchmarks/networkx_backend.py --conversion [--data FOLDER] [--graphs NAMES]
+    python benchmarks/networkx_backend.py --small [--functions NAMES]
 
 Prints a table per graph, aligned and in Markdown at once, of seconds. Every call is made through NetworkX's
 dispatch, results are used (iterators to their end, dictionaries filled), and the median of the runs counts.
@@ -18,6 +19,11 @@ Functions that the GPU has no part in have no times there. Calls of Godwit end a
 
 ``--conversion`` measures conversions alone, beside igraph's and SciPy's, and what Godwit adds to
 ``import networkx``.
+
+``--small`` measures calls of each cost of ``_godwit_networkx.COSTS`` on random graphs from 64 nodes on, in
+microseconds of CPU time, which other work on the machine changes little: NetworkX's, Godwit's first and
+later ones (``should_run`` included), and how many times faster they are, with a * where ``should_run``
+leaves them to NetworkX. It ends with the calls that ``should_run`` takes and that are slower.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import networkx as nx
@@ -330,6 +336,106 @@ def conversions(graph: Any, runs: int) -> list[list[str]]:
     ]
 
 
+def _two_nodes(nodes: list[Any]) -> dict[str, Any]:
+    source, target = _drawn(nodes, 2)
+    return {"source": source, "target": target}
+
+
+SMALL_ROWS = [
+    Row("shortest_path", _two_nodes, label="shortest_path(source, target)"),
+    Row("shortest_path", lambda nodes: {**_two_nodes(nodes), "weight": "length"},
+        label="shortest_path(source, target, weight)"),
+    Row("dijkstra_path", lambda nodes: {**_two_nodes(nodes), "weight": "length"}),
+    Row("degree_centrality"),
+    Row("number_of_isolates"),
+    Row("bfs_edges", _source),
+    Row("single_source_shortest_path_length", _source),
+    Row("shortest_path", _source, label="shortest_path(source)"),
+    Row("descendants", _source),
+    Row("bfs_tree", _source),
+    Row("closeness_centrality", lambda nodes: {"u": nodes[0]}, label="closeness_centrality(u)"),
+    Row("connected_components", kind="undirected"),
+    Row("is_forest"),
+    Row("single_source_dijkstra_path_length", _source_by_length),
+    Row("single_source_dijkstra", _source_by_length),
+    Row("single_source_bellman_ford_path_length", _source_by_length),
+    Row("voronoi_cells", lambda nodes: {"center_nodes": nodes[:10], "weight": "length"}),
+    Row("betweenness_centrality", lambda _: {"k": 2, "seed": 1}, label="betweenness_centrality(k=2)"),
+    Row("pagerank"),
+    Row("eigenvector_centrality", lambda _: {"max_iter": 1000}),
+    Row("katz_centrality", lambda _: {"alpha": 1e-3}),
+    Row("hits"),
+    Row("closeness_centrality"),
+    Row("average_shortest_path_length"),
+]  # fmt: skip
+"""Functions of each cost."""
+
+SMALL_NODES = (64, 128, 256, 512, 1024, 4096, 16384)
+SMALL_DEGREES = (2, 5, 20)
+_SECONDS_PER_ROW = 0.1
+_MOST_OF_ALL = 1024
+"""Nodes of graphs on which functions that search from all nodes are measured."""
+
+
+def small(wanted: list[str]) -> None:
+    """Print tables of calls on small random graphs, and those that are dispatched and slower."""
+    slower: list[str] = []
+    for n in SMALL_NODES:
+        for degree in SMALL_DEGREES:
+            graph = nx.gnm_random_graph(n, n * degree // 2, seed=n)
+            graph = graph.subgraph(max(nx.connected_components(graph), key=len)).copy()
+            draw = random.Random(2)
+            for _, _, data in graph.edges(data=True):
+                data["length"] = draw.randint(1, 100)
+            title = f"{len(graph):,} nodes, {graph.number_of_edges():,} edges"
+            nodes = sorted(graph, key=graph.degree, reverse=True)
+            rows = [
+                _small_row(row, graph, nodes, title, slower)
+                for row in SMALL_ROWS
+                if (not wanted or row.function in wanted)
+                and (row.label or not FUNCTIONS[row.function].searches or n <= _MOST_OF_ALL)
+            ]
+            print(f"{title}\n")
+            show(["function", "NetworkX", "first", "later", "first x", "later x"], rows)
+    print("should_run says yes, and NetworkX is faster:", *(slower or ["none"]), sep="\n")
+
+
+def _small_row(row: Row, graph: Any, nodes: list[Any], title: str, slower: list[str]) -> list[str]:
+    """Return a row of microseconds; add its calls that are dispatched and slower to a list."""
+    function, given = getattr(nx, row.function), row.arguments(nodes)
+    call = (row.function, (graph,), given)
+
+    def first() -> Any:
+        forget(graph)
+        return later()
+
+    def later() -> Any:
+        verdicts.append(should_run(*call) is True)
+        return function(graph, **given, backend="godwit")
+
+    def by_networkx() -> Any:
+        return function(graph, **given, backend="networkx")
+
+    verdicts: list[bool] = []
+    taken: dict[Any, list[float]] = {by_networkx: [], first: [], later: []}
+    use(first())  # compiles
+    begin = perf_counter()
+    while len(taken[later]) < 5 or perf_counter() - begin < _SECONDS_PER_ROW:
+        for way, times in taken.items():
+            start = process_time()
+            use(way())
+            times.append(1e6 * (process_time() - start))
+    theirs, first_time, later_time = (sorted(times)[len(times) // 4] for times in taken.values())
+    cells = [row.name, *(f"{time:,.0f}" for time in (theirs, first_time, later_time))]
+    for which, time, is_taken in zip(
+        ("first", "later"), (first_time, later_time), verdicts[-2:], strict=True
+    ):
+        cells.append(f"{theirs / time:.2f}{'' if is_taken else '*'}")
+        if is_taken and time > theirs:
+            slower.append(f"{title}: {row.name}, {which}: {theirs / time:.2f}")
+    return cells
+
+
 def import_seconds(runs: int = 30) -> tuple[float, float]:
     """Return seconds of ``import networkx`` with Godwit's entry points and without."""
     program = "{} import importlib.metadata, time; t = time.perf_counter(); import networkx;"
@@ -364,6 +470,7 @@ def parsed() -> argparse.Namespace:
     made.add_argument("--output", type=Path, help="a JSON file, which gets the numbers")
     made.add_argument("--render", type=Path, nargs="+", help="print the tables of such files")
     made.add_argument("--conversion", action="store_true", help="measure conversions alone")
+    made.add_argument("--small", action="store_true", help="measure calls on small random graphs")
     found = made.parse_args()
     unknown = set(found.graphs.split(",")) - set(GRAPHS)
     if unknown:
@@ -381,6 +488,9 @@ def main() -> None:
     if "godwit" not in nx.utils.backends.backends:
         raise SystemExit("NetworkX does not know Godwit: install the package (pip install -e .)")
     nx.config.warnings_to_ignore.add("cache")
+    if arguments.small:
+        small([name for name in arguments.functions.split(",") if name])
+        return
     measurements = []
     for name in arguments.graphs.split(","):
         file = arguments.data / GRAPHS[name]

@@ -32,6 +32,25 @@ _MOST_PLACED = 4
 """Placements that are kept with a graph: with different weights, or in two directions."""
 
 
+def named_devices(devices: DevicesArgument) -> DevicesArgument:
+    """Return the devices of a call, or else of the configuration; None if neither names any."""
+    if devices is None and "godwit" in nx.config.backends:
+        return nx.config.backends.godwit.devices  # type: ignore[no-any-return]
+    return devices
+
+
+_FEW_ARCS = 1 << 16
+"""One thread is done with a search of fewer arcs before several, or GPUs, have begun."""
+
+
+def suits_one_thread(rows: Graph, devices: DevicesArgument) -> bool:
+    """Return True if a search of a graph is best made by one thread, and no GPU is asked for."""
+    if rows.arc_count >= _FEW_ARCS:
+        return False
+    devices = named_devices(devices)
+    return devices is None or all(device.kind == "cpu" for device in resolve_devices(devices))
+
+
 def on_devices(
     graph: ArrayGraph, rows: Graph, devices: DevicesArgument, *, chooses: bool = False
 ) -> GraphArgument:
@@ -43,8 +62,7 @@ def on_devices(
     :param rows: what is placed: arcs of the graph, with some weights
     :param chooses: without any, it is not placed: the function chooses between GPUs and the CPU
     """
-    if devices is None and "godwit" in nx.config.backends:
-        devices = nx.config.backends.godwit.devices
+    devices = named_devices(devices)
     if devices is None:
         if chooses or not gpu_names():
             return rows

@@ -18,7 +18,7 @@ Functions that the GPU has no part in have no times there. Calls of Godwit end a
 ``--output`` keeps the numbers, which ``--render`` prints again, of several runs as one.
 
 ``--conversion`` measures conversions alone, beside igraph's and SciPy's, and what Godwit adds to
-``import networkx``.
+``import networkx``, in CPU time of one thread. (nx-cugraph needs RAPIDS on a machine with a GPU.)
 
 ``--small`` measures calls of each cost of ``_godwit_networkx.COSTS`` on random graphs from 64 nodes on, in
 microseconds of CPU time, which other work on the machine changes little: NetworkX's, Godwit's first and
@@ -328,7 +328,9 @@ def conversions(graph: Any, runs: int) -> list[list[str]]:
     for _ in range(runs):
         for name, way in ways.items():
             forget(graph)
-            taken[name].append(seconds(way))
+            begin = process_time()  # of one thread each, and other work changes it little
+            way()
+            taken[name].append(process_time() - begin)
     edges = graph.number_of_edges()
     return [
         [name, f"{statistics.median(times):.3f}", f"{edges / statistics.median(times) / 1e6:.2f}"]
@@ -367,13 +369,15 @@ SMALL_ROWS = [
     Row("hits"),
     Row("closeness_centrality"),
     Row("average_shortest_path_length"),
+    Row("all_pairs_shortest_path"),
+    Row("all_pairs_dijkstra_path_length", lambda _: {"weight": "length"}),
 ]  # fmt: skip
 """Functions of each cost."""
 
-SMALL_NODES = (64, 128, 256, 512, 1024, 4096, 16384)
+SMALL_NODES = (64, 128, 256, 512, 1024, 4096, 12000)
 SMALL_DEGREES = (2, 5, 20)
 _SECONDS_PER_ROW = 0.1
-_MOST_OF_ALL = 1024
+_MOST_OF_ALL = 256
 """Nodes of graphs on which functions that search from all nodes are measured."""
 
 
@@ -437,12 +441,12 @@ def _small_row(row: Row, graph: Any, nodes: list[Any], title: str, slower: list[
 
 
 def import_seconds(runs: int = 30) -> tuple[float, float]:
-    """Return seconds of ``import networkx`` with Godwit's entry points and without."""
-    program = "{} import importlib.metadata, time; t = time.perf_counter(); import networkx;"
+    """Return CPU seconds of ``import networkx`` with Godwit's entry points and without."""
+    program = "{} import importlib.metadata, time; t = time.process_time(); import networkx;"
     taken: dict[str, list[float]] = {"": [], _ONLY_OTHERS: []}
     for _ in range(runs):
         for before, times in taken.items():
-            line = f"{program.format(before)} print(time.perf_counter() - t)".strip()
+            line = f"{program.format(before)} print(time.process_time() - t)".strip()
             done = subprocess.run(
                 [sys.executable, "-c", line], capture_output=True, text=True, check=True
             )

@@ -96,6 +96,12 @@ def test_what_a_dictionary_does(use: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("key", ["z", ["unhashable"]])
+def test_unfilled_dictionaries_are_equal() -> None:
+    assert _lazy() == _lazy()
+    assert not _lazy() != _lazy()
+    assert (_lazy() | _lazy()) == _EXPECTED
+
+
 def test_missing_keys_and_keys_that_cannot_be_hashed(key: Any) -> None:
     for use in (lambda d: d[key], lambda d: key in d, lambda d: d.get(key)):
         outcomes = []

@@ -28,17 +28,18 @@ class Cost(NamedTuple):
 
 COSTS = {
     "few nodes": Cost(0, 0, 50),  # looks at some nodes and their neighbours
-    "degrees": Cost(0.1, 0, 50),
+    "degrees": Cost(0.2, 0, 100),
     "path": Cost(0.004, 0, 60),  # between two nodes, with fewest edges
-    "path by lengths": Cost(0.1, 0, 100),
-    "search": Cost(0.2, 0, 70),  # breadth-first, or another single pass over the graph
-    "lengths": Cost(0.6, 0.4, 100),  # Dijkstra's algorithm
-    "iterations": Cost(10, 1, 700),
+    "path by lengths": Cost(0.1, 0.02, 100),
+    "search": Cost(0.5, 0, 250),  # breadth-first, or another pass over the graph
+    "many searches": Cost(0.2, 0, 400),  # in one call of Godwit
+    "lengths": Cost(0.8, 0.6, 100),  # Dijkstra's algorithm
+    "iterations": Cost(10, 1, 1000),
 }
-CONVERSION = Cost(0.5, 0.5, 100)
-"""Of a graph, with an attribute of edges; ``call`` is the part that does not depend on the graph."""
+CONVERSION = Cost(0.5, 0.5, 500)
+"""Of a graph, with an attribute of edges; ``call`` is for all graphs, with what else a first call takes."""
 
-ON_GPUS = Cost(0, 0, 1_000)
+ON_GPUS = Cost(0, 0, 1000)
 """What calls on GPUs take beside these."""
 
 PLACING = 150_000.0
@@ -90,7 +91,7 @@ FUNCTIONS = {
     "ancestors": Function("traversal", "search"),
     "average_shortest_path_length": Function(
         "distances",
-        "search",
+        "many searches",
         "Not by Floyd and Warshall's algorithm. Lengths must not be negative.",
         devices=True,
         searches=ALL,
@@ -101,11 +102,11 @@ FUNCTIONS = {
         "weighted", "lengths", _AS_DIJKSTRA, devices=True
     ),
     "betweenness_centrality": Function(
-        "centrality", "search", "Lengths must be positive.", devices=True, searches="k"
+        "centrality", "many searches", "Lengths must be positive.", devices=True, searches="k"
     ),
     "betweenness_centrality_subset": Function(
         "centrality",
-        "search",
+        "many searches",
         "Lengths must be positive, and targets all nodes.",
         devices=True,
         searches="sources",
@@ -119,13 +120,13 @@ FUNCTIONS = {
     "bidirectional_shortest_path": Function("unweighted", "path"),
     "center": Function(
         "distances",
-        "search",
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
         searches="e",
     ),
     "closeness_centrality": Function(
-        "distances", "search", _NOT_NEGATIVE, devices=True, searches="u"
+        "distances", "many searches", _NOT_NEGATIVE, devices=True, searches="u"
     ),
     "complement": Function("operators", "search"),
     "connected_components": Function("components", "search", devices=True),
@@ -134,7 +135,7 @@ FUNCTIONS = {
     "descendants_at_distance": Function("traversal", "search"),
     "diameter": Function(
         "distances",
-        "search",
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
         searches="e",
@@ -146,14 +147,14 @@ FUNCTIONS = {
     ),
     "eccentricity": Function(
         "distances",
-        "search",
+        "many searches",
         "``sp`` is not taken. Lengths must not be negative.",
         devices=True,
         searches="v",
     ),
     "edge_betweenness_centrality": Function(
         "centrality",
-        "search",
+        "many searches",
         "Lengths must be positive. Multigraphs are not taken.",
         devices=True,
         searches="k",
@@ -165,9 +166,9 @@ FUNCTIONS = {
         "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),
     "generic_bfs_edges": Function("traversal", "search", "``neighbors`` is not taken."),
-    "global_efficiency": Function("distances", "search", devices=True, searches=ALL),
+    "global_efficiency": Function("distances", "many searches", devices=True, searches=ALL),
     "harmonic_centrality": Function(
-        "distances", "search", _NOT_NEGATIVE, devices=True, searches="nbunch"
+        "distances", "many searches", _NOT_NEGATIVE, devices=True, searches="nbunch"
     ),
     "has_path": Function("paths", "path"),
     "hits": Function(
@@ -208,14 +209,14 @@ FUNCTIONS = {
     ),
     "periphery": Function(
         "distances",
-        "search",
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
         searches="e",
     ),
     "radius": Function(
         "distances",
-        "search",
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
         searches="e",

@@ -103,19 +103,18 @@ def _cost_and_searches(name: str, count: int, arguments: dict[str, Any]) -> tupl
     if any(arguments.get(parameter) is not None for parameter in _ATTRIBUTES):
         kind = _BY_LENGTHS.get(kind, kind)
     if row.searches:
-        searches = _number_of(arguments.get(row.searches), arguments["G"])
+        limit = arguments.get(row.searches)
+        searches = limit if row.searches == "k" and limit else _number_of(limit, count)
     return COSTS[kind], searches
 
 
-def _number_of(nodes: Any, graph: Any) -> int:
-    """Return the number of nodes that an argument gives: a number, nodes, a node, or None for all."""
+def _number_of(nodes: Any, count: int) -> int:
+    """Return the number of nodes that an argument gives: nodes, a node, or None for all."""
     if nodes is None:
-        return len(graph)
-    if isinstance(nodes, Mapping):  # what such searches have resulted in
+        return count
+    if isinstance(nodes, Mapping):  # what searches from all have resulted in
         return 0
-    if isinstance(nodes, Sized) and not isinstance(nodes, str | tuple):
-        return len(nodes)
-    return nodes if isinstance(nodes, int) and nodes not in graph else 1
+    return len(nodes) if isinstance(nodes, Sized) and not isinstance(nodes, str | tuple) else 1
 
 
 def _reaches_few(graph: Any, arguments: dict[str, Any], least: int) -> bool:
@@ -157,7 +156,7 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
 
     Both times are estimated from the size of the graph (:data:`_godwit_networkx.COSTS`). If a call does not
     pay for a conversion, several may: what NetworkX has taken for calls on a graph is added up, and once
-    that is as long as a conversion, the graph is converted. NetworkX forgets the sum when the graph changes.
+    that is as long as a conversion, the graph is converted. NetworkX forgets it when the graph changes.
 
     This takes microseconds, except before the conversion of a large graph for a search from given nodes:
     then it takes a small part of what the conversion does.

@@ -174,7 +174,7 @@ FUNCTIONS = {
     "hits": Function(
         "centrality",
         "iterations",
-        "Power iterations, ``max_iter`` on the CPU, and only then ARPACK.",
+        "20 power iterations, on GPUs 20 ``max_iter``, and then Lanczos' method.",
         devices=True,
     ),
     "in_degree_centrality": Function("structure", "degrees"),

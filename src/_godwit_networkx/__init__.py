@@ -19,11 +19,13 @@ class Cost(NamedTuple):
     :ivar nodes: that NetworkX takes for each node, and Godwit does not
     :ivar edges: likewise for each edge
     :ivar call: that Godwit takes on a converted graph of few nodes, dispatch included
+    :ivar further: that Godwit takes for each search after the first, of functions with many
     """
 
     nodes: float
     edges: float
     call: float
+    further: float = 0
 
 
 COSTS = {
@@ -31,19 +33,19 @@ COSTS = {
     "degrees": Cost(0.2, 0, 100),
     "path": Cost(0.004, 0, 60),  # between two nodes, with fewest edges
     "path by lengths": Cost(0.1, 0.02, 100),
-    "search": Cost(0.5, 0, 250),  # breadth-first, or another pass over the graph
+    "search": Cost(0.5, 0, 250, 80),  # breadth-first, or another pass over the graph
     "many searches": Cost(0.2, 0, 400),  # in one call of Godwit
-    "lengths": Cost(0.8, 0.6, 100),  # Dijkstra's algorithm
+    "lengths": Cost(0.8, 0.6, 200, 70),  # Dijkstra's algorithm
     "iterations": Cost(10, 1, 1000),
 }
 CONVERSION = Cost(0.5, 0.5, 500)
 """Of a graph, with an attribute of edges; ``call`` is for all graphs, with what else a first call takes."""
 
-ON_GPUS = Cost(0, 0, 1000)
-"""What calls on GPUs take beside these."""
+GPU_CALL = 1_000.0
+"""Microseconds that a call on GPUs takes beside these."""
 
 PLACING = 150_000.0
-"""Microseconds that a first call on GPUs takes to place the graph on them, at most."""
+"""Microseconds that placing a graph on GPUs takes, which the first call there does, at most."""
 
 ALL = "all"
 

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from _godwit_networkx import CONVERSION, COSTS, FUNCTIONS, ON_GPUS, PLACING, Cost
+from _godwit_networkx import CONVERSION, COSTS, FUNCTIONS, GPU_CALL, PLACING, Cost
 from godwit.networkx.graph import ArrayGraph
 from godwit.networkx.options import named_devices
 
@@ -173,7 +173,7 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     cost, searches = _cost_and_searches(name, n, arguments)
     theirs = searches * (cost.nodes * n + cost.edges * edges)
     on_gpus = _goes_to_gpus(name, arguments)
-    ours = cost.call + (ON_GPUS.call if on_gpus else 0)
+    ours = cost.call + (searches - 1) * cost.further + (GPU_CALL if on_gpus else 0)
     if theirs <= ours:
         return "it takes NetworkX less time than a call of Godwit"
     networkx_cache = getattr(graph, "__networkx_cache__", None)

@@ -39,8 +39,8 @@ def named_devices(devices: DevicesArgument) -> DevicesArgument:
     return devices
 
 
-_FEW_ARCS = 1 << 16
-"""One thread is done with a search of fewer arcs before several, or GPUs, have begun."""
+_FEW_ARCS = 1 << 17
+"""One thread searches fewer arcs about as fast as several, or GPUs, which take time to begin."""
 
 
 def suits_one_thread(rows: Graph, devices: DevicesArgument) -> bool:

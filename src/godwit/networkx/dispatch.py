@@ -79,7 +79,7 @@ _BETWEEN = {"lengths": "path by lengths"}
 _SAMPLED = 32
 """Nodes whose degrees stand for those of all: counting all edges would take time for each node."""
 
-_LEAST_REACHED = 200
+_LEAST_REACHED = 100
 """Nodes that a search has to reach before NetworkX takes longer than a call of Godwit."""
 
 _PART = 8

@@ -22,7 +22,7 @@ from networkx.utils.backends import _registered_algorithms
 import _godwit_networkx
 import godwit.networkx as backend
 import networkx_table
-from godwit.networkx import from_networkx
+from godwit.networkx import dispatch, from_networkx, options
 from networkx_graphs import networkx_graphs
 
 _UNDIRECTED = (nx.Graph, nx.MultiGraph)
@@ -394,9 +394,18 @@ def test_eccentricity(name: str, graph: Any, data: st.DataObject) -> None:
         )
     else:
         arguments["usebounds"] = data.draw(st.booleans())
-    if name == "center" and not graph.is_directed() and nx.is_tree(graph):
-        return  # NetworkX has another algorithm, and another order
     _check(name, graph, **arguments)
+
+
+@given(seed=st.integers(0, 1000), n=st.integers(1, 12))
+def test_center_of_trees(seed: int, n: int) -> None:
+    tree = nx.relabel_nodes(nx.random_labeled_tree(n, seed=seed), lambda node: f"node {-node}")
+    _check("center", tree)
+    nodes = random.Random(seed).sample(list(tree), n)
+    ordered = nx.Graph()
+    ordered.add_nodes_from(nodes)
+    ordered.add_edges_from(tree.edges)
+    _check("center", ordered)
 
 
 @pytest.mark.parametrize("name", ["diameter", "radius", "periphery", "center"])
@@ -722,6 +731,17 @@ def test_placing_a_graph_on_gpus_counts(devices: Any) -> None:
         with nx.config.backends.godwit(devices=devices):
             assert _LATER in _verdict("single_source_dijkstra", graph, source=0)
             assert not _verdict("bfs_edges", graph, source=0)  # has no part for GPUs
+
+
+def test_small_graphs_are_on_the_cpu_unless_gpus_are_asked_for(monkeypatch: Any) -> None:
+    graph = nx.path_graph(5_000)
+    for module in (dispatch, options):
+        monkeypatch.setattr(module, "gpu_names", lambda: ("cuda:0",))
+    assert not _verdict("single_source_dijkstra", graph, source=0)
+    large = nx.path_graph(70_000)
+    assert _LATER in _verdict("single_source_dijkstra", large, source=0)
+    assert not _verdict("pagerank", large)
+    assert sum(backend.pagerank(from_networkx(graph, {"weight": 1})).values()) == pytest.approx(1)
 
 
 class _Row(dict[Any, Any]):

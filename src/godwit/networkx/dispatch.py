@@ -10,7 +10,8 @@ from typing import Any
 
 from _godwit_networkx import CONVERSION, COSTS, FUNCTIONS, GPU_CALL, PLACING, Cost
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.options import named_devices
+from godwit.networkx.options import FEW_ARCS, named_devices
+from godwit.runtime.registry import gpu_names
 
 _UNSUPPORTED = {
     "dangling": "rank of dangling nodes is distributed like the personalization",
@@ -142,11 +143,13 @@ def _reaches_few(graph: Any, arguments: dict[str, Any], least: int) -> bool:
     return len(reached) < least
 
 
-def _goes_to_gpus(name: str, arguments: dict[str, Any]) -> bool:
-    """Return True if GPUs are asked for."""
+def _goes_to_gpus(name: str, arguments: dict[str, Any], arcs: float) -> bool:
+    """Return True if GPUs are asked for, or are the default for so many arcs."""
     if not FUNCTIONS[name].devices:
         return False
     devices = named_devices(arguments.get("devices"))
+    if devices is None:
+        return arcs >= FEW_ARCS and bool(gpu_names())
     names = [devices] if isinstance(devices, str) else devices
     return isinstance(names, list | tuple) and any(str(one).startswith("cuda") for one in names)
 
@@ -167,12 +170,13 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
         return True
     n = len(graph)
     degrees = sum(map(len, islice(graph._adj.values(), _SAMPLED)))
-    edges = degrees * n / (min(n, _SAMPLED) or 1) / (1 if graph.is_directed() else 2)
+    arcs = degrees * n / (min(n, _SAMPLED) or 1)
+    edges = arcs if graph.is_directed() else arcs / 2
     if arguments.get("usebounds"):
         return "with bounds NetworkX needs a few searches, and Godwit makes all"
     cost, searches = _cost_and_searches(name, n, arguments)
     theirs = searches * (cost.nodes * n + cost.edges * edges)
-    on_gpus = _goes_to_gpus(name, arguments)
+    on_gpus = _goes_to_gpus(name, arguments, arcs)
     ours = cost.call + (searches - 1) * cost.further + (GPU_CALL if on_gpus else 0)
     if theirs <= ours:
         return "it takes NetworkX less time than a call of Godwit"

@@ -411,16 +411,19 @@ def _small_row(row: Row, graph: Any, nodes: list[Any], title: str, slower: list[
 
     def first() -> Any:
         forget(graph)
-        return later()
+        return dispatched(first)
 
     def later() -> Any:
-        verdicts.append(should_run(*call) is True)
+        return dispatched(later)
+
+    def dispatched(way: Any) -> Any:
+        verdicts[way] = should_run(*call) is True
         return function(graph, **given, backend="godwit")
 
     def by_networkx() -> Any:
         return function(graph, **given, backend="networkx")
 
-    verdicts: list[bool] = []
+    verdicts: dict[Any, bool] = {}
     taken: dict[Any, list[float]] = {by_networkx: [], first: [], later: []}
     use(first())  # compiles
     begin = perf_counter()
@@ -434,7 +437,10 @@ def _small_row(row: Row, graph: Any, nodes: list[Any], title: str, slower: list[
     theirs, first_time, later_time = (sorted(times)[len(times) // 4] for times in taken.values())
     cells = [row.name, *(f"{time:,.0f}" for time in (theirs, first_time, later_time))]
     for which, time, is_taken in zip(
-        ("first", "later"), (first_time, later_time), verdicts[-2:], strict=True
+        ("first", "later"),
+        (first_time, later_time),
+        (verdicts[first], verdicts[later]),
+        strict=True,
     ):
         cells.append(f"{theirs / time:.2f}{'' if is_taken else '*'}")
         if is_taken and time > theirs:

@@ -33,7 +33,7 @@ COSTS = {
     "degrees": Cost(0.2, 0, 100),
     "path": Cost(0.004, 0, 60),  # between two nodes, with fewest edges
     "path by lengths": Cost(0.1, 0.02, 100),
-    "search": Cost(0.5, 0, 300, 80),  # breadth-first, or another pass over the graph
+    "search": Cost(0.5, 0, 200, 60),  # breadth-first, or another pass over the graph
     "many searches": Cost(0.2, 0, 400),  # in one call of Godwit
     "lengths": Cost(0.8, 0.6, 200, 70),  # Dijkstra's algorithm
     "iterations": Cost(10, 1, 1000),
